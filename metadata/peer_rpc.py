@@ -1,0 +1,246 @@
+"""What brokers ask of the active controller, and of each other, over peer frames (Kafka's numbers, fields and meanings).
+
+Admin calls do not stand here: they are the protobuf messages of `kraftlab.admin.v1`, wherever they come from.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from .records import Listener
+from .uuids import Uuid
+
+
+class Api:
+    """Api numbers of peer frames besides those of the quorum itself. 1000 and above are ours."""
+
+    PRODUCE = 0
+    DESCRIBE_QUORUM = 55
+    ALTER_PARTITION = 56
+    ENVELOPE = 58
+    BROKER_REGISTRATION = 62
+    BROKER_HEARTBEAT = 63
+    ASSIGN_REPLICAS_TO_DIRS = 73
+    CONTROLLER_REGISTRATION = 70
+    REPLICA_FETCH = 1001
+    LOG_DIGEST = 1002
+
+
+class BrokerRegistrationRequest(msgspec.Struct, frozen=True, array_like=True):
+    broker_id: int
+    cluster_id: str
+    incarnation_id: Uuid
+    listeners: tuple[Listener, ...]
+    features: tuple[tuple[str, int, int], ...]
+    rack: str | None
+    log_dirs: tuple[Uuid, ...]
+    previous_broker_epoch: int = -1
+    """The epoch at the last clean shutdown, -1 if unknown or unclean."""
+
+
+class BrokerRegistrationResponse(msgspec.Struct, frozen=True, array_like=True):
+    error: int
+    message: str | None = None
+    broker_epoch: int = -1
+
+
+class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
+    broker_id: int
+    broker_epoch: int
+    current_metadata_offset: int
+    want_fence: bool
+    want_shutdown: bool
+    offline_log_dirs: tuple[Uuid, ...] = ()
+
+
+class BrokerHeartbeatResponse(msgspec.Struct, frozen=True, array_like=True):
+    error: int
+    message: str | None = None
+    is_caught_up: bool = False
+    is_fenced: bool = True
+    should_shutdown: bool = False
+
+
+class ControllerRegistrationRequest(msgspec.Struct, frozen=True, array_like=True):
+    controller_id: int
+    incarnation_id: Uuid
+    listeners: tuple[Listener, ...]
+    features: tuple[tuple[str, int, int], ...] = ()
+
+
+class ControllerRegistrationResponse(msgspec.Struct, frozen=True, array_like=True):
+    error: int
+    message: str | None = None
+
+
+class IsrChange(msgspec.Struct, frozen=True, array_like=True):
+    """A leader's wish for one partition. `isr` pairs broker id with the broker epoch the leader knows (-1: not checked)."""
+
+    topic_id: Uuid
+    partition: int
+    leader_epoch: int
+    isr: tuple[tuple[int, int], ...]
+    leader_recovery_state: int
+    partition_epoch: int
+
+
+class AlterPartitionRequest(msgspec.Struct, frozen=True, array_like=True):
+    broker_id: int
+    broker_epoch: int
+    changes: tuple[IsrChange, ...]
+
+
+class IsrChangeResult(msgspec.Struct, frozen=True, array_like=True):
+    topic_id: Uuid
+    partition: int
+    error: int
+    leader: int = -1
+    leader_epoch: int = -1
+    isr: tuple[int, ...] = ()
+    leader_recovery_state: int = 0
+    partition_epoch: int = -1
+
+
+class AlterPartitionResponse(msgspec.Struct, frozen=True, array_like=True):
+    error: int
+    message: str | None = None
+    results: tuple[IsrChangeResult, ...] = ()
+
+
+class DirectoryAssignment(msgspec.Struct, frozen=True, array_like=True):
+    directory_id: Uuid
+    topic_id: Uuid
+    partition: int
+
+
+class AssignReplicasToDirsRequest(msgspec.Struct, frozen=True, array_like=True):
+    """At most 2250 assignments (KIP-858)."""
+
+    broker_id: int
+    broker_epoch: int
+    assignments: tuple[DirectoryAssignment, ...]
+
+
+class DirectoryAssignmentResult(msgspec.Struct, frozen=True, array_like=True):
+    topic_id: Uuid
+    partition: int
+    error: int
+
+
+class AssignReplicasToDirsResponse(msgspec.Struct, frozen=True, array_like=True):
+    error: int
+    message: str | None = None
+    results: tuple[DirectoryAssignmentResult, ...] = ()
+
+
+class EnvelopeRequest(msgspec.Struct, frozen=True, array_like=True):
+    """A client's admin call that a broker passes on to the active controller. `request` is the serialized protobuf request of `api`
+    (the method's name in the Admin service)."""
+
+    api: str
+    principal: str
+    request: bytes
+
+
+class EnvelopeResponse(msgspec.Struct, frozen=True, array_like=True):
+    """`response` is the serialized protobuf response. On error NOT_CONTROLLER the broker looks for the controller again and retries."""
+
+    error: int
+    message: str | None = None
+    response: bytes = b""
+
+
+class FetchPartition(msgspec.Struct, frozen=True, array_like=True):
+    """One partition in a replica fetch. Offsets: the follower's log end; `last_fetched_epoch` -1 for an empty log."""
+
+    topic_id: Uuid
+    partition: int
+    leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+    max_bytes: int
+
+
+class ReplicaFetchRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Replica fetch (KIP-227's session part left out). `replica_id` -1: a consumer, which sees data below the high watermark only."""
+
+    replica_id: int
+    broker_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partitions: tuple[FetchPartition, ...]
+
+
+class FetchedPartition(msgspec.Struct, frozen=True, array_like=True):
+    """`diverging` is (epoch, end offset) when the follower must truncate first; `records` holds whole batches."""
+
+    topic_id: Uuid
+    partition: int
+    error: int
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    log_end_offset: int = -1
+    diverging: tuple[int, int] | None = None
+    records: bytes = b""
+
+
+class ReplicaFetchResponse(msgspec.Struct, frozen=True, array_like=True):
+    error: int
+    message: str | None = None
+    partitions: tuple[FetchedPartition, ...] = ()
+
+
+class ProduceRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Whole v2 batches for one partition. `acks` 1 or -1 (all). `keep_offsets`: the batches carry the offsets they must get (import)."""
+
+    topic_id: Uuid
+    partition: int
+    acks: int
+    timeout_ms: int
+    records: bytes
+    keep_offsets: bool = False
+
+
+class ProduceResponse(msgspec.Struct, frozen=True, array_like=True):
+    error: int
+    message: str | None = None
+    base_offset: int = -1
+    log_end_offset: int = -1
+
+
+class LogDigestRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Asks what bytes a broker holds for a replica (None: every replica it hosts)."""
+
+    replicas: tuple[tuple[Uuid, int], ...] | None = None
+
+
+class ReplicaDigest(msgspec.Struct, frozen=True, array_like=True):
+    """Digest over a replica's batches in order with the leader-epoch field zeroed, so that segment boundaries and epochs do not matter.
+
+    `crc32c` runs over all those bytes; the counts are of whole batches and of the records their headers claim.
+    """
+
+    topic_id: Uuid
+    partition: int
+    error: int
+    directory: str = ""
+    log_start_offset: int = -1
+    log_end_offset: int = -1
+    high_watermark: int = -1
+    batches: int = 0
+    records: int = 0
+    control_records: int = 0
+    size_bytes: int = 0
+    crc32c: int = 0
+    sha256: bytes = b""
+
+
+class LogDigestResponse(msgspec.Struct, frozen=True, array_like=True):
+    error: int
+    message: str | None = None
+    metadata_offset: int = -1
+    """End offset of the metadata image this broker has published, and that image's digest."""
+    metadata_digest: bytes = b""
+    replicas: tuple[ReplicaDigest, ...] = ()

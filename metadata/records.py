@@ -1,0 +1,232 @@
+"""The typed records of the metadata log: MessagePack arrays `[type, version, fields…]`.
+
+Ids, names and fields are those of Kafka's metadata records; ours begin at 1000. In change records None means *unchanged*. New fields
+go last with a default; a version rises only when earlier fields change meaning. `codec.py` turns lists of these into batch bodies and
+refuses types and versions that this node does not know.
+
+A record's repr is one readable line: fields that hold their default are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+
+from .uuids import Uuid, to_text
+
+NO_LEADER = -1
+
+RECOVERED = 0
+RECOVERING = 1
+
+RESOURCE_TOPIC = 2
+RESOURCE_BROKER = 4
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True):
+    """Base of all records. The wire form is `[TYPE, version, fields…]`; `version` is always the first field."""
+
+    TYPE: ClassVar[int]
+
+    def __repr__(self) -> str:
+        parts = []
+        for field in msgspec.structs.fields(self):
+            value = getattr(self, field.name)
+            if field.name == "version" or value == field.default:
+                continue
+            parts.append(f"{field.name}={_show(value)}")
+        return f"{type(self).__name__}({' '.join(parts)})"
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, bytes) and len(value) == 16:
+        return to_text(value)
+    if isinstance(value, tuple):
+        return "[" + ",".join(_show(item) for item in value) + "]"
+    return str(value)
+
+
+class Listener(msgspec.Struct, frozen=True, array_like=True):
+    """One endpoint a node announces: listener name (PEER, GRPC, …), host, port."""
+
+    name: str
+    host: str
+    port: int
+
+    def __repr__(self) -> str:
+        return f"{self.name}://{self.host}:{self.port}"
+
+
+class RegisterBroker(Record, frozen=True, array_like=True, tag=0):
+    """A broker (incarnation) joined. Its epoch is the offset of the first record of the registering batch."""
+
+    TYPE: ClassVar[int] = 0
+    version: int
+    broker_id: int
+    incarnation_id: Uuid
+    broker_epoch: int
+    listeners: tuple[Listener, ...] = ()
+    features: tuple[tuple[str, int, int], ...] = ()
+    rack: str | None = None
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+    log_dirs: tuple[Uuid, ...] = ()
+    """Sorted ids of the broker's online directories."""
+
+
+class UnregisterBroker(Record, frozen=True, array_like=True, tag=1):
+    TYPE: ClassVar[int] = 1
+    version: int
+    broker_id: int
+    broker_epoch: int
+
+
+class Topic(Record, frozen=True, array_like=True, tag=2):
+    TYPE: ClassVar[int] = 2
+    version: int
+    name: str
+    topic_id: Uuid
+
+
+class Partition(Record, frozen=True, array_like=True, tag=3):
+    """A partition from scratch. `directories` is parallel to `replicas`.
+
+    `original_replicas` and `target_replicas` are None unless a reassignment runs.
+    """
+
+    TYPE: ClassVar[int] = 3
+    version: int
+    partition_id: int
+    topic_id: Uuid
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    removing_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    leader: int = NO_LEADER
+    leader_recovery_state: int = RECOVERED
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+    directories: tuple[Uuid, ...] = ()
+    eligible_leader_replicas: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    original_replicas: tuple[int, ...] | None = None
+    target_replicas: tuple[int, ...] | None = None
+
+
+class Config(Record, frozen=True, array_like=True, tag=4):
+    """Sets one dynamic config key; value None deletes it. Resource name "" of a BROKER is the cluster default."""
+
+    TYPE: ClassVar[int] = 4
+    version: int
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str | None
+
+
+class PartitionChange(Record, frozen=True, array_like=True, tag=5):
+    """Changes fields of a partition; None = unchanged. Every change raises the partition epoch by one, a present `leader` (even the
+    same) also the leader epoch. AR and RR are always written together with the sets they were computed from:
+    `original_replicas`/`target_replicas` are given exactly when `adding_replicas`/`removing_replicas` are (empty tuples = none runs).
+    """
+
+    TYPE: ClassVar[int] = 5
+    version: int
+    partition_id: int
+    topic_id: Uuid
+    isr: tuple[int, ...] | None = None
+    leader: int | None = None
+    replicas: tuple[int, ...] | None = None
+    removing_replicas: tuple[int, ...] | None = None
+    adding_replicas: tuple[int, ...] | None = None
+    leader_recovery_state: int | None = None
+    eligible_leader_replicas: tuple[int, ...] | None = None
+    last_known_elr: tuple[int, ...] | None = None
+    directories: tuple[Uuid, ...] | None = None
+    original_replicas: tuple[int, ...] | None = None
+    target_replicas: tuple[int, ...] | None = None
+
+
+class RemoveTopic(Record, frozen=True, array_like=True, tag=9):
+    """The topic, its partitions and its configs are gone."""
+
+    TYPE: ClassVar[int] = 9
+    version: int
+    topic_id: Uuid
+
+
+class FeatureLevel(Record, frozen=True, array_like=True, tag=12):
+    """Finalizes a feature's level; 0 removes it. Its version stays 0 for ever: it is read before versions are known."""
+
+    TYPE: ClassVar[int] = 12
+    version: int
+    name: str
+    feature_level: int
+
+
+class BrokerRegistrationChange(Record, frozen=True, array_like=True, tag=17):
+    """Changes a registration of exactly this epoch; None = unchanged. `log_dirs` () means that none is left."""
+
+    TYPE: ClassVar[int] = 17
+    version: int
+    broker_id: int
+    broker_epoch: int
+    fenced: bool | None = None
+    in_controlled_shutdown: bool | None = None
+    log_dirs: tuple[Uuid, ...] | None = None
+
+
+class NoOp(Record, frozen=True, array_like=True, tag=20):
+    """Keeps an idle log moving, so that readers can tell idle from lagging."""
+
+    TYPE: ClassVar[int] = 20
+    version: int
+
+
+class BeginTransaction(Record, frozen=True, array_like=True, tag=23):
+    """Records from here on become visible only with the EndTransaction (changes larger than one batch)."""
+
+    TYPE: ClassVar[int] = 23
+    version: int
+    name: str | None = None
+
+
+class EndTransaction(Record, frozen=True, array_like=True, tag=24):
+    TYPE: ClassVar[int] = 24
+    version: int
+
+
+class AbortTransaction(Record, frozen=True, array_like=True, tag=25):
+    TYPE: ClassVar[int] = 25
+    version: int
+    reason: str | None = None
+
+
+class RegisterController(Record, frozen=True, array_like=True, tag=27):
+    """A controller announces its endpoints; brokers and clients find it by them."""
+
+    TYPE: ClassVar[int] = 27
+    version: int
+    controller_id: int
+    incarnation_id: Uuid
+    listeners: tuple[Listener, ...] = ()
+    features: tuple[tuple[str, int, int], ...] = ()
+
+
+AnyRecord = (
+    RegisterBroker
+    | UnregisterBroker
+    | Topic
+    | Partition
+    | Config
+    | PartitionChange
+    | RemoveTopic
+    | FeatureLevel
+    | BrokerRegistrationChange
+    | NoOp
+    | BeginTransaction
+    | EndTransaction
+    | AbortTransaction
+    | RegisterController
+)

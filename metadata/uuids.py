@@ -1,0 +1,46 @@
+"""UUIDs: 16 bytes on disk and in frames, Kafka's 22 characters of base64url for people. Ids below 100 are reserved (KIP-858)."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+
+Uuid = bytes
+"""Always 16 bytes."""
+
+ZERO: Uuid = bytes(16)
+MIGRATING: Uuid = bytes(16)
+"""A directory that is not known, but the replica is believed placed."""
+UNASSIGNED: Uuid = (1).to_bytes(16, "big")
+"""The replica is not placed in a directory yet."""
+LOST: Uuid = (2).to_bytes(16, "big")
+"""The replica is believed placed in some offline directory."""
+RESERVED_BELOW = 100
+
+
+def random_uuid() -> Uuid:
+    """A fresh random id whose text does not begin with a dash (so that tools can take it as an argument)."""
+    while True:
+        value = uuid.uuid4().bytes
+        if int.from_bytes(value, "big") >= RESERVED_BELOW and not to_text(value).startswith("-"):
+            return value
+
+
+def is_reserved(value: Uuid) -> bool:
+    return int.from_bytes(value, "big") < RESERVED_BELOW
+
+
+def to_text(value: Uuid) -> str:
+    """Kafka's form: 22 characters, base64url without padding."""
+    return base64.urlsafe_b64encode(value).decode().rstrip("=")
+
+
+def from_text(text: str) -> Uuid:
+    """The inverse of `to_text`; ValueError names the text if it is not such an id."""
+    try:
+        value = base64.urlsafe_b64decode(text + "==")
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not an id of 22 base64url characters") from error
+    if len(value) != 16 or to_text(value) != text:
+        raise ValueError(f"{text!r} is not an id of 22 base64url characters")
+    return value

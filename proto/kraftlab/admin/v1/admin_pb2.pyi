@@ -1,0 +1,812 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ReadMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    READ_MODE_COMMITTED: _ClassVar[ReadMode]
+    READ_MODE_LINEARIZABLE: _ClassVar[ReadMode]
+
+class ConfigSource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CONFIG_SOURCE_UNKNOWN: _ClassVar[ConfigSource]
+    CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG: _ClassVar[ConfigSource]
+    CONFIG_SOURCE_DYNAMIC_BROKER_CONFIG: _ClassVar[ConfigSource]
+    CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER_CONFIG: _ClassVar[ConfigSource]
+    CONFIG_SOURCE_STATIC_BROKER_CONFIG: _ClassVar[ConfigSource]
+    CONFIG_SOURCE_DEFAULT_CONFIG: _ClassVar[ConfigSource]
+READ_MODE_COMMITTED: ReadMode
+READ_MODE_LINEARIZABLE: ReadMode
+CONFIG_SOURCE_UNKNOWN: ConfigSource
+CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG: ConfigSource
+CONFIG_SOURCE_DYNAMIC_BROKER_CONFIG: ConfigSource
+CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER_CONFIG: ConfigSource
+CONFIG_SOURCE_STATIC_BROKER_CONFIG: ConfigSource
+CONFIG_SOURCE_DEFAULT_CONFIG: ConfigSource
+
+class RequestHeader(_message.Message):
+    __slots__ = ("cluster_id", "request_id", "min_offset", "read_mode", "timeout_ms")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    READ_MODE_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    request_id: RequestId
+    min_offset: int
+    read_mode: ReadMode
+    timeout_ms: int
+    def __init__(self, cluster_id: _Optional[str] = ..., request_id: _Optional[_Union[RequestId, _Mapping]] = ..., min_offset: _Optional[int] = ..., read_mode: _Optional[_Union[ReadMode, str]] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+
+class RequestId(_message.Message):
+    __slots__ = ("client_id", "sequence")
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    client_id: bytes
+    sequence: int
+    def __init__(self, client_id: _Optional[bytes] = ..., sequence: _Optional[int] = ...) -> None: ...
+
+class Endpoint(_message.Message):
+    __slots__ = ("host", "port")
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    port: int
+    def __init__(self, host: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
+
+class ResponseHeader(_message.Message):
+    __slots__ = ("error_code", "error_message", "metadata_offset", "epoch", "leader_id", "leader")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    error_message: str
+    metadata_offset: int
+    epoch: int
+    leader_id: int
+    leader: Endpoint
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., metadata_offset: _Optional[int] = ..., epoch: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader: _Optional[_Union[Endpoint, _Mapping]] = ...) -> None: ...
+
+class Int32List(_message.Message):
+    __slots__ = ("values",)
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, values: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class CreateTopicsRequest(_message.Message):
+    __slots__ = ("header", "topics", "validate_only")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    topics: _containers.RepeatedCompositeFieldContainer[CreatableTopic]
+    validate_only: bool
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[CreatableTopic, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
+
+class CreatableTopic(_message.Message):
+    __slots__ = ("name", "num_partitions", "replication_factor", "assignments", "configs")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NUM_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    num_partitions: int
+    replication_factor: int
+    assignments: _containers.RepeatedCompositeFieldContainer[CreatableReplicaAssignment]
+    configs: _containers.RepeatedCompositeFieldContainer[CreatableTopicConfig]
+    def __init__(self, name: _Optional[str] = ..., num_partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ..., assignments: _Optional[_Iterable[_Union[CreatableReplicaAssignment, _Mapping]]] = ..., configs: _Optional[_Iterable[_Union[CreatableTopicConfig, _Mapping]]] = ...) -> None: ...
+
+class CreatableReplicaAssignment(_message.Message):
+    __slots__ = ("partition_index", "broker_ids")
+    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
+    BROKER_IDS_FIELD_NUMBER: _ClassVar[int]
+    partition_index: int
+    broker_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, partition_index: _Optional[int] = ..., broker_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class CreatableTopicConfig(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+
+class CreateTopicsResponse(_message.Message):
+    __slots__ = ("header", "topics")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    topics: _containers.RepeatedCompositeFieldContainer[CreatableTopicResult]
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[CreatableTopicResult, _Mapping]]] = ...) -> None: ...
+
+class CreatableTopicResult(_message.Message):
+    __slots__ = ("name", "topic_id", "error_code", "error_message", "num_partitions", "replication_factor", "configs")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    NUM_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    topic_id: str
+    error_code: int
+    error_message: str
+    num_partitions: int
+    replication_factor: int
+    configs: _containers.RepeatedCompositeFieldContainer[ConfigEntry]
+    def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[str] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., num_partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ..., configs: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ...) -> None: ...
+
+class DeleteTopicsRequest(_message.Message):
+    __slots__ = ("header", "topics")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    topics: _containers.RepeatedCompositeFieldContainer[DeleteTopicState]
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[DeleteTopicState, _Mapping]]] = ...) -> None: ...
+
+class DeleteTopicState(_message.Message):
+    __slots__ = ("name", "topic_id")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    topic_id: str
+    def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[str] = ...) -> None: ...
+
+class DeleteTopicsResponse(_message.Message):
+    __slots__ = ("header", "responses")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    RESPONSES_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    responses: _containers.RepeatedCompositeFieldContainer[DeletableTopicResult]
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., responses: _Optional[_Iterable[_Union[DeletableTopicResult, _Mapping]]] = ...) -> None: ...
+
+class DeletableTopicResult(_message.Message):
+    __slots__ = ("name", "topic_id", "error_code", "error_message")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    topic_id: str
+    error_code: int
+    error_message: str
+    def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[str] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
+
+class DescribeTopicPartitionsRequest(_message.Message):
+    __slots__ = ("header", "topics")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    topics: TopicNames
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., topics: _Optional[_Union[TopicNames, _Mapping]] = ...) -> None: ...
+
+class TopicNames(_message.Message):
+    __slots__ = ("names",)
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DescribeTopicPartitionsResponse(_message.Message):
+    __slots__ = ("header", "topics")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    topics: _containers.RepeatedCompositeFieldContainer[DescribedTopic]
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[DescribedTopic, _Mapping]]] = ...) -> None: ...
+
+class DescribedTopic(_message.Message):
+    __slots__ = ("error_code", "error_message", "name", "topic_id", "is_internal", "partitions", "configs")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    IS_INTERNAL_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    error_message: str
+    name: str
+    topic_id: str
+    is_internal: bool
+    partitions: _containers.RepeatedCompositeFieldContainer[DescribedPartition]
+    configs: _containers.RepeatedCompositeFieldContainer[ConfigEntry]
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., name: _Optional[str] = ..., topic_id: _Optional[str] = ..., is_internal: bool = ..., partitions: _Optional[_Iterable[_Union[DescribedPartition, _Mapping]]] = ..., configs: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ...) -> None: ...
+
+class DescribedPartition(_message.Message):
+    __slots__ = ("error_code", "partition_index", "leader_id", "leader_epoch", "replica_nodes", "isr_nodes", "eligible_leader_replicas", "last_known_elr", "offline_replicas", "adding_replicas", "removing_replicas", "original_replicas", "target_replicas", "partition_epoch", "leader_recovery_state", "directories")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_NODES_FIELD_NUMBER: _ClassVar[int]
+    ISR_NODES_FIELD_NUMBER: _ClassVar[int]
+    ELIGIBLE_LEADER_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    LAST_KNOWN_ELR_FIELD_NUMBER: _ClassVar[int]
+    OFFLINE_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    ADDING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    REMOVING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    ORIGINAL_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    TARGET_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LEADER_RECOVERY_STATE_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORIES_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    partition_index: int
+    leader_id: int
+    leader_epoch: int
+    replica_nodes: _containers.RepeatedScalarFieldContainer[int]
+    isr_nodes: _containers.RepeatedScalarFieldContainer[int]
+    eligible_leader_replicas: _containers.RepeatedScalarFieldContainer[int]
+    last_known_elr: _containers.RepeatedScalarFieldContainer[int]
+    offline_replicas: _containers.RepeatedScalarFieldContainer[int]
+    adding_replicas: _containers.RepeatedScalarFieldContainer[int]
+    removing_replicas: _containers.RepeatedScalarFieldContainer[int]
+    original_replicas: _containers.RepeatedScalarFieldContainer[int]
+    target_replicas: _containers.RepeatedScalarFieldContainer[int]
+    partition_epoch: int
+    leader_recovery_state: int
+    directories: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, error_code: _Optional[int] = ..., partition_index: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., replica_nodes: _Optional[_Iterable[int]] = ..., isr_nodes: _Optional[_Iterable[int]] = ..., eligible_leader_replicas: _Optional[_Iterable[int]] = ..., last_known_elr: _Optional[_Iterable[int]] = ..., offline_replicas: _Optional[_Iterable[int]] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ..., original_replicas: _Optional[_Iterable[int]] = ..., target_replicas: _Optional[_Iterable[int]] = ..., partition_epoch: _Optional[int] = ..., leader_recovery_state: _Optional[int] = ..., directories: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ConfigEntry(_message.Message):
+    __slots__ = ("name", "value", "read_only", "config_source", "is_sensitive")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    READ_ONLY_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_SOURCE_FIELD_NUMBER: _ClassVar[int]
+    IS_SENSITIVE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: str
+    read_only: bool
+    config_source: ConfigSource
+    is_sensitive: bool
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., read_only: bool = ..., config_source: _Optional[_Union[ConfigSource, str]] = ..., is_sensitive: bool = ...) -> None: ...
+
+class IncrementalAlterConfigsRequest(_message.Message):
+    __slots__ = ("header", "resources", "validate_only")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    resources: _containers.RepeatedCompositeFieldContainer[AlterConfigsResource]
+    validate_only: bool
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., resources: _Optional[_Iterable[_Union[AlterConfigsResource, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
+
+class AlterConfigsResource(_message.Message):
+    __slots__ = ("resource_type", "resource_name", "configs")
+    RESOURCE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_NAME_FIELD_NUMBER: _ClassVar[int]
+    CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    resource_type: int
+    resource_name: str
+    configs: _containers.RepeatedCompositeFieldContainer[AlterableConfig]
+    def __init__(self, resource_type: _Optional[int] = ..., resource_name: _Optional[str] = ..., configs: _Optional[_Iterable[_Union[AlterableConfig, _Mapping]]] = ...) -> None: ...
+
+class AlterableConfig(_message.Message):
+    __slots__ = ("name", "config_operation", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_OPERATION_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    config_operation: int
+    value: str
+    def __init__(self, name: _Optional[str] = ..., config_operation: _Optional[int] = ..., value: _Optional[str] = ...) -> None: ...
+
+class IncrementalAlterConfigsResponse(_message.Message):
+    __slots__ = ("header", "responses")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    RESPONSES_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    responses: _containers.RepeatedCompositeFieldContainer[AlterConfigsResourceResponse]
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., responses: _Optional[_Iterable[_Union[AlterConfigsResourceResponse, _Mapping]]] = ...) -> None: ...
+
+class AlterConfigsResourceResponse(_message.Message):
+    __slots__ = ("error_code", "error_message", "resource_type", "resource_name")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_NAME_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    error_message: str
+    resource_type: int
+    resource_name: str
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., resource_type: _Optional[int] = ..., resource_name: _Optional[str] = ...) -> None: ...
+
+class DescribeConfigsRequest(_message.Message):
+    __slots__ = ("header", "resources")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    resources: _containers.RepeatedCompositeFieldContainer[DescribeConfigsResource]
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., resources: _Optional[_Iterable[_Union[DescribeConfigsResource, _Mapping]]] = ...) -> None: ...
+
+class DescribeConfigsResource(_message.Message):
+    __slots__ = ("resource_type", "resource_name", "configuration_keys")
+    RESOURCE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_NAME_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURATION_KEYS_FIELD_NUMBER: _ClassVar[int]
+    resource_type: int
+    resource_name: str
+    configuration_keys: ConfigurationKeys
+    def __init__(self, resource_type: _Optional[int] = ..., resource_name: _Optional[str] = ..., configuration_keys: _Optional[_Union[ConfigurationKeys, _Mapping]] = ...) -> None: ...
+
+class ConfigurationKeys(_message.Message):
+    __slots__ = ("names",)
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DescribeConfigsResponse(_message.Message):
+    __slots__ = ("header", "results")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    results: _containers.RepeatedCompositeFieldContainer[DescribeConfigsResult]
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., results: _Optional[_Iterable[_Union[DescribeConfigsResult, _Mapping]]] = ...) -> None: ...
+
+class DescribeConfigsResult(_message.Message):
+    __slots__ = ("error_code", "error_message", "resource_type", "resource_name", "configs")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_NAME_FIELD_NUMBER: _ClassVar[int]
+    CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    error_message: str
+    resource_type: int
+    resource_name: str
+    configs: _containers.RepeatedCompositeFieldContainer[ConfigEntry]
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., resource_type: _Optional[int] = ..., resource_name: _Optional[str] = ..., configs: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ...) -> None: ...
+
+class AlterPartitionReassignmentsRequest(_message.Message):
+    __slots__ = ("header", "allow_replication_factor_change", "topics")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_REPLICATION_FACTOR_CHANGE_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    allow_replication_factor_change: bool
+    topics: _containers.RepeatedCompositeFieldContainer[ReassignableTopic]
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., allow_replication_factor_change: bool = ..., topics: _Optional[_Iterable[_Union[ReassignableTopic, _Mapping]]] = ...) -> None: ...
+
+class ReassignableTopic(_message.Message):
+    __slots__ = ("name", "partitions")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    partitions: _containers.RepeatedCompositeFieldContainer[ReassignablePartition]
+    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[ReassignablePartition, _Mapping]]] = ...) -> None: ...
+
+class ReassignablePartition(_message.Message):
+    __slots__ = ("partition_index", "replicas")
+    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    partition_index: int
+    replicas: Int32List
+    def __init__(self, partition_index: _Optional[int] = ..., replicas: _Optional[_Union[Int32List, _Mapping]] = ...) -> None: ...
+
+class AlterPartitionReassignmentsResponse(_message.Message):
+    __slots__ = ("header", "allow_replication_factor_change", "responses")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_REPLICATION_FACTOR_CHANGE_FIELD_NUMBER: _ClassVar[int]
+    RESPONSES_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    allow_replication_factor_change: bool
+    responses: _containers.RepeatedCompositeFieldContainer[ReassignableTopicResponse]
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., allow_replication_factor_change: bool = ..., responses: _Optional[_Iterable[_Union[ReassignableTopicResponse, _Mapping]]] = ...) -> None: ...
+
+class ReassignableTopicResponse(_message.Message):
+    __slots__ = ("name", "partitions")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    partitions: _containers.RepeatedCompositeFieldContainer[ReassignablePartitionResponse]
+    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[ReassignablePartitionResponse, _Mapping]]] = ...) -> None: ...
+
+class ReassignablePartitionResponse(_message.Message):
+    __slots__ = ("partition_index", "error_code", "error_message")
+    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    partition_index: int
+    error_code: int
+    error_message: str
+    def __init__(self, partition_index: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
+
+class ListPartitionReassignmentsRequest(_message.Message):
+    __slots__ = ("header", "topics")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    topics: ListReassignmentsTopics
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., topics: _Optional[_Union[ListReassignmentsTopics, _Mapping]] = ...) -> None: ...
+
+class ListReassignmentsTopics(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[ListReassignmentsTopic]
+    def __init__(self, topics: _Optional[_Iterable[_Union[ListReassignmentsTopic, _Mapping]]] = ...) -> None: ...
+
+class ListReassignmentsTopic(_message.Message):
+    __slots__ = ("name", "partition_indexes")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_INDEXES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    partition_indexes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, name: _Optional[str] = ..., partition_indexes: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ListPartitionReassignmentsResponse(_message.Message):
+    __slots__ = ("header", "topics")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    topics: _containers.RepeatedCompositeFieldContainer[OngoingTopicReassignment]
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[OngoingTopicReassignment, _Mapping]]] = ...) -> None: ...
+
+class OngoingTopicReassignment(_message.Message):
+    __slots__ = ("name", "partitions")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    partitions: _containers.RepeatedCompositeFieldContainer[OngoingPartitionReassignment]
+    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[OngoingPartitionReassignment, _Mapping]]] = ...) -> None: ...
+
+class OngoingPartitionReassignment(_message.Message):
+    __slots__ = ("partition_index", "replicas", "adding_replicas", "removing_replicas", "original_replicas", "target_replicas")
+    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    ADDING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    REMOVING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    ORIGINAL_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    TARGET_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    partition_index: int
+    replicas: _containers.RepeatedScalarFieldContainer[int]
+    adding_replicas: _containers.RepeatedScalarFieldContainer[int]
+    removing_replicas: _containers.RepeatedScalarFieldContainer[int]
+    original_replicas: _containers.RepeatedScalarFieldContainer[int]
+    target_replicas: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, partition_index: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ..., original_replicas: _Optional[_Iterable[int]] = ..., target_replicas: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class DescribeClusterRequest(_message.Message):
+    __slots__ = ("header", "include_fenced_brokers")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_FENCED_BROKERS_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    include_fenced_brokers: bool
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., include_fenced_brokers: bool = ...) -> None: ...
+
+class DescribeClusterResponse(_message.Message):
+    __slots__ = ("header", "cluster_id", "controller_id", "brokers", "controllers", "node_id")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKERS_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLERS_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    cluster_id: str
+    controller_id: int
+    brokers: _containers.RepeatedCompositeFieldContainer[DescribedBroker]
+    controllers: _containers.RepeatedCompositeFieldContainer[DescribedController]
+    node_id: int
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., cluster_id: _Optional[str] = ..., controller_id: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[DescribedBroker, _Mapping]]] = ..., controllers: _Optional[_Iterable[_Union[DescribedController, _Mapping]]] = ..., node_id: _Optional[int] = ...) -> None: ...
+
+class DescribedBroker(_message.Message):
+    __slots__ = ("broker_id", "host", "port", "rack", "is_fenced", "broker_epoch", "in_controlled_shutdown", "peer_host", "peer_port", "log_dirs")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    RACK_FIELD_NUMBER: _ClassVar[int]
+    IS_FENCED_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    IN_CONTROLLED_SHUTDOWN_FIELD_NUMBER: _ClassVar[int]
+    PEER_HOST_FIELD_NUMBER: _ClassVar[int]
+    PEER_PORT_FIELD_NUMBER: _ClassVar[int]
+    LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    host: str
+    port: int
+    rack: str
+    is_fenced: bool
+    broker_epoch: int
+    in_controlled_shutdown: bool
+    peer_host: str
+    peer_port: int
+    log_dirs: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, broker_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., rack: _Optional[str] = ..., is_fenced: bool = ..., broker_epoch: _Optional[int] = ..., in_controlled_shutdown: bool = ..., peer_host: _Optional[str] = ..., peer_port: _Optional[int] = ..., log_dirs: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DescribedController(_message.Message):
+    __slots__ = ("controller_id", "host", "port", "peer_host", "peer_port")
+    CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    PEER_HOST_FIELD_NUMBER: _ClassVar[int]
+    PEER_PORT_FIELD_NUMBER: _ClassVar[int]
+    controller_id: int
+    host: str
+    port: int
+    peer_host: str
+    peer_port: int
+    def __init__(self, controller_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., peer_host: _Optional[str] = ..., peer_port: _Optional[int] = ...) -> None: ...
+
+class DescribeQuorumRequest(_message.Message):
+    __slots__ = ("header",)
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ...) -> None: ...
+
+class DescribeQuorumResponse(_message.Message):
+    __slots__ = ("header", "cluster_id", "leader_id", "leader_epoch", "high_watermark", "current_voters", "observers")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_VOTERS_FIELD_NUMBER: _ClassVar[int]
+    OBSERVERS_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    cluster_id: str
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    current_voters: _containers.RepeatedCompositeFieldContainer[QuorumReplica]
+    observers: _containers.RepeatedCompositeFieldContainer[QuorumReplica]
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., cluster_id: _Optional[str] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., current_voters: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ...) -> None: ...
+
+class QuorumReplica(_message.Message):
+    __slots__ = ("replica_id", "replica_directory_id", "log_end_offset", "last_fetch_timestamp", "last_caught_up_timestamp", "endpoints")
+    REPLICA_ID_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAST_FETCH_TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    LAST_CAUGHT_UP_TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
+    replica_id: int
+    replica_directory_id: str
+    log_end_offset: int
+    last_fetch_timestamp: int
+    last_caught_up_timestamp: int
+    endpoints: _containers.RepeatedCompositeFieldContainer[QuorumEndpoint]
+    def __init__(self, replica_id: _Optional[int] = ..., replica_directory_id: _Optional[str] = ..., log_end_offset: _Optional[int] = ..., last_fetch_timestamp: _Optional[int] = ..., last_caught_up_timestamp: _Optional[int] = ..., endpoints: _Optional[_Iterable[_Union[QuorumEndpoint, _Mapping]]] = ...) -> None: ...
+
+class QuorumEndpoint(_message.Message):
+    __slots__ = ("name", "host", "port")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    host: str
+    port: int
+    def __init__(self, name: _Optional[str] = ..., host: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
+
+class DescribeMetadataRequest(_message.Message):
+    __slots__ = ("header", "reread_log", "at_offset")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    REREAD_LOG_FIELD_NUMBER: _ClassVar[int]
+    AT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    reread_log: bool
+    at_offset: int
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., reread_log: bool = ..., at_offset: _Optional[int] = ...) -> None: ...
+
+class DescribeMetadataResponse(_message.Message):
+    __slots__ = ("header", "node_id", "offset", "epoch", "image_digest", "reread_offset", "reread_digest")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    REREAD_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    REREAD_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    node_id: int
+    offset: int
+    epoch: int
+    image_digest: bytes
+    reread_offset: int
+    reread_digest: bytes
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., node_id: _Optional[int] = ..., offset: _Optional[int] = ..., epoch: _Optional[int] = ..., image_digest: _Optional[bytes] = ..., reread_offset: _Optional[int] = ..., reread_digest: _Optional[bytes] = ...) -> None: ...
+
+class AlterReplicaLogDirsRequest(_message.Message):
+    __slots__ = ("header", "dirs")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    DIRS_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    dirs: _containers.RepeatedCompositeFieldContainer[AlterReplicaLogDir]
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., dirs: _Optional[_Iterable[_Union[AlterReplicaLogDir, _Mapping]]] = ...) -> None: ...
+
+class AlterReplicaLogDir(_message.Message):
+    __slots__ = ("path", "topics")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    topics: _containers.RepeatedCompositeFieldContainer[AlterReplicaLogDirTopic]
+    def __init__(self, path: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[AlterReplicaLogDirTopic, _Mapping]]] = ...) -> None: ...
+
+class AlterReplicaLogDirTopic(_message.Message):
+    __slots__ = ("name", "partitions")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class AlterReplicaLogDirsResponse(_message.Message):
+    __slots__ = ("header", "results")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    results: _containers.RepeatedCompositeFieldContainer[AlterReplicaLogDirTopicResult]
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., results: _Optional[_Iterable[_Union[AlterReplicaLogDirTopicResult, _Mapping]]] = ...) -> None: ...
+
+class AlterReplicaLogDirTopicResult(_message.Message):
+    __slots__ = ("topic_name", "partitions")
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic_name: str
+    partitions: _containers.RepeatedCompositeFieldContainer[AlterReplicaLogDirPartitionResult]
+    def __init__(self, topic_name: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[AlterReplicaLogDirPartitionResult, _Mapping]]] = ...) -> None: ...
+
+class AlterReplicaLogDirPartitionResult(_message.Message):
+    __slots__ = ("partition_index", "error_code", "error_message")
+    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    partition_index: int
+    error_code: int
+    error_message: str
+    def __init__(self, partition_index: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
+
+class DescribeLogDirsRequest(_message.Message):
+    __slots__ = ("header", "topics")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    topics: DescribableLogDirTopics
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., topics: _Optional[_Union[DescribableLogDirTopics, _Mapping]] = ...) -> None: ...
+
+class DescribableLogDirTopics(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[DescribableLogDirTopic]
+    def __init__(self, topics: _Optional[_Iterable[_Union[DescribableLogDirTopic, _Mapping]]] = ...) -> None: ...
+
+class DescribableLogDirTopic(_message.Message):
+    __slots__ = ("topic", "partitions")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class DescribeLogDirsResponse(_message.Message):
+    __slots__ = ("header", "results", "broker_id")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    results: _containers.RepeatedCompositeFieldContainer[LogDirResult]
+    broker_id: int
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., results: _Optional[_Iterable[_Union[LogDirResult, _Mapping]]] = ..., broker_id: _Optional[int] = ...) -> None: ...
+
+class LogDirResult(_message.Message):
+    __slots__ = ("error_code", "log_dir", "topics", "total_bytes", "usable_bytes", "is_cordoned", "directory_id", "strays")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    LOG_DIR_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    USABLE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    IS_CORDONED_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    STRAYS_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    log_dir: str
+    topics: _containers.RepeatedCompositeFieldContainer[LogDirTopic]
+    total_bytes: int
+    usable_bytes: int
+    is_cordoned: bool
+    directory_id: str
+    strays: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, error_code: _Optional[int] = ..., log_dir: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[LogDirTopic, _Mapping]]] = ..., total_bytes: _Optional[int] = ..., usable_bytes: _Optional[int] = ..., is_cordoned: bool = ..., directory_id: _Optional[str] = ..., strays: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class LogDirTopic(_message.Message):
+    __slots__ = ("name", "partitions")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    partitions: _containers.RepeatedCompositeFieldContainer[LogDirPartition]
+    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[LogDirPartition, _Mapping]]] = ...) -> None: ...
+
+class LogDirPartition(_message.Message):
+    __slots__ = ("partition_index", "partition_size", "offset_lag", "is_future_key", "bytes_left", "bytes_per_second", "started_ms", "error", "log_end_offset")
+    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_SIZE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_LAG_FIELD_NUMBER: _ClassVar[int]
+    IS_FUTURE_KEY_FIELD_NUMBER: _ClassVar[int]
+    BYTES_LEFT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    STARTED_MS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    partition_index: int
+    partition_size: int
+    offset_lag: int
+    is_future_key: bool
+    bytes_left: int
+    bytes_per_second: float
+    started_ms: int
+    error: str
+    log_end_offset: int
+    def __init__(self, partition_index: _Optional[int] = ..., partition_size: _Optional[int] = ..., offset_lag: _Optional[int] = ..., is_future_key: bool = ..., bytes_left: _Optional[int] = ..., bytes_per_second: _Optional[float] = ..., started_ms: _Optional[int] = ..., error: _Optional[str] = ..., log_end_offset: _Optional[int] = ...) -> None: ...
+
+class CallRequest(_message.Message):
+    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs")
+    CORRELATION_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    DELETE_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_TOPIC_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    INCREMENTAL_ALTER_CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    ALTER_PARTITION_REASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    LIST_PARTITION_REASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_QUORUM_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_METADATA_FIELD_NUMBER: _ClassVar[int]
+    ALTER_REPLICA_LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
+    correlation: int
+    create_topics: CreateTopicsRequest
+    delete_topics: DeleteTopicsRequest
+    describe_topic_partitions: DescribeTopicPartitionsRequest
+    incremental_alter_configs: IncrementalAlterConfigsRequest
+    describe_configs: DescribeConfigsRequest
+    alter_partition_reassignments: AlterPartitionReassignmentsRequest
+    list_partition_reassignments: ListPartitionReassignmentsRequest
+    describe_cluster: DescribeClusterRequest
+    describe_quorum: DescribeQuorumRequest
+    describe_metadata: DescribeMetadataRequest
+    alter_replica_log_dirs: AlterReplicaLogDirsRequest
+    describe_log_dirs: DescribeLogDirsRequest
+    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsRequest, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsRequest, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsRequest, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsRequest, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsRequest, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataRequest, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsRequest, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsRequest, _Mapping]] = ...) -> None: ...
+
+class CallResponse(_message.Message):
+    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "fault")
+    CORRELATION_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    DELETE_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_TOPIC_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    INCREMENTAL_ALTER_CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    ALTER_PARTITION_REASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    LIST_PARTITION_REASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_QUORUM_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_METADATA_FIELD_NUMBER: _ClassVar[int]
+    ALTER_REPLICA_LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
+    FAULT_FIELD_NUMBER: _ClassVar[int]
+    correlation: int
+    create_topics: CreateTopicsResponse
+    delete_topics: DeleteTopicsResponse
+    describe_topic_partitions: DescribeTopicPartitionsResponse
+    incremental_alter_configs: IncrementalAlterConfigsResponse
+    describe_configs: DescribeConfigsResponse
+    alter_partition_reassignments: AlterPartitionReassignmentsResponse
+    list_partition_reassignments: ListPartitionReassignmentsResponse
+    describe_cluster: DescribeClusterResponse
+    describe_quorum: DescribeQuorumResponse
+    describe_metadata: DescribeMetadataResponse
+    alter_replica_log_dirs: AlterReplicaLogDirsResponse
+    describe_log_dirs: DescribeLogDirsResponse
+    fault: ResponseHeader
+    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsResponse, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsResponse, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataResponse, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsResponse, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsResponse, _Mapping]] = ..., fault: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...

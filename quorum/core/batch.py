@@ -1,0 +1,184 @@
+"""The batch format of the metadata log: bytes <-> header.
+
+A batch is a 48-byte big-endian header and a body::
+
+    magic u32 | length u32 | crc u32 | base_offset u64 | epoch u32 | attributes u16 | record_count u16 |
+    append_time_ms u64 | high_watermark u64 | previous_crc u32 | body
+
+`length` counts what follows the crc field; `crc` (zlib.crc32) covers the same bytes, so offset and epoch are inside it, unlike
+Kafka's. `previous_crc` is the crc of the batch before: the log is a hash chain, and equal crcs at equal offsets mean equal prefixes.
+`high_watermark` is what the leader knew when it wrote the batch: recovery never truncates below the largest stamp it finds.
+
+The body is ONE MessagePack array of `record_count` records, each `[type, version, fields…]`. Consensus never looks into data
+bodies; it writes and reads control bodies (attribute bit CONTROL), whose record types stand at the end of this module.
+Each record takes one offset.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import ClassVar, NamedTuple
+
+import msgspec
+
+from .errors import CorruptBatch
+from .types import VoterSet
+
+MAGIC = 0x4B4C4231  # "KLB1"
+HEADER = struct.Struct(">IIIQIHHQQI")
+HEADER_BYTES = HEADER.size
+LENGTH_FROM = 12
+"""Bytes of the header that `length` does not count: magic, length, crc."""
+MAX_BATCH_BYTES = 8 * 1024 * 1024
+MAX_RECORDS = 10_000
+CONTROL = 1 << 5
+NO_PREVIOUS_CRC = 0
+
+_AFTER_CRC = struct.Struct(">QIHHQQI")
+
+
+class BatchHeader(NamedTuple):
+    """One batch's header. `size_bytes` is the whole batch's size, header included."""
+
+    size_bytes: int
+    crc: int
+    base_offset: int
+    epoch: int
+    attributes: int
+    record_count: int
+    append_time_ms: int
+    high_watermark: int
+    previous_crc: int
+
+    @property
+    def end_offset(self) -> int:
+        return self.base_offset + self.record_count
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    def __repr__(self) -> str:
+        kind = "control" if self.is_control else "data"
+        return f"{kind} {self.base_offset}..{self.end_offset}@{self.epoch} crc={self.crc:08x}"
+
+
+class Batch(NamedTuple):
+    """A header with its body (one MessagePack array) and the batch's own bytes."""
+
+    header: BatchHeader
+    body: bytes
+    data: bytes
+
+
+def encode(
+    body: bytes,
+    *,
+    base_offset: int,
+    epoch: int,
+    record_count: int,
+    append_time_ms: int,
+    high_watermark: int,
+    previous_crc: int,
+    attributes: int = 0,
+) -> tuple[bytes, int]:
+    """The batch's bytes and its crc (the next batch's `previous_crc`)."""
+    if not 0 < record_count <= MAX_RECORDS:
+        raise ValueError(f"a batch holds 1 to {MAX_RECORDS} records, not {record_count}")
+    covered = (
+        _AFTER_CRC.pack(base_offset, epoch, attributes, record_count, append_time_ms, high_watermark, previous_crc) + body
+    )
+    crc = zlib.crc32(covered)
+    if len(covered) + LENGTH_FROM > MAX_BATCH_BYTES:
+        raise ValueError(f"a batch of {len(covered) + LENGTH_FROM} bytes is over the limit of {MAX_BATCH_BYTES}")
+    return struct.pack(">III", MAGIC, len(covered), crc) + covered, crc
+
+
+def read_header(data: bytes | memoryview, position: int = 0) -> BatchHeader:
+    """The header at `position`, unchecked but for magic and length; CorruptBatch says what is wrong."""
+    if len(data) - position < HEADER_BYTES:
+        raise CorruptBatch(f"{len(data) - position} bytes at position {position} are too few for a batch header")
+    magic, length, crc, base, epoch, attributes, count, time_ms, mark, previous = HEADER.unpack_from(data, position)
+    if magic != MAGIC:
+        raise CorruptBatch(f"no batch at position {position}: magic is {magic:08x}, not {MAGIC:08x}")
+    if not HEADER_BYTES - LENGTH_FROM < length <= MAX_BATCH_BYTES - LENGTH_FROM:
+        raise CorruptBatch(f"batch at position {position} claims a length of {length} bytes")
+    return BatchHeader(length + LENGTH_FROM, crc, base, epoch, attributes, count, time_ms, mark, previous)
+
+
+def decode(data: bytes | memoryview, position: int = 0) -> Batch:
+    """The whole batch at `position`, crc checked. CorruptBatch if it is cut short or its crc does not hold."""
+    header = read_header(data, position)
+    end = position + header.size_bytes
+    if len(data) < end:
+        raise CorruptBatch(f"batch at position {position} is cut: {len(data) - position} of {header.size_bytes} bytes")
+    raw = bytes(data[position:end])
+    crc = zlib.crc32(memoryview(raw)[LENGTH_FROM:])
+    if crc != header.crc:
+        raise CorruptBatch(f"batch at position {position} (offset {header.base_offset}): crc {crc:08x}, header says {header.crc:08x}")
+    if not header.record_count:
+        raise CorruptBatch(f"batch at position {position} (offset {header.base_offset}) says it has no records")
+    return Batch(header, raw[HEADER_BYTES:], raw)
+
+
+def decode_all(data: bytes | memoryview) -> list[Batch]:
+    """All batches in `data`, which must hold whole batches only and chain to each other."""
+    batches: list[Batch] = []
+    position = 0
+    while position < len(data):
+        batch = decode(data, position)
+        if batches and batch.header.previous_crc != batches[-1].header.crc:
+            raise CorruptBatch(f"batch {batch.header!r} does not follow {batches[-1].header!r}: the chain is broken")
+        batches.append(batch)
+        position += batch.header.size_bytes
+    return batches
+
+
+class LeaderChange(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Control record: the first of an epoch. Who leads, who the voters are and who granted their vote."""
+
+    TYPE: ClassVar[int] = 2
+    version: int
+    leader_id: int
+    voters: tuple[int, ...]
+    granting_voters: tuple[int, ...]
+
+
+class KRaftVersion(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """Control record: 0 = static voters, 1 = voters live in the log (KIP-853)."""
+
+    TYPE: ClassVar[int] = 5
+    version: int
+    kraft_version: int
+
+
+class KRaftVoters(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """Control record: the voter set from this offset on, committed or not (KIP-853)."""
+
+    TYPE: ClassVar[int] = 6
+    version: int
+    voters: VoterSet
+
+
+ControlRecord = LeaderChange | KRaftVersion | KRaftVoters
+
+_control_decoder = msgspec.msgpack.Decoder(list[ControlRecord])
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode_control(records: list[ControlRecord]) -> bytes:
+    """The body of a control batch."""
+    return _encoder.encode(records)
+
+
+def decode_control(body: bytes) -> list[ControlRecord]:
+    """The records of a control batch's body. CorruptBatch for a type or version this node does not know."""
+    try:
+        records = _control_decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise CorruptBatch(f"control batch cannot be read: {error}; was it written by a newer version?") from error
+    for record in records:
+        if record.version != 0:
+            raise CorruptBatch(f"control record of type {record.TYPE} has version {record.version}; this node reads version 0")
+    return records

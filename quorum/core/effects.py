@@ -1,0 +1,167 @@
+"""What a RaftNode wants done. `step` returns a list of these, in order; the shell carries them out in that order.
+
+**Durability is data.** Two counters describe what a disk holds: the version of the newest stored election state, and the id of the
+newest completed operation of the storage stream (Append and Truncate share one FIFO and one numbering that is never reused, so a
+late completion can not be taken for a newer write). A message carries a `Barrier` of those two counters and may leave only when
+both are reached; `Outbox` (outbox.py) is the one place that holds messages back. Nothing else in the shell decides about order.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from .messages import Request, Response
+from .types import Endpoint, ReplicaKey
+
+
+class Barrier(msgspec.Struct, frozen=True):
+    """What must be durable before a message may leave. Zeros: nothing."""
+
+    election_version: int = 0
+    append_id: int = 0
+
+    def __repr__(self) -> str:
+        return f"after(es{self.election_version},a{self.append_id})"
+
+
+NOTHING = Barrier()
+
+
+class ElectionState(msgspec.Struct, frozen=True):
+    """The durable part of an election (raft.md §2.2): one atomic record. `leader_id` -1: none; `voted_key` None: no vote."""
+
+    epoch: int
+    leader_id: int
+    voted_key: ReplicaKey | None
+
+    def __repr__(self) -> str:
+        vote = self.voted_key.node_id if self.voted_key else "-"
+        return f"e{self.epoch} L{self.leader_id if self.leader_id >= 0 else '-'} V{vote}"
+
+
+class StoreElectionState(msgspec.Struct, frozen=True):
+    """Replace the stored election state; report `ElectionStateStored(version)` when it is durable. Versions rise by one."""
+
+    version: int
+    state: ElectionState
+
+
+class Append(msgspec.Struct, frozen=True):
+    """Write whole batches `[base_offset, end_offset)` at the log's end. Report `StorageCompleted(append_id)` once durable.
+
+    Visible to ReadLog and Apply at once, durable or not.
+    """
+
+    append_id: int
+    base_offset: int
+    end_offset: int
+    data: bytes
+
+
+class Truncate(msgspec.Struct, frozen=True):
+    """Drop everything at or above `to_offset` (a batch boundary), durably, in order with the appends."""
+
+    append_id: int
+    to_offset: int
+
+
+class Send(msgspec.Struct, frozen=True):
+    """A request to a node. `destination` -1: any one of the bootstrap endpoints, the shell picks with its own randomness.
+
+    The shell reports ResponseReceived or RequestFailed with the same `correlation`, never both, at latest after `timeout_ms`.
+    """
+
+    correlation: int
+    destination: int
+    request: Request
+    after: Barrier
+    timeout_ms: int
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """The answer to RequestReceived number `correlation`."""
+
+    correlation: int
+    response: Response
+    after: Barrier
+
+
+class ReadLog(msgspec.Struct, frozen=True):
+    """Read whole batches from `start_offset` (a batch boundary) on, up to `max_bytes` but at least one; report RecordsRead.
+
+    May be answered from memory at once or from disk later; unflushed batches count.
+    """
+
+    read_id: int
+    start_offset: int
+    max_bytes: int
+
+
+class Apply(msgspec.Struct, frozen=True):
+    """`high_watermark` has risen: everything below it is committed. The shell feeds the state machine in order."""
+
+    high_watermark: int
+
+
+class LeaderChanged(msgspec.Struct, frozen=True):
+    """Who leads, as this node sees it (-1: nobody known). Own leadership is told by BecameLeader, not here."""
+
+    epoch: int
+    leader_id: int
+    endpoints: dict[str, Endpoint]
+
+
+class BecameLeader(msgspec.Struct, frozen=True):
+    """This node leads `epoch` and everything before `epoch_start_offset + 1` is committed: once the state machine has applied it,
+    it may be told that it is active and may propose."""
+
+    epoch: int
+    epoch_start_offset: int
+
+
+class Resigned(msgspec.Struct, frozen=True):
+    """This node no longer leads `epoch`: proposals whose commit was not seen have an unknown outcome."""
+
+    epoch: int
+    reason: str
+
+
+class Proposed(msgspec.Struct, frozen=True):
+    """Answer to Propose, in the same step: the batch stands at `[base_offset, end_offset)`, not yet committed."""
+
+    epoch: int
+    base_offset: int
+    end_offset: int
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """Answer to Propose, in the same step: this node does not lead that epoch, or its queue is full (`overloaded`)."""
+
+    leader_id: int
+    epoch: int
+    overloaded: bool = False
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """One line for people and checkers: a state transition or a decision worth seeing."""
+
+    kind: str
+    text: str
+
+
+Effect = (
+    StoreElectionState
+    | Append
+    | Truncate
+    | Send
+    | Reply
+    | ReadLog
+    | Apply
+    | LeaderChanged
+    | BecameLeader
+    | Resigned
+    | Proposed
+    | Rejected
+    | Trace
+)
+Effects = list[Effect]

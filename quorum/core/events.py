@@ -1,0 +1,105 @@
+"""What can happen to a RaftNode. The shell (trio driver or simulator) makes these; `RaftNode.step` takes them one at a time."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .messages import Request, Response
+from .types import ReplicaKey
+
+
+class RequestReceived(msgspec.Struct, frozen=True):
+    """A peer asks. `correlation` is the shell's own token for the reply; `sender` is the frame's claim of who it is."""
+
+    correlation: int
+    sender: ReplicaKey
+    request: Request
+
+
+class ResponseReceived(msgspec.Struct, frozen=True):
+    """A peer answered the request that went out as `Send` number `correlation`."""
+
+    correlation: int
+    source: int
+    response: Response
+
+
+class RequestFailed(msgspec.Struct, frozen=True):
+    """No answer to `correlation`: timed out, connection lost, or `refused` (nothing listens there: the process is gone)."""
+
+    correlation: int
+    destination: int
+    refused: bool = False
+
+
+class RequestAbandoned(msgspec.Struct, frozen=True):
+    """The peer that sent request `correlation` hung up: a parked reply to it is pointless."""
+
+    correlation: int
+
+
+class TimerFired(msgspec.Struct, frozen=True):
+    """`next_deadline_ms()` has passed."""
+
+
+class Propose(msgspec.Struct, frozen=True):
+    """Append one data batch as leader of `epoch`: `body` is one MessagePack array of `record_count` records.
+
+    Refused (`Rejected`) unless this node leads exactly that epoch. All or nothing.
+    """
+
+    epoch: int
+    body: bytes
+    record_count: int
+
+
+class StorageCompleted(msgspec.Struct, frozen=True):
+    """Every storage effect up to and including `append_id` is durable (one FIFO stream of Append and Truncate)."""
+
+    append_id: int
+
+
+class ElectionStateStored(msgspec.Struct, frozen=True):
+    """The election state with this version (and all before it) is durable."""
+
+    version: int
+
+
+class RecordsRead(msgspec.Struct, frozen=True):
+    """Answer to a ReadLog effect: whole batches from `start_offset` on (empty if that range is gone)."""
+
+    read_id: int
+    data: bytes
+
+
+class StorageFailed(msgspec.Struct, frozen=True):
+    """The disk refuses writes that may succeed later (no space). The leader resigns; nothing is lost."""
+
+    reason: str
+
+
+class ResignAsked(msgspec.Struct, frozen=True):
+    """The state machine gives up leadership of `epoch` (ignored in any other epoch)."""
+
+    epoch: int
+    reason: str
+
+
+class ShutdownAsked(msgspec.Struct, frozen=True):
+    """Graceful stop: a leader sends EndQuorumEpoch and resigns; requests are then answered BROKER_NOT_AVAILABLE."""
+
+
+Event = (
+    RequestReceived
+    | ResponseReceived
+    | RequestFailed
+    | RequestAbandoned
+    | TimerFired
+    | Propose
+    | StorageCompleted
+    | ElectionStateStored
+    | RecordsRead
+    | StorageFailed
+    | ResignAsked
+    | ShutdownAsked
+)

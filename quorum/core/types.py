@@ -1,0 +1,85 @@
+"""Names of the field, as values: ids, log positions, endpoints, voter sets (KIP-595, KIP-853).
+
+Offsets are 0-based; every *end* offset is exclusive. Epoch 0 is primordial: no leader, no record.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+ZERO_UUID = bytes(16)
+"""A directory id that is not known (static voter sets name voters by node id alone)."""
+
+
+class OffsetAndEpoch(NamedTuple):
+    """A log position: `offset` and the epoch of the record before it."""
+
+    offset: int
+    epoch: int
+
+    def __repr__(self) -> str:
+        return f"{self.offset}@{self.epoch}"
+
+
+class ReplicaKey(msgspec.Struct, frozen=True, array_like=True):
+    """Who a replica is: node id and the id of the directory that holds its log (KIP-853).
+
+    A wiped disk gets another directory id and is therefore another replica.
+    """
+
+    node_id: int
+    directory_id: bytes = ZERO_UUID
+
+    def matches(self, stored: ReplicaKey) -> bool:
+        """True if this key may act as `stored`: equal id, and equal directory where `stored` has one."""
+        return self.node_id == stored.node_id and stored.directory_id in (ZERO_UUID, self.directory_id)
+
+    def __repr__(self) -> str:
+        return f"n{self.node_id}"
+
+
+class Endpoint(msgspec.Struct, frozen=True, array_like=True):
+    """Where one listener of a node can be reached."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Voter(msgspec.Struct, frozen=True, array_like=True):
+    """A member of the voter set: its key and its endpoints by listener name (CONTROLLER, GRPC, …)."""
+
+    key: ReplicaKey
+    endpoints: dict[str, Endpoint]
+
+    def __repr__(self) -> str:
+        return repr(self.key)
+
+
+class VoterSet(msgspec.Struct, frozen=True, array_like=True):
+    """The voters, sorted by node id. Immutable; a change makes a new set."""
+
+    voters: tuple[Voter, ...]
+
+    def ids(self) -> tuple[int, ...]:
+        return tuple(v.key.node_id for v in self.voters)
+
+    def get(self, node_id: int) -> Voter | None:
+        for voter in self.voters:
+            if voter.key.node_id == node_id:
+                return voter
+        return None
+
+    def has(self, key: ReplicaKey) -> bool:
+        voter = self.get(key.node_id)
+        return voter is not None and key.matches(voter.key)
+
+    def majority(self) -> int:
+        return len(self.voters) // 2 + 1
+
+    def __repr__(self) -> str:
+        return "{" + ",".join(map(str, self.ids())) + "}"
