@@ -1,0 +1,53 @@
+# make demo | test | lint | proto | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
+PYTHON ?= python3
+BIN := .venv/bin
+ARGS ?=
+
+.PHONY: demo test lint proto proto-check bench clean
+
+.venv/installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kraftlab needs Python 3.11 or newer; this is %s. Try: make PYTHON=python3.11" % sys.version.split()[0])'
+	@echo "installing kraftlab into .venv …" >&2
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . >&2
+	@touch $@
+
+.venv/installed-dev: .venv/installed
+	@echo "installing what tests need …" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' >&2
+	@touch $@
+
+.venv/installed-bench: .venv/installed-dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]' >&2
+	@touch $@
+
+demo: .venv/installed
+	@$(BIN)/python -m kraftlab.demo $(ARGS)
+
+test: .venv/installed-dev
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: .venv/installed-dev proto-check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# The pinned compiler lives in an environment of its own: generated code refuses run-times older than its compiler.
+.venv/proto/installed: pyproject.toml .venv/installed
+	@$(PYTHON) -m venv .venv/proto
+	@.venv/proto/bin/python -m pip install --quiet --disable-pip-version-check \
+	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["proto"])')
+	@touch $@
+
+proto: .venv/proto/installed
+	.venv/proto/bin/python proto/generate.py
+
+proto-check: .venv/proto/installed
+	.venv/proto/bin/python proto/generate.py --check
+
+bench: .venv/installed-bench
+	$(BIN)/python -m bench $(ARGS)
+
+clean:
+	rm -rf .venv build *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
