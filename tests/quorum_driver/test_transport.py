@@ -1,0 +1,315 @@
+"""Peer requests over real sockets: what is answered, what is refused, and what closes a connection."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+import msgspec
+import pytest
+import trio
+
+from kraftlab.quorum.core.errors import ErrorCode, InvariantViolation
+from kraftlab.quorum.core.types import Endpoint
+from kraftlab.quorum.driver import transport
+from kraftlab.quorum.driver.frames import MAX_FRAME_BYTES, REQUEST, Frame, FrameBuffer, FrameError, encode_frame
+from kraftlab.quorum.driver.transport import (
+    DirectHandler,
+    ListenError,
+    PeerError,
+    PeerHandler,
+    PeerIdentity,
+    PeerPool,
+    PeerRequest,
+    PeerServer,
+    PeerTimeout,
+    PeerUnreachable,
+    Responder,
+)
+
+ECHO, SLOW, REFUSING, DECODING, FAILING, DIRECT = 1001, 1002, 1003, 1004, 1005, 1006
+Identity = Callable[..., PeerIdentity]
+Eventually = Callable[..., Awaitable[None]]
+
+
+async def echo(request: PeerRequest) -> bytes:
+    return request.body
+
+
+async def slow(request: PeerRequest) -> bytes:
+    await trio.sleep_forever()
+    raise AssertionError("unreachable")
+
+
+async def refusing(request: PeerRequest) -> bytes:
+    raise PeerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "node 7 leads")
+
+
+async def decoding(request: PeerRequest) -> bytes:
+    return msgspec.msgpack.encode(msgspec.msgpack.decode(request.body, type=list[int]))
+
+
+async def failing(request: PeerRequest) -> bytes:
+    raise KeyError("a bug of the handler")
+
+
+HANDLERS: dict[int, PeerHandler | DirectHandler] = {
+    ECHO: echo,
+    SLOW: slow,
+    REFUSING: refusing,
+    DECODING: decoding,
+    FAILING: failing,
+}
+
+
+@contextlib.asynccontextmanager
+async def served(
+    identity: Identity, handlers: Mapping[int, PeerHandler | DirectHandler] = HANDLERS, client: PeerIdentity | None = None
+) -> AsyncIterator[tuple[PeerPool, Endpoint, PeerServer]]:
+    """A server (node 1) and a pool (node 2, unless told otherwise) that reaches it."""
+    with trio.fail_after(15):
+        async with trio.open_nursery() as nursery:
+            server = PeerServer(identity(1), handlers)
+            port: int = await nursery.start(server.serve, "127.0.0.1", 0)
+            yield PeerPool(nursery, client or identity(2)), Endpoint("127.0.0.1", port), server
+            nursery.cancel_scope.cancel()
+
+
+def unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def test_a_request_comes_back_with_its_body(identity: Identity) -> None:
+    async with served(identity) as (pool, endpoint, _):
+        assert await pool.request(endpoint, ECHO, b"\x00\xffhello", timeout_ms=2000) == b"\x00\xffhello"
+
+
+async def test_a_handler_sees_who_asks_and_the_anonymous_principal(identity: Identity) -> None:
+    seen: list[PeerRequest] = []
+
+    async def remember(request: PeerRequest) -> bytes:
+        seen.append(request)
+        return b""
+
+    async with served(identity, {ECHO: remember}) as (pool, endpoint, _):
+        await pool.request(endpoint, ECHO, b"x", timeout_ms=2000)
+    assert (seen[0].sender, seen[0].principal, seen[0].api) == (identity(2).key, "User:ANONYMOUS", ECHO)
+    assert seen[0].source.startswith("127.0.0.1:")
+
+
+async def test_requests_share_one_connection_and_a_slow_one_holds_nobody_up(identity: Identity) -> None:
+    async with served(identity) as (pool, endpoint, server), trio.open_nursery() as nursery:
+        with contextlib.suppress(trio.Cancelled):
+            nursery.start_soon(slow_request, pool, endpoint)
+            answers: dict[int, bytes] = {}
+
+            async def one(number: int) -> None:
+                answers[number] = await pool.request(endpoint, ECHO, str(number).encode(), timeout_ms=5000)
+
+            async with trio.open_nursery() as burst:
+                for number in range(200):
+                    burst.start_soon(one, number)
+            assert answers == {number: str(number).encode() for number in range(200)}
+            assert server.statistics() == {"connections": 1, "requests": 1}
+            nursery.cancel_scope.cancel()
+
+
+async def slow_request(pool: PeerPool, endpoint: Endpoint) -> None:
+    await pool.request(endpoint, SLOW, b"", timeout_ms=60_000)
+
+
+async def test_large_bodies_pass_in_both_directions(identity: Identity) -> None:
+    body = bytes(range(256)) * (8 * 4096)
+    async with served(identity) as (pool, endpoint, _):
+        assert await pool.request(endpoint, ECHO, body, timeout_ms=5000) == body
+
+
+async def test_nothing_listening_is_refused(identity: Identity) -> None:
+    async with served(identity) as (pool, _, _):
+        with pytest.raises(PeerUnreachable) as raised:
+            await pool.request(Endpoint("127.0.0.1", unused_port()), ECHO, b"", timeout_ms=2000)
+    assert raised.value.refused
+
+
+async def test_a_server_that_goes_fails_what_is_pending_and_a_new_one_is_found(identity: Identity) -> None:
+    async with served(identity) as (pool, endpoint, _), trio.open_nursery() as nursery:
+        port: int = await nursery.start(PeerServer(identity(3), HANDLERS).serve, "127.0.0.1", 0)
+        other = Endpoint("127.0.0.1", port)
+        outcome: list[BaseException] = []
+
+        async def ask() -> None:
+            with pytest.raises(PeerUnreachable) as raised:
+                await pool.request(other, SLOW, b"", timeout_ms=10_000)
+            outcome.append(raised.value)
+
+        async with trio.open_nursery() as asking:
+            asking.start_soon(ask)
+            await pool.request(other, ECHO, b"", timeout_ms=2000)
+            nursery.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                await pool.request(endpoint, ECHO, b"", timeout_ms=2000)
+    async with served(identity) as (pool, endpoint, _), trio.open_nursery() as nursery:
+        await nursery.start(PeerServer(identity(3), HANDLERS).serve, "127.0.0.1", other.port)
+        assert await pool.request(other, ECHO, b"back", timeout_ms=2000) == b"back"
+        nursery.cancel_scope.cancel()
+
+
+async def test_no_answer_in_time_is_a_timeout(identity: Identity) -> None:
+    async with served(identity) as (pool, endpoint, _):
+        with pytest.raises(PeerTimeout, match="did not answer api 1002"):
+            await pool.request(endpoint, SLOW, b"", timeout_ms=50)
+        assert await pool.request(endpoint, ECHO, b"still fine", timeout_ms=2000) == b"still fine"
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "code"),
+    [
+        (REFUSING, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (DECODING, 0, ErrorCode.INVALID_REQUEST),
+        (FAILING, 0, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (9999, 0, ErrorCode.UNSUPPORTED_VERSION),
+        (ECHO, 1, ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+async def test_errors_come_back_as_codes(identity: Identity, api: int, version: int, code: ErrorCode) -> None:
+    async with served(identity) as (pool, endpoint, _):
+        with pytest.raises(PeerError) as raised:
+            await pool.request(endpoint, api, b"not an array", timeout_ms=2000, version=version)
+        assert raised.value.code == code
+        assert await pool.request(endpoint, ECHO, b"healthy", timeout_ms=2000) == b"healthy"
+
+
+async def test_another_clusters_node_is_refused_with_both_ids(identity: Identity) -> None:
+    async with served(identity, client=identity(2, cluster_id="another-cluster")) as (pool, endpoint, _):
+        with pytest.raises(PeerError, match="another-cluster is not this node's driver-test") as raised:
+            await pool.request(endpoint, ECHO, b"", timeout_ms=2000)
+    assert raised.value.code == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+async def test_a_node_of_an_older_generation_is_refused(identity: Identity) -> None:
+    handlers = HANDLERS
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            port: int = await nursery.start(PeerServer(identity(1, generation=2), handlers).serve, "127.0.0.1", 0)
+            pool = PeerPool(nursery, identity(2, generation=1))
+            with pytest.raises(PeerError, match="generation 1 of the cluster is over") as raised:
+                await pool.request(Endpoint("127.0.0.1", port), ECHO, b"", timeout_ms=2000)
+            assert raised.value.code == ErrorCode.FENCED_LEADER_EPOCH
+            nursery.cancel_scope.cancel()
+
+
+async def test_an_oversize_body_is_refused_before_it_is_sent(identity: Identity) -> None:
+    async with served(identity) as (pool, endpoint, _):
+        with pytest.raises(FrameError, match="over the limit"):
+            await pool.request(endpoint, ECHO, bytes(MAX_FRAME_BYTES), timeout_ms=2000)
+        assert await pool.request(endpoint, ECHO, b"", timeout_ms=2000) == b""
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        bytes(64),
+        b"\x00\x00\x00\x05\xc1\xc1\xc1\xc1\xc1",
+        b"\x00\x00\x00\x01\x90",
+        b"\xff" * 5000,
+    ],
+)
+async def test_garbage_closes_the_connection_with_one_log_line(
+    identity: Identity, garbage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(identity) as (pool, endpoint, _):
+        with caplog.at_level(logging.INFO, logger="kraftlab.peer"):
+            stream = await trio.open_tcp_stream(endpoint.host, endpoint.port)
+            await stream.send_all(garbage)
+            with contextlib.suppress(trio.BrokenResourceError):
+                assert await stream.receive_some() == b""
+        assert await pool.request(endpoint, ECHO, b"healthy", timeout_ms=2000) == b"healthy"
+    assert len([r for r in caplog.records if "closed connection from 127.0.0.1" in r.getMessage()]) == 1
+
+
+async def test_half_a_frame_does_not_hold_its_connection_forever(
+    identity: Identity, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    monkeypatch.setattr(transport, "SWEEP_INTERVAL_S", 0.01)
+    monkeypatch.setattr(transport, "FIRST_FRAME_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(transport, "PARTIAL_FRAME_TIMEOUT_S", 0.05)
+    whole = encode_frame(Frame(REQUEST, ECHO, 0, 1, identity(2).cluster_id, 0, identity(2).key, b"x"))
+    async with served(identity) as (_, endpoint, server):
+        for beginning in (whole[:3], whole[:20], bytes(whole) + bytes(whole[:20])):
+            stream = await trio.open_tcp_stream(endpoint.host, endpoint.port)
+            await stream.send_all(beginning)
+            while await stream.receive_some():
+                pass
+        await eventually(lambda: server.statistics()["connections"] == 0, "connections are closed")
+
+
+async def test_a_connection_with_too_much_in_work_is_not_read_until_some_is_done(
+    identity: Identity, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    monkeypatch.setattr(transport, "MAX_REQUESTS_PER_CONNECTION", 4)
+    waiting: list[Responder] = []
+    handlers = {DIRECT: DirectHandler(lambda request, responder: waiting.append(responder))}
+    async with served(identity, handlers) as (pool, endpoint, _), trio.open_nursery() as nursery:
+        answers: list[bytes] = []
+
+        async def one() -> None:
+            answers.append(await pool.request(endpoint, DIRECT, b"", timeout_ms=5000))
+
+        for _ in range(10):
+            nursery.start_soon(one)
+        await eventually(lambda: len(waiting) == 4, "four are in work")
+        while len(answers) < 10:
+            assert len(waiting) <= 4
+            for responder in waiting:
+                responder.reply(b"done")
+            waiting.clear()
+            await trio.sleep(0.001)
+
+
+async def test_a_direct_handler_hears_that_the_peer_hung_up(identity: Identity, eventually: Eventually) -> None:
+    abandoned: list[str] = []
+
+    def accept(request: PeerRequest, responder: Responder) -> None:
+        responder.on_abandoned = lambda: abandoned.append(request.source)
+
+    async with served(identity, {DIRECT: DirectHandler(accept)}) as (pool, endpoint, _):
+        with pytest.raises(PeerTimeout):
+            await pool.request(endpoint, DIRECT, b"", timeout_ms=50)
+        await eventually(lambda: len(abandoned) == 1, "the request is abandoned")
+
+
+async def test_a_broken_invariant_in_a_handler_ends_the_server(identity: Identity) -> None:
+    async def broken(request: PeerRequest) -> bytes:
+        raise InvariantViolation("two leaders in epoch 3")
+
+    with trio.fail_after(10), pytest.raises(ExceptionGroup) as raised:
+        async with served(identity, {ECHO: broken}) as (pool, endpoint, _):
+            with contextlib.suppress(PeerUnreachable):
+                await pool.request(endpoint, ECHO, b"", timeout_ms=2000)
+            await trio.sleep_forever()
+    assert raised.group_contains(InvariantViolation, match="two leaders in epoch 3")
+
+
+async def test_a_port_in_use_is_named(identity: Identity) -> None:
+    async with served(identity) as (_, endpoint, _):
+        with pytest.raises(ListenError, match=f"cannot listen on 127.0.0.1:{endpoint.port}"):
+            await PeerServer(identity(3), {}).serve("127.0.0.1", endpoint.port)
+
+
+def test_frames_survive_any_cut_of_the_stream(identity: Identity) -> None:
+    me = identity(2)
+    frames = [Frame(REQUEST, ECHO, 0, n, me.cluster_id, 0, me.key, bytes(n * 37)) for n in range(50)]
+    stream = b"".join(bytes(encode_frame(frame)) for frame in frames)
+    for step in (1, 3, 64, 1000, len(stream)):
+        buffer, found = FrameBuffer(), []
+        for position in range(0, len(stream), step):
+            buffer.feed(stream[position : position + step])
+            found += [frame for frame, _ in buffer.frames()]
+        assert found == frames
+        assert buffer.unread_bytes == 0
