@@ -1,7 +1,8 @@
 """The metadata image: everything the log says at one offset, as immutable values that share their unchanged parts.
 
-Controllers and brokers hold the same image; `delta.py` is the only thing that makes a new one from records. Because an image never
-changes, a snapshot of uncommitted state is a reference, and reverting is picking an older one. Maps are persistent (HAMT).
+Controllers and brokers hold the same image; `delta.py` is the only thing that makes a new one from records. Because an image
+never changes, a snapshot of uncommitted state is a reference, and reverting is picking an older one. Maps are persistent
+(HAMT).
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from .uuids import LOST, MIGRATING, UNASSIGNED, Uuid
 
 
 class Provenance(msgspec.Struct, frozen=True):
-    """Where an image stands: `offset` is exclusive (the end of the last batch applied), `epoch` and `append_time_ms` are that batch's."""
+    """Where an image stands: `offset` is exclusive (the end of the last batch applied), `epoch` and `append_time_ms` are that
+    batch's.
+    """
 
     offset: int = 0
     epoch: int = 0
@@ -27,8 +30,8 @@ class Provenance(msgspec.Struct, frozen=True):
 class PartitionImage(msgspec.Struct, frozen=True):
     """State of one partition (KIP-455 fields; `directories` is parallel to `replicas`, KIP-858).
 
-    `original` and `target` are () unless a reassignment runs: the replica set before the first of a run of reassignments, and the one
-    that was asked for last.
+    `original` and `target` are () unless a reassignment runs: the replica set before the first of a run of reassignments, and
+    the one that was asked for last.
     """
 
     replicas: tuple[int, ...]

@@ -134,8 +134,10 @@ class AssignReplicasToDirsResponse(msgspec.Struct, frozen=True, array_like=True)
 
 
 class EnvelopeRequest(msgspec.Struct, frozen=True, array_like=True):
-    """A client's admin call that a broker passes on to the active controller. `request` is the serialized protobuf request of `api`
-    (the method's name in the Admin service)."""
+    """A client's admin call that a broker passes on to the active controller.
+
+    `request` is the serialized protobuf request of `api` (the method's name in the Admin service).
+    """
 
     api: str
     principal: str
@@ -143,7 +145,10 @@ class EnvelopeRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class EnvelopeResponse(msgspec.Struct, frozen=True, array_like=True):
-    """`response` is the serialized protobuf response. On error NOT_CONTROLLER the broker looks for the controller again and retries."""
+    """`response` is the serialized protobuf response.
+
+    On error NOT_CONTROLLER the broker looks for the controller again and retries.
+    """
 
     error: int
     message: str | None = None
@@ -163,7 +168,10 @@ class FetchPartition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReplicaFetchRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Replica fetch (KIP-227's session part left out). `replica_id` -1: a consumer, which sees data below the high watermark only."""
+    """Replica fetch (KIP-227's session part left out).
+
+    `replica_id` -1: a consumer, which sees data below the high watermark only.
+    """
 
     replica_id: int
     broker_epoch: int
@@ -193,7 +201,10 @@ class ReplicaFetchResponse(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ProduceRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Whole v2 batches for one partition. `acks` 1 or -1 (all). `keep_offsets`: the batches carry the offsets they must get (import)."""
+    """Whole v2 batches for one partition.
+
+    `acks` 1 or -1 (all). `keep_offsets`: the batches carry the offsets they must get (import).
+    """
 
     topic_id: Uuid
     partition: int
@@ -217,7 +228,8 @@ class LogDigestRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReplicaDigest(msgspec.Struct, frozen=True, array_like=True):
-    """Digest over a replica's batches in order with the leader-epoch field zeroed, so that segment boundaries and epochs do not matter.
+    """Digest over a replica's batches in order with the leader-epoch field zeroed, so that segment boundaries and epochs do not
+    matter.
 
     `crc32c` runs over all those bytes; the counts are of whole batches and of the records their headers claim.
     """

@@ -1,8 +1,8 @@
 """The typed records of the metadata log: MessagePack arrays `[type, version, fields…]`.
 
-Ids, names and fields are those of Kafka's metadata records; ours begin at 1000. In change records None means *unchanged*. New fields
-go last with a default; a version rises only when earlier fields change meaning. `codec.py` turns lists of these into batch bodies and
-refuses types and versions that this node does not know.
+Ids, names and fields are those of Kafka's metadata records; ours begin at 1000. In change records None means *unchanged*. New
+fields go last with a default; a version rises only when earlier fields change meaning. `codec.py` turns lists of these into
+batch bodies and refuses types and versions that this node does not know.
 
 A record's repr is one readable line: fields that hold their default are left out.
 """
@@ -73,6 +73,8 @@ class RegisterBroker(Record, frozen=True, array_like=True, tag=0):
     in_controlled_shutdown: bool = False
     log_dirs: tuple[Uuid, ...] = ()
     """Sorted ids of the broker's online directories."""
+    registration_offset: int | None = None
+    """Where the broker registered: None in the log (this record's own offset), given when an image is written as records."""
 
 
 class UnregisterBroker(Record, frozen=True, array_like=True, tag=1):
@@ -126,9 +128,10 @@ class Config(Record, frozen=True, array_like=True, tag=4):
 
 
 class PartitionChange(Record, frozen=True, array_like=True, tag=5):
-    """Changes fields of a partition; None = unchanged. Every change raises the partition epoch by one, a present `leader` (even the
-    same) also the leader epoch. AR and RR are always written together with the sets they were computed from:
-    `original_replicas`/`target_replicas` are given exactly when `adding_replicas`/`removing_replicas` are (empty tuples = none runs).
+    """Changes fields of a partition; None = unchanged. Every change raises the partition epoch by one, a present `leader` (even
+    the same) also the leader epoch. AR and RR are always written together with the sets they were computed from:
+    `original_replicas`/`target_replicas` are given exactly when `adding_replicas`/`removing_replicas` are (empty tuples = none
+    runs).
     """
 
     TYPE: ClassVar[int] = 5

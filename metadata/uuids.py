@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import base64
 import uuid
+from typing import Annotated
 
-Uuid = bytes
-"""Always 16 bytes."""
+import msgspec
+
+Uuid = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+"""Always 16 bytes; decoding a record or a peer's message refuses any other length."""
 
 ZERO: Uuid = bytes(16)
 MIGRATING: Uuid = bytes(16)

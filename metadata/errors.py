@@ -1,0 +1,112 @@
+"""The one table of error codes: Kafka's numbers and names, each with a default message that says what to do.
+
+Answers carry a code and, where more is known than the code says, a message of their own. `ErrorCode(35)` finds a row by its
+number; `describe` does so for numbers that may come from elsewhere. Consensus has a small enum of its own with the same
+numbers.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class ErrorCode(enum.IntEnum):
+    """One row per code: `NAME = number, default message`."""
+
+    message: str
+
+    def __new__(cls, value: int, message: str = "") -> ErrorCode:
+        row = int.__new__(cls, value)
+        row._value_ = value
+        row.message = message
+        return row
+
+    UNKNOWN_SERVER_ERROR = -1, "The server met an error it did not expect; its log has the details."
+    NONE = 0, ""
+    OFFSET_OUT_OF_RANGE = 1, "The offset is outside the log; ask for the log's start and end offsets first."
+    CORRUPT_MESSAGE = 2, "The batch's checksum does not hold; send it again, and check the disk if it came from one."
+    UNKNOWN_TOPIC_OR_PARTITION = 3, "This node has no such topic or partition; check the name, or retry if it is new."
+    LEADER_NOT_AVAILABLE = 5, "The partition has no leader; bring one of its in-sync replicas back."
+    NOT_LEADER_OR_FOLLOWER = 6, "This node does not lead or host the partition; refresh the metadata and retry."
+    REQUEST_TIMED_OUT = 7, "The request was not begun before its timeout; nothing was changed. Retry with a longer timeout."
+    BROKER_NOT_AVAILABLE = 8, "The node is shutting down; retry on another one."
+    REPLICA_NOT_AVAILABLE = 9, "The broker hosts no replica of this partition; it may still be about to be created."
+    MESSAGE_TOO_LARGE = 10, "The batch is larger than the topic takes; send smaller batches or raise max.message.bytes."
+    NETWORK_EXCEPTION = 13, "The node was cut off before it answered; whether the request took effect is unknown."
+    INVALID_TOPIC_EXCEPTION = 17, "The topic name is not valid; use 1 to 249 of the characters a-z A-Z 0-9 . _ -"
+    NOT_ENOUGH_REPLICAS = 19, "Fewer replicas are in sync than min.insync.replicas asks for; nothing was written."
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, "Written, but fewer replicas are in sync than min.insync.replicas asks for."
+    INVALID_REQUIRED_ACKS = 21, "acks must be 1 or -1 (all)."
+    TOPIC_AUTHORIZATION_FAILED = 29, "The principal may not do this to the topic; add an ACL that allows it."
+    GROUP_AUTHORIZATION_FAILED = 30, "The principal may not do this to the group; add an ACL that allows it."
+    CLUSTER_AUTHORIZATION_FAILED = 31, "The principal may not do this to the cluster; add an ACL that allows it."
+    UNSUPPORTED_SASL_MECHANISM = 33, "The SASL mechanism is not offered here; choose one of the offered ones."
+    UNSUPPORTED_VERSION = 35, "This node does not know that api or that version of it; upgrade the older side."
+    TOPIC_ALREADY_EXISTS = 36, "A topic with this name exists already."
+    INVALID_PARTITIONS = 37, "The number of partitions is not valid; it must be positive, and larger than the current one."
+    INVALID_REPLICATION_FACTOR = 38, "The replication factor is not positive or is larger than the number of usable brokers."
+    INVALID_REPLICA_ASSIGNMENT = 39, "The replica assignment is not valid; name registered brokers, each once per partition."
+    INVALID_CONFIG = 40, "The config key is not known or its value is not valid."
+    NOT_CONTROLLER = 41, "This node is not the active controller; send the request to the one that is."
+    INVALID_REQUEST = 42, "The request contradicts itself or the protocol; the message of the entry says where."
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43, "The log's format does not support this."
+    POLICY_VIOLATION = 44, "The request breaks a policy or limit of the server; split it or change the policy."
+    SECURITY_DISABLED = 54, "No authorizer is configured; set authorizer.class.name first."
+    OPERATION_NOT_ATTEMPTED = 55, "Not attempted, because another part of the request failed."
+    KAFKA_STORAGE_ERROR = 56, "The log directory is offline; look at the broker's log, repair the disk and restart the broker."
+    LOG_DIR_NOT_FOUND = 57, "The broker has no such log directory; use one of its log.dirs."
+    UNKNOWN_PRODUCER_ID = 59, "The producer id is not known here any more; the producer must begin anew."
+    REASSIGNMENT_IN_PROGRESS = 60, "A reassignment of the partition is in progress."
+    TOPIC_DELETION_DISABLED = 73, "Topic deletion is disabled; set delete.topic.enable=true."
+    FENCED_LEADER_EPOCH = 74, "The leader epoch in the request is older than this node's; refresh the metadata."
+    UNKNOWN_LEADER_EPOCH = 75, "The leader epoch in the request is newer than this node's; retry, it is catching up."
+    UNSUPPORTED_COMPRESSION_TYPE = 76, "The compression type is not supported."
+    STALE_BROKER_EPOCH = 77, "The broker has registered anew or not at all since it got this epoch; it must register first."
+    PREFERRED_LEADER_NOT_AVAILABLE = 80, "The preferred leader was not available; bring it back into the in-sync set first."
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, "No replica that may lead is available; bring one of the replicas back first."
+    ELECTION_NOT_NEEDED = 84, "Leader election not needed for topic partition."
+    NO_REASSIGNMENT_IN_PROGRESS = 85, "No reassignment of the partition is in progress."
+    INVALID_RECORD = 87, "The batch breaks the record format; nothing was written."
+    THROTTLING_QUOTA_EXCEEDED = 89, "The mutation quota is used up; retry after the throttle time."
+    RESOURCE_NOT_FOUND = 91, "There is no such resource."
+    DUPLICATE_RESOURCE = 92, "The request names the same resource twice."
+    UNACCEPTABLE_CREDENTIAL = 93, "The credential does not meet the requirements."
+    INCONSISTENT_VOTER_SET = 94, "The nodes name different voters; give all controllers the same controller.quorum.voters."
+    INVALID_UPDATE_VERSION = 95, "The update was computed from an older version of the state; refresh it and retry."
+    FEATURE_UPDATE_FAILED = 96, "The features could not be updated; see the server's log."
+    SNAPSHOT_NOT_FOUND = 98, "The snapshot is gone; fetch again to learn of a newer one."
+    POSITION_OUT_OF_RANGE = 99, "The position is not inside the snapshot; begin to fetch it anew."
+    UNKNOWN_TOPIC_ID = 100, "This node has no topic with this id; it may have been deleted, or not be known here yet."
+    DUPLICATE_BROKER_REGISTRATION = 101, "A broker with this node.id is running; stop it or choose another node.id."
+    BROKER_ID_NOT_REGISTERED = 102, "No broker with this id is registered."
+    INCONSISTENT_TOPIC_ID = 103, "The topic id does not match the log's; the topic was deleted and created anew."
+    INCONSISTENT_CLUSTER_ID = 104, "The node belongs to another cluster; check the address and the cluster.id in meta.properties."
+    INELIGIBLE_REPLICA = 107, "A replica of the proposed in-sync set is fenced, shutting down or has restarted."
+    NEW_LEADER_ELECTED = 108, "The change was made, and it moved the leadership to another replica."
+    MISMATCHED_ENDPOINT_TYPE = 114, "The endpoint is of the other kind (broker or controller); use the other bootstrap address."
+    UNKNOWN_CONTROLLER_ID = 116, "No controller with this id is registered."
+    INVALID_REGISTRATION = 119, "The registration is not valid; the message says which part."
+    INVALID_VOTER_KEY = 125, "The node is addressed by a directory id that is not its own; its disk was probably replaced."
+    DUPLICATE_VOTER = 126, "The node is a voter already."
+    VOTER_NOT_FOUND = 127, "The node is not a voter."
+
+
+class ApiError(Exception):
+    """Refuses a request, or one entry of it, with a code and a text for the person who asked.
+
+    `message` None: the code's default text.
+    """
+
+    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        self.code = code
+        self.message = code.message if message is None else message
+        super().__init__(f"{code.name}({code.value}): {self.message}")
+
+
+def describe(code: int) -> str:
+    """`NAME(number)` for any number, also one that is not in the table."""
+    try:
+        row = ErrorCode(code)
+    except ValueError:
+        return f"UNKNOWN({code})"
+    return f"{row.name}({row.value})"
