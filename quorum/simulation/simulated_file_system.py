@@ -1,0 +1,202 @@
+"""A disk that keeps exactly what POSIX promises, and at a power cut forgets the rest.
+
+Every file has what programs see and what the platter holds. `fdatasync` copies the one to the other; a power cut reverts every
+512-byte sector that was written since, independently: lost, kept, or torn in the middle of a page. A directory entry that was
+created, renamed or removed and not fsynced is kept or lost by itself. A kill without a power cut (the process dies, the machine
+lives) loses nothing but the open handles.
+
+Faults on demand: a power cut at the n-th operation, a full disk, an fsync that fails and takes the dirty pages with it.
+Not modelled: rot and misdirected writes (tests flip bits themselves), and sectors that keep an older unsynced version.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from ..storage.errors import FsyncFailed, StorageFull
+
+SECTOR_BYTES = 512
+PAGE_BYTES = 4096
+
+
+class PowerCut(Exception):
+    """The operation that was asked for did not happen: the machine is off. Call `crash` next."""
+
+
+class _Inode:
+    __slots__ = ("data", "dirty", "durable")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.durable = bytearray()
+        self.dirty: list[tuple[int, int]] = []
+
+
+class SimulatedFile:
+    """An open file of a SimulatedFileSystem."""
+
+    def __init__(self, file_system: SimulatedFileSystem, path: str, inode: _Inode) -> None:
+        self.path = path
+        self._file_system = file_system
+        self._inode = inode
+        self._boot = file_system.boots
+
+    def _operation(self, *, needs_space: bool = False) -> None:
+        if self._boot != self._file_system.boots:
+            raise AssertionError(f"{self.path}: used after the crash of the process that opened it")
+        self._file_system.operation(self.path, needs_space=needs_space)
+
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        return bytes(self._inode.data[position : position + size_bytes])
+
+    def pwrite(self, data: bytes, position: int) -> None:
+        self._operation(needs_space=position + len(data) > len(self._inode.data))
+        inode = self._inode
+        end = position + len(data)
+        if end > len(inode.data):
+            inode.data.extend(bytes(end - len(inode.data)))
+        inode.data[position:end] = data
+        inode.dirty.append((position, end))
+
+    def preallocate(self, size_bytes: int) -> None:
+        inode = self._inode
+        if size_bytes > len(inode.data):
+            self._operation(needs_space=True)
+            inode.dirty.append((len(inode.data), size_bytes))
+            inode.data.extend(bytes(size_bytes - len(inode.data)))
+
+    def fdatasync(self) -> None:
+        self._operation()
+        inode = self._inode
+        if self._file_system.fsync_fails:
+            inode.dirty = []
+            raise FsyncFailed(f"fsync of {self.path} failed: simulated")
+        if len(inode.durable) < len(inode.data):
+            inode.durable.extend(bytes(len(inode.data) - len(inode.durable)))
+        for start, end in inode.dirty:
+            inode.durable[start:end] = inode.data[start:end]
+        inode.dirty = []
+
+    def size(self) -> int:
+        return len(self._inode.data)
+
+    def close(self) -> None:
+        """Nothing to give up: handles die with the process."""
+
+
+class SimulatedFileSystem:
+    """Directories are created durably (storage creates them once); everything else follows the module's docstring."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._names: dict[str, _Inode] = {}
+        self._durable_names: dict[str, _Inode] = {}
+        self._directories: dict[str, set[str]] = {}
+        self.boots = 0
+        self.operations = 0
+        self.operations_left: int | None = None
+        """Operations that still succeed before the power goes; None: it stays."""
+        self.full = False
+        self.fsync_fails = False
+
+    def operation(self, path: str, *, needs_space: bool = False) -> None:
+        """Account for one operation; raises what it was told to."""
+        self.operations += 1
+        if self.operations_left is not None:
+            if self.operations_left <= 0:
+                raise PowerCut(path)
+            self.operations_left -= 1
+        if needs_space and self.full:
+            raise StorageFull(f"cannot write {path}: the simulated disk is full")
+
+    def open(self, path: str, *, create: bool = False) -> SimulatedFile:
+        inode = self._names.get(path)
+        if inode is None:
+            if not create:
+                raise FileNotFoundError(path)
+            self.operation(path, needs_space=True)
+            inode = _Inode()
+            self._name(path, inode)
+        return SimulatedFile(self, path, inode)
+
+    def _name(self, path: str, inode: _Inode | None) -> None:
+        directory, _, name = path.rpartition("/")
+        if inode is None:
+            self._names.pop(path, None)
+            self._directories[directory].discard(name)
+        else:
+            self._names[path] = inode
+            self._directories[directory].add(name)
+
+    def names(self, directory: str) -> list[str]:
+        return sorted(self._directories.get(directory, ()))
+
+    def make_directory(self, path: str) -> None:
+        self._directories.setdefault(path, set())
+
+    def rename(self, source: str, target: str) -> None:
+        self.operation(source)
+        inode = self._names[source]
+        self._name(source, None)
+        self._name(target, inode)
+
+    def remove(self, path: str) -> None:
+        if path in self._names:
+            self.operation(path)
+            self._name(path, None)
+
+    def sync_directory(self, path: str) -> None:
+        self.operation(path)
+        for full in self._paths(path):
+            inode = self._names.get(full)
+            if inode is None:
+                self._durable_names.pop(full, None)
+            else:
+                self._durable_names[full] = inode
+
+    def _paths(self, directory: str) -> list[str]:
+        prefix = f"{directory}/"
+        return sorted({p for names in (self._names, self._durable_names) for p in names if p.startswith(prefix)})
+
+    def crash(self, *, power_cut: bool) -> None:
+        """The process is gone; with a power cut, so is some of what was not synced. Handles from before are dead."""
+        self.boots += 1
+        self.operations_left = None
+        self.fsync_fails = False
+        if not power_cut:
+            return
+        keep = self._random.choice((0.0, 1.0, 0.5, self._random.random()))
+        for directory in sorted(self._directories):
+            for path in self._paths(directory):
+                seen, durable = self._names.get(path), self._durable_names.get(path)
+                if seen is not durable and self._random.random() >= keep:
+                    self._name(path, durable)
+        for path in sorted(self._names):
+            self._lose_sectors(self._names[path], keep)
+        self._durable_names = dict(self._names)
+
+    def _lose_sectors(self, inode: _Inode, keep: float) -> None:
+        if not inode.dirty and len(inode.data) == len(inode.durable):
+            return
+        dirty = {s for start, end in inode.dirty for s in range(start // SECTOR_BYTES, -(-end // SECTOR_BYTES))}
+        tear = self._random.random() < 0.3
+        kept_pages: dict[int, bool] = {}
+        survivor = bytearray(inode.durable)
+        for sector in sorted(dirty):
+            page = sector * SECTOR_BYTES // PAGE_BYTES
+            if page not in kept_pages or tear:
+                kept_pages[page] = self._random.random() < keep
+            if kept_pages[page]:
+                start, end = sector * SECTOR_BYTES, min((sector + 1) * SECTOR_BYTES, len(inode.data))
+                if end > len(survivor):
+                    survivor.extend(bytes(end - len(survivor)))
+                survivor[start:end] = inode.data[start:end]
+        if len(survivor) < len(inode.data) and self._random.random() < keep:
+            survivor.extend(bytes(len(inode.data) - len(survivor)))
+        inode.data = survivor
+        inode.durable = bytearray(survivor)
+        inode.dirty = []
+
+    def snapshot(self) -> dict[str, bytes]:
+        """Every file's bytes as programs see them, for tests."""
+        return {path: bytes(inode.data) for path, inode in sorted(self._names.items())}

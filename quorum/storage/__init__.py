@@ -1,0 +1,22 @@
+"""The disk of a quorum member: segmented log and election state over a small FileSystem protocol. See metadata_log.py."""
+
+from .election_store import ElectionStateStore
+from .errors import DiskFailed, FsyncFailed, LogCorrupt, StorageError, StorageFull, WrongIdentity
+from .file_system import File, FileSystem, RealFileSystem
+from .identity import LogIdentity
+from .metadata_log import MetadataLog
+
+__all__ = [
+    "DiskFailed",
+    "ElectionStateStore",
+    "File",
+    "FileSystem",
+    "FsyncFailed",
+    "LogCorrupt",
+    "LogIdentity",
+    "MetadataLog",
+    "RealFileSystem",
+    "StorageError",
+    "StorageFull",
+    "WrongIdentity",
+]

@@ -1,0 +1,128 @@
+"""Every batch header of the log in memory, as columns of machine integers (about 60 bytes a batch).
+
+A batch's *position* is its first byte's place in the log's continuous byte stream, as if all batches stood in one file without
+header pages; segments and the tail cache are ranges of that stream. A batch's size is the distance to the next position.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from ..core.batch import NO_PREVIOUS_CRC, BatchHeader
+
+
+class BatchIndex:
+    """Append-only but for `truncate`. Not thread-safe: its owner locks."""
+
+    def __init__(self, start_offset: int = 0, previous_epoch: int = 0, previous_crc: int = NO_PREVIOUS_CRC) -> None:
+        self.start_offset = start_offset
+        self.end_offset = start_offset
+        self.end_position = 0
+        self._previous_epoch = previous_epoch
+        self._previous_crc = previous_crc
+        self.base_offsets = array("Q")
+        self.positions = array("Q")
+        self.high_watermarks = array("Q")
+        self._epochs = array("Q")
+        self._crcs = array("Q")
+        self._append_times_ms = array("Q")
+        self._counts_and_attributes = array("Q")
+
+    def __len__(self) -> int:
+        return len(self.base_offsets)
+
+    @property
+    def last_epoch(self) -> int:
+        return self._epochs[-1] if self._epochs else self._previous_epoch
+
+    @property
+    def last_crc(self) -> int:
+        return self._crcs[-1] if self._crcs else self._previous_crc
+
+    def append(self, header: BatchHeader) -> None:
+        """Add the batch that follows the last one; the caller has checked that it does."""
+        self.base_offsets.append(header.base_offset)
+        self.positions.append(self.end_position)
+        self.high_watermarks.append(header.high_watermark)
+        self._epochs.append(header.epoch)
+        self._crcs.append(header.crc)
+        self._append_times_ms.append(header.append_time_ms)
+        self._counts_and_attributes.append(header.record_count << 16 | header.attributes)
+        self.end_position += header.size_bytes
+        self.end_offset = header.base_offset + header.record_count
+
+    def truncate(self, count: int) -> None:
+        """Keep the first `count` batches."""
+        if count >= len(self):
+            return
+        self.end_offset = self.base_offsets[count]
+        self.end_position = self.positions[count]
+        for column in (
+            self.base_offsets,
+            self.positions,
+            self.high_watermarks,
+            self._epochs,
+            self._crcs,
+            self._append_times_ms,
+            self._counts_and_attributes,
+        ):
+            del column[count:]
+
+    def header(self, number: int) -> BatchHeader:
+        """The header of batch `number`, counted from the log's start."""
+        packed = self._counts_and_attributes[number]
+        return BatchHeader(
+            size_bytes=self.end_of(number) - self.positions[number],
+            crc=self._crcs[number],
+            base_offset=self.base_offsets[number],
+            epoch=self._epochs[number],
+            attributes=packed & 0xFFFF,
+            record_count=packed >> 16,
+            append_time_ms=self._append_times_ms[number],
+            high_watermark=self.high_watermarks[number],
+            previous_crc=self._crcs[number - 1] if number else self._previous_crc,
+        )
+
+    def headers(self) -> Iterator[BatchHeader]:
+        for number in range(len(self)):
+            yield self.header(number)
+
+    def crc(self, number: int) -> int:
+        return self._crcs[number]
+
+    def epoch(self, number: int) -> int:
+        return self._epochs[number]
+
+    def end_of(self, number: int) -> int:
+        """The position just behind batch `number`."""
+        return self.positions[number + 1] if number + 1 < len(self) else self.end_position
+
+    def number_at(self, offset: int) -> int:
+        """The batch that holds `offset`; `len(self)` at or behind the end."""
+        if offset >= self.end_offset:
+            return len(self)
+        return bisect_right(self.base_offsets, offset) - 1
+
+    def number_at_position(self, position: int) -> int:
+        """The first batch at or behind byte `position`."""
+        return bisect_left(self.positions, position)
+
+    def range(self, start_offset: int, max_bytes: int, end_offset: int | None) -> tuple[int, int]:
+        """Batches `[first, last)` from `start_offset` on: whole, at most `max_bytes` but at least one, none beyond
+        `end_offset`.
+        """
+        if start_offset < self.start_offset:
+            return 0, 0
+        first = self.number_at(start_offset)
+        last = len(self)
+        if end_offset is not None and end_offset < self.end_offset:
+            last = self.number_at(end_offset)
+        if first >= last:
+            return first, first
+        limit = self.positions[first] + max_bytes
+        if self.end_of(last - 1) > limit:
+            fitting = bisect_right(self.positions, limit, first, len(self)) - 1
+            last = max(first + 1, min(last, fitting))
+        return first, last

@@ -1,0 +1,113 @@
+"""The election state on disk: `quorum-state`, one record that is replaced whole.
+
+The file is two lines: a JSON object and the crc32 of that line in hex, so that `cat` shows it and any flipped bit is
+noticed. A new state goes to `quorum-state.tmp`, is fsynced, renamed over the old one, and the directory is fsynced: after a
+power cut the file holds the old record or the new one, never a mixture. `sequence` counts the records written in this
+directory's life.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import msgspec
+
+from ..core.effects import ElectionState
+from ..core.types import ReplicaKey
+from .errors import LogCorrupt
+from .file_system import FileSystem
+from .identity import LogIdentity, partition_directory
+
+FILE_NAME = "quorum-state"
+MAX_BYTES = 64 * 1024
+
+
+class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    data_version: int
+    sequence: int
+    cluster_id: str
+    directory_id: bytes
+    generation: int
+    epoch: int
+    leader_id: int
+    voted_id: int
+    voted_directory_id: bytes
+
+
+_decoder = msgspec.json.Decoder(_Record)
+_encoder = msgspec.json.Encoder()
+
+
+def _encode(record: _Record) -> bytes:
+    line = _encoder.encode(record)
+    return line + b"\n" + f"{zlib.crc32(line):08x}\n".encode()
+
+
+class ElectionStateStore:
+    """Loads and replaces the election state of one metadata directory. One writer at a time."""
+
+    def __init__(self, file_system: FileSystem, directory: str, identity: LogIdentity) -> None:
+        self._file_system = file_system
+        self._directory = partition_directory(directory)
+        self._path = f"{self._directory}/{FILE_NAME}"
+        self._identity = identity
+        self._sequence = 0
+
+    def load(self) -> ElectionState | None:
+        """The stored state; None if the directory never had one. LogCorrupt or WrongIdentity if it cannot be used."""
+        try:
+            file = self._file_system.open(self._path)
+        except FileNotFoundError:
+            return None
+        data = file.pread(MAX_BYTES, 0)
+        file.close()
+        record = self._decode(data)
+        self._identity.check(LogIdentity(record.cluster_id, record.directory_id, record.generation), self._path)
+        self._sequence = record.sequence
+        voted = ReplicaKey(record.voted_id, record.voted_directory_id) if record.voted_id >= 0 else None
+        return ElectionState(record.epoch, record.leader_id, voted)
+
+    def _decode(self, data: bytes) -> _Record:
+        try:
+            record = _decoder.decode(data.partition(b"\n")[0])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise self._corrupt(str(error)) from error
+        if record.data_version != 0:
+            raise self._corrupt(f"data_version is {record.data_version}, this node reads 0")
+        if _encode(record) != data:
+            raise self._corrupt("the crc does not hold")
+        return record
+
+    def _corrupt(self, reason: str) -> LogCorrupt:
+        return LogCorrupt(
+            f"{self._path} cannot be trusted ({reason}), and a node that forgot its vote could vote twice. Nothing was changed. "
+            "If the other controllers have a leader, move this metadata directory aside and format it anew with "
+            "'kraftlab storage format'; otherwise restore the file from a backup."
+        )
+
+    def store(self, state: ElectionState) -> None:
+        """Replace the stored state, durably. StorageFull leaves the old record in place; FsyncFailed is final."""
+        voted = state.voted_key
+        record = _Record(
+            data_version=0,
+            sequence=self._sequence + 1,
+            cluster_id=self._identity.cluster_id,
+            directory_id=self._identity.directory_id,
+            generation=self._identity.generation,
+            epoch=state.epoch,
+            leader_id=state.leader_id,
+            voted_id=voted.node_id if voted else -1,
+            voted_directory_id=voted.directory_id if voted else bytes(16),
+        )
+        self._file_system.make_directory(self._directory)
+        temporary = self._path + ".tmp"
+        self._file_system.remove(temporary)
+        file = self._file_system.open(temporary, create=True)
+        try:
+            file.pwrite(_encode(record), 0)
+            file.fdatasync()
+        finally:
+            file.close()
+        self._file_system.rename(temporary, self._path)
+        self._file_system.sync_directory(self._directory)
+        self._sequence += 1

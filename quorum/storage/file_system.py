@@ -1,0 +1,186 @@
+"""The few file operations that storage needs, as a protocol, and the real ones.
+
+A write is durable after `fdatasync` of its file; a name is durable after `sync_directory` of its directory (POSIX promises no
+more). The simulator has another implementation that forgets everything else at a power cut. Errors are told apart here, once: no
+space or a read-only file system gives StorageFull, a failed fsync FsyncFailed, anything else DiskFailed, each naming the file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Protocol
+
+from .errors import DiskFailed, FsyncFailed, StorageError, StorageFull
+
+_MAY_PASS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+
+
+class File(Protocol):
+    """An open file. `pread` may return fewer bytes at the end of the file; `pwrite` writes all or raises."""
+
+    path: str
+
+    def pread(self, size_bytes: int, position: int) -> bytes: ...
+
+    def pwrite(self, data: bytes, position: int) -> None: ...
+
+    def preallocate(self, size_bytes: int) -> None:
+        """Make the file at least this long, the new part reading as zeros, so that later writes need no new space."""
+
+    def fdatasync(self) -> None: ...
+
+    def size(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class FileSystem(Protocol):
+    """Names are paths with '/'. `open` raises FileNotFoundError if the file is missing and `create` is false."""
+
+    def open(self, path: str, *, create: bool = False) -> File: ...
+
+    def names(self, directory: str) -> list[str]:
+        """Names in the directory, sorted; empty if there is no such directory."""
+
+    def make_directory(self, path: str) -> None:
+        """Create it with its parents, durably; nothing happens if it exists."""
+
+    def rename(self, source: str, target: str) -> None: ...
+
+    def remove(self, path: str) -> None: ...
+
+    def sync_directory(self, path: str) -> None: ...
+
+
+def translate(error: OSError, action: str, path: str) -> StorageError:
+    """The storage error that an OSError from a write-like call means."""
+    reason = error.strerror or str(error)
+    if error.errno in _MAY_PASS:
+        what = "is read-only" if error.errno == errno.EROFS else "has no space left"
+        return StorageFull(
+            f"cannot {action} {path}: {reason}. The disk {what}; free space or remount it, nothing is lost until then."
+        )
+    return DiskFailed(f"cannot {action} {path}: {reason}. Check the disk, then start the node again.")
+
+
+class RealFile:
+    """A file of the operating system."""
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        parts: list[bytes] = []
+        try:
+            while size_bytes > 0 and (part := os.pread(self._descriptor, size_bytes, position)):
+                parts.append(part)
+                size_bytes -= len(part)
+                position += len(part)
+        except OSError as error:
+            raise DiskFailed(f"cannot read {self.path}: {error.strerror}. Check the disk.") from error
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def pwrite(self, data: bytes, position: int) -> None:
+        view = memoryview(data)
+        try:
+            while view:
+                written = os.pwrite(self._descriptor, view, position)
+                view = view[written:]
+                position += written
+        except OSError as error:
+            raise translate(error, "write", self.path) from error
+
+    def preallocate(self, size_bytes: int) -> None:
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self._descriptor, 0, size_bytes)
+            elif self.size() < size_bytes:
+                os.ftruncate(self._descriptor, size_bytes)
+        except OSError as error:
+            raise translate(error, "preallocate", self.path) from error
+
+    def fdatasync(self) -> None:
+        try:
+            getattr(os, "fdatasync", os.fsync)(self._descriptor)
+        except OSError as error:
+            raise FsyncFailed(
+                f"fsync of {self.path} failed: {error.strerror}. What was written last may be lost, so this process ends; "
+                "check the disk and start the node again, it will read what is really there."
+            ) from error
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def close(self) -> None:
+        try:
+            os.close(self._descriptor)
+        except OSError as error:
+            raise FsyncFailed(
+                f"close of {self.path} failed: {error.strerror}. Check the disk and start the node again."
+            ) from error
+
+
+class RealFileSystem:
+    """The operating system's files."""
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        try:
+            return RealFile(path, os.open(path, flags, 0o644))
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise translate(error, "open", path) from error
+
+    def names(self, directory: str) -> list[str]:
+        try:
+            return sorted(os.listdir(directory))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise translate(error, "list", directory) from error
+
+    def make_directory(self, path: str) -> None:
+        missing: list[str] = []
+        parent = os.path.abspath(path)
+        while not os.path.isdir(parent):
+            missing.append(parent)
+            parent = os.path.dirname(parent)
+        for directory in reversed(missing):
+            try:
+                os.mkdir(directory)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise translate(error, "create directory", directory) from error
+            self.sync_directory(os.path.dirname(directory))
+
+    def rename(self, source: str, target: str) -> None:
+        try:
+            os.replace(source, target)
+        except OSError as error:
+            raise translate(error, f"rename {source} to", target) from error
+
+    def remove(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise translate(error, "remove", path) from error
+
+    def sync_directory(self, path: str) -> None:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            raise translate(error, "open directory", path) from error
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            raise FsyncFailed(
+                f"fsync of directory {path} failed: {error.strerror}. Check the disk and start the node again."
+            ) from error
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,380 @@
+"""The metadata log on disk: one stream of batches over segment files, appended and truncated by one writer.
+
+**Two sides.** The event loop calls `append`, `truncate` and `read`: they change the in-memory index and the tail cache at
+once and stage what the disk must still learn. A worker thread calls `flush`: it takes everything staged so far, writes it,
+and ends with one fdatasync, so appends that gathered during a flush form the next one (group commit without a timer). Staged
+truncations and appends are folded into at most one cut followed by one run of bytes, which leaves the disk in the same final
+state as doing them in order.
+
+**What is durable when.** When `flush` returns, everything staged before it began is durable, cuts included. Inside a flush
+the cut comes first: later segments are removed, the cut range is zeroed and fsynced before new bytes go there, so cut
+batches cannot come back to life in front of a later crash. A new segment's header page and name are fsynced before its first
+batch. Batches whose high watermark stamp reaches beyond what is durable here are written unsealed first (recovery.py says
+why), which costs a second fdatasync and happens only while catching up.
+
+**Errors.** StorageFull puts everything back as staged: a later flush tries again. FsyncFailed and DiskFailed are final.
+
+Not checked here: what the records mean, and whether a truncation is right beyond the rule that it stays above every stamp.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..core import batch
+from ..core.batch import BatchHeader
+from ..core.errors import CorruptBatch, InvariantViolation
+from .batch_index import BatchIndex
+from .errors import DiskFailed, LogCorrupt, StorageError, StorageFull
+from .file_system import FileSystem
+from .identity import LogIdentity, partition_directory
+from .recovery import UNSEALED, parse, recover
+from .segment import HEADER_PAGE_BYTES, Segment, SegmentHeader, segment_name
+from .tail_cache import TailCache
+
+SEGMENT_BYTES = 64 * 1024 * 1024
+PREALLOCATE_BYTES = 4 * 1024 * 1024
+CACHE_BYTES = 32 * 1024 * 1024
+
+
+class Taken(NamedTuple):
+    """What one flush writes: first cut the log's bytes at `cut_position` (None: no cut), then add `data` at the end.
+
+    `batches` are the added batches: first byte within `data`, base offset, high watermark stamp, epoch, crc.
+    """
+
+    cut_position: int | None
+    cut_offset: int
+    start_position: int
+    data: bytes
+    batches: list[tuple[int, int, int, int, int]]
+    end_offset: int
+    previous_epoch: int
+    previous_crc: int
+
+
+class MetadataLog:
+    """See the module's docstring. `append`, `truncate`: one thread; `flush`: one worker thread; `read`: any thread."""
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        directory: str,
+        identity: LogIdentity,
+        *,
+        segment_bytes: int,
+        preallocate_bytes: int,
+        cache_bytes: int,
+    ) -> None:
+        self._file_system = file_system
+        self._directory = directory
+        self._identity = identity
+        self._segment_bytes = segment_bytes
+        self._preallocate_bytes = preallocate_bytes
+        recovered = recover(file_system, directory, identity)
+        self.recovery_notes = recovered.notes
+        """One line for each thing that recovery mended; empty after a clean stop."""
+        self._lock = threading.Lock()
+        self._index: BatchIndex = recovered.batches
+        self._segments: list[Segment] = recovered.segments
+        self._retired: list[Segment] = []
+        self._cache = TailCache(cache_bytes, self._index.end_position)
+        self._cuts = 0
+        self._staged_cut: int | None = None
+        self._clean_position = self._index.end_position
+        self._written_position = self._index.end_position
+        self._failure: StorageError | None = None
+        self.durable_end_offset = self._index.end_offset
+        self._stamp = max(self._index.high_watermarks, default=0)
+
+    @classmethod
+    def open(
+        cls,
+        file_system: FileSystem,
+        directory: str,
+        identity: LogIdentity,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        preallocate_bytes: int = PREALLOCATE_BYTES,
+        cache_bytes: int = CACHE_BYTES,
+    ) -> MetadataLog:
+        """Recover the log in `directory` (created if missing). Raises LogCorrupt or WrongIdentity, both with the next step."""
+        path = partition_directory(directory)
+        file_system.make_directory(path)
+        return cls(
+            file_system,
+            path,
+            identity,
+            segment_bytes=segment_bytes,
+            preallocate_bytes=preallocate_bytes,
+            cache_bytes=cache_bytes,
+        )
+
+    @property
+    def start_offset(self) -> int:
+        return self._index.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self._index.end_offset
+
+    @property
+    def high_watermark_stamp(self) -> int:
+        """The largest high watermark stamped into any batch ever seen here: that much is committed for certain."""
+        return self._stamp
+
+    def batches(self) -> Iterator[BatchHeader]:
+        """All headers in order, from memory."""
+        return self._index.headers()
+
+    def append(self, base_offset: int, end_offset: int, data: bytes) -> None:
+        """Stage whole batches `[base_offset, end_offset)` at the log's end. InvariantViolation if they do not belong there."""
+        headers: list[BatchHeader] = []
+        position, offset, epoch, crc = 0, self._index.end_offset, self._index.last_epoch, self._index.last_crc
+        while position < len(data):
+            header = batch.read_header(data, position)
+            if (header.base_offset, header.previous_crc) != (offset, crc) or header.epoch < epoch:
+                raise InvariantViolation(f"append of {header!r} to a log that ends at {offset}@{epoch} crc={crc:08x}")
+            headers.append(header)
+            position += header.size_bytes
+            offset, epoch, crc = header.end_offset, header.epoch, header.crc
+        if not headers or (headers[0].base_offset, offset, len(data)) != (base_offset, end_offset, position):
+            raise InvariantViolation(
+                f"append of [{base_offset}, {end_offset}) holds [{self.end_offset}, {offset}) in {len(data)} bytes"
+            )
+        with self._lock:
+            for header in headers:
+                self._index.append(header)
+                self._stamp = max(self._stamp, header.high_watermark)
+            self._cache.append(data)
+
+    def truncate(self, to_offset: int) -> None:
+        """Stage the removal of everything at or above `to_offset`, a batch boundary. Below a stamp it is an
+        InvariantViolation.
+        """
+        if to_offset >= self.end_offset:
+            return
+        number = self._index.number_at(to_offset)
+        if to_offset < self._stamp or self._index.base_offsets[number] != to_offset:
+            raise InvariantViolation(
+                f"truncation to {to_offset}: not a batch boundary, or below the committed offset {self._stamp}"
+            )
+        with self._lock:
+            self._index.truncate(number)
+            position = self._index.end_position
+            self._cache.truncate(position)
+            self._cuts += 1
+            self._clean_position = min(self._clean_position, position)
+            if position < self._written_position:
+                self._staged_cut = position if self._staged_cut is None else min(position, self._staged_cut)
+
+    def cached(self, start_offset: int) -> bool:
+        """True if `read` from there needs no disk."""
+        with self._lock:
+            number = self._index.number_at(start_offset)
+            return number >= len(self._index) or self._index.positions[number] >= self._cache.start_position
+
+    def read(self, start_offset: int, max_bytes: int, *, end_offset: int | None = None) -> bytes:
+        """Whole batches from `start_offset` on, flushed or not: up to `max_bytes` but at least one, none that crosses
+        `end_offset`.
+
+        b"" at the log's end, or below its start. LogCorrupt if the disk no longer holds what was written.
+        """
+        while True:
+            with self._lock:
+                first, last = self._index.range(start_offset, max_bytes, end_offset)
+                if first >= last:
+                    return b""
+                start, end = self._index.positions[first], self._index.end_of(last - 1)
+                middle = min(max(start, self._cache.start_position), end)
+                cached = self._cache.parts(middle, end)
+                places = self._places(start, middle)
+                cuts = self._cuts
+            if not places:
+                return cached[0] if len(cached) == 1 else b"".join(cached)
+            parts = [segment.file.pread(size, segment.file_position(position)) for segment, position, size in places]
+            with self._lock:
+                if cuts != self._cuts:
+                    continue
+                data = b"".join(parts)
+                self._verify(data, first, places)
+            return data + b"".join(cached)
+
+    def _places(self, start: int, end: int) -> list[tuple[Segment, int, int]]:
+        """The pieces of segments that hold bytes `[start, end)` of the stream: segment, position, size."""
+        places: list[tuple[Segment, int, int]] = []
+        for number, segment in enumerate(self._segments):
+            limit = self._segments[number + 1].start_position if number + 1 < len(self._segments) else end
+            piece_start, piece_end = max(start, segment.start_position), min(end, limit)
+            if piece_start < piece_end:
+                places.append((segment, piece_start, piece_end - piece_start))
+        return places
+
+    def _verify(self, data: bytes, first: int, places: list[tuple[Segment, int, int]]) -> None:
+        position = 0
+        number = first
+        while position < len(data):
+            try:
+                header, _ = parse(data, position)
+                if header.crc != self._index.crc(number):
+                    raise CorruptBatch(f"crc {header.crc:08x} where {self._index.crc(number):08x} was written")
+            except CorruptBatch as error:
+                offset = self._index.base_offsets[number]
+                raise LogCorrupt(
+                    f"{places[0][0].file.path}: the batch at offset {offset} has changed since it was written ({error}). "
+                    "Stop this node and check its disk; the other controllers hold the data."
+                ) from error
+            position += header.size_bytes
+            number += 1
+
+    def flush(self) -> None:
+        """Worker thread: make everything staged so far durable. StorageFull may be tried again; other errors are final."""
+        self.finish_flush(self.begin_flush())
+
+    def begin_flush(self) -> Taken:
+        """Take what is staged. The simulator lets virtual time pass between this and `finish_flush`."""
+        with self._lock:
+            index = self._index
+            cut = self._staged_cut
+            start = self._written_position if cut is None else cut
+            first = index.number_at_position(start)
+            data = self._cache.read(start, index.end_position)
+            batches = [
+                (index.positions[n] - start, index.base_offsets[n], index.high_watermarks[n], index.epoch(n), index.crc(n))
+                for n in range(first, len(index))
+            ]
+            before = index.header(first - 1) if first else None
+            self._staged_cut = None
+            self._written_position = index.end_position
+            return Taken(
+                cut_position=cut,
+                cut_offset=index.base_offsets[first] if first < len(index) else index.end_offset,
+                start_position=start,
+                data=data,
+                batches=batches,
+                end_offset=index.end_offset,
+                previous_epoch=before.epoch if before else 0,
+                previous_crc=before.crc if before else batch.NO_PREVIOUS_CRC,
+            )
+
+    def finish_flush(self, taken: Taken) -> None:
+        """Write what `begin_flush` took."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            if taken.cut_position is not None:
+                self._cut(taken.cut_position, taken.cut_offset)
+            self._write(taken)
+        except StorageFull:
+            self._put_back(taken)
+            raise
+        except DiskFailed as error:
+            self._failure = error
+            raise
+        with self._lock:
+            end = taken.start_position + len(taken.data)
+            self._clean_position = end if self._staged_cut is None else min(end, self._staged_cut)
+            self._cache.evict(self._clean_position)
+        self.durable_end_offset = taken.end_offset
+
+    def _put_back(self, taken: Taken) -> None:
+        with self._lock:
+            if taken.cut_position is not None or taken.data:
+                cuts = [p for p in (taken.start_position, self._staged_cut) if p is not None]
+                self._staged_cut = min(cuts)
+
+    def _cut(self, position: int, offset: int) -> None:
+        """Remove segments that start behind `position`, zero what the last one holds from there on."""
+        if not self._segments:
+            return
+        removed: list[Segment] = []
+        with self._lock:
+            while len(self._segments) > 1 and self._segments[-1].start_position > position:
+                removed.append(self._segments.pop())
+        for segment in removed:
+            self._retired.append(segment)
+            self._file_system.remove(segment.file.path)
+        last = self._segments[-1]
+        start = last.file_position(position)
+        if last.written_bytes > start:
+            last.file.pwrite(bytes(last.written_bytes - start), start)
+            last.file.fdatasync()
+            last.written_bytes = start
+        if removed:
+            self._file_system.sync_directory(self._directory)
+        self.durable_end_offset = min(self.durable_end_offset, offset)
+
+    def _write(self, taken: Taken) -> None:
+        """Write the batches segment by segment, each made durable before the next begins."""
+        epoch, crc = taken.previous_epoch, taken.previous_crc
+        number = 0
+        while number < len(taken.batches):
+            begin, base_offset, *_ = taken.batches[number]
+            position = taken.start_position + begin
+            first_end = taken.batches[number + 1][0] if number + 1 < len(taken.batches) else len(taken.data)
+            segment = self._segment_for(position, first_end - begin, SegmentHeader(self._identity, base_offset, epoch, crc))
+            room = self._segment_bytes - segment.file_position(taken.start_position)
+            last = number + 1
+            while last < len(taken.batches) and self._end(taken, last) <= room:
+                last += 1
+            self._write_run(segment, taken, number, last)
+            _, _, _, epoch, crc = taken.batches[last - 1]
+            self.durable_end_offset = taken.batches[last][1] if last < len(taken.batches) else taken.end_offset
+            number = last
+
+    @staticmethod
+    def _end(taken: Taken, number: int) -> int:
+        return taken.batches[number + 1][0] if number + 1 < len(taken.batches) else len(taken.data)
+
+    def _segment_for(self, position: int, size_bytes: int, header: SegmentHeader) -> Segment:
+        """The segment that takes a batch at `position`: the last one, or a new one if that is full."""
+        if self._segments:
+            last = self._segments[-1]
+            used = last.file_position(position)
+            if used == HEADER_PAGE_BYTES or used + size_bytes <= self._segment_bytes:
+                return last
+        path = f"{self._directory}/{segment_name(header.base_offset)}"
+        file = self._file_system.open(path, create=True)
+        try:
+            file.preallocate(self._preallocate_bytes)
+            file.pwrite(header.encode(), 0)
+            file.fdatasync()
+            self._file_system.sync_directory(self._directory)
+        except StorageFull:
+            file.close()
+            self._file_system.remove(path)
+            raise
+        allocated = max(self._preallocate_bytes, HEADER_PAGE_BYTES)
+        segment = Segment(file, header.base_offset, position, HEADER_PAGE_BYTES, allocated)
+        with self._lock:
+            self._segments.append(segment)
+        return segment
+
+    def _write_run(self, segment: Segment, taken: Taken, first: int, last: int) -> None:
+        """Write batches `[first, last)` of `taken` to one segment and make them durable."""
+        begin, end = taken.batches[first][0], self._end(taken, last - 1)
+        data = taken.data if (begin, end) == (0, len(taken.data)) else taken.data[begin:end]
+        at = segment.file_position(taken.start_position + begin)
+        needed = at + len(data)
+        if needed > segment.allocated_bytes:
+            chunks = -(-needed // self._preallocate_bytes)
+            segment.file.preallocate(chunks * self._preallocate_bytes)
+            segment.allocated_bytes = chunks * self._preallocate_bytes
+        segment.written_bytes = needed
+        ahead = [start - begin for start, _, stamp, _, _ in taken.batches[first:last] if stamp > self.durable_end_offset]
+        if ahead:
+            unsealed = bytearray(data)
+            for start in ahead:
+                unsealed[start : start + len(UNSEALED)] = UNSEALED
+            segment.file.pwrite(bytes(unsealed), at)
+            segment.file.fdatasync()
+        segment.file.pwrite(data, at)
+        segment.file.fdatasync()
+
+    def close(self) -> None:
+        """Give up the files; flush first what must survive."""
+        for segment in (*self._segments, *self._retired):
+            segment.file.close()
+        self._segments, self._retired = [], []

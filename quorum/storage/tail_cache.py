@@ -1,0 +1,59 @@
+"""The newest bytes of the log in memory, so that followers at the tail and the apply task need no disk.
+
+A run of chunks, contiguous in the log's byte stream and ending at its end. Chunks that are not on disk yet are never evicted, so
+that `read` sees an append at once and sees the truth while a truncation is still on its way to the disk.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+
+class TailCache:
+    """Not thread-safe: its owner locks."""
+
+    def __init__(self, max_bytes: int, position: int) -> None:
+        self._max_bytes = max_bytes
+        self._chunks: deque[tuple[int, bytes]] = deque()
+        self.start_position = position
+        self.end_position = position
+
+    def append(self, data: bytes) -> None:
+        self._chunks.append((self.end_position, data))
+        self.end_position += len(data)
+
+    def truncate(self, position: int) -> None:
+        """Forget everything at or behind `position`."""
+        while self._chunks and self._chunks[-1][0] >= position:
+            self._chunks.pop()
+        if self._chunks:
+            start, data = self._chunks[-1]
+            self._chunks[-1] = (start, data[: position - start])
+        self.end_position = position
+        self.start_position = min(self.start_position, position)
+
+    def evict(self, clean_position: int) -> None:
+        """Shrink to the limit, giving up only whole chunks below `clean_position` (what is on disk)."""
+        while self._chunks and self.end_position - self.start_position > self._max_bytes:
+            start, data = self._chunks[0]
+            if start + len(data) > clean_position:
+                return
+            self._chunks.popleft()
+            self.start_position = start + len(data)
+
+    def read(self, start: int, end: int) -> bytes:
+        """Bytes `[start, end)`, all of which must be cached."""
+        return b"".join(self.parts(start, end))
+
+    def parts(self, start: int, end: int) -> list[bytes]:
+        """Bytes `[start, end)` as the chunks they lie in."""
+        parts: list[bytes] = []
+        for position, data in reversed(self._chunks):
+            if position >= end:
+                continue
+            if position + len(data) <= start:
+                break
+            whole = position >= start and position + len(data) <= end
+            parts.append(data if whole else data[max(0, start - position) : end - position])
+        parts.reverse()
+        return parts
