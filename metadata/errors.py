@@ -94,13 +94,14 @@ class ErrorCode(enum.IntEnum):
 class ApiError(Exception):
     """Refuses a request, or one entry of it, with a code and a text for the person who asked.
 
-    `message` None: the code's default text.
+    `message` left out: the code's default text. `message` "": no text at all, where Kafka's clients expect null; `self.message`
+    is None then.
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         self.code = code
-        self.message = code.message if message is None else message
-        super().__init__(f"{code.name}({code.value}): {self.message}")
+        self.message: str | None = (code.message if message is None else message) or None
+        super().__init__(f"{describe(code)}: {self.message or code.message}")
 
 
 def describe(code: int) -> str:
