@@ -1,0 +1,111 @@
+"""`meta.properties`: what a data directory says about whom it belongs to (KIP-631, KIP-858).
+
+Version 1: cluster id, node id, and a directory id of its own. It is written once, by formatting, and atomically: a temporary
+file is written and fsynced, renamed over the name, and the directory is fsynced. A node refuses to start on a directory of
+another one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from kraftlab.metadata.uuids import Uuid, from_text, is_reserved, to_text
+
+from . import properties
+from .errors import ConfigError
+
+FILE_NAME = "meta.properties"
+_VERSION = "1"
+
+
+class MetaProperties(msgspec.Struct, frozen=True):
+    """The identity of one data directory."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: Uuid
+
+    def as_text(self) -> str:
+        """The line that `storage info` prints."""
+        directory_id = to_text(self.directory_id)
+        return f"{{cluster.id={self.cluster_id}, directory.id={directory_id}, node.id={self.node_id}, version={_VERSION}}}"
+
+
+def read(directory: Path) -> MetaProperties | None:
+    """What the directory says, None if it is not formatted. ConfigError if it says nothing sensible."""
+    path = directory / FILE_NAME
+    if not path.exists():
+        return None
+    values = properties.load(path)
+    if values.get("version") != _VERSION:
+        raise ConfigError(f"{path}: version={values.get('version')}: expected {_VERSION}; format the directory anew")
+    try:
+        meta = MetaProperties(values["cluster.id"], int(values["node.id"]), from_text(values["directory.id"]))
+    except KeyError as error:
+        raise ConfigError(f"{path} does not set {error.args[0]}; restore the file or format the directory anew") from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}; restore the file or format the directory anew") from None
+    if is_reserved(meta.directory_id):
+        raise ConfigError(f"{path}: directory.id={values['directory.id']} is reserved; format the directory anew")
+    return meta
+
+
+def write(directory: Path, meta: MetaProperties) -> None:
+    """Writes the file so that after a crash it is either whole or not there. The directory is made if it is missing. OSError."""
+    directory.mkdir(parents=True, exist_ok=True)
+    text = properties.dumps(
+        {
+            "version": _VERSION,
+            "cluster.id": meta.cluster_id,
+            "node.id": str(meta.node_id),
+            "directory.id": to_text(meta.directory_id),
+        }
+    )
+    path = directory / FILE_NAME
+    temporary = directory / (FILE_NAME + ".tmp")
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(temporary, path)
+    for parent in (directory, directory.parent):
+        descriptor = os.open(parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def verify(directories: Iterable[Path], node_id: int, source: str) -> dict[Path, MetaProperties]:
+    """The identities of a node's directories, which must be formatted, agree on the cluster and belong to `node_id`.
+
+    ConfigError names the first directory that does not. Directories that cannot be read at all raise OSError: the caller decides
+    whether the node can live without them.
+    """
+    found: dict[Path, MetaProperties] = {}
+    for directory in directories:
+        meta = read(directory)
+        if meta is None:
+            raise ConfigError(
+                f"{directory} is not formatted; run: kraftlab storage format --cluster-id CLUSTER "
+                f"--config {source} --ignore-formatted"
+            )
+        if meta.node_id != node_id:
+            raise ConfigError(
+                f"{directory} was formatted for node {meta.node_id}, but {source} is of node "
+                f"{node_id}; correct node.id or the directory"
+            )
+        for path, other in found.items():
+            if other.cluster_id != meta.cluster_id:
+                raise ConfigError(
+                    f"{directory} belongs to cluster {meta.cluster_id}, but {path} to "
+                    f"{other.cluster_id}; correct the directories of {source}"
+                )
+            if other.directory_id == meta.directory_id:
+                raise ConfigError(f"{directory} and {path} have the same directory.id; one is a copy: format one of them anew")
+        found[directory] = meta
+    return found

@@ -1,0 +1,327 @@
+"""What a node is told at start: `server.properties`, typed.
+
+Theory of operation. A file's strings are checked key by key: unknown keys are refused with the nearest known name, keys that
+nothing here reads but Kafka knows are checked by their type (`topic_configs.BROKER_KEYS`) and kept, so that an operator's file
+carries over. Lists, endpoints, voters and paths are parsed here; `msgspec.convert` makes and bounds the rest. What contradicts
+itself across keys (`log.dir` beside `log.dirs`, a voter that is not this node's endpoint, a role that is not the one started)
+is refused at the end. Defaults are Kafka's except for the quorum's timeouts. Every refusal names file, key, value and what was
+expected.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TypeVar
+
+import msgspec
+
+from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
+
+from . import properties
+from .errors import ConfigError
+from .topic_configs import BROKER_KEYS, split_list
+
+CONTROLLER_LISTENER = "CONTROLLER"
+PEER_LISTENER = "PEER"
+GRPC_LISTENER = "GRPC"
+
+_LISTENERS_OF_ROLE = {"controller": (CONTROLLER_LISTENER, GRPC_LISTENER), "broker": (PEER_LISTENER, GRPC_LISTENER)}
+_ALIASES = {"broker.id": "node.id", "file.delete.delay.ms": "log.segment.delete.delay.ms"}
+
+AtLeast0 = Annotated[int, msgspec.Meta(ge=0)]
+AtLeast1 = Annotated[int, msgspec.Meta(ge=1)]
+
+
+def _key(name: str, default: Any = msgspec.NODEFAULT) -> Any:
+    return msgspec.field(name=name, default=default)
+
+
+class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What controllers and brokers have in common. `listeners` and `advertised_listeners` are endpoints by listener name."""
+
+    node_id: AtLeast0 = _key("node.id")
+    process_roles: tuple[str, ...] = _key("process.roles")
+    voters: VoterSet = _key("controller.quorum.voters")
+    listeners: dict[str, Endpoint] = _key("listeners")
+    advertised_listeners: dict[str, Endpoint] = _key("advertised.listeners")
+    metadata_log_dir: Path = _key("metadata.log.dir")
+    log_dirs: tuple[Path, ...] = _key("log.dirs", ())
+    rack: str | None = _key("broker.rack", None)
+    election_timeout_ms: Annotated[int, msgspec.Meta(ge=10)] = _key("controller.quorum.election.timeout.ms", 300)
+    fetch_timeout_ms: Annotated[int, msgspec.Meta(ge=10)] = _key("controller.quorum.fetch.timeout.ms", 600)
+    broker_session_timeout_ms: AtLeast1 = _key("broker.session.timeout.ms", 9000)
+    broker_heartbeat_interval_ms: AtLeast1 = _key("broker.heartbeat.interval.ms", 2000)
+    metadata_max_idle_interval_ms: AtLeast0 = _key("metadata.max.idle.interval.ms", 500)
+    num_partitions: AtLeast1 = _key("num.partitions", 1)
+    default_replication_factor: AtLeast1 = _key("default.replication.factor", 1)
+    min_insync_replicas: AtLeast1 = _key("min.insync.replicas", 1)
+    unclean_leader_election_enable: bool = _key("unclean.leader.election.enable", False)
+    auto_leader_rebalance_enable: bool = _key("auto.leader.rebalance.enable", True)
+    leader_imbalance_check_interval_seconds: AtLeast1 = _key("leader.imbalance.check.interval.seconds", 300)
+    source: str = _key("source", "")
+    """The file this came from, for messages."""
+    values: dict[str, str] = _key("values", {})
+    """The file's keys and values as written."""
+
+    def static(self, name: str) -> str | None:
+        """The value the file gives a key (the STATIC source of DescribeConfigs), None if it does not."""
+        return self.values.get(name)
+
+    @property
+    def grpc(self) -> Endpoint:
+        """Where the admin API listens."""
+        return self.listeners[GRPC_LISTENER]
+
+    def all_directories(self) -> tuple[Path, ...]:
+        """Metadata directory first, then the log directories that are others."""
+        return (self.metadata_log_dir, *(path for path in self.log_dirs if path != self.metadata_log_dir))
+
+
+class ControllerConfig(NodeConfig, frozen=True, kw_only=True):
+    """A controller: a voter of the metadata quorum."""
+
+    @property
+    def peer(self) -> Endpoint:
+        """Where this node listens for other nodes."""
+        return self.listeners[CONTROLLER_LISTENER]
+
+
+class BrokerConfig(NodeConfig, frozen=True, kw_only=True):
+    """A broker: observer of the metadata log, host of partition data."""
+
+    initial_broker_registration_timeout_ms: AtLeast1 = _key("initial.broker.registration.timeout.ms", 60_000)
+    controlled_shutdown_enable: bool = _key("controlled.shutdown.enable", True)
+    replica_lag_time_max_ms: AtLeast1 = _key("replica.lag.time.max.ms", 30_000)
+    replica_fetch_max_bytes: AtLeast1 = _key("replica.fetch.max.bytes", 1_048_576)
+    replica_fetch_response_max_bytes: AtLeast1 = _key("replica.fetch.response.max.bytes", 10_485_760)
+    replica_fetch_wait_max_ms: AtLeast0 = _key("replica.fetch.wait.max.ms", 500)
+    replica_fetch_min_bytes: AtLeast0 = _key("replica.fetch.min.bytes", 1)
+    replica_fetch_backoff_ms: AtLeast0 = _key("replica.fetch.backoff.ms", 1000)
+    num_replica_fetchers: AtLeast1 = _key("num.replica.fetchers", 1)
+    num_replica_alter_log_dirs_threads: AtLeast1 | None = _key("num.replica.alter.log.dirs.threads", None)
+    """None: as many as there are log directories."""
+    num_recovery_threads_per_data_dir: AtLeast1 = _key("num.recovery.threads.per.data.dir", 2)
+    log_segment_bytes: Annotated[int, msgspec.Meta(ge=1_048_576, le=2_147_483_647)] = _key("log.segment.bytes", 1_073_741_824)
+    log_segment_delete_delay_ms: AtLeast0 = _key("log.segment.delete.delay.ms", 60_000)
+    log_index_interval_bytes: AtLeast0 = _key("log.index.interval.bytes", 4096)
+    message_max_bytes: AtLeast0 = _key("message.max.bytes", 1_048_588)
+    log_dir_failure_timeout_ms: AtLeast1 = _key("log.dir.failure.timeout.ms", 30_000)
+    log_flush_offset_checkpoint_interval_ms: AtLeast1 = _key("log.flush.offset.checkpoint.interval.ms", 60_000)
+    replica_high_watermark_checkpoint_interval_ms: AtLeast1 = _key("replica.high.watermark.checkpoint.interval.ms", 5_000)
+    leader_replication_throttled_rate: AtLeast0 | None = _key("leader.replication.throttled.rate", None)
+    follower_replication_throttled_rate: AtLeast0 | None = _key("follower.replication.throttled.rate", None)
+    replica_alter_log_dirs_io_max_bytes_per_second: AtLeast0 | None = _key("replica.alter.log.dirs.io.max.bytes.per.second", None)
+
+    @property
+    def peer(self) -> Endpoint:
+        """Where this node listens for other nodes."""
+        return self.listeners[PEER_LISTENER]
+
+
+Config = TypeVar("Config", bound=NodeConfig)
+
+
+class _Reader:
+    """One file's keys while they are turned into values."""
+
+    def __init__(self, values: Mapping[str, str], source: str) -> None:
+        self.values = dict(values)
+        self.source = source
+
+    def fail(self, key: str, expected: str) -> NoReturn:
+        raise ConfigError(f"{self.source}: {key}={self.values.get(key, '')}: {expected}")
+
+    def need(self, key: str, hint: str) -> str:
+        value = self.values.get(key, "")
+        if not value:
+            raise ConfigError(f"{self.source} does not set {key}; add it, for example {key}={hint}")
+        return value
+
+    def check_keys(self) -> None:
+        """Every key is known and its value of the key's type; aliases are folded in."""
+        for alias, name in _ALIASES.items():
+            if alias in self.values:
+                value = self.values.pop(alias)
+                if self.values.setdefault(name, value) != value:
+                    raise ConfigError(f"{self.source} sets {alias}={value} and {name}={self.values[name]}; keep one of them")
+        for key, value in self.values.items():
+            known = BROKER_KEYS.get(key)
+            if known is None:
+                near = difflib.get_close_matches(key, BROKER_KEYS, n=1)
+                advice = f"did you mean {near[0]}?" if near else "remove it"
+                raise ConfigError(f"{self.source} sets {key}={value}, which no node knows; {advice}")
+            fault = known.fault(value)
+            if fault is not None:
+                raise ConfigError(f"{self.source}: {fault}")
+
+
+_ENDPOINT = re.compile(r"(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^:\[\]@/]*)):(?P<port>[0-9]{1,5})")
+_LISTENER = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)://(?P<endpoint>.+)")
+
+
+def parse_endpoint(text: str) -> Endpoint | None:
+    """`host:port` or `[v6]:port` (host may be empty), None if it is neither or the port is out of 1…65535."""
+    match = _ENDPOINT.fullmatch(text)
+    if match is None or not 1 <= int(match["port"]) <= 65535:
+        return None
+    return Endpoint(match["v6"] if match["v6"] is not None else match["host"], int(match["port"]))
+
+
+def _voters(reader: _Reader) -> VoterSet:
+    key = "controller.quorum.voters"
+    if reader.values.get("controller.quorum.bootstrap.servers"):
+        reader.fail(
+            "controller.quorum.bootstrap.servers", f"the quorum is static here; name all controllers in {key} and remove this"
+        )
+    voters: dict[int, Voter] = {}
+    for item in split_list(reader.need(key, "3000@127.0.0.1:19093,3001@127.0.0.1:19094,3002@127.0.0.1:19095")):
+        node_id, at, address = item.partition("@")
+        endpoint = parse_endpoint(address) if at else None
+        if endpoint is None or not endpoint.host or not node_id.isdecimal():
+            reader.fail(key, f"{item!r} is not id@host:port")
+        if int(node_id) in voters:
+            reader.fail(key, f"voter {node_id} stands there twice")
+        voters[int(node_id)] = Voter(ReplicaKey(int(node_id)), {CONTROLLER_LISTENER: endpoint})
+    return VoterSet(tuple(voters[node_id] for node_id in sorted(voters)))
+
+
+def _listeners(reader: _Reader, key: str, names: tuple[str, ...]) -> dict[str, Endpoint]:
+    example = ",".join(f"{name}://127.0.0.1:{9092 + index}" for index, name in enumerate(names))
+    found: dict[str, Endpoint] = {}
+    for item in split_list(reader.need(key, example)):
+        match = _LISTENER.fullmatch(item)
+        endpoint = parse_endpoint(match["endpoint"]) if match else None
+        if match is None or endpoint is None:
+            reader.fail(key, f"{item!r} is not NAME://host:port with a port from 1 to 65535")
+        name = match["name"].upper()
+        if name not in names:
+            reader.fail(key, f"listener {name} is not one of this role; it serves {' and '.join(names)}")
+        if name in found:
+            reader.fail(key, f"listener {name} stands there twice")
+        if endpoint in found.values():
+            reader.fail(key, f"{endpoint} stands there twice; give every listener a port of its own")
+        found[name] = endpoint
+    return found
+
+
+def _advertised(reader: _Reader, names: tuple[str, ...], listeners: dict[str, Endpoint]) -> dict[str, Endpoint]:
+    key = "advertised.listeners"
+    advertised = listeners | (_listeners(reader, key, names) if reader.values.get(key) else {})
+    for name, endpoint in advertised.items():
+        if endpoint.host in ("", "0.0.0.0", "::"):
+            raise ConfigError(
+                f"{reader.source} listens on every address for {name} ({endpoint}) and does not say under which others find it; "
+                f"add advertised.listeners={name}://HOST:{endpoint.port}"
+            )
+    return advertised
+
+
+def _directories(reader: _Reader, role: str) -> tuple[Path, tuple[Path, ...]]:
+    values = reader.values
+    if "log.dir" in values and "log.dirs" in values:
+        raise ConfigError(
+            f"{reader.source} sets both log.dir={values['log.dir']} and log.dirs={values['log.dirs']}; keep log.dirs only"
+        )
+    key = "log.dir" if "log.dir" in values else "log.dirs"
+    log_dirs = tuple(Path(os.path.abspath(item)) for item in split_list(values.get(key, "")))
+    if len(set(log_dirs)) != len(log_dirs):
+        reader.fail(key, "a directory stands there twice")
+    if role == "broker" and not log_dirs:
+        reader.need("log.dirs", "/var/lib/kraftlab/d0,/var/lib/kraftlab/d1")
+    metadata = values.get("metadata.log.dir", "")
+    if not metadata and not log_dirs:
+        reader.need("metadata.log.dir", "/var/lib/kraftlab/metadata")
+    return (Path(os.path.abspath(metadata)) if metadata else log_dirs[0]), log_dirs
+
+
+def _check_fixed_names(reader: _Reader, role: str) -> None:
+    for key, only in (("controller.listener.names", CONTROLLER_LISTENER), ("inter.broker.listener.name", PEER_LISTENER)):
+        if reader.values.get(key, only).upper() != only:
+            reader.fail(key, f"the listener is called {only} here; write {key}={only} or remove it")
+    for item in split_list(reader.values.get("listener.security.protocol.map", "")):
+        if not item.upper().endswith(":PLAINTEXT"):
+            reader.fail("listener.security.protocol.map", f"{item!r}: only PLAINTEXT is served")
+    roles = split_list(reader.need("process.roles", role))
+    if roles != (role,):
+        other = f"start it with: kraftlab {roles[0]} --config {reader.source}" if roles in (("controller",), ("broker",)) else ""
+        reader.fail("process.roles", f"expected {role} alone, since a node has one role{'; ' if other else ''}{other}")
+
+
+def _check_membership(reader: _Reader, role: str, node_id: int, voters: VoterSet, advertised: dict[str, Endpoint]) -> None:
+    own = voters.get(node_id)
+    ids = ",".join(map(str, voters.ids()))
+    if role == "broker":
+        if own is not None:
+            reader.fail("node.id", f"is a controller of controller.quorum.voters ({ids}); give the broker another id")
+        return
+    if own is None:
+        reader.fail("node.id", f"is not among the controllers of controller.quorum.voters ({ids}); add it or correct the id")
+    expected, actual = own.endpoints[CONTROLLER_LISTENER], advertised[CONTROLLER_LISTENER]
+    if expected.port != actual.port:
+        reader.fail("controller.quorum.voters", f"voter {node_id} is {expected}, but listeners say {actual}; make them agree")
+
+
+def build(values: Mapping[str, str], source: str, role: str, model: type[Config]) -> Config:
+    """The typed configuration of a file's values. ConfigError names `source`, the key, its value and what was expected."""
+    reader = _Reader(values, source)
+    reader.check_keys()
+    _check_fixed_names(reader, role)
+    reader.need("node.id", "0")
+    names = _LISTENERS_OF_ROLE[role]
+    listeners = _listeners(reader, "listeners", names)
+    missing = [name for name in names if name not in listeners]
+    if missing:
+        reader.fail("listeners", f"has no {missing[0]} listener; add {missing[0]}://HOST:PORT")
+    metadata_log_dir, log_dirs = _directories(reader, role)
+    raw: dict[str, Any] = {
+        key: value
+        for key, value in reader.values.items()
+        if key in {field.encode_name for field in msgspec.structs.fields(model)} and value != ""
+    }
+    raw |= {
+        "process.roles": (role,),
+        "controller.quorum.voters": _voters(reader),
+        "listeners": listeners,
+        "advertised.listeners": _advertised(reader, names, listeners),
+        "metadata.log.dir": metadata_log_dir,
+        "log.dirs": log_dirs,
+        "source": source,
+        "values": dict(values),
+    }
+    config = _convert(reader, raw, model)
+    _check_membership(reader, role, config.node_id, config.voters, config.advertised_listeners)
+    return config
+
+
+def _convert(reader: _Reader, raw: dict[str, Any], model: type[Config]) -> Config:
+    try:
+        return msgspec.convert(raw, model, strict=False)
+    except msgspec.ValidationError as error:
+        expected, _, path = str(error).partition(" - at `$.")
+        reader.fail(path.rstrip("`") or "?", expected)
+
+
+def load_controller(path: str | os.PathLike[str]) -> ControllerConfig:
+    """The configuration of a controller from its server.properties; ConfigError."""
+    return build(properties.load(path), str(path), "controller", ControllerConfig)
+
+
+def load_broker(path: str | os.PathLike[str]) -> BrokerConfig:
+    """The configuration of a broker from its server.properties; ConfigError."""
+    return build(properties.load(path), str(path), "broker", BrokerConfig)
+
+
+_LOADERS: dict[str, Callable[[str | os.PathLike[str]], NodeConfig]] = {"controller": load_controller, "broker": load_broker}
+
+
+def load_any(path: str | os.PathLike[str]) -> NodeConfig:
+    """The configuration of whichever role the file names; ConfigError."""
+    values = properties.load(path)
+    role = values.get("process.roles", "")
+    if role not in _LOADERS:
+        raise ConfigError(f"{path}: process.roles={role}: expected controller or broker")
+    return _LOADERS[role](path)

@@ -1,0 +1,57 @@
+"""Java properties files, as Kafka's `server.properties` and `meta.properties` are."""
+
+from __future__ import annotations
+
+import io
+import os
+import pathlib
+from collections.abc import Iterable
+
+import javaproperties
+
+from .errors import ConfigError
+
+
+def load(path: str | os.PathLike[str]) -> dict[str, str]:
+    """The keys and values of a file, in its order. ConfigError if it cannot be read or names a key twice."""
+    file = pathlib.Path(path)
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError:
+        raise ConfigError(f"there is no file {file}; give the path of a server.properties file") from None
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror}; check the path and its permissions") from error
+    return parse(data, str(file))
+
+
+def parse(data: bytes, name: str) -> dict[str, str]:
+    """The keys and values of a file's bytes: UTF-8, or Latin-1 where they are not. `name` is for the error's text."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    if "\0" in text:
+        raise ConfigError(f"{name} is not a properties file: it holds zero bytes")
+    try:
+        pairs = list(javaproperties.loads(text, object_pairs_hook=list))
+    except javaproperties.InvalidUEscapeError as error:
+        raise ConfigError(
+            f"{name} is not a properties file: {error}; write unicode escapes as \\u and four hex digits"
+        ) from error
+    return _unique(pairs, name)
+
+
+def _unique(pairs: Iterable[tuple[str, str]], name: str) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for key, value in pairs:
+        if key in values:
+            raise ConfigError(f"{name} sets {key} twice ({values[key]!r}, then {value!r}); keep one of them")
+        values[key] = value.strip()
+    return values
+
+
+def dumps(values: dict[str, str]) -> str:
+    """The text of a properties file with these values, in order."""
+    text = io.StringIO()
+    javaproperties.dump(values, text, timestamp=False)
+    return text.getvalue()

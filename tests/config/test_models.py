@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kraftlab.config.errors import ConfigError
+from kraftlab.config.models import BrokerConfig, load_any, load_broker, load_controller, parse_endpoint
+from kraftlab.config.topic_configs import BROKER_KEYS
+from kraftlab.quorum.core.types import Endpoint
+
+
+def test_a_controller_file_becomes_typed_values(controller_file, tmp_path: Path) -> None:
+    config = load_controller(controller_file())
+    assert config.node_id == 3000
+    assert config.voters.ids() == (3000, 3001, 3002)
+    assert config.peer == Endpoint("127.0.0.1", 19093)
+    assert config.grpc == Endpoint("127.0.0.1", 19100)
+    assert config.metadata_log_dir == tmp_path / "metadata"
+    assert config.log_dirs == ()
+    assert config.election_timeout_ms == 300
+
+
+def test_a_broker_file_becomes_typed_values(broker_file, tmp_path: Path) -> None:
+    config = load_broker(broker_file({"log.segment.bytes": "1048576", "unclean.leader.election.enable": "true"}))
+    assert config.log_dirs == (tmp_path / "d0", tmp_path / "d1")
+    assert config.rack == "rack-1"
+    assert config.log_segment_bytes == 1048576
+    assert config.unclean_leader_election_enable is True
+    assert config.static("log.segment.bytes") == "1048576"
+    assert config.static("log.roll.ms") is None
+    assert config.all_directories() == (tmp_path / "metadata", tmp_path / "d0", tmp_path / "d1")
+
+
+def test_the_role_of_a_file_decides_its_model(controller_file, broker_file) -> None:
+    assert load_any(controller_file()).process_roles == ("controller",)
+    assert load_any(broker_file()).process_roles == ("broker",)
+
+
+def test_keys_of_kafka_that_nothing_reads_carry_over(broker_file) -> None:
+    config = load_broker(
+        broker_file({"num.network.threads": "3", "log.retention.hours": "168", "offsets.topic.replication.factor": "1"})
+    )
+    assert config.static("log.retention.hours") == "168"
+
+
+def test_the_metadata_directory_defaults_to_the_first_log_directory(broker_file, tmp_path: Path) -> None:
+    assert load_broker(broker_file({"metadata.log.dir": None})).metadata_log_dir == tmp_path / "d0"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"nodeid": "3"}, "sets nodeid=3, which no node knows; did you mean node.id?"),
+        ({"zzz": "3"}, "sets zzz=3, which no node knows; remove it"),
+        ({"node.id": None}, "does not set node.id; add it"),
+        ({"node.id": "x"}, "Invalid value x for configuration node.id: Not a number of type INT"),
+        ({"node.id": "-1"}, "Invalid value -1 for configuration node.id: Value must be at least 0"),
+        ({"node.id": "7"}, "node.id=7: is not among the controllers of controller.quorum.voters (3000,3001,3002)"),
+        ({"broker.id": "7"}, "sets broker.id=7 and node.id=3000; keep one of them"),
+        ({"process.roles": "broker"}, "expected controller alone, since a node has one role; start it with: kraftlab broker"),
+        ({"process.roles": "broker,controller"}, "expected controller alone"),
+        ({"process.roles": None}, "does not set process.roles"),
+        ({"listeners": None}, "does not set listeners"),
+        ({"listeners": "CONTROLLER://127.0.0.1:19093"}, "has no GRPC listener"),
+        ({"listeners": "CONTROLLER://127.0.0.1:0,GRPC://h:1"}, "with a port from 1 to 65535"),
+        ({"listeners": "CONTROLLER://127.0.0.1:99999,GRPC://h:1"}, "with a port from 1 to 65535"),
+        (
+            {"listeners": "PLAINTEXT://127.0.0.1:1,GRPC://h:1"},
+            "listener PLAINTEXT is not one of this role; it serves CONTROLLER and GRPC",
+        ),
+        ({"listeners": "CONTROLLER://h:1,GRPC://h:1"}, "give every listener a port of its own"),
+        ({"listeners": "CONTROLLER://:19093,GRPC://h:1"}, "add advertised.listeners=CONTROLLER://HOST:19093"),
+        (
+            {"listeners": "CONTROLLER://127.0.0.1:19099,GRPC://h:1"},
+            "voter 3000 is 127.0.0.1:19093, but listeners say 127.0.0.1:19099",
+        ),
+        ({"controller.quorum.voters": "3000"}, "'3000' is not id@host:port"),
+        ({"controller.quorum.voters": "3000@h:19093,3000@h:2"}, "voter 3000 stands there twice"),
+        ({"controller.quorum.bootstrap.servers": "h:1"}, "the quorum is static here"),
+        ({"controller.listener.names": "PLAINTEXT"}, "write controller.listener.names=CONTROLLER or remove it"),
+        ({"listener.security.protocol.map": "CONTROLLER:SSL"}, "only PLAINTEXT is served"),
+        ({"metadata.log.dir": None}, "does not set metadata.log.dir"),
+        ({"log.dir": "/a", "log.dirs": "/b"}, "sets both log.dir=/a and log.dirs=/b; keep log.dirs only"),
+        ({"log.dirs": "/a,/a"}, "log.dirs=/a,/a: a directory stands there twice"),
+        ({"controller.quorum.fetch.timeout.ms": "2"}, "Value must be at least 10"),
+        ({"unclean.leader.election.enable": "perhaps"}, "Expected value to be either true or false"),
+    ],
+)
+def test_a_faulty_file_is_refused_with_key_value_and_advice(controller_file, changes: dict[str, str | None], said: str) -> None:
+    path = controller_file(changes)
+    with pytest.raises(ConfigError) as raised:
+        load_controller(path)
+    assert said in str(raised.value)
+    assert str(path) in str(raised.value)
+
+
+def test_a_broker_is_no_voter(broker_file) -> None:
+    with pytest.raises(ConfigError, match=r"give the broker another id"):
+        load_broker(broker_file({"node.id": "3000"}))
+
+
+def test_a_broker_needs_log_directories(broker_file) -> None:
+    with pytest.raises(ConfigError, match=r"does not set log.dirs"):
+        load_broker(broker_file({"log.dirs": None}))
+
+
+def test_the_topic_name_of_a_broker_key_is_an_alias(broker_file) -> None:
+    assert load_broker(broker_file({"file.delete.delay.ms": "5"})).log_segment_delete_delay_ms == 5
+
+
+def test_defaults_of_the_models_are_those_of_the_key_table() -> None:
+    for field in msgspec.structs.fields(BrokerConfig):
+        key = BROKER_KEYS.get(field.encode_name)
+        if key is None or field.default in (msgspec.NODEFAULT, None, ()):
+            continue
+        shown = str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
+        assert shown == key.default, field.encode_name
+
+
+def test_endpoints_take_names_addresses_and_ipv6() -> None:
+    assert parse_endpoint("localhost:1") == Endpoint("localhost", 1)
+    assert parse_endpoint("[::1]:9092") == Endpoint("::1", 9092)
+    assert parse_endpoint("::1:9092") is None
+    assert parse_endpoint("host") is None

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kraftlab.config import properties
+from kraftlab.config.errors import ConfigError
+
+
+def test_a_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("# comment\nlog.dirs = /a,\\\n   /b\nbroker.rack: r1\nempty=\npath=/daten/größe\n", encoding="utf-8")
+    assert properties.load(path) == {"log.dirs": "/a,/b", "broker.rack": "r1", "empty": "", "path": "/daten/größe"}
+
+
+def test_a_key_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"f sets node.id twice \('1', then '2'\); keep one of them"):
+        properties.parse(b"node.id=1\nnode.id=2\n", "f")
+
+
+@pytest.mark.parametrize("data", [b"\0\1\2", b"a=\\uXYZW"])
+def test_what_is_no_properties_file_is_refused(data: bytes) -> None:
+    with pytest.raises(ConfigError, match="f is not a properties file"):
+        properties.parse(data, "f")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"there is no file .*nope"):
+        properties.load(tmp_path / "nope")
+
+
+def test_a_directory_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read"):
+        properties.load(tmp_path)
+
+
+def test_what_is_written_is_read_back() -> None:
+    values = {"listeners": "GRPC://[::1]:9", "x": " lead=ing", "path": "/größe\\b"}
+    assert properties.parse(properties.dumps(values).encode(), "f") == {key: value.strip() for key, value in values.items()}

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kraftlab.config import meta_properties, storage
+from kraftlab.config.errors import ConfigError
+from kraftlab.config.models import load_broker
+from kraftlab.metadata.uuids import from_text
+
+
+def test_formatting_writes_an_identity_into_every_directory(broker_file, tmp_path: Path) -> None:
+    config = load_broker(broker_file())
+    lines = storage.format(config, "lab-0000000000000000001")
+    assert lines == [
+        f"Formatting metadata directory {tmp_path / 'metadata'} with metadata.version 4.0-IV3.",
+        f"Formatting data directory {tmp_path / 'd0'} with metadata.version 4.0-IV3.",
+        f"Formatting data directory {tmp_path / 'd1'} with metadata.version 4.0-IV3.",
+    ]
+    metas = meta_properties.verify(config.all_directories(), 1, config.source)
+    assert {meta.cluster_id for meta in metas.values()} == {"lab-0000000000000000001"}
+    assert len({meta.directory_id for meta in metas.values()}) == 3
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_formatting_again_is_refused_unless_told_to_ignore(broker_file, tmp_path: Path) -> None:
+    config = load_broker(broker_file())
+    storage.format(config, "c")
+    with pytest.raises(ConfigError) as raised:
+        storage.format(config, "c")
+    assert str(raised.value) == (
+        f"Log directory {tmp_path / 'metadata'} is already formatted. "
+        "Use --ignore-formatted to ignore this directory and format the others."
+    )
+    assert storage.format(config, "c", ignore_formatted=True) == ["All of the log directories are already formatted."]
+
+
+def test_a_new_directory_is_formatted_beside_the_old_ones(broker_file, tmp_path: Path) -> None:
+    storage.format(load_broker(broker_file()), "c")
+    config = load_broker(broker_file({"log.dirs": f"{tmp_path / 'd0'},{tmp_path / 'd2'}"}))
+    assert storage.format(config, "c", ignore_formatted=True) == [
+        f"Formatting data directory {tmp_path / 'd2'} with metadata.version 4.0-IV3."
+    ]
+
+
+def test_a_directory_of_another_cluster_or_node_is_never_ignored(broker_file) -> None:
+    storage.format(load_broker(broker_file()), "c")
+    with pytest.raises(ConfigError, match="was formatted for node 1 of cluster c, not for node 1 of other"):
+        storage.format(load_broker(broker_file()), "other", ignore_formatted=True)
+    config = load_broker(broker_file({"node.id": "2"}))
+    with pytest.raises(ConfigError, match="was formatted for node 1 of cluster c, not for node 2 of c"):
+        storage.format(config, "c", ignore_formatted=True)
+    with pytest.raises(ConfigError, match=r"was formatted for node 1, but .* is of node 2"):
+        meta_properties.verify(config.all_directories(), config.node_id, config.source)
+
+
+@pytest.mark.parametrize("cluster_id", ["", "two words", "-dash", "x" * 65])
+def test_a_bad_cluster_id_is_refused(broker_file, cluster_id: str) -> None:
+    with pytest.raises(ConfigError, match="is not a cluster id"):
+        storage.format(load_broker(broker_file()), cluster_id)
+
+
+def test_an_unwritable_place_is_named(broker_file, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    config = load_broker(broker_file({"metadata.log.dir": str(tmp_path / "file" / "below")}))
+    with pytest.raises(ConfigError, match=r"cannot (format|read) .*below"):
+        storage.format(config, "c")
+
+
+def test_info_tells_what_is_there_and_what_is_wrong(broker_file, tmp_path: Path) -> None:
+    config = load_broker(broker_file())
+    assert [str(tmp_path / "d0") in problem for problem in storage.info(config).problems] == [False, True, False]
+    storage.format(config, "c")
+    info = storage.info(config)
+    assert info.directories == config.all_directories()
+    assert info.problems == ()
+    assert info.metadata is not None
+    assert info.metadata.as_text().startswith("{cluster.id=c, directory.id=")
+    assert info.metadata.as_text().endswith(", node.id=1, version=1}")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("version=0\n", "version=0: expected 1"),
+        ("version=1\nnode.id=1\n", "does not set cluster.id"),
+        ("version=1\ncluster.id=c\nnode.id=1\ndirectory.id=short\n", "is not an id"),
+        ("version=1\ncluster.id=c\nnode.id=1\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAA\n", "is reserved"),
+    ],
+)
+def test_a_damaged_identity_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "meta.properties").write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        meta_properties.read(tmp_path)
+
+
+def test_a_copied_directory_is_found_out(tmp_path: Path) -> None:
+    meta = meta_properties.MetaProperties("c", 1, os.urandom(16))
+    for name in ("a", "b"):
+        meta_properties.write(tmp_path / name, meta)
+    with pytest.raises(ConfigError, match="have the same"):
+        meta_properties.verify([tmp_path / "a", tmp_path / "b"], 1, "f")
+
+
+def test_random_ids_are_kafka_ids() -> None:
+    assert len(from_text(storage.random_cluster_id())) == 16
