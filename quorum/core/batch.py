@@ -5,9 +5,10 @@ A batch is a 48-byte big-endian header and a body::
     magic u32 | length u32 | crc u32 | base_offset u64 | epoch u32 | attributes u16 | record_count u16 |
     append_time_ms u64 | high_watermark u64 | previous_crc u32 | body
 
-`length` counts what follows the crc field; `crc` (zlib.crc32) covers the same bytes, so offset and epoch are inside it, unlike
-Kafka's. `previous_crc` is the crc of the batch before: the log is a hash chain, and equal crcs at equal offsets mean equal prefixes.
-`high_watermark` is what the leader knew when it wrote the batch: recovery never truncates below the largest stamp it finds.
+`length` counts what follows the crc field; `crc` (zlib.crc32) covers the same bytes, so offset and epoch are inside it,
+unlike Kafka's. `previous_crc` is the crc of the batch before: the log is a hash chain, and equal crcs at equal offsets mean
+equal prefixes. `high_watermark` is what the leader knew when it wrote the batch: recovery never truncates below the largest
+stamp it finds.
 
 The body is ONE MessagePack array of `record_count` records, each `[type, version, fields…]`. Consensus never looks into data
 bodies; it writes and reads control bodies (attribute bit CONTROL), whose record types stand at the end of this module.
@@ -86,9 +87,7 @@ def encode(
     """The batch's bytes and its crc (the next batch's `previous_crc`)."""
     if not 0 < record_count <= MAX_RECORDS:
         raise ValueError(f"a batch holds 1 to {MAX_RECORDS} records, not {record_count}")
-    covered = (
-        _AFTER_CRC.pack(base_offset, epoch, attributes, record_count, append_time_ms, high_watermark, previous_crc) + body
-    )
+    covered = _AFTER_CRC.pack(base_offset, epoch, attributes, record_count, append_time_ms, high_watermark, previous_crc) + body
     crc = zlib.crc32(covered)
     if len(covered) + LENGTH_FROM > MAX_BATCH_BYTES:
         raise ValueError(f"a batch of {len(covered) + LENGTH_FROM} bytes is over the limit of {MAX_BATCH_BYTES}")
@@ -116,7 +115,9 @@ def decode(data: bytes | memoryview, position: int = 0) -> Batch:
     raw = bytes(data[position:end])
     crc = zlib.crc32(memoryview(raw)[LENGTH_FROM:])
     if crc != header.crc:
-        raise CorruptBatch(f"batch at position {position} (offset {header.base_offset}): crc {crc:08x}, header says {header.crc:08x}")
+        raise CorruptBatch(
+            f"batch at position {position} (offset {header.base_offset}): crc {crc:08x}, header says {header.crc:08x}"
+        )
     if not header.record_count:
         raise CorruptBatch(f"batch at position {position} (offset {header.base_offset}) says it has no records")
     return Batch(header, raw[HEADER_BYTES:], raw)

@@ -1,9 +1,10 @@
 """What a RaftNode wants done. `step` returns a list of these, in order; the shell carries them out in that order.
 
-**Durability is data.** Two counters describe what a disk holds: the version of the newest stored election state, and the id of the
-newest completed operation of the storage stream (Append and Truncate share one FIFO and one numbering that is never reused, so a
-late completion can not be taken for a newer write). A message carries a `Barrier` of those two counters and may leave only when
-both are reached; `Outbox` (outbox.py) is the one place that holds messages back. Nothing else in the shell decides about order.
+**Durability is data.** Two counters describe what a disk holds: the version of the newest stored election state, and the id
+of the newest completed operation of the storage stream (Append and Truncate share one FIFO and one numbering that is never
+reused, so a late completion can not be taken for a newer write). A message carries a `Barrier` of those two counters and may
+leave only when both are reached; `Outbox` (outbox.py) is the one place that holds messages back. Nothing else in the shell
+decides about order.
 """
 
 from __future__ import annotations

@@ -1,0 +1,187 @@
+"""Votes and the announcements around them: Vote with pre-vote (KIP-996), BeginQuorumEpoch, EndQuorumEpoch (KIP-595).
+
+Every handler of a request takes the same steps: (1) refuse what no correct peer sends (INVALID_REQUEST) or what is meant for
+another disk (INVALID_VOTER_KEY); (2) refuse an older epoch (FENCED_LEADER_EPOCH); (3) adopt a higher one; (4) decide. Whether
+to grant is each state's own rule (`grants`); here stands only what "up to date" means. A pre-vote never touches a timer.
+"""
+
+from __future__ import annotations
+
+from .candidate import Candidate
+from .epoch_state import EPOCH_MAX
+from .errors import ErrorCode
+from .follower import Follower
+from .leadership import Leadership
+from .local_log import LocalLog
+from .messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from .prospective import Prospective
+from .quorum_state import QuorumState
+from .requests import InFlight, RequestManager
+from .resigned import Resigned
+from .types import ReplicaKey
+from .unattached import Unattached
+
+
+def end_quorum_epoch_delay_ms(position: int, count: int, backoff_max_ms: int) -> int:
+    """When the successor at `position` of `count` stands: the first at once, each further one twice as late as the one before.
+
+    `position` -1: not among the successors, last of all.
+    """
+    if position < 0:
+        return backoff_max_ms
+    return 0 if position == 0 else backoff_max_ms >> (count - 1) << (position - 1)
+
+
+class Elections:
+    """How a voter stands for election and how anybody answers those who do."""
+
+    __slots__ = ("_leadership", "_log", "_quorum", "_requests")
+
+    def __init__(self, quorum: QuorumState, log: LocalLog, requests: RequestManager, leadership: Leadership) -> None:
+        self._quorum = quorum
+        self._log = log
+        self._requests = requests
+        self._leadership = leadership
+
+    # Requests
+
+    def on_vote(self, request: VoteRequest, now_ms: int) -> VoteResponse:
+        quorum = self._quorum
+        error = self._vote_error(request)
+        if error is not ErrorCode.NONE:
+            return VoteResponse(error, quorum.view, False, request.pre_vote)
+        if request.epoch > quorum.epoch:
+            quorum.adopt_epoch(request.epoch, now_ms, f"{request.candidate!r} asks for a vote")
+        view = self._log.view
+        up_to_date = (request.last_epoch, request.end_offset) >= (view.last_epoch, view.end_offset)
+        granted = quorum.state.grants(request.candidate, up_to_date, request.pre_vote)
+        if granted and not request.pre_vote:
+            quorum.vote_for(request.candidate, now_ms)
+        return VoteResponse(ErrorCode.NONE, quorum.view, granted, request.pre_vote)
+
+    def _vote_error(self, request: VoteRequest) -> ErrorCode:
+        if not self._is_mine(request.voter):
+            return ErrorCode.INVALID_VOTER_KEY
+        if 0 <= request.epoch < self._quorum.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        last_epoch_max = request.epoch if request.pre_vote else request.epoch - 1
+        sane = (
+            request.epoch <= EPOCH_MAX
+            and 0 <= request.last_epoch <= last_epoch_max
+            and request.end_offset >= 0
+            and request.candidate.node_id >= 0
+            and request.candidate.node_id != self._quorum.config.node_id
+        )
+        return ErrorCode.NONE if sane else ErrorCode.INVALID_REQUEST
+
+    def on_begin(self, request: BeginQuorumEpochRequest, now_ms: int) -> BeginQuorumEpochResponse:
+        error = self._announcement_error(request.epoch, request.leader_id)
+        if error is ErrorCode.NONE and not self._is_mine(request.voter):
+            error = ErrorCode.INVALID_VOTER_KEY
+        if error is ErrorCode.NONE and not self._follows(request.epoch, request.leader_id):
+            self._quorum.follow(request.epoch, request.leader_id, request.endpoints, now_ms, "BeginQuorumEpoch")
+        return BeginQuorumEpochResponse(error, self._quorum.view)
+
+    def on_end(self, request: EndQuorumEpochRequest, now_ms: int) -> EndQuorumEpochResponse:
+        quorum = self._quorum
+        error = self._announcement_error(request.epoch, request.leader_id)
+        if error is not ErrorCode.NONE:
+            return EndQuorumEpochResponse(error, quorum.view)
+        if request.epoch > quorum.epoch or quorum.state.leader_id < 0:
+            quorum.follow(request.epoch, request.leader_id, {}, now_ms, "EndQuorumEpoch")
+        state = quorum.state
+        if isinstance(state, Follower):
+            own_key = quorum.config.key
+            position = next((i for i, key in enumerate(request.preferred) if own_key.matches(key)), -1)
+            delay_ms = end_quorum_epoch_delay_ms(position, len(request.preferred), quorum.config.election_backoff_max_ms)
+            state.leader_gone(now_ms + delay_ms)
+        return EndQuorumEpochResponse(ErrorCode.NONE, quorum.view)
+
+    def _announcement_error(self, epoch: int, leader_id: int) -> ErrorCode:
+        quorum = self._quorum
+        if 0 <= epoch < quorum.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if not quorum.epoch <= epoch <= EPOCH_MAX or leader_id < 0 or leader_id == quorum.config.node_id:
+            return ErrorCode.INVALID_REQUEST
+        if not quorum.consistent(epoch, leader_id):
+            quorum.trace("peer", f"node {leader_id} claims epoch {epoch}, which node {quorum.state.leader_id} leads")
+            return ErrorCode.INVALID_REQUEST
+        return ErrorCode.NONE
+
+    def _follows(self, epoch: int, leader_id: int) -> bool:
+        state = self._quorum.state
+        return isinstance(state, Follower) and state.epoch == epoch and state.leader_id == leader_id
+
+    def _is_mine(self, key: ReplicaKey) -> bool:
+        return self._quorum.config.key.matches(key)
+
+    # Responses
+
+    def on_vote_response(self, asked: InFlight, response: VoteResponse, now_ms: int) -> None:
+        state = self._quorum.state
+        request = asked.request
+        if not isinstance(request, VoteRequest) or not isinstance(state, Prospective | Candidate) or request.epoch != state.epoch:
+            return
+        if request.pre_vote != isinstance(state, Prospective):
+            return
+        if response.granted and response.error is ErrorCode.NONE:
+            state.tally.grant(asked.destination)
+        elif response.error is ErrorCode.UNSUPPORTED_VERSION and request.pre_vote:
+            self._quorum.campaign(now_ms, f"node {asked.destination} does not know pre-votes")
+        else:
+            state.tally.refuse(asked.destination)
+            if request.pre_vote:
+                state.tally.ask_again(asked.destination, now_ms + self._quorum.config.retry_backoff_ms)
+
+    def on_vote_failed(self, asked: InFlight, now_ms: int) -> None:
+        state = self._quorum.state
+        if isinstance(state, Prospective | Candidate) and asked.request.epoch == state.epoch:
+            state.tally.ask_again(asked.destination, now_ms + self._quorum.config.retry_backoff_ms)
+
+    # Time
+
+    def poll_unattached(self, state: Unattached, now_ms: int) -> None:
+        if now_ms >= state.election_deadline_ms:
+            self._quorum.stand(now_ms, "election timeout")
+
+    def poll_resigned(self, state: Resigned, now_ms: int) -> None:
+        if now_ms >= state.election_deadline_ms:
+            self._quorum.adopt_epoch(state.epoch + 1, now_ms, "election timeout")
+
+    def poll_prospective(self, state: Prospective, now_ms: int) -> None:
+        if state.tally.is_won:
+            self._quorum.campaign(now_ms, "majority of pre-votes")
+        elif state.tally.is_lost:
+            self._quorum.stand_down(now_ms, "refused by a majority")
+        elif now_ms >= state.election_deadline_ms:
+            self._quorum.stand_down(now_ms, "election timeout")
+        else:
+            self._ask(state, now_ms)
+
+    def poll_candidate(self, state: Candidate, now_ms: int) -> None:
+        if state.tally.is_won and self._quorum.durable_election_version >= state.election_version:
+            self._leadership.begin(state.tally.granting_voters(), now_ms)
+        elif now_ms >= state.election_deadline_ms:
+            self._quorum.stand(now_ms, "election timeout")
+        else:
+            self._ask(state, now_ms)
+
+    def _ask(self, state: Prospective | Candidate, now_ms: int) -> None:
+        quorum, view = self._quorum, self._log.view
+        for voter_id in state.tally.due(now_ms):
+            request = VoteRequest(
+                epoch=state.epoch,
+                candidate=quorum.config.key,
+                voter=quorum.membership.key_of(voter_id),
+                last_epoch=view.last_epoch,
+                end_offset=view.end_offset,
+                pre_vote=isinstance(state, Prospective),
+            )
+            self._requests.send(voter_id, request, quorum.barrier, quorum.config.election_timeout_ms)

@@ -1,0 +1,67 @@
+"""Where each epoch begins: the one structure that finds the point at which two logs part.
+
+Theory of operation. A log's epochs never fall, so the log is fully described, for the purpose of comparison, by a short ascending
+list of (epoch, first offset). An epoch ends where the next one begins; the last one ends at the log's end. A follower says which
+epoch its last record has; the leader answers with the largest epoch of its own that is not larger, and where that epoch ends. Two
+logs that both hold an epoch hold the same records in it up to the shorter end, because one leader wrote them (KIP-595).
+
+The index does not check that records exist: it is told, and it only refuses what could never be true.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+
+from .errors import InvariantViolation
+from .types import OffsetAndEpoch
+
+
+class EpochIndex:
+    """Ascending epochs with the offset of their first record."""
+
+    __slots__ = ("_epochs", "_starts")
+
+    def __init__(self) -> None:
+        self._epochs = array("q")
+        self._starts = array("q")
+
+    @property
+    def last_epoch(self) -> int:
+        """The newest epoch; 0 when the index is empty."""
+        return self._epochs[-1] if self._epochs else 0
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Records of `epoch` begin at `start_offset`. Nothing to do if that epoch is the newest already."""
+        if self._epochs:
+            if epoch == self._epochs[-1]:
+                return
+            if epoch < self._epochs[-1] or start_offset <= self._starts[-1]:
+                raise InvariantViolation(f"epoch {epoch} can not begin at {start_offset} behind {self!r}")
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+
+    def truncate(self, to_offset: int) -> None:
+        """Forget the epochs that begin at or above `to_offset`."""
+        keep = bisect_left(self._starts, to_offset)
+        del self._epochs[keep:]
+        del self._starts[keep:]
+
+    def end_of(self, epoch: int, log_end_offset: int) -> OffsetAndEpoch | None:
+        """The largest epoch <= `epoch` and its end offset; None if every epoch is larger."""
+        position = bisect_right(self._epochs, epoch)
+        if position == 0:
+            return None
+        end = self._starts[position] if position < len(self._starts) else log_end_offset
+        return OffsetAndEpoch(end, self._epochs[position - 1])
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the record at `offset`; 0 if it lies before the first epoch."""
+        position = bisect_right(self._starts, offset)
+        return self._epochs[position - 1] if position else 0
+
+    def __len__(self) -> int:
+        return len(self._epochs)
+
+    def __repr__(self) -> str:
+        return "epochs[" + " ".join(f"{e}:{s}" for e, s in zip(self._epochs, self._starts, strict=True)) + "]"

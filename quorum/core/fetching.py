@@ -1,0 +1,165 @@
+"""The follower's half of replication: pulls the log, one fetch at a time, and repairs its own tail (KIP-595).
+
+A fetch from offset o says "I hold everything below o durably", so it waits for the storage operations up to the newest one,
+truncations included. At most one fetch is in flight per state object; a response counts only if it is the one that the
+current state waits for and comes from the leader of the current epoch, so nothing is ever appended twice. A node that knows
+no leader asks any voter with the same request: the answer names the leader, and if it came from the leader itself its records
+count.
+
+On an answer without error: diverging → truncate to where the logs may still agree, and ask again; records → check every batch
+against the own end (crc, chain, offset, epoch), append, then raise the high watermark to `min(own end, leader's)`. Divergence
+is handled before the high watermark moves (KAFKA-14704). Whatever does not fit is dropped with a trace and asked for again
+after a pause.
+"""
+
+from __future__ import annotations
+
+from .batch import Batch, decode_all
+from .effects import Barrier
+from .epoch_state import NO_LEADER
+from .errors import CorruptBatch, ErrorCode
+from .follower import Follower
+from .local_log import LocalLog
+from .messages import Diverging, FetchRequest, FetchResponse, Records
+from .quorum_state import QuorumState
+from .requests import InFlight, RequestManager
+from .unattached import Unattached
+
+
+class Fetching:
+    """What a node does while it follows, or looks for somebody to follow."""
+
+    __slots__ = ("_log", "_quorum", "_requests")
+
+    def __init__(self, quorum: QuorumState, log: LocalLog, requests: RequestManager) -> None:
+        self._quorum = quorum
+        self._log = log
+        self._requests = requests
+
+    # Asking
+
+    def poll_follower(self, state: Follower, now_ms: int) -> None:
+        if now_ms >= state.fetch_deadline_ms:
+            if self._quorum.membership.is_voter:
+                self._quorum.stand(now_ms, "fetch timeout")
+            else:
+                self._quorum.lose_leader(now_ms, "fetch timeout")
+        elif state.fetch_correlation is None and now_ms >= state.fetch_at_ms:
+            self._fetch(state, state.leader_id, self._quorum.config.fetch_max_wait_ms)
+
+    def poll_unattached(self, state: Unattached, now_ms: int) -> None:
+        if state.fetch_correlation is None and now_ms >= state.fetch_at_ms:
+            self._fetch(state, self._quorum.pick_voter(), 0)
+
+    def _fetch(self, state: Follower | Unattached, destination: int, max_wait_ms: int) -> None:
+        quorum, view = self._quorum, self._log.view
+        request = FetchRequest(
+            epoch=state.epoch,
+            replica=quorum.config.key,
+            fetch_offset=view.end_offset,
+            last_fetched_epoch=view.last_epoch,
+            high_watermark=self._log.high_watermark,
+            max_wait_ms=max_wait_ms,
+            max_bytes=quorum.config.fetch_max_bytes,
+            read_round=state.read_round if isinstance(state, Follower) else 0,
+        )
+        after = Barrier(quorum.election_version, self._log.flushes.last_id)
+        state.fetch_correlation = self._requests.send(destination, request, after, quorum.config.fetch_timeout_ms)
+
+    # Answers
+
+    def is_awaited(self, correlation: int) -> bool:
+        """Whether the current state waits for that answer; if so, it no longer does."""
+        state = self._quorum.state
+        if not isinstance(state, Follower | Unattached) or state.fetch_correlation != correlation:
+            return False
+        state.fetch_correlation = None
+        state.fetch_at_ms = 0
+        return True
+
+    def on_response(self, asked: InFlight, source: int, response: FetchResponse, now_ms: int) -> None:
+        """An awaited answer; what it says of the leadership has been taken in already."""
+        state = self._quorum.state
+        later_ms = now_ms + self._quorum.config.retry_backoff_ms
+        if isinstance(state, Unattached):
+            state.fetch_at_ms = later_ms
+        if not isinstance(state, Follower) or asked.request.epoch != state.epoch or source != state.leader_id:
+            return
+        if response.error is ErrorCode.NONE:
+            state.has_fetched = True
+            state.fetch_deadline_ms = now_ms + self._quorum.config.fetch_timeout_ms
+            state.read_round = max(state.read_round, response.read_round)
+            if not self._take(response):
+                state.fetch_at_ms = later_ms
+            return
+        state.fetch_at_ms = later_ms
+        if response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and response.leader.leader_id == NO_LEADER:
+            self._leader_resigned(state, now_ms)
+
+    def _leader_resigned(self, state: Follower, now_ms: int) -> None:
+        """The leader itself says that it leads its epoch no more. Voters leave the first move to EndQuorumEpoch's order."""
+        if self._quorum.membership.is_voter:
+            state.leader_gone(now_ms + self._quorum.config.election_backoff_max_ms)
+        else:
+            self._quorum.lose_leader(now_ms, "the leader has resigned")
+
+    def _take(self, response: FetchResponse) -> bool:
+        """False: the answer brought nothing usable, ask again after a pause."""
+        outcome = response.outcome
+        if isinstance(outcome, Records):
+            if outcome.data and not self._append(outcome.data):
+                return False
+            self._log.commit(min(self._log.view.end_offset, response.high_watermark))
+            return True
+        if isinstance(outcome, Diverging):
+            return self._truncate(outcome)
+        self._quorum.trace(
+            "snapshot", f"the leader's log starts after {self._log.view.end_offset}, and snapshots are not supported yet"
+        )
+        return False
+
+    def _truncate(self, diverging: Diverging) -> bool:
+        view = self._log.view
+        end_offset, epoch = view.end_offset_for_epoch(diverging.epoch)
+        to_offset = min(end_offset, diverging.end_offset) if epoch == diverging.epoch else end_offset
+        if to_offset >= view.end_offset or not view.is_boundary(to_offset):
+            self._quorum.trace("peer", f"{diverging!r} makes no sense for {view!r}")
+            return False
+        self._quorum.trace("truncate", f"{view!r} to {to_offset}: {diverging!r}")
+        self._log.truncate(to_offset)
+        return True
+
+    def _append(self, data: bytes) -> bool:
+        try:
+            batches = decode_all(data)
+            self._check(batches)
+        except CorruptBatch as error:
+            self._quorum.trace("corrupt", f"dropped {len(data)} bytes from the leader: {error}")
+            return False
+        self._log.append([batch.header for batch in batches], data)
+        return True
+
+    def _check(self, batches: list[Batch]) -> None:
+        """CorruptBatch unless the batches continue the own log and fit the leader's epoch."""
+        view = self._log.view
+        offset, epoch, crc = view.end_offset, view.last_epoch, view.last_crc
+        for header, _, _ in batches:
+            if header.base_offset != offset or header.previous_crc != crc:
+                raise CorruptBatch(f"{header!r} does not continue a log that ends at {offset} with crc {crc:08x}")
+            if not epoch <= header.epoch <= self._quorum.epoch:
+                raise CorruptBatch(f"{header!r} has an epoch outside {epoch}..{self._quorum.epoch}")
+            if header.high_watermark > header.base_offset:
+                raise CorruptBatch(f"{header!r} claims a high watermark of {header.high_watermark}, beyond itself")
+            offset, epoch, crc = header.end_offset, header.epoch, header.crc
+
+    def on_failed(self, refused: bool, now_ms: int) -> None:
+        """The awaited fetch got no answer."""
+        state = self._quorum.state
+        config = self._quorum.config
+        if isinstance(state, Follower | Unattached):
+            state.fetch_at_ms = now_ms + config.retry_backoff_ms
+        if refused and isinstance(state, Follower):
+            if self._quorum.membership.is_voter:
+                state.leader_gone(now_ms + self._quorum.random_below_ms(config.refused_backoff_max_ms + 1))
+            else:
+                self._quorum.lose_leader(now_ms, "the leader's process is gone")

@@ -1,0 +1,48 @@
+"""Follower: pulls the log from the leader of its epoch, one fetch at a time, and watches that fetches succeed.
+
+Only a successful fetch resets the fetch timer. A follower that *has* fetched from its leader refuses pre-votes; one that never
+could, or that was told or shown that its leader is gone, grants them: else a dead leader's followers could block each other.
+"""
+
+from __future__ import annotations
+
+from .epoch_state import EpochState
+from .types import Endpoint, ReplicaKey
+
+
+class Follower(EpochState):
+    """`read_round` is the newest the leader named, echoed in the next fetch."""
+
+    __slots__ = ("fetch_at_ms", "fetch_correlation", "fetch_deadline_ms", "has_fetched", "read_round")
+    name = "follower"
+
+    def __init__(
+        self,
+        epoch: int,
+        leader_id: int,
+        *,
+        voted_key: ReplicaKey | None,
+        leader_endpoints: dict[str, Endpoint],
+        fetch_deadline_ms: int,
+        fetch_at_ms: int,
+    ) -> None:
+        super().__init__(epoch, leader_id, voted_key, leader_endpoints)
+        self.fetch_deadline_ms = fetch_deadline_ms
+        self.fetch_at_ms = fetch_at_ms
+        self.fetch_correlation: int | None = None
+        self.has_fetched = False
+        self.read_round = 0
+
+    def grants(self, candidate: ReplicaKey, up_to_date: bool, pre_vote: bool) -> bool:
+        """Pre-vote: not yet fetched from this leader, and log up to date. Vote: never, the epoch has a leader."""
+        return pre_vote and up_to_date and not self.has_fetched
+
+    def leader_gone(self, fetch_deadline_ms: int) -> None:
+        """The leader has ended its epoch or its process is gone: stand at latest at `fetch_deadline_ms`, let others try too."""
+        self.fetch_deadline_ms = min(self.fetch_deadline_ms, fetch_deadline_ms)
+        self.has_fetched = False
+
+    def next_deadline_ms(self) -> int:
+        if self.fetch_correlation is not None:
+            return self.fetch_deadline_ms
+        return min(self.fetch_deadline_ms, self.fetch_at_ms)

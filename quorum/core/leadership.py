@@ -1,0 +1,244 @@
+"""The leader's half of replication: appends, serves fetches, moves the high watermark, and gives up (KIP-595).
+
+A fetch takes these steps: (1) refuse nonsense; (2) fence by epoch: an older epoch is told so, a higher one deposes this
+leader; (3) below the log's start only a snapshot helps; (4) compare the follower's last epoch with the epoch index, and
+answer with the point where the logs may still agree if they differ; (5) otherwise the offset asked for *is* an
+acknowledgement: the follower holds everything below it durably. Note it, perhaps raise the high watermark; (6) answer at once
+if there is anything to tell, else park. Acknowledgement happens in step 5 only, never on the way out of 3 or 4.
+
+The leader's own log counts only through its durable end. Records leave before they are durable here, so that the disks of leader
+and followers work at the same time; the barrier they wait for is the stored leadership alone.
+"""
+
+from __future__ import annotations
+
+from .batch import CONTROL, LeaderChange, encode, encode_control, read_header
+from .effects import BecameLeader, Proposed, ReadLog, Rejected, Reply
+from .epoch_state import EPOCH_MAX
+from .errors import ErrorCode
+from .leader import Leader, PendingRead, ReplicaProgress
+from .local_log import LocalLog
+from .majority import next_high_watermark
+from .messages import (
+    BeginQuorumEpochRequest,
+    Diverging,
+    EndQuorumEpochRequest,
+    FetchOutcome,
+    FetchRequest,
+    FetchResponse,
+    Records,
+    SnapshotRequired,
+)
+from .purgatory import ParkedFetch
+from .quorum_state import NO_RECORDS, QuorumState
+from .requests import RequestManager
+
+
+class Leadership:
+    """What a node does while it leads."""
+
+    __slots__ = ("_last_read_id", "_log", "_quorum", "_requests")
+
+    def __init__(self, quorum: QuorumState, log: LocalLog, requests: RequestManager) -> None:
+        self._quorum = quorum
+        self._log = log
+        self._requests = requests
+        self._last_read_id = 0
+
+    def begin(self, granting_voters: tuple[int, ...], now_ms: int) -> None:
+        """Candidate → Leader; the epoch opens with one control batch."""
+        leader = self._quorum.lead(self._log.view.end_offset, now_ms)
+        change = LeaderChange(0, leader.leader_id, self._quorum.config.voters.ids(), granting_voters)
+        self._append(leader, encode_control([change]), 1, CONTROL, now_ms)
+
+    # Appends
+
+    def propose(self, epoch: int, body: bytes, record_count: int, now_ms: int) -> None:
+        """Appends one data batch or rejects it; ValueError, with nothing done, if it is too large for a batch."""
+        leader = self._quorum.state
+        if not isinstance(leader, Leader) or leader.epoch != epoch:
+            self._quorum.out.append(Rejected(self._quorum.leader_id, self._quorum.epoch))
+        elif leader.uncommitted_bytes + len(body) > self._quorum.config.uncommitted_bytes_max:
+            self._quorum.out.append(Rejected(leader.leader_id, leader.epoch, overloaded=True))
+        else:
+            base_offset = self._log.view.end_offset
+            self._append(leader, body, record_count, 0, now_ms)
+            self._quorum.out.append(Proposed(epoch, base_offset, self._log.view.end_offset))
+
+    def _append(self, leader: Leader, body: bytes, record_count: int, attributes: int, now_ms: int) -> None:
+        view = self._log.view
+        data, _ = encode(
+            body,
+            base_offset=view.end_offset,
+            epoch=leader.epoch,
+            record_count=record_count,
+            append_time_ms=now_ms,
+            high_watermark=self._log.commit_stamp,
+            previous_crc=view.last_crc,
+            attributes=attributes,
+        )
+        self._log.append([read_header(data)], data)
+        leader.uncommitted.append((view.end_offset, len(data)))
+        leader.uncommitted_bytes += len(data)
+        for fetch in leader.purgatory.take_all():
+            self._read(leader, fetch.correlation, fetch.request)
+
+    # Fetches
+
+    def on_fetch(self, correlation: int, request: FetchRequest, now_ms: int) -> None:
+        """Answers now, after a read, or later."""
+        quorum = self._quorum
+        error = self._fetch_error(request, now_ms)
+        leader = quorum.state
+        if error is not ErrorCode.NONE or not isinstance(leader, Leader):
+            quorum.out.append(Reply(correlation, quorum.fetch_refusal(error), quorum.barrier))
+            return
+        refusal = self._mismatch(request)
+        if refusal is not None:
+            self._reply(leader, correlation, refusal)
+            return
+        if not self._log.view.is_boundary(request.fetch_offset):
+            quorum.out.append(Reply(correlation, quorum.fetch_refusal(ErrorCode.OFFSET_OUT_OF_RANGE), quorum.barrier))
+            return
+        self._acknowledge(leader, request, now_ms)
+        has_news = leader.high_watermark > request.high_watermark
+        if request.fetch_offset < self._log.view.end_offset:
+            self._read(leader, correlation, request)
+        elif has_news or request.max_wait_ms <= 0 or len(leader.purgatory) >= quorum.config.parked_fetches_max:
+            self._reply(leader, correlation, NO_RECORDS)
+        else:
+            wait_ms = min(request.max_wait_ms, quorum.config.fetch_max_wait_ms)
+            leader.purgatory.park(ParkedFetch(correlation, request), now_ms + wait_ms)
+
+    def _fetch_error(self, request: FetchRequest, now_ms: int) -> ErrorCode:
+        quorum = self._quorum
+        node_id = request.replica.node_id
+        if (
+            not 0 <= request.last_fetched_epoch <= request.epoch <= EPOCH_MAX
+            or request.fetch_offset < 0
+            or node_id < -1
+            or node_id == quorum.config.node_id
+        ):
+            return ErrorCode.INVALID_REQUEST
+        if request.epoch < quorum.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if request.epoch > quorum.epoch:
+            quorum.adopt_epoch(request.epoch, now_ms, f"{request.replica!r} fetches in a higher epoch")
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.NONE if isinstance(quorum.state, Leader) else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def _mismatch(self, request: FetchRequest) -> FetchOutcome | None:
+        """Why the follower's log is no prefix of this one; None if it is."""
+        view = self._log.view
+        if request.fetch_offset < view.start_offset:
+            return SnapshotRequired(view.start.offset, view.start.epoch)
+        end_offset, epoch = view.end_offset_for_epoch(request.last_fetched_epoch)
+        if epoch != request.last_fetched_epoch or end_offset < request.fetch_offset:
+            return Diverging(epoch, end_offset)
+        return None
+
+    def _acknowledge(self, leader: Leader, request: FetchRequest, now_ms: int) -> None:
+        key, end_offset = request.replica, self._log.view.end_offset
+        if key.node_id < 0:
+            return
+        voter = leader.voters.get(key.node_id)
+        if voter is None or not self._quorum.membership.has(key):
+            observer = leader.observers.get(key)
+            if observer is None:
+                observer = leader.observers[key] = ReplicaProgress(key)
+            observer.fetched(request.fetch_offset, end_offset, now_ms)
+            return
+        before = voter.end_offset
+        voter.key = key
+        voter.fetched(request.fetch_offset, end_offset, now_ms)
+        leader.fetched_voters[key.node_id] = None
+        if len(leader.fetched_voters) + self._quorum.membership.is_voter >= self._quorum.membership.majority:
+            leader.fetched_voters.clear()
+            leader.check_quorum_deadline_ms = now_ms + self._quorum.config.check_quorum_timeout_ms
+        if request.fetch_offset > before:
+            self.advance_high_watermark(leader)
+
+    def _read(self, leader: Leader, correlation: int, request: FetchRequest) -> None:
+        self._last_read_id += 1
+        leader.reads[self._last_read_id] = PendingRead(correlation, request)
+        max_bytes = max(1, min(request.max_bytes, self._quorum.config.fetch_max_bytes))
+        self._quorum.out.append(ReadLog(self._last_read_id, request.fetch_offset, max_bytes))
+
+    def on_records_read(self, read_id: int, data: bytes) -> None:
+        """A read that is no longer known was answered when its leadership ended."""
+        leader = self._quorum.state
+        read = leader.reads.pop(read_id, None) if isinstance(leader, Leader) else None
+        if read is None or not isinstance(leader, Leader):
+            return
+        if data:
+            self._reply(leader, read.correlation, Records(data))
+        else:
+            refusal = self._quorum.fetch_refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
+            self._quorum.out.append(Reply(read.correlation, refusal, self._quorum.barrier))
+
+    def _reply(self, leader: Leader, correlation: int, outcome: FetchOutcome) -> None:
+        response = FetchResponse(
+            ErrorCode.NONE,
+            self._quorum.view,
+            leader.high_watermark,
+            self._log.view.start_offset,
+            leader.read_round,
+            outcome,
+        )
+        self._quorum.out.append(Reply(correlation, response, self._quorum.barrier))
+
+    # The high watermark
+
+    def advance_high_watermark(self, leader: Leader) -> None:
+        """Called whenever a voter's acknowledged end or this node's durable end has risen."""
+        end_offsets = [progress.end_offset for progress in leader.voters.values()]
+        if self._quorum.membership.is_voter:
+            end_offsets.append(self._log.flushes.durable_end_offset)
+        high_watermark = next_high_watermark(leader.high_watermark, leader.epoch_start_offset, end_offsets)
+        if high_watermark == leader.high_watermark:
+            return
+        is_first = leader.high_watermark < 0
+        leader.committed(high_watermark)
+        self._log.commit(high_watermark)
+        if is_first:
+            self._quorum.out.append(BecameLeader(leader.epoch, leader.epoch_start_offset))
+        for fetch in leader.purgatory.take_behind(high_watermark):
+            self._reply(leader, fetch.correlation, NO_RECORDS)
+
+    # Time and the end
+
+    def poll_leader(self, leader: Leader, now_ms: int) -> None:
+        config = self._quorum.config
+        if now_ms >= leader.check_quorum_deadline_ms:
+            self.resign(f"no majority has fetched for {config.check_quorum_timeout_ms} ms", now_ms)
+            return
+        if now_ms >= leader.begin_at_ms:
+            self._announce(leader, now_ms)
+        for fetch in leader.purgatory.take_expired(now_ms):
+            self._reply(leader, fetch.correlation, NO_RECORDS)
+
+    def _announce(self, leader: Leader, now_ms: int) -> None:
+        """BeginQuorumEpoch to the voters that have not fetched lately; observers gone for long are forgotten."""
+        config = self._quorum.config
+        period_ms = config.begin_quorum_epoch_period_ms
+        leader.begin_at_ms = now_ms + period_ms
+        for node_id, progress in leader.voters.items():
+            if progress.end_offset < 0 or progress.last_fetch_ms <= now_ms - period_ms:
+                request = BeginQuorumEpochRequest(
+                    leader.epoch, leader.leader_id, self._quorum.membership.key_of(node_id), leader.leader_endpoints
+                )
+                self._requests.send(node_id, request, self._quorum.barrier, period_ms)
+        expiry_ms = now_ms - config.observer_session_ms
+        for key in [key for key, progress in leader.observers.items() if progress.last_fetch_ms <= expiry_ms]:
+            del leader.observers[key]
+
+    def resign(self, reason: str, now_ms: int) -> None:
+        """Leader → Resigned, and EndQuorumEpoch to the other voters. Nothing to do for who does not lead."""
+        leader = self._quorum.state
+        if not isinstance(leader, Leader):
+            return
+        successors = leader.successors()
+        self._quorum.resign(now_ms, reason)
+        for key in successors:
+            request = EndQuorumEpochRequest(leader.epoch, leader.leader_id, successors)
+            self._requests.send(key.node_id, request, self._quorum.barrier, self._quorum.config.election_timeout_ms)

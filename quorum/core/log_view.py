@@ -1,0 +1,115 @@
+"""What consensus needs to know about the log, in memory: where batches end, their crcs, and where epochs begin.
+
+Theory of operation. The bytes live in storage; this view holds twelve bytes per batch (end offset and crc) and the epoch index.
+It changes in the same step that asks storage to append or truncate, so it is always *ahead* of the disk; what is durable is
+`FlushTracker`'s business. The crc at a boundary lets the leader chain its next batch and a follower check what it was sent: equal
+crcs at equal offsets mean equal prefixes. An append that does not start at the end, or a truncation that does not end at a batch
+boundary, is a bug of ours and raises InvariantViolation.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from .batch import NO_PREVIOUS_CRC, BatchHeader
+from .epoch_index import EpochIndex
+from .errors import InvariantViolation
+from .types import OffsetAndEpoch
+
+
+class LogView:
+    """The log `[start_offset, end_offset)`. `start` is the position of whatever precedes it (a snapshot's end, later)."""
+
+    __slots__ = ("_crcs", "_ends", "_epochs", "_start_crc", "high_watermark_stamp", "start")
+
+    def __init__(self, start: OffsetAndEpoch = OffsetAndEpoch(0, 0), start_crc: int = NO_PREVIOUS_CRC) -> None:
+        self.start = start
+        self.high_watermark_stamp = 0
+        """The largest high watermark found in a batch header: everything below it was committed when that batch was written."""
+        self._start_crc = start_crc
+        self._ends = array("q")
+        self._crcs = array("I")
+        self._epochs = EpochIndex()
+
+    @classmethod
+    def from_headers(
+        cls, headers: Iterable[BatchHeader], start_offset: int = 0, *, start_epoch: int = 0, start_crc: int = NO_PREVIOUS_CRC
+    ) -> LogView:
+        """The view of a recovered log. The headers must follow each other without gaps."""
+        view = cls(OffsetAndEpoch(start_offset, start_epoch), start_crc)
+        for header in headers:
+            view.append(header)
+        return view
+
+    @property
+    def start_offset(self) -> int:
+        return self.start.offset
+
+    @property
+    def end_offset(self) -> int:
+        return self._ends[-1] if self._ends else self.start.offset
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the last record, or of what precedes an empty log."""
+        return self._epochs.last_epoch if self._ends else self.start.epoch
+
+    @property
+    def last_crc(self) -> int:
+        """The crc of the last batch: the next one's `previous_crc`."""
+        return self._crcs[-1] if self._crcs else self._start_crc
+
+    @property
+    def end(self) -> OffsetAndEpoch:
+        return OffsetAndEpoch(self.end_offset, self.last_epoch)
+
+    def append(self, header: BatchHeader) -> None:
+        """One more batch at the end."""
+        if header.base_offset != self.end_offset or header.epoch < self.last_epoch or header.previous_crc != self.last_crc:
+            raise InvariantViolation(f"batch {header!r} does not continue {self!r}")
+        self._epochs.assign(header.epoch, header.base_offset)
+        self._ends.append(header.end_offset)
+        self._crcs.append(header.crc)
+        self.high_watermark_stamp = max(self.high_watermark_stamp, min(header.high_watermark, header.base_offset))
+
+    def truncate(self, to_offset: int) -> None:
+        """Forget every batch at or above `to_offset`, which must be a batch boundary."""
+        if not self.is_boundary(to_offset):
+            raise InvariantViolation(f"{to_offset} is no batch boundary of {self!r}")
+        keep = bisect_left(self._ends, to_offset + 1)
+        del self._ends[keep:]
+        del self._crcs[keep:]
+        self._epochs.truncate(to_offset)
+
+    def is_boundary(self, offset: int) -> bool:
+        """True if a batch ends (or the log starts) exactly at `offset`."""
+        if offset == self.end_offset or offset == self.start.offset:
+            return True
+        position = bisect_left(self._ends, offset)
+        return position < len(self._ends) and self._ends[position] == offset
+
+    def crc_at(self, offset: int) -> int:
+        """The crc of the batch that ends at `offset`; at the log's start, that of what precedes it. KeyError: no boundary."""
+        if offset == self.start.offset:
+            return self._start_crc
+        position = bisect_left(self._ends, offset)
+        if position == len(self._ends) or self._ends[position] != offset:
+            raise KeyError(f"{offset} is no batch boundary of {self!r}")
+        return self._crcs[position]
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the record at `offset`, which must lie inside the log."""
+        return self._epochs.epoch_at(offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        """The largest epoch <= `epoch` and where it ends; the log's start if all its epochs are larger (KIP-595)."""
+        return self._epochs.end_of(epoch, self.end_offset) or self.start
+
+    def __len__(self) -> int:
+        """How many batches."""
+        return len(self._ends)
+
+    def __repr__(self) -> str:
+        return f"log[{self.start.offset}..{self.end_offset}@{self.last_epoch}]"

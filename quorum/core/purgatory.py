@@ -1,0 +1,69 @@
+"""Fetches that wait for something to tell: more log, a higher high watermark, the end of a leadership, or their own deadline.
+
+A fetch is parked only when its sender already holds everything, so any append concerns all of them, and they are few (one per
+replica): waking is a walk, in the order of arrival. Deadlines sit in a heap with lazy deletion.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from .epoch_state import NEVER_MS
+from .messages import FetchRequest
+
+
+class ParkedFetch(NamedTuple):
+    """A request that will be answered under `correlation`."""
+
+    correlation: int
+    request: FetchRequest
+
+
+class Purgatory:
+    """Parked fetches by correlation."""
+
+    __slots__ = ("_deadlines", "_parked")
+
+    def __init__(self) -> None:
+        self._parked: dict[int, ParkedFetch] = {}
+        self._deadlines: list[tuple[int, int]] = []
+
+    def park(self, fetch: ParkedFetch, deadline_ms: int) -> None:
+        self._parked[fetch.correlation] = fetch
+        heappush(self._deadlines, (deadline_ms, fetch.correlation))
+
+    def discard(self, correlation: int) -> None:
+        """Its sender has hung up."""
+        self._parked.pop(correlation, None)
+
+    def take_all(self) -> list[ParkedFetch]:
+        """Everybody leaves, in the order of arrival."""
+        fetches = list(self._parked.values())
+        self._parked.clear()
+        self._deadlines.clear()
+        return fetches
+
+    def take_behind(self, high_watermark: int) -> list[ParkedFetch]:
+        """Those whose sender does not know of `high_watermark`."""
+        fetches = [fetch for fetch in self._parked.values() if fetch.request.high_watermark < high_watermark]
+        for fetch in fetches:
+            del self._parked[fetch.correlation]
+        return fetches
+
+    def take_expired(self, now_ms: int) -> list[ParkedFetch]:
+        """Those whose wait is over."""
+        fetches: list[ParkedFetch] = []
+        while self._deadlines and self._deadlines[0][0] <= now_ms:
+            fetch = self._parked.pop(heappop(self._deadlines)[1], None)
+            if fetch is not None:
+                fetches.append(fetch)
+        return fetches
+
+    def next_deadline_ms(self) -> int:
+        while self._deadlines and self._deadlines[0][1] not in self._parked:
+            heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else NEVER_MS
+
+    def __len__(self) -> int:
+        return len(self._parked)

@@ -1,0 +1,362 @@
+"""The one gate between the six states of a node.
+
+Theory of operation. A node is in exactly one state, and every state belongs to one epoch. All changes go through `QuorumState`,
+which does the same five things for each, in this order:
+
+1. look the change up in `TRANSITIONS` and refuse what is not there (InvariantViolation: a bug of ours, never a peer's fault);
+2. check what no row can say: the epoch never falls, a vote once cast in an epoch stays, an epoch has at most one leader;
+3. ask for the durable part (epoch, leader, vote) to be stored if it has changed, under the next version number. The node acts on
+   the new state at once, but every message it sends from now on waits for that version (`barrier`), so no peer can learn of an
+   epoch, a vote or a leadership that a crash could make this node forget;
+4. if a leadership ended, tell the shell (`Resigned`) and answer every fetch the leader still owed;
+5. tell the shell who leads now, if that has changed.
+
+Timers belong to state objects and die with them, with one inheritance: a voter that is unattached (or asks for pre-votes and has
+not been refused) and sees a higher epoch keeps the *remaining* election time, so that a stream of new epochs can not put off its
+own election for ever.
+
+What is not checked here: whether a vote may be granted (each state's `grants`) and whether a peer tells the truth (the handlers
+filter claims that contradict what is known, before they come here).
+"""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+from .candidate import Candidate
+from .effects import Barrier, Effects, ElectionState, LeaderChanged, Reply, StoreElectionState, Trace
+from .effects import Resigned as ResignedEffect
+from .epoch_state import NEVER_MS, NO_LEADER, EpochState
+from .errors import ErrorCode, InvariantViolation
+from .follower import Follower
+from .leader import Leader
+from .log_view import LogView
+from .membership import Membership
+from .messages import FetchResponse, LeaderView, Records
+from .prospective import Prospective
+from .raft_config import RaftConfig
+from .resigned import Resigned
+from .types import Endpoint, ReplicaKey
+from .unattached import Unattached
+from .vote_tally import VoteTally
+
+State = Unattached | Prospective | Candidate | Leader | Follower | Resigned
+
+SAME, NEXT, HIGHER, SAME_OR_HIGHER = "same", "next", "higher", "same or higher"
+
+
+class Transition(NamedTuple):
+    """One legal change: `epoch` says how the new state's epoch relates to the old one's."""
+
+    source: type[EpochState]
+    target: type[EpochState]
+    epoch: str
+    when: str
+
+
+TRANSITIONS = (
+    Transition(Unattached, Unattached, SAME_OR_HIGHER, "grants a vote, or sees a higher epoch without a leader"),
+    Transition(Unattached, Prospective, SAME, "voter's election timeout"),
+    Transition(Unattached, Follower, SAME_OR_HIGHER, "learns who leads"),
+    Transition(Prospective, Unattached, SAME_OR_HIGHER, "grants a vote, is refused and knows no leader, or sees a higher epoch"),
+    Transition(Prospective, Follower, SAME_OR_HIGHER, "is refused and knows a leader, or learns who leads"),
+    Transition(Prospective, Candidate, NEXT, "majority of pre-votes"),
+    Transition(Candidate, Unattached, HIGHER, "sees a higher epoch without a leader"),
+    Transition(Candidate, Follower, SAME_OR_HIGHER, "learns who leads"),
+    Transition(Candidate, Prospective, SAME, "election timeout"),
+    Transition(Candidate, Leader, SAME, "majority of votes"),
+    Transition(Leader, Unattached, HIGHER, "sees a higher epoch without a leader"),
+    Transition(Leader, Follower, HIGHER, "learns who leads a higher epoch"),
+    Transition(Leader, Resigned, SAME, "asked to, shutting down, storage fails, or no majority fetches"),
+    Transition(Follower, Unattached, SAME_OR_HIGHER, "observer's fetch timeout, or sees a higher epoch without a leader"),
+    Transition(Follower, Prospective, SAME, "voter's fetch timeout, perhaps shortened by EndQuorumEpoch or a refused connection"),
+    Transition(Follower, Follower, HIGHER, "learns who leads a higher epoch"),
+    Transition(Resigned, Unattached, HIGHER, "election timeout opens the next epoch, or sees a higher epoch without a leader"),
+    Transition(Resigned, Follower, HIGHER, "learns who leads a higher epoch"),
+)
+_LEGAL = {(row.source, row.target): row for row in TRANSITIONS}
+_RELATIONS = {
+    SAME: lambda old, new: new == old,
+    NEXT: lambda old, new: new == old + 1,
+    HIGHER: lambda old, new: new > old,
+    SAME_OR_HIGHER: lambda old, new: new >= old,
+}
+
+NO_RECORDS = Records(b"")
+
+
+class QuorumState:
+    """The current state and the gate to the next. `out` is the list of effects of the step in progress, shared with the node."""
+
+    __slots__ = (
+        "_announced",
+        "_random",
+        "barrier",
+        "config",
+        "durable_election_version",
+        "election",
+        "election_version",
+        "elections_started",
+        "membership",
+        "out",
+        "state",
+        "view",
+    )
+
+    def __init__(
+        self, config: RaftConfig, log: LogView, election: ElectionState | None, random: random.Random, now_ms: int, out: Effects
+    ) -> None:
+        self.config = config
+        self.membership = Membership(config.key, config.voters)
+        self.out = out
+        self._random = random
+        self.election = election or ElectionState(0, NO_LEADER, None)
+        """The newest election state that storage was asked to keep."""
+        self.election_version = 0
+        self.durable_election_version = 0
+        self.elections_started = 0
+        self.barrier = Barrier()
+        """What every outgoing message waits for."""
+        self._announced: tuple[int, int] = (self.election.epoch, NO_LEADER)
+        self._enter(*self._boot(log, now_ms))
+
+    # What every handler asks
+
+    @property
+    def epoch(self) -> int:
+        return self.state.epoch
+
+    @property
+    def leader_id(self) -> int:
+        """The leader this node knows of in its epoch (-1: none)."""
+        return self.view.leader_id
+
+    def trace(self, kind: str, text: str) -> None:
+        self.out.append(Trace(kind, text))
+
+    def consistent(self, epoch: int, leader_id: int) -> bool:
+        """Whether "`leader_id` leads `epoch`" agrees with what is known of the *current* epoch; true of any other epoch.
+
+        A leader that has resigned may be named by those who have not heard: consistent, and of no use.
+        """
+        known = self.state.leader_id
+        return epoch != self.epoch or NO_LEADER in (leader_id, known) or leader_id == known
+
+    def random_below_ms(self, bound_ms: int) -> int:
+        return self._random.randrange(bound_ms)
+
+    def pick_voter(self) -> int:
+        """Some other voter; -1 (any bootstrap endpoint) if none is known."""
+        others = self.membership.others
+        return others[self._random.randrange(len(others))].key.node_id if others else -1
+
+    def election_deadline_ms(self, now_ms: int) -> int:
+        """A fresh election timer. A sole voter has nobody to wait for, an observer never stands."""
+        if self.membership.is_sole_voter:
+            return now_ms
+        return self._random_election_deadline_ms(now_ms) if self.membership.is_voter else NEVER_MS
+
+    def _random_election_deadline_ms(self, now_ms: int) -> int:
+        return now_ms + self.config.election_timeout_ms + self._random.randrange(self.config.election_timeout_ms)
+
+    # Boot
+
+    def _boot(self, log: LogView, now_ms: int) -> tuple[State, str]:
+        """The first state, from what was stored. Rows from top to bottom, the first that fits."""
+        stored, own_key = self.election, self.config.key
+        led_before = stored.leader_id == own_key.node_id
+        voted_self = stored.voted_key == own_key and stored.leader_id == NO_LEADER
+        sole, voter = self.membership.is_sole_voter, self.membership.is_voter
+        if stored.epoch < log.last_epoch:
+            reason = f"boot: the log is of epoch {log.last_epoch}, the stored election state only of {stored.epoch}"
+            return self._unattached(log.last_epoch, now_ms), reason
+        # A log that ends in the epoch of an own vote says that the election was won, even if only the log lived to tell.
+        if led_before or (voted_self and log.last_epoch == stored.epoch):
+            if voter and not sole:
+                return self._resigned(stored, now_ms), "boot: led this epoch before"
+            return self._unattached(stored.epoch, now_ms, voted_key=stored.voted_key), "boot: led this epoch before"
+        if voted_self and voter:
+            return self._candidate(stored.epoch, 0, now_ms), "boot: had voted for itself"
+        endpoints = self.membership.endpoints_of(stored.leader_id)
+        if stored.leader_id != NO_LEADER and self.membership.can_reach(stored.leader_id, endpoints):
+            return self._follower(stored.epoch, stored.leader_id, endpoints, stored.voted_key, now_ms), "boot: knows the leader"
+        unattached = self._unattached(stored.epoch, now_ms, leader_id=stored.leader_id, voted_key=stored.voted_key)
+        return unattached, "boot"
+
+    # The transitions
+
+    def adopt_epoch(self, epoch: int, now_ms: int, reason: str) -> None:
+        """Any → Unattached in a higher epoch nobody is known to lead."""
+        old = self.state
+        inherits = isinstance(old, Unattached) or (isinstance(old, Prospective) and not old.tally.is_lost)
+        unattached = self._unattached(epoch, now_ms)
+        if inherits and isinstance(old, Unattached | Prospective):
+            unattached.election_deadline_ms = old.election_deadline_ms
+        self._move(unattached, reason)
+
+    def vote_for(self, candidate: ReplicaKey, now_ms: int) -> None:
+        """Unattached or Prospective → Unattached with a vote, same epoch; the election timer starts anew."""
+        if self.state.voted_key != candidate:
+            self._move(self._unattached(self.epoch, now_ms, voted_key=candidate), f"votes for {candidate!r}")
+
+    def stand_down(self, now_ms: int, reason: str) -> None:
+        """Prospective → Follower of the leader it remembers, else Unattached; same epoch, same vote."""
+        old = self.state
+        if old.leader_id != NO_LEADER and self.membership.can_reach(old.leader_id, old.leader_endpoints):
+            self.follow(old.epoch, old.leader_id, old.leader_endpoints, now_ms, reason)
+        else:
+            self._move(self._unattached(old.epoch, now_ms, leader_id=old.leader_id, voted_key=old.voted_key), reason)
+
+    def lose_leader(self, now_ms: int, reason: str) -> None:
+        """Observer: Follower → Unattached in the same epoch, remembering the leader."""
+        old = self.state
+        self._move(
+            self._unattached(
+                old.epoch, now_ms, leader_id=old.leader_id, voted_key=old.voted_key, leader_endpoints=old.leader_endpoints
+            ),
+            reason,
+        )
+
+    def stand(self, now_ms: int, reason: str) -> None:
+        """Voter: Unattached, Follower or Candidate → Prospective, same epoch, leader and vote."""
+        old = self.state
+        if not self.membership.is_voter:
+            raise InvariantViolation(f"{self.config.key!r} is no voter and can not stand")
+        prospective = Prospective(
+            old.epoch,
+            tally=self._tally(now_ms),
+            election_deadline_ms=self._random_election_deadline_ms(now_ms),
+            leader_id=old.leader_id,
+            voted_key=old.voted_key,
+            leader_endpoints=old.leader_endpoints,
+        )
+        self._move(prospective, reason)
+
+    def campaign(self, now_ms: int, reason: str) -> None:
+        """Prospective → Candidate of the next epoch, with its own vote."""
+        self.elections_started += 1
+        self._move(self._candidate(self.epoch + 1, self.election_version + 1, now_ms), reason)
+
+    def lead(self, log_end_offset: int, now_ms: int) -> Leader:
+        """Candidate → Leader. The epoch starts at the log's end."""
+        leader = Leader(
+            self.epoch,
+            own_key=self.config.key,
+            voted_key=self.state.voted_key,
+            endpoints=self.membership.endpoints_of(self.config.node_id) or self.config.endpoints,
+            epoch_start_offset=log_end_offset,
+            other_voters=self.membership.others,
+            check_quorum_deadline_ms=NEVER_MS if self.membership.is_sole_voter else now_ms + self.config.check_quorum_timeout_ms,
+            begin_at_ms=now_ms,
+        )
+        self._move(leader, "majority of votes")
+        return leader
+
+    def follow(self, epoch: int, leader_id: int, endpoints: dict[str, Endpoint], now_ms: int, reason: str) -> None:
+        """Any but the epoch's own leader → Follower."""
+        voted_key = self.state.voted_key if epoch == self.epoch else None
+        self._move(self._follower(epoch, leader_id, endpoints, voted_key, now_ms), reason)
+
+    def resign(self, now_ms: int, reason: str) -> None:
+        """Leader → Resigned, same epoch."""
+        self._move(self._resigned(self.state.election(), now_ms), reason)
+
+    # The gate
+
+    def _move(self, new: State, reason: str) -> None:
+        old = self.state
+        self._check(old, new)
+        self._enter(new, reason, old)
+
+    def _check(self, old: EpochState, new: EpochState) -> None:
+        row = _LEGAL.get((type(old), type(new)))
+        if row is None or not _RELATIONS[row.epoch](old.epoch, new.epoch):
+            raise InvariantViolation(f"illegal transition: {old!r} -> {new!r}")
+        if old.epoch != new.epoch:
+            return
+        if old.voted_key is not None and new.voted_key != old.voted_key:
+            raise InvariantViolation(f"a second vote in epoch {new.epoch}: {old!r} -> {new!r}")
+        if old.leader_id != NO_LEADER and new.leader_id != old.leader_id:
+            raise InvariantViolation(f"a second leader in epoch {new.epoch}: {old!r} -> {new!r}")
+
+    def _enter(self, new: State, reason: str, old: EpochState | None = None) -> None:
+        self.state = new
+        self.view = LeaderView(new.epoch, new.announced_leader_id(), new.leader_endpoints)
+        election = new.election()
+        if election != self.election:
+            self.election = election
+            self.election_version += 1
+            self.barrier = Barrier(self.election_version)
+            self.out.append(StoreElectionState(self.election_version, election))
+        self.trace("state", f"{old!r} -> {new!r}: {reason}" if old else f"{new!r}: {reason}")
+        if isinstance(old, Leader):
+            self._end_leadership(old, reason)
+        announced = (new.epoch, self.view.leader_id)
+        if announced != self._announced and announced[1] != self.config.node_id:
+            self.out.append(LeaderChanged(new.epoch, self.view.leader_id, new.leader_endpoints))
+        self._announced = announced
+
+    def _end_leadership(self, old: Leader, reason: str) -> None:
+        self.out.append(ResignedEffect(old.epoch, reason))
+        response = self.fetch_refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for correlation in old.owed_replies():
+            self.out.append(Reply(correlation, response, self.barrier))
+
+    def fetch_refusal(self, error: ErrorCode) -> FetchResponse:
+        return FetchResponse(error, self.view, -1, 0, 0, NO_RECORDS)
+
+    # New state objects
+
+    def _unattached(
+        self,
+        epoch: int,
+        now_ms: int,
+        *,
+        leader_id: int = NO_LEADER,
+        voted_key: ReplicaKey | None = None,
+        leader_endpoints: dict[str, Endpoint] | None = None,
+    ) -> Unattached:
+        return Unattached(
+            epoch,
+            election_deadline_ms=self.election_deadline_ms(now_ms),
+            fetch_at_ms=NEVER_MS if self.membership.is_sole_voter else now_ms + self.config.retry_backoff_ms,
+            leader_id=leader_id,
+            voted_key=voted_key,
+            leader_endpoints=leader_endpoints,
+        )
+
+    def _candidate(self, epoch: int, election_version: int, now_ms: int) -> Candidate:
+        return Candidate(
+            epoch,
+            own_key=self.config.key,
+            tally=self._tally(now_ms),
+            election_deadline_ms=self._random_election_deadline_ms(now_ms),
+            election_version=election_version,
+        )
+
+    def _follower(
+        self, epoch: int, leader_id: int, endpoints: dict[str, Endpoint], voted_key: ReplicaKey | None, now_ms: int
+    ) -> Follower:
+        return Follower(
+            epoch,
+            leader_id,
+            voted_key=voted_key,
+            leader_endpoints=endpoints or self.membership.endpoints_of(leader_id),
+            fetch_deadline_ms=now_ms + self.config.fetch_timeout_ms,
+            fetch_at_ms=now_ms,
+        )
+
+    def _resigned(self, stored: ElectionState, now_ms: int) -> Resigned:
+        return Resigned(
+            stored.epoch,
+            own_key=self.config.key,
+            voted_key=stored.voted_key,
+            election_deadline_ms=self._random_election_deadline_ms(now_ms),
+        )
+
+    def _tally(self, now_ms: int) -> VoteTally:
+        return VoteTally(self.config.voters.ids(), self.config.node_id, now_ms)
+
+    def __repr__(self) -> str:
+        return repr(self.state)

@@ -1,0 +1,56 @@
+"""What a RaftNode is told once: who it is, who votes, and its timers. Keys are Kafka's (`controller.quorum.*`), defaults are
+ours."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .types import ZERO_UUID, Endpoint, ReplicaKey, VoterSet
+
+
+class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Times are milliseconds. A node whose key is not in `voters` is an observer."""
+
+    node_id: int
+    voters: VoterSet
+    directory_id: bytes = ZERO_UUID
+    endpoints: dict[str, Endpoint] = {}
+    """This node's own, by listener name; told to voters in BeginQuorumEpoch."""
+    election_timeout_ms: int = 300
+    """Each election timer is this plus a random part of the same size."""
+    election_backoff_max_ms: int = 300
+    """How far EndQuorumEpoch spreads those that may stand next."""
+    fetch_timeout_ms: int = 600
+    """A follower that has not fetched for so long asks for pre-votes; a leader without a majority for 1.5 × as long resigns."""
+    retry_backoff_ms: int = 20
+    refused_backoff_max_ms: int = 50
+    """A refused connection to the leader ends the fetch timer after a random part of this."""
+    fetch_max_bytes: int = 8 * 1024 * 1024
+    uncommitted_bytes_max: int = 32 * 1024 * 1024
+    """Proposals beyond this much uncommitted data are rejected as overload."""
+    observer_session_ms: int = 300_000
+    """The leader forgets an observer that has not fetched for so long."""
+    parked_fetches_max: int = 10_000
+
+    def __post_init__(self) -> None:
+        if self.node_id < 0:
+            raise ValueError(f"node_id must not be negative, but is {self.node_id}")
+        for name in ("election_timeout_ms", "fetch_timeout_ms", "retry_backoff_ms", "refused_backoff_max_ms", "fetch_max_bytes"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be positive, but is {getattr(self, name)}")
+
+    @property
+    def key(self) -> ReplicaKey:
+        return ReplicaKey(self.node_id, self.directory_id)
+
+    @property
+    def check_quorum_timeout_ms(self) -> int:
+        return self.fetch_timeout_ms * 3 // 2
+
+    @property
+    def begin_quorum_epoch_period_ms(self) -> int:
+        return self.fetch_timeout_ms // 2
+
+    @property
+    def fetch_max_wait_ms(self) -> int:
+        return self.fetch_timeout_ms // 3

@@ -1,0 +1,413 @@
+"""RaftNode: consensus as a function of events, without a socket, a disk or a clock (KIP-595, KIP-996).
+
+Theory of operation. A shell — the trio driver, or the simulator — owns one RaftNode and calls `step(event, now_ms)`, one
+event at a time; the node answers with a list of effects that the shell carries out in that order. The node never waits, never
+reads a clock and draws randomness only from the generator it was given, so the same events give the same effects, always.
+
+*Who decides what.* `QuorumState` is the only gate between the six states; `Elections` handles votes and announcements,
+`Leadership` the leader's half of replication and `Fetching` the follower's. `LocalLog` is the one writer of the log,
+`RequestManager` knows which answers are awaited. RaftNode itself only dispatches, learns from every response who leads, and
+lets the current state do what is due.
+
+*The life of a step.* (1) The event goes to its handler. (2) The state is polled until it does not change any more: timers
+that have passed fire, requests that are due leave. So a TimerFired event needs no handler, a timer may be late, and an event
+that arrives just after a deadline is still heard before the deadline acts.
+
+*Durability is data.* The node acts at once on what it has asked to be stored; every message carries the barrier it must wait
+for. A vote, an epoch or a leadership is durable before anybody hears of it; Fetch(o) leaves only when the log through o is
+durable; the leader counts its own log only through its durable end. The shell must report completions, in order; nothing
+else.
+
+*How a record is committed.* The leader appends it (`Propose`), followers pull it, flush it and ask for the offset behind it,
+which is their acknowledgement; when a majority's ends lie above the record and above the epoch's first record, the high
+watermark rises, `Apply` says so, and the parked fetches of the others are answered with it.
+
+*What can go wrong.* Whatever a peer sends is answered or dropped with a Trace; nothing a peer sends raises.
+InvariantViolation means that this node was about to break a rule of consensus; it is never caught. Ids (correlations of
+sends, append ids, read ids, versions) start anew in each process: the shell must not deliver to a restarted node what was
+meant for its predecessor.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from .candidate import Candidate
+from .effects import Effects, ElectionState, Reply
+from .elections import Elections
+from .epoch_state import EPOCH_MAX, NEVER_MS, NO_LEADER
+from .errors import ErrorCode, InvariantViolation
+from .events import (
+    ElectionStateStored,
+    Event,
+    Propose,
+    RecordsRead,
+    RequestAbandoned,
+    RequestFailed,
+    RequestReceived,
+    ResignAsked,
+    ResponseReceived,
+    ShutdownAsked,
+    StorageCompleted,
+    StorageFailed,
+    TimerFired,
+)
+from .fetching import Fetching
+from .follower import Follower
+from .leader import Leader, ReplicaProgress
+from .leadership import Leadership
+from .local_log import LocalLog
+from .log_view import LogView
+from .messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderView,
+    Request,
+    Response,
+    VoteRequest,
+    VoteResponse,
+)
+from .prospective import Prospective
+from .quorum_state import QuorumState, State
+from .raft_config import RaftConfig
+from .requests import InFlight, RequestManager
+from .resigned import Resigned
+from .types import ReplicaKey, VoterSet
+from .unattached import Unattached
+
+
+class ReplicaStatus(NamedTuple):
+    """One replica in DescribeQuorum. `end_offset` -1: unknown. Times are the leader's milliseconds, -1: never."""
+
+    key: ReplicaKey
+    end_offset: int
+    last_fetch_ms: int
+    last_caught_up_ms: int
+
+
+class RaftStatistics(NamedTuple):
+    """A snapshot of numbers worth watching."""
+
+    state: str
+    epoch: int
+    leader_id: int
+    high_watermark: int
+    log_start_offset: int
+    log_end_offset: int
+    durable_end_offset: int
+    last_epoch: int
+    batches: int
+    requests_in_flight: int
+    parked_fetches: int
+    uncommitted_bytes: int
+    observers: int
+    elections_started: int
+    steps: int
+
+
+class RaftNode:
+    """One replica's consensus. Single caller; `step` is not re-entrant.
+
+    `log` is the view of the recovered log and belongs to the node from now on; `election` is what was stored, None on a new disk.
+    What the boot itself wants done comes with the first step, which is due at once (`next_deadline_ms`).
+    """
+
+    def __init__(
+        self, config: RaftConfig, log: LogView, election: ElectionState | None, random: random.Random, now_ms: int
+    ) -> None:
+        self.config = config
+        self._out: Effects = []
+        self._quorum = QuorumState(config, log, election, random, now_ms, self._out)
+        self._log = LocalLog(log, self._out)
+        self._requests = RequestManager(self._out)
+        self._leadership = Leadership(self._quorum, self._log, self._requests)
+        self._elections = Elections(self._quorum, self._log, self._requests, self._leadership)
+        self._fetching = Fetching(self._quorum, self._log, self._requests)
+        self._boot_ms = now_ms
+        self._steps = 0
+        self._is_shutting_down = False
+        self._handlers: dict[type[Event], Callable[[Any, int], None]] = {
+            RequestReceived: self._on_request,
+            ResponseReceived: self._on_response,
+            RequestFailed: self._on_request_failed,
+            RequestAbandoned: self._on_request_abandoned,
+            TimerFired: self._on_timer,
+            Propose: self._on_propose,
+            StorageCompleted: self._on_storage_completed,
+            ElectionStateStored: self._on_election_state_stored,
+            RecordsRead: self._on_records_read,
+            StorageFailed: self._on_storage_failed,
+            ResignAsked: self._on_resign_asked,
+            ShutdownAsked: self._on_shutdown_asked,
+        }
+        self._polls: dict[type[State], Callable[[Any, int], None]] = {
+            Unattached: self._poll_unattached,
+            Prospective: self._elections.poll_prospective,
+            Candidate: self._elections.poll_candidate,
+            Leader: self._leadership.poll_leader,
+            Follower: self._fetching.poll_follower,
+            Resigned: self._elections.poll_resigned,
+        }
+
+    # The two things a shell calls
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        """What `event`, at `now_ms`, makes this node want. Time must not run backwards.
+
+        InvariantViolation: a bug of ours. ValueError: a Propose that no batch can hold; nothing has changed.
+        """
+        self._steps += 1
+        self._handlers[type(event)](event, now_ms)
+        while not self._is_shutting_down:
+            state = self._quorum.state
+            self._polls[type(state)](state, now_ms)
+            if self._quorum.state is state:
+                break
+        effects = self._out[:]
+        self._out.clear()
+        return effects
+
+    def next_deadline_ms(self) -> int:
+        """When a TimerFired is due, at latest. Changes with every step."""
+        if not self._steps:
+            return self._boot_ms
+        return NEVER_MS if self._is_shutting_down else self._quorum.state.next_deadline_ms()
+
+    # What a shell may read
+
+    @property
+    def state_name(self) -> str:
+        """unattached, prospective, candidate, leader, follower or resigned."""
+        return self._quorum.state.name
+
+    @property
+    def state(self) -> State:
+        """The state object itself, for checkers; not to be changed."""
+        return self._quorum.state
+
+    @property
+    def epoch(self) -> int:
+        return self._quorum.epoch
+
+    @property
+    def leader_id(self) -> int:
+        """Who leads the current epoch, as this node would tell others; -1: nobody known."""
+        return self._quorum.leader_id
+
+    @property
+    def leader(self) -> LeaderView:
+        return self._quorum.view
+
+    @property
+    def is_leader(self) -> bool:
+        return isinstance(self._quorum.state, Leader)
+
+    @property
+    def voters(self) -> VoterSet:
+        return self._quorum.membership.voters
+
+    @property
+    def is_voter(self) -> bool:
+        return self._quorum.membership.is_voter
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything below is committed, as far as this node knows; -1: unknown. Never falls."""
+        return self._log.high_watermark
+
+    @property
+    def leader_high_watermark(self) -> int:
+        """What this node, as leader, knows from its own epoch (-1: unknown so far, or not leading)."""
+        state = self._quorum.state
+        return state.high_watermark if isinstance(state, Leader) else -1
+
+    @property
+    def epoch_start_offset(self) -> int:
+        """Where the epoch that this node leads begins; -1 if it does not lead."""
+        state = self._quorum.state
+        return state.epoch_start_offset if isinstance(state, Leader) else -1
+
+    @property
+    def log(self) -> LogView:
+        """The view of the log; not to be changed."""
+        return self._log.view
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._log.view.end_offset
+
+    @property
+    def durable_end_offset(self) -> int:
+        """Everything below is on this node's own disk, as far as storage has reported."""
+        return self._log.flushes.durable_end_offset
+
+    @property
+    def election(self) -> ElectionState:
+        """The election state this node acts on; it may not be durable yet."""
+        return self._quorum.election
+
+    def voter_progress(self, now_ms: int) -> list[ReplicaStatus]:
+        """The voters as this leader sees them, itself included; empty if it does not lead."""
+        state = self._quorum.state
+        if not isinstance(state, Leader):
+            return []
+        rows = [_status(progress) for progress in state.voters.values()]
+        if self.is_voter:
+            rows.append(ReplicaStatus(self.config.key, self.log_end_offset, now_ms, now_ms))
+        return sorted(rows, key=lambda row: row.key.node_id)
+
+    def observer_progress(self) -> list[ReplicaStatus]:
+        """The observers that fetched from this leader lately; empty if it does not lead."""
+        state = self._quorum.state
+        rows = [_status(progress) for progress in state.observers.values()] if isinstance(state, Leader) else []
+        return sorted(rows, key=lambda row: (row.key.node_id, row.key.directory_id))
+
+    def statistics(self) -> RaftStatistics:
+        state, view = self._quorum.state, self._log.view
+        leader = state if isinstance(state, Leader) else None
+        return RaftStatistics(
+            state=state.name,
+            epoch=state.epoch,
+            leader_id=self.leader_id,
+            high_watermark=self._log.high_watermark,
+            log_start_offset=view.start_offset,
+            log_end_offset=view.end_offset,
+            durable_end_offset=self.durable_end_offset,
+            last_epoch=view.last_epoch,
+            batches=len(view),
+            requests_in_flight=len(self._requests),
+            parked_fetches=len(leader.purgatory) if leader else 0,
+            uncommitted_bytes=leader.uncommitted_bytes if leader else 0,
+            observers=len(leader.observers) if leader else 0,
+            elections_started=self._quorum.elections_started,
+            steps=self._steps,
+        )
+
+    def __repr__(self) -> str:
+        return f"n{self.config.node_id} {self._quorum.state!r} {self._log!r}"
+
+    # Requests
+
+    def _on_request(self, event: RequestReceived, now_ms: int) -> None:
+        request = event.request
+        if self._is_shutting_down:
+            self._reply(event.correlation, self._refusal(request, ErrorCode.BROKER_NOT_AVAILABLE))
+        elif isinstance(request, FetchRequest):
+            self._leadership.on_fetch(event.correlation, request, now_ms)
+        elif isinstance(request, VoteRequest):
+            self._reply(event.correlation, self._elections.on_vote(request, now_ms))
+        elif isinstance(request, BeginQuorumEpochRequest):
+            self._reply(event.correlation, self._elections.on_begin(request, now_ms))
+        else:
+            self._reply(event.correlation, self._elections.on_end(request, now_ms))
+
+    def _reply(self, correlation: int, response: Response) -> None:
+        self._out.append(Reply(correlation, response, self._quorum.barrier))
+
+    def _refusal(self, request: Request, error: ErrorCode) -> Response:
+        view = self._quorum.view
+        if isinstance(request, FetchRequest):
+            return self._quorum.fetch_refusal(error)
+        if isinstance(request, VoteRequest):
+            return VoteResponse(error, view, False, request.pre_vote)
+        if isinstance(request, EndQuorumEpochRequest):
+            return EndQuorumEpochResponse(error, view)
+        return BeginQuorumEpochResponse(error, view)
+
+    def _on_request_abandoned(self, event: RequestAbandoned, now_ms: int) -> None:
+        state = self._quorum.state
+        if isinstance(state, Leader):
+            state.abandon(event.correlation)
+
+    # Responses
+
+    def _on_response(self, event: ResponseReceived, now_ms: int) -> None:
+        response = event.response
+        asked = self._requests.answered(event.correlation, response)
+        if asked is None or self._is_shutting_down:
+            return
+        is_awaited = self._fetching.is_awaited(event.correlation)
+        self._learn(response.leader, event.source, now_ms)
+        if isinstance(response, FetchResponse):
+            if is_awaited:
+                self._fetching.on_response(asked, event.source, response, now_ms)
+        elif isinstance(response, VoteResponse):
+            self._elections.on_vote_response(asked, response, now_ms)
+
+    def _learn(self, view: LeaderView, source: int, now_ms: int) -> None:
+        """Every response tells who leads, as its sender sees it. Older epochs are ignored, contradictions traced."""
+        quorum, own_id = self._quorum, self.config.node_id
+        leader_id = view.leader_id
+        if not quorum.epoch <= view.epoch <= EPOCH_MAX:
+            return
+        if not quorum.consistent(view.epoch, leader_id):
+            quorum.trace("peer", f"node {source} says {view!r}, but node {quorum.state.leader_id} leads epoch {quorum.epoch}")
+        elif view.epoch > quorum.epoch and (leader_id < 0 or leader_id == own_id):
+            quorum.adopt_epoch(view.epoch, now_ms, f"node {source} knows a higher epoch")
+        elif leader_id >= 0 and leader_id != own_id and self._should_follow(view, source):
+            quorum.follow(view.epoch, leader_id, view.endpoints, now_ms, f"node {source} names the leader")
+
+    def _should_follow(self, view: LeaderView, source: int) -> bool:
+        """A leader that is news; or known, lost and found again. While pre-voting only the leader's own word counts as that."""
+        state = self._quorum.state
+        if view.epoch > state.epoch or state.leader_id == NO_LEADER or isinstance(state, Unattached):
+            return True
+        return isinstance(state, Prospective) and source == view.leader_id
+
+    def _on_request_failed(self, event: RequestFailed, now_ms: int) -> None:
+        asked: InFlight | None = self._requests.failed(event.correlation)
+        if asked is None:
+            return
+        if self._fetching.is_awaited(event.correlation):
+            self._fetching.on_failed(event.refused, now_ms)
+        elif isinstance(asked.request, VoteRequest):
+            self._elections.on_vote_failed(asked, now_ms)
+
+    # Time, storage, and the shell's own wishes
+
+    def _on_timer(self, event: TimerFired, now_ms: int) -> None:
+        """Nothing of its own: every step ends by polling what is due."""
+
+    def _poll_unattached(self, state: Unattached, now_ms: int) -> None:
+        self._elections.poll_unattached(state, now_ms)
+        if self._quorum.state is state:
+            self._fetching.poll_unattached(state, now_ms)
+
+    def _on_propose(self, event: Propose, now_ms: int) -> None:
+        self._leadership.propose(event.epoch, event.body, event.record_count, now_ms)
+
+    def _on_storage_completed(self, event: StorageCompleted, now_ms: int) -> None:
+        state = self._quorum.state
+        if self._log.flushes.completed(event.append_id) and isinstance(state, Leader):
+            self._leadership.advance_high_watermark(state)
+
+    def _on_election_state_stored(self, event: ElectionStateStored, now_ms: int) -> None:
+        quorum = self._quorum
+        if event.version > quorum.election_version:
+            raise InvariantViolation(f"election state {event.version} was stored, but the newest is {quorum.election_version}")
+        quorum.durable_election_version = max(quorum.durable_election_version, event.version)
+
+    def _on_records_read(self, event: RecordsRead, now_ms: int) -> None:
+        self._leadership.on_records_read(event.read_id, event.data)
+
+    def _on_storage_failed(self, event: StorageFailed, now_ms: int) -> None:
+        self._quorum.trace("storage", event.reason)
+        self._leadership.resign(f"storage failed: {event.reason}", now_ms)
+
+    def _on_resign_asked(self, event: ResignAsked, now_ms: int) -> None:
+        if event.epoch == self.epoch:
+            self._leadership.resign(event.reason, now_ms)
+
+    def _on_shutdown_asked(self, event: ShutdownAsked, now_ms: int) -> None:
+        self._leadership.resign("shutting down", now_ms)
+        self._is_shutting_down = True
+
+
+def _status(progress: ReplicaProgress) -> ReplicaStatus:
+    return ReplicaStatus(progress.key, progress.end_offset, progress.last_fetch_ms or -1, progress.last_caught_up_ms or -1)

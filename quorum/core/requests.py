@@ -1,0 +1,54 @@
+"""Requests on their way: which answers are still expected.
+
+A response counts only if its correlation is in flight and its kind fits; everything else is dropped, so duplicates and strays
+need no further thought. What the request said is kept beside it: an answer is judged by the epoch that was asked in.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .effects import Barrier, Effects, Send
+from .messages import API_OF, RESPONSE_OF, Request, Response
+
+_RESPONSE_TO = {request: RESPONSE_OF[api] for request, api in API_OF.items()}
+
+
+class InFlight(NamedTuple):
+    """A request without an answer so far. `destination` -1: any bootstrap endpoint."""
+
+    correlation: int
+    destination: int
+    request: Request
+
+
+class RequestManager:
+    """Numbers requests and remembers them until they are answered or have failed."""
+
+    __slots__ = ("_in_flight", "_next_correlation", "_out")
+
+    def __init__(self, out: Effects) -> None:
+        self._out = out
+        self._next_correlation = 1
+        self._in_flight: dict[int, InFlight] = {}
+
+    def send(self, destination: int, request: Request, after: Barrier, timeout_ms: int) -> int:
+        """The request's correlation."""
+        correlation = self._next_correlation
+        self._next_correlation += 1
+        self._in_flight[correlation] = InFlight(correlation, destination, request)
+        self._out.append(Send(correlation, destination, request, after, timeout_ms))
+        return correlation
+
+    def answered(self, correlation: int, response: Response) -> InFlight | None:
+        """The request that `response` answers; None if there is none of its kind."""
+        asked = self._in_flight.get(correlation)
+        if asked is None or type(response) is not _RESPONSE_TO[type(asked.request)]:
+            return None
+        return self._in_flight.pop(correlation)
+
+    def failed(self, correlation: int) -> InFlight | None:
+        return self._in_flight.pop(correlation, None)
+
+    def __len__(self) -> int:
+        return len(self._in_flight)
