@@ -1,0 +1,88 @@
+"""Consensus: a replicated log of opaque records. Knows no topic and no broker.
+
+This is the face for those above: run a `RaftDriver` with a `StateMachine`, serve its handlers with a `PeerServer`, and use
+`PeerPool` for requests of your own. Names load on first use, so that importing a part of the package does not import all.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .core.raft_config import RaftConfig
+    from .driver.errors import NotLeader, Overloaded
+    from .driver.garbage import tame_garbage_collector
+    from .driver.quorum_description import QuorumDescription, ReplicaDescription
+    from .driver.raft_driver import DriverConfig, RaftDriver
+    from .driver.transport import (
+        DirectHandler,
+        ListenError,
+        PeerClient,
+        PeerError,
+        PeerHandler,
+        PeerIdentity,
+        PeerPool,
+        PeerRequest,
+        PeerServer,
+        PeerTimeout,
+        PeerUnreachable,
+    )
+    from .state_machine import CommittedBatch, StateMachine
+
+_HOMES = {
+    "RaftConfig": "core.raft_config",
+    "NotLeader": "driver.errors",
+    "Overloaded": "driver.errors",
+    "tame_garbage_collector": "driver.garbage",
+    "QuorumDescription": "driver.quorum_description",
+    "ReplicaDescription": "driver.quorum_description",
+    "DriverConfig": "driver.raft_driver",
+    "RaftDriver": "driver.raft_driver",
+    "DirectHandler": "driver.transport",
+    "ListenError": "driver.transport",
+    "PeerClient": "driver.transport",
+    "PeerError": "driver.transport",
+    "PeerHandler": "driver.transport",
+    "PeerIdentity": "driver.transport",
+    "PeerPool": "driver.transport",
+    "PeerRequest": "driver.transport",
+    "PeerServer": "driver.transport",
+    "PeerTimeout": "driver.transport",
+    "PeerUnreachable": "driver.transport",
+    "CommittedBatch": "state_machine",
+    "StateMachine": "state_machine",
+}
+
+__all__ = (
+    "RaftConfig",
+    "NotLeader",
+    "Overloaded",
+    "tame_garbage_collector",
+    "QuorumDescription",
+    "ReplicaDescription",
+    "DriverConfig",
+    "RaftDriver",
+    "DirectHandler",
+    "ListenError",
+    "PeerClient",
+    "PeerError",
+    "PeerHandler",
+    "PeerIdentity",
+    "PeerPool",
+    "PeerRequest",
+    "PeerServer",
+    "PeerTimeout",
+    "PeerUnreachable",
+    "CommittedBatch",
+    "StateMachine",
+)
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value

@@ -1,14 +1,28 @@
-"""Fixtures for the driver's tests: identities, and waiting for a condition with a deadline."""
+"""Fixtures for the driver's tests: identities, waiting for a condition, disks that misbehave, and clusters in one process."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 
-from kraftlab.quorum.core.types import ReplicaKey
-from kraftlab.quorum.driver.transport import PeerIdentity
+from kraftlab.quorum import (
+    CommittedBatch,
+    DriverConfig,
+    NotLeader,
+    PeerIdentity,
+    PeerServer,
+    RaftConfig,
+    RaftDriver,
+)
+from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.storage.errors import FsyncFailed, StorageFull
+from kraftlab.quorum.storage.file_system import File, RealFileSystem
 
 CLUSTER_ID = "driver-test-cluster"
 
@@ -23,14 +37,208 @@ def identity() -> Callable[..., PeerIdentity]:
     return make
 
 
+async def wait_until(condition: Callable[[], object], what: str, within_s: float = 10.0) -> None:
+    with trio.move_on_after(within_s) as scope:
+        while not condition():  # noqa: ASYNC110 - what is waited for has no event to wait on
+            await trio.sleep(0.005)
+    assert not scope.cancelled_caught, f"not within {within_s} s: {what}"
+
+
 @pytest.fixture
 def eventually() -> Callable[..., Awaitable[None]]:
     """Waits until a condition holds; fails with its name after a deadline."""
+    return wait_until
 
-    async def wait(condition: Callable[[], bool], what: str, within_s: float = 10.0) -> None:
-        with trio.move_on_after(within_s) as scope:
-            while not condition():  # noqa: ASYNC110 - what is waited for has no event to wait on
-                await trio.sleep(0.005)
-        assert not scope.cancelled_caught, f"not within {within_s} s: {what}"
 
-    return wait
+class MoodyFile:
+    """A real file whose disk may be full, stuck or broken."""
+
+    def __init__(self, file: File, disk: MoodyDisk) -> None:
+        self._file = file
+        self._disk = disk
+        self.path = file.path
+
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        return self._file.pread(size_bytes, position)
+
+    def pwrite(self, data: bytes, position: int) -> None:
+        if self._disk.full:
+            raise StorageFull(f"cannot write {self.path}: no space")
+        self._file.pwrite(data, position)
+
+    def preallocate(self, size_bytes: int) -> None:
+        self._file.preallocate(size_bytes)
+
+    def fdatasync(self) -> None:
+        self._disk.open_for_business.wait(30)
+        if self._disk.broken:
+            raise FsyncFailed(f"fdatasync of {self.path} failed")
+        self._file.fdatasync()
+
+    def size(self) -> int:
+        return self._file.size()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class MoodyDisk(RealFileSystem):
+    """Set `full` or `broken`, or clear `open_for_business` to let every fdatasync wait."""
+
+    def __init__(self) -> None:
+        self.full = False
+        self.broken = False
+        self.open_for_business = threading.Event()
+        self.open_for_business.set()
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        return MoodyFile(super().open(path, create=create), self)
+
+
+class Journal:
+    """A state machine that remembers what it was told, in order."""
+
+    def __init__(self) -> None:
+        self.batches: list[CommittedBatch] = []
+        self.heard: list[tuple[str, int]] = []
+        self.leads: int | None = None
+
+    @property
+    def records(self) -> list[str]:
+        return [record for batch in self.batches if batch.body for record in msgspec.msgpack.decode(batch.body, type=list[str])]
+
+    async def apply(self, batches: list[CommittedBatch], high_watermark: int) -> None:
+        end_offset = self.batches[-1].end_offset if self.batches else 0
+        assert batches[0].base_offset == end_offset, "no gap"
+        assert batches[-1].end_offset <= high_watermark
+        self.batches += batches
+
+    async def leader_changed(self, epoch: int, leader_id: int, endpoints: dict[str, Endpoint]) -> None:
+        self.heard.append(("leader", leader_id))
+
+    async def became_leader(self, epoch: int) -> None:
+        self.heard.append(("lead", epoch))
+        self.leads = epoch
+
+    async def resigned(self, epoch: int, reason: str) -> None:
+        self.heard.append(("resigned", epoch))
+        self.leads = None
+
+
+class Node:
+    """One node of a test cluster; `start` and `stop` may be repeated, its files stay."""
+
+    def __init__(self, cluster: Cluster, node_id: int, port: int) -> None:
+        self.cluster = cluster
+        self.node_id = node_id
+        self.port = port
+        self.disk = MoodyDisk()
+        self.failure: BaseException | None = None
+        self._scope: trio.CancelScope | None = None
+        self._down = trio.Event()
+
+    async def start(self) -> None:
+        self.journal = Journal()
+        self.failure = None
+        self._down = trio.Event()
+        raft = RaftConfig(
+            node_id=self.node_id,
+            directory_id=bytes([self.node_id + 1]) * 16,
+            voters=self.cluster.voters,
+            endpoints={"CONTROLLER": Endpoint("127.0.0.1", self.port)},
+        )
+        directory = str(self.cluster.directory / str(self.node_id))
+        config = DriverConfig(cluster_id=CLUSTER_ID, directory=directory, raft=raft)
+        self.driver = RaftDriver(config, self.journal, self.disk)
+        await self.cluster.nursery.start(self._live)
+
+    async def _live(self, *, task_status: trio.TaskStatus[None]) -> None:
+        try:
+            with trio.CancelScope() as self._scope:
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(self.driver.run)
+                    await nursery.start(PeerServer(self.driver.identity, self.driver.handlers()).serve, "127.0.0.1", self.port)
+                    task_status.started()
+        except BaseExceptionGroup as group:
+            self.failure = group
+        finally:
+            self._down.set()
+
+    async def stop(self) -> None:
+        """Graceful."""
+        await self.driver.stop()
+        await self.crash()
+
+    async def crash(self) -> None:
+        """Without a word to anybody."""
+        assert self._scope is not None
+        self._scope.cancel()
+        await self._down.wait()
+
+
+class Cluster:
+    """Three voters (0 to 2) and any number of observers, all in this process, on loopback and on real files."""
+
+    def __init__(self, nursery: trio.Nursery, directory: Path, ports: list[int]) -> None:
+        self.nursery = nursery
+        self.directory = directory
+        self.voters = VoterSet(
+            tuple(Voter(ReplicaKey(n), {"CONTROLLER": Endpoint("127.0.0.1", port)}) for n, port in enumerate(ports[:3]))
+        )
+        self.nodes = [Node(self, node_id, port) for node_id, port in enumerate(ports)]
+
+    async def leader(self, *, but: Node | None = None) -> Node:
+        """Waits for a node that has been told that it leads."""
+        found: list[Node] = []
+
+        def look() -> bool:
+            found[:] = [n for n in self.running() if n is not but and n.journal.leads is not None]
+            return bool(found)
+
+        await wait_until(look, "a leader")
+        return found[0]
+
+    def running(self) -> list[Node]:
+        return [n for n in self.nodes if hasattr(n, "driver") and not n._down.is_set()]
+
+    def propose(self, node: Node, *records: str) -> int:
+        """The end offset of the batch."""
+        if node.journal.leads is None:
+            raise NotLeader(-1, 0)
+        return node.driver.propose(node.journal.leads, msgspec.msgpack.encode(records), len(records))[1]
+
+    async def committed(self, end_offset: int, *nodes: Node) -> None:
+        """Waits until the nodes (all that run, if none are named) have applied everything below `end_offset`."""
+        for node in nodes or self.running():
+            await wait_until(
+                lambda node=node: node.driver.applied_offset >= end_offset,  # type: ignore[misc]
+                f"node {node.node_id} applies {end_offset}",
+            )
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Callable[..., contextlib.AbstractAsyncContextManager[Cluster]]:
+    """`async with cluster() as c`: three voters that run; `cluster(observers=1)` adds nodes from 3 on, not started."""
+    import socket
+
+    @contextlib.asynccontextmanager
+    async def run(observers: int = 0) -> AsyncIterator[Cluster]:
+        probes = [socket.socket() for _ in range(3 + observers)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        ports = [probe.getsockname()[1] for probe in probes]
+        for probe in probes:
+            probe.close()
+        with trio.fail_after(30):
+            async with trio.open_nursery() as nursery:
+                made = Cluster(nursery, tmp_path, ports)
+                for node in made.nodes[:3]:
+                    await node.start()
+                try:
+                    yield made
+                finally:
+                    for node in made.nodes:
+                        node.disk.open_for_business.set()
+                nursery.cancel_scope.cancel()
+
+    return run

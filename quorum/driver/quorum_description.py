@@ -1,0 +1,69 @@
+"""How a node sees the quorum: the body of DescribeQuorum answers (KIP-595, KIP-836)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..core.raft_node import RaftNode, ReplicaStatus
+from ..core.types import Endpoint
+
+DESCRIBE_QUORUM = 55
+"""Api number of DescribeQuorum. Any node answers, from its own view; an empty body asks."""
+
+
+class ReplicaDescription(msgspec.Struct, frozen=True, array_like=True):
+    """One replica of the metadata log. Only the leader knows offsets and times of others; -1 stands for unknown.
+
+    Times are wall clock in ms: of the last Fetch, and of the last moment when the replica had everything the leader had.
+    """
+
+    node_id: int
+    directory_id: bytes
+    log_end_offset: int
+    last_fetch_time_ms: int
+    last_caught_up_time_ms: int
+    endpoints: dict[str, Endpoint]
+
+
+class QuorumDescription(msgspec.Struct, frozen=True, array_like=True):
+    """`leader_id` -1: no leader known. `high_watermark` -1: not known yet. `observers` is empty on nodes that do not lead."""
+
+    node_id: int
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: list[ReplicaDescription]
+    observers: list[ReplicaDescription]
+
+
+def describe_quorum(core: RaftNode, now_ms: int) -> QuorumDescription:
+    """What this node knows at `now_ms`. A node that does not lead knows only the voters and its own log."""
+
+    def describe(replica: ReplicaStatus) -> ReplicaDescription:
+        voter = core.voters.get(replica.key.node_id)
+        return ReplicaDescription(
+            replica.key.node_id,
+            replica.key.directory_id,
+            replica.end_offset,
+            replica.last_fetch_ms,
+            replica.last_caught_up_ms,
+            voter.endpoints if voter is not None else {},
+        )
+
+    voters = core.voter_progress(now_ms)
+    if not voters:
+        own = core.config.key
+        voters = [
+            ReplicaStatus(own, core.log_end_offset, -1, -1)
+            if own.node_id == voter.key.node_id
+            else ReplicaStatus(voter.key, -1, -1, -1)
+            for voter in core.voters.voters
+        ]
+    return QuorumDescription(
+        core.config.node_id,
+        core.leader_id,
+        core.epoch,
+        core.high_watermark,
+        [describe(voter) for voter in voters],
+        [describe(observer) for observer in core.observer_progress()],
+    )

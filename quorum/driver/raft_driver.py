@@ -1,0 +1,484 @@
+"""RaftDriver: the trio runtime of one RaftNode.
+
+Theory of operation. The driver is the only caller of the core. Everything that happens — a peer's request or answer, a timer, a
+completed flush, a proposal — becomes an event on the event loop; `_step` feeds it to the core and carries the effects out in
+their order, at once and without awaiting. What takes time is done elsewhere and comes back as an event: disk writes by
+`LogWriter` and `ElectionWriter`, messages by the peer transport, the state machine by `ApplyTask`. An event that arises while
+effects are being carried out waits in a queue until they are done, so the core is never entered twice.
+
+Nothing here decides what may be sent when: a message with an unreached barrier waits in the core's `Outbox`. Memory is bounded:
+proposals are refused beyond the core's limit and the limit here, requests of peers by the transport, fetched data by one fetch
+in flight.
+
+A node does not survive its own faults: a failed fsync, damaged data or a broken invariant leaves `run` as an exception, and the
+process is expected to end with its message. A full disk is no such fault: a leader resigns, and writing goes on when space
+returns.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+import trio
+
+from ..core.effects import (
+    Append,
+    Apply,
+    BecameLeader,
+    Effect,
+    LeaderChanged,
+    Proposed,
+    ReadLog,
+    Rejected,
+    Reply,
+    Resigned,
+    Send,
+    StoreElectionState,
+    Trace,
+    Truncate,
+)
+from ..core.errors import ErrorCode, InvariantViolation
+from ..core.events import (
+    ElectionStateStored,
+    Event,
+    Propose,
+    RecordsRead,
+    RequestAbandoned,
+    RequestFailed,
+    RequestReceived,
+    ResignAsked,
+    ResponseReceived,
+    ShutdownAsked,
+    StorageCompleted,
+    StorageFailed,
+    TimerFired,
+)
+from ..core.log_view import LogView
+from ..core.messages import API_OF, REQUEST_OF, RESPONSE_OF, EndQuorumEpochRequest, LeaderView
+from ..core.outbox import Outbox
+from ..core.raft_config import RaftConfig
+from ..core.raft_node import RaftNode, RaftStatistics
+from ..core.types import Endpoint
+from ..state_machine import StateMachine
+from ..storage.election_store import ElectionStateStore
+from ..storage.file_system import FileSystem, RealFileSystem
+from ..storage.identity import LogIdentity
+from ..storage.metadata_log import MetadataLog
+from .apply_task import ApplyTask
+from .errors import NotLeader, Overloaded
+from .quorum_description import DESCRIBE_QUORUM, QuorumDescription, describe_quorum
+from .storage_tasks import ElectionWriter, LogWriter
+from .transport import DirectHandler, PeerAnswer, PeerFailure, PeerIdentity, PeerPool, PeerRequest, PeerUnreachable, Responder
+
+logger = logging.getLogger("kraftlab.quorum")
+
+STAGED_BYTES_MAX = 64 * 1024 * 1024
+"""Proposals are refused while more than this waits for the disk."""
+STOP_TIMEOUT_S = 1.0
+"""How long a graceful stop waits for its goodbyes to be answered and its last flush."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_request_decoders = {api: msgspec.msgpack.Decoder(request) for api, request in REQUEST_OF.items()}
+_response_decoders = {api: msgspec.msgpack.Decoder(response) for api, response in RESPONSE_OF.items()}
+
+
+class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """`directory` is metadata.log.dir. `raft.endpoints` and the voters' endpoints name `peer_listener` for peer frames."""
+
+    cluster_id: str
+    directory: str
+    raft: RaftConfig
+    generation: int = 0
+    peer_listener: str = "CONTROLLER"
+
+
+class DriverStatistics(NamedTuple):
+    """`staged_bytes` are not durable yet, `held_messages` wait for their barrier, `flushes` counts since the start."""
+
+    core: RaftStatistics
+    flushes: int
+    staged_bytes: int
+    held_messages: int
+    applied_offset: int
+
+
+class RaftDriver:
+    """Runs one replica of the metadata log, voter or observer. See the module's docstring.
+
+    `run` is started with `nursery.start` and returns after `stop`. All methods belong to the event loop's thread.
+    """
+
+    def __init__(self, config: DriverConfig, state_machine: StateMachine, file_system: FileSystem | None = None) -> None:
+        self.config = config
+        self.identity = PeerIdentity(config.cluster_id, config.generation, config.raft.key)
+        self._state_machine = state_machine
+        self._file_system = file_system or RealFileSystem()
+        self._random = random.Random()
+        self._core: RaftNode | None = None
+        self._stepping = False
+        self._inbox: deque[Event] = deque()
+        self._outbox = Outbox()
+        self._verdict: Proposed | Rejected | None = None
+        self._last_correlation = 0
+        self._responders: dict[int, Responder] = {}
+        self._held_until: dict[int, float] = {}
+        self._goodbyes: set[int] = set()
+        self._goodbyes_answered = trio.Event()
+        self._timer = trio.CancelScope()
+        self._armed_ms = 0
+        self._clock_anchor_ms = 0.0
+        self._scope = trio.CancelScope()
+        self._fatal: Exception | None = None
+        """What broke the core: `run` raises it, whoever else the exception went to."""
+        self._ended = trio.Event()
+        self._carry_out: dict[type[Effect], Callable[[Any], None]] = {
+            StoreElectionState: self._on_store_election_state,
+            Append: self._on_append,
+            Truncate: self._on_truncate,
+            Send: self._on_message,
+            Reply: self._on_message,
+            ReadLog: self._on_read_log,
+            Apply: self._on_apply,
+            LeaderChanged: self._on_leader_changed,
+            BecameLeader: self._on_became_leader,
+            Resigned: self._on_resigned,
+            Proposed: self._on_verdict,
+            Rejected: self._on_verdict,
+            Trace: self._on_trace,
+        }
+
+    # --- what others ask -----------------------------------------------------------------------------------------------------
+
+    def propose(self, epoch: int, body: bytes, record_count: int) -> tuple[int, int]:
+        """Appends one batch as leader of `epoch`: its (base offset, end offset). It is not committed yet.
+
+        `body` is one MessagePack array of `record_count` records. Raises NotLeader, Overloaded, or ValueError (too large for a
+        batch); then nothing was appended. That the batch is committed is told by `StateMachine.apply`; if leadership is lost
+        first, it may or may not survive.
+        """
+        if self._core is None:
+            raise NotLeader(-1, epoch)
+        if self._stepping:
+            raise InvariantViolation("propose was called while effects are being carried out; call it from a task")
+        if self._writer.staged_bytes > STAGED_BYTES_MAX:
+            raise Overloaded(f"{self._writer.staged_bytes} bytes wait to be written to {self.config.directory}; try again later")
+        self._verdict = None
+        self._step(Propose(epoch, body, record_count))
+        verdict: Proposed | Rejected | None = self._verdict
+        if isinstance(verdict, Proposed):
+            return verdict.base_offset, verdict.end_offset
+        if verdict is None:
+            raise InvariantViolation("the core did not answer a proposal")
+        if verdict.overloaded:
+            raise Overloaded("too many bytes wait to be committed; try again after some have been")
+        raise NotLeader(verdict.leader_id, verdict.epoch)
+
+    def resign(self, epoch: int, reason: str) -> None:
+        """Gives up the leadership of `epoch`; in any other epoch nothing happens."""
+        self._step(ResignAsked(epoch, reason))
+
+    @property
+    def leader(self) -> LeaderView:
+        """Who leads, as far as this node knows."""
+        return self._core.leader if self._core is not None else LeaderView(0)
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything below it is committed; -1 as long as this node does not know."""
+        return self._core.high_watermark if self._core is not None else -1
+
+    @property
+    def end_offset(self) -> int:
+        """Where this node's log ends, durable or not."""
+        return self._core.log_end_offset if self._core is not None else 0
+
+    @property
+    def applied_offset(self) -> int:
+        """Everything below it has been given to the state machine."""
+        return self._applier.applied_offset if self._core is not None else 0
+
+    def describe(self) -> QuorumDescription:
+        """The quorum as this node sees it; progress of others and observers only if it leads."""
+        core = self._core
+        if core is None:
+            return QuorumDescription(self.config.raft.node_id, -1, 0, -1, [], [])
+        return describe_quorum(core, self._now_ms())
+
+    def statistics(self) -> DriverStatistics:
+        """A snapshot of numbers worth watching. Only while `run` runs."""
+        assert self._core is not None, "the driver does not run"
+        return DriverStatistics(
+            core=self._core.statistics(),
+            flushes=self._writer.flushes,
+            staged_bytes=self._writer.staged_bytes,
+            held_messages=len(self._outbox),
+            applied_offset=self._applier.applied_offset,
+        )
+
+    def handlers(self) -> Mapping[int, DirectHandler]:
+        """The quorum's RPCs, for the node's PeerServer."""
+        quorum = DirectHandler(self._accept)
+        return {**dict.fromkeys(REQUEST_OF, quorum), DESCRIBE_QUORUM: DirectHandler(self._accept_describe)}
+
+    # --- life ----------------------------------------------------------------------------------------------------------------
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Opens the log, takes part in the quorum until `stop`. Started once the log is recovered and peers are answered.
+
+        Raises StorageError (LogCorrupt, WrongIdentity at the start; FsyncFailed, DiskFailed later) and InvariantViolation.
+        """
+        config = self.config
+        identity = LogIdentity(config.cluster_id, config.raft.directory_id, config.generation)
+        open_log = partial(MetadataLog.open, self._file_system, config.directory, identity)
+        self._log = await trio.to_thread.run_sync(open_log)
+        for note in self._log.recovery_notes:
+            logger.warning("node %d: %s", config.raft.node_id, note)
+        try:
+            await self._run(ElectionStateStore(self._file_system, config.directory, identity), task_status)
+            if self._fatal is not None:
+                raise self._fatal
+        except BaseExceptionGroup as group:
+            raise _only_cause(group) from None
+        finally:
+            self._core = None
+            for responder in self._responders.values():
+                responder.refuse(ErrorCode.BROKER_NOT_AVAILABLE, "the node is stopping")
+            self._responders.clear()
+            self._log.close()
+            self._ended.set()
+
+    async def _run(self, store: ElectionStateStore, task_status: trio.TaskStatus[None]) -> None:
+        election = await trio.to_thread.run_sync(store.load)
+        log_view = LogView.from_headers(self._log.batches(), self._log.start_offset)
+        self._clock_anchor_ms = time.time() * 1000 - trio.current_time() * 1000
+        self._writer = LogWriter(self._log, self._storage_completed, self._storage_full)
+        self._election_writer = ElectionWriter(store, self._election_state_stored)
+        self._applier = ApplyTask(self._log, self._state_machine)
+        with self._scope:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                self._pool = PeerPool(nursery, self.identity)
+                self._core = RaftNode(self.config.raft, log_view, election, self._random, self._now_ms())
+                for task in (self._writer.run, self._election_writer.run, self._applier.run, self._run_timer, self._watch_disk):
+                    nursery.start_soon(task)
+                task_status.started()
+
+    async def stop(self) -> None:
+        """Graceful: tells the voters if this node leads, flushes, ends `run` and waits for it. Safe to call more than once."""
+        if self._core is not None:
+            self._step(ShutdownAsked())
+            with trio.move_on_after(STOP_TIMEOUT_S):
+                if self._goodbyes:
+                    await self._goodbyes_answered.wait()
+                await self._writer.wait_idle()
+        self._scope.cancel()
+        await self._ended.wait()
+
+    def _now_ms(self) -> int:
+        return int(trio.current_time() * 1000 + self._clock_anchor_ms)
+
+    # --- the core: events in, effects out ------------------------------------------------------------------------------------
+
+    def _step(self, event: Event) -> None:
+        self._inbox.append(event)
+        core = self._core
+        if self._stepping or core is None:
+            return
+        self._stepping = True
+        try:
+            while self._inbox:
+                event = self._inbox.popleft()
+                for effect in core.step(event, self._now_ms()):
+                    self._carry_out[type(effect)](effect)
+        except Exception as error:
+            if not (isinstance(error, ValueError) and isinstance(event, Propose)):
+                self._fatal = error
+                self._scope.cancel()
+            raise
+        finally:
+            self._stepping = False
+        deadline_ms = core.next_deadline_ms()
+        if deadline_ms < self._armed_ms:
+            self._arm(deadline_ms)
+
+    def _arm(self, deadline_ms: int) -> None:
+        self._armed_ms = deadline_ms
+        self._timer.deadline = (deadline_ms - self._clock_anchor_ms) / 1000
+
+    async def _run_timer(self) -> None:
+        """Fires when the core's next deadline has passed. `_step` only moves the alarm forward; an early one is set again."""
+        core = self._core
+        assert core is not None
+        while True:
+            self._timer = trio.CancelScope()
+            self._arm(core.next_deadline_ms())
+            with self._timer:
+                await trio.sleep_forever()
+            if core.next_deadline_ms() <= self._now_ms():
+                self._step(TimerFired())
+
+    async def _watch_disk(self) -> None:
+        """A leader whose disk does not answer makes way: it could acknowledge nothing, and others can."""
+        limit_s = self.config.raft.fetch_timeout_ms / 1000
+        while True:
+            await trio.sleep(limit_s / 2)
+            busy_since = self._writer.busy_since
+            leader = self.leader
+            if (
+                busy_since is not None
+                and trio.current_time() - busy_since > limit_s
+                and leader.leader_id == self.config.raft.node_id
+                and len(self.config.raft.voters.voters) > 1
+            ):
+                self._step(ResignAsked(leader.epoch, f"a write to {self.config.directory} takes longer than {limit_s:.1f} s"))
+
+    # --- storage -------------------------------------------------------------------------------------------------------------
+
+    def _on_store_election_state(self, effect: StoreElectionState) -> None:
+        self._election_writer.store(effect)
+
+    def _on_append(self, effect: Append) -> None:
+        self._writer.append(effect)
+
+    def _on_truncate(self, effect: Truncate) -> None:
+        self._writer.truncate(effect)
+
+    def _storage_completed(self, append_id: int) -> None:
+        self._release(self._outbox.storage_completed(append_id))
+        self._step(StorageCompleted(append_id))
+
+    def _election_state_stored(self, version: int) -> None:
+        self._release(self._outbox.election_state_stored(version))
+        self._step(ElectionStateStored(version))
+
+    def _storage_full(self, reason: str) -> None:
+        self._step(StorageFailed(reason))
+
+    def _on_read_log(self, effect: ReadLog) -> None:
+        if self._log.cached(effect.start_offset):
+            self._inbox.append(RecordsRead(effect.read_id, self._log.read(effect.start_offset, effect.max_bytes)))
+        else:
+            self._nursery.start_soon(self._read_from_disk, effect)
+
+    async def _read_from_disk(self, effect: ReadLog) -> None:
+        data = await trio.to_thread.run_sync(self._log.read, effect.start_offset, effect.max_bytes)
+        self._step(RecordsRead(effect.read_id, data))
+
+    # --- the state machine ---------------------------------------------------------------------------------------------------
+
+    def _on_apply(self, effect: Apply) -> None:
+        self._applier.advance(effect.high_watermark)
+
+    def _on_leader_changed(self, effect: LeaderChanged) -> None:
+        notice = partial(self._state_machine.leader_changed, effect.epoch, effect.leader_id, effect.endpoints)
+        self._applier.notify(notice, after_offset=self._applier.high_watermark)
+
+    def _on_became_leader(self, effect: BecameLeader) -> None:
+        notice = partial(self._state_machine.became_leader, effect.epoch)
+        self._applier.notify(notice, after_offset=effect.epoch_start_offset + 1)
+
+    def _on_resigned(self, effect: Resigned) -> None:
+        notice = partial(self._state_machine.resigned, effect.epoch, effect.reason)
+        self._applier.notify(notice, after_offset=self._applier.high_watermark)
+
+    def _on_verdict(self, effect: Proposed | Rejected) -> None:
+        self._verdict = effect
+
+    def _on_trace(self, effect: Trace) -> None:
+        logger.info("node %d: %s %s", self.config.raft.node_id, effect.kind, effect.text)
+
+    # --- peers ---------------------------------------------------------------------------------------------------------------
+
+    def _on_message(self, message: Send | Reply) -> None:
+        if self._outbox.put(message):
+            self._release([message])
+        elif isinstance(message, Send):
+            self._held_until[message.correlation] = trio.current_time() + message.timeout_ms / 1000
+
+    def _release(self, messages: list[Send | Reply]) -> None:
+        for message in messages:
+            if isinstance(message, Reply):
+                responder = self._responders.pop(message.correlation, None)
+                if responder is not None:
+                    responder.reply(_encode(message.response))
+            elif self._held_until and self._held_until.pop(message.correlation, trio.current_time()) < trio.current_time():
+                self._inbox.append(RequestFailed(message.correlation, message.destination))
+            else:
+                self._send(message)
+
+    def _send(self, message: Send) -> None:
+        endpoint = self._endpoint_of(message.destination)
+        if endpoint is None:
+            logger.warning("no %s endpoint is known for node %d", self.config.peer_listener, message.destination)
+            self._inbox.append(RequestFailed(message.correlation, message.destination))
+            return
+        api = API_OF[type(message.request)]
+        if isinstance(message.request, EndQuorumEpochRequest):
+            self._goodbyes.add(message.correlation)
+        on_answer = partial(self._answered, api, message.correlation, message.destination)
+        self._pool.client(endpoint).send(api, _encode(message.request), timeout_ms=message.timeout_ms, on_answer=on_answer)
+
+    def _endpoint_of(self, node_id: int) -> Endpoint | None:
+        """Where to reach a node; -1 is any voter but this node."""
+        listener, voters = self.config.peer_listener, self.config.raft.voters
+        if node_id == -1:
+            others = [v.endpoints[listener] for v in voters.voters if v.key.node_id != self.config.raft.node_id]
+            return self._random.choice(others) if others else None
+        leader = self.leader
+        if leader.leader_id == node_id and listener in leader.endpoints:
+            return leader.endpoints[listener]
+        voter = voters.get(node_id)
+        return voter.endpoints.get(listener) if voter is not None else None
+
+    def _answered(self, api: int, correlation: int, destination: int, answer: PeerAnswer | PeerFailure) -> None:
+        if self._goodbyes:
+            self._goodbyes.discard(correlation)
+            if not self._goodbyes:
+                self._goodbyes_answered.set()
+        if isinstance(answer, PeerAnswer):
+            try:
+                response = _response_decoders[api].decode(answer.body)
+            except msgspec.MsgspecError as error:
+                logger.warning("node %d answered api %d with what cannot be read: %s", answer.source.node_id, api, error)
+                self._step(RequestFailed(correlation, destination))
+            else:
+                self._step(ResponseReceived(correlation, answer.source.node_id, response))
+        else:
+            logger.debug("api %d to node %d: %s", api, destination, answer)
+            self._step(RequestFailed(correlation, destination, isinstance(answer, PeerUnreachable) and answer.refused))
+
+    def _accept(self, request: PeerRequest, responder: Responder) -> None:
+        if self._core is None:
+            responder.refuse(ErrorCode.BROKER_NOT_AVAILABLE, "the node is starting or stopping; try again")
+            return
+        try:
+            message = _request_decoders[request.api].decode(request.body)
+        except msgspec.MsgspecError as error:
+            responder.refuse(ErrorCode.INVALID_REQUEST, f"the body of api {request.api} cannot be read: {error}")
+            return
+        self._last_correlation = correlation = self._last_correlation + 1
+        self._responders[correlation] = responder
+        responder.on_abandoned = partial(self._abandoned, correlation)
+        self._step(RequestReceived(correlation, request.sender, message))
+
+    def _abandoned(self, correlation: int) -> None:
+        if self._responders.pop(correlation, None) is not None:
+            self._step(RequestAbandoned(correlation))
+
+    def _accept_describe(self, request: PeerRequest, responder: Responder) -> None:
+        responder.reply(_encode(self.describe()))
+
+
+def _only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one exception in nested groups of one, so that a fatal error shows as itself."""
+    cause: BaseException = group
+    while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
+        cause = cause.exceptions[0]
+    return cause

@@ -1,0 +1,29 @@
+"""A wake-up call between two tasks on the event loop."""
+
+from __future__ import annotations
+
+import trio
+
+
+class Signal:
+    """`set` from anywhere on the event loop wakes the one task in `wait`; calls before it waits are remembered as one.
+
+    Unlike trio.Event it resets itself, which a loop that drains a queue wants.
+    """
+
+    __slots__ = ("_lot", "_set")
+
+    def __init__(self) -> None:
+        self._set = False
+        self._lot = trio.lowlevel.ParkingLot()
+
+    def set(self) -> None:
+        self._set = True
+        self._lot.unpark()
+
+    async def wait(self) -> None:
+        if self._set:
+            await trio.lowlevel.checkpoint()
+        else:
+            await self._lot.park()
+        self._set = False

@@ -1,0 +1,121 @@
+"""The tasks that make things durable: one for the log, one for the election state, each with a worker thread of its own.
+
+Theory of operation. The core's storage effects reach the log at once, in memory, and are visible to readers from then on.
+`LogWriter` flushes whatever has gathered with one write and one fdatasync in a worker thread, reports the newest operation that
+is durable, and starts again: what is proposed during a flush shares the next one. That is group commit without a timer; an idle
+log is flushed at once. `ElectionWriter` does the same for the election state, where only the newest version needs to be
+written. The two are apart so that a vote does not wait for a long flush.
+
+A full disk loses nothing: what is staged stays in memory and is tried again. Every other error is final and ends the node.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import trio
+
+from ..core.effects import Append, StoreElectionState, Truncate
+from ..storage.election_store import ElectionStateStore
+from ..storage.errors import StorageFull
+from ..storage.metadata_log import MetadataLog
+from .signal import Signal
+
+logger = logging.getLogger("kraftlab.quorum")
+
+FULL_DISK_RETRY_S = 0.5
+
+
+class LogWriter:
+    """Stages log operations and flushes them. `on_durable(append_id)` and `on_full(reason)` are called on the event loop."""
+
+    def __init__(self, log: MetadataLog, on_durable: Callable[[int], None], on_full: Callable[[str], None]) -> None:
+        self._log = log
+        self._on_durable = on_durable
+        self._on_full = on_full
+        self._wanted = Signal()
+        self._idle = trio.Event()
+        self._idle.set()
+        self._limiter = trio.CapacityLimiter(1)
+        self._staged_id = 0
+        self.staged_bytes = 0
+        """Bytes of appends that are not durable yet."""
+        self.busy_since: float | None = None
+        """Since when the running flush (with its retries) runs, or None."""
+        self.flushes = 0
+
+    def append(self, effect: Append) -> None:
+        self._log.append(effect.base_offset, effect.end_offset, effect.data)
+        self.staged_bytes += len(effect.data)
+        self._staged(effect.append_id)
+
+    def truncate(self, effect: Truncate) -> None:
+        self._log.truncate(effect.to_offset)
+        self._staged(effect.append_id)
+
+    async def wait_idle(self) -> None:
+        """Until everything staged is durable."""
+        await self._idle.wait()
+
+    async def run(self) -> None:
+        while True:
+            await self._wanted.wait()
+            append_id, size_bytes = self._staged_id, self.staged_bytes
+            self.busy_since = trio.current_time()
+            await self._flush()
+            self.busy_since = None
+            self.flushes += 1
+            self.staged_bytes -= size_bytes
+            self._on_durable(append_id)
+            if self._staged_id == append_id:
+                self._idle.set()
+
+    def _staged(self, append_id: int) -> None:
+        self._staged_id = append_id
+        if self._idle.is_set():
+            self._idle = trio.Event()
+        self._wanted.set()
+
+    async def _flush(self) -> None:
+        attempts = 0
+        while True:
+            try:
+                await trio.to_thread.run_sync(self._log.flush, limiter=self._limiter)
+                return
+            except StorageFull as error:
+                attempts += 1
+                if attempts == 1:
+                    logger.error("metadata log cannot be written, trying again until space returns: %s", error)
+                self._on_full(str(error))
+                await trio.sleep(FULL_DISK_RETRY_S)
+
+
+class ElectionWriter:
+    """Stores election states, the newest only. `on_stored(version)` says that it and all before it are durable."""
+
+    def __init__(self, store: ElectionStateStore, on_stored: Callable[[int], None]) -> None:
+        self._store = store
+        self._on_stored = on_stored
+        self._wanted = Signal()
+        self._limiter = trio.CapacityLimiter(1)
+        self._newest: StoreElectionState | None = None
+
+    def store(self, effect: StoreElectionState) -> None:
+        self._newest = effect
+        self._wanted.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._wanted.wait()
+            newest = self._newest
+            if newest is None:
+                continue
+            try:
+                await trio.to_thread.run_sync(self._store.store, newest.state, limiter=self._limiter)
+            except StorageFull as error:
+                logger.error("election state cannot be written, trying again until space returns: %s", error)
+                await trio.sleep(FULL_DISK_RETRY_S)
+                self._wanted.set()
+                continue
+            self._on_stored(newest.version)

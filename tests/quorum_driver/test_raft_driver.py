@@ -1,0 +1,253 @@
+"""Clusters of real drivers on loopback, with real files: what a quorum promises, seen from above."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+
+from kraftlab.quorum import NotLeader, PeerPool, QuorumDescription
+from kraftlab.quorum.core.types import Endpoint
+from kraftlab.quorum.driver.quorum_description import DESCRIBE_QUORUM
+from kraftlab.quorum.storage.errors import FsyncFailed
+
+Clusters = Callable[..., contextlib.AbstractAsyncContextManager[Any]]
+Eventually = Callable[..., Awaitable[None]]
+
+
+async def test_three_nodes_elect_one_leader_and_commit(cluster: Clusters) -> None:
+    async with cluster() as c:
+        leader = await c.leader()
+        end_offset = c.propose(leader, "a", "b")
+        await c.committed(end_offset)
+        assert [node.journal.records for node in c.nodes] == [["a", "b"]] * 3
+        assert {node.driver.leader.leader_id for node in c.nodes} == {leader.node_id}
+        assert leader.driver.high_watermark == end_offset
+
+
+async def test_proposals_keep_their_order_and_share_flushes(cluster: Clusters) -> None:
+    async with cluster() as c:
+        leader = await c.leader()
+        flushes_before = leader.driver.statistics().flushes
+        for number in range(500):
+            end_offset = c.propose(leader, str(number))
+        await c.committed(end_offset)
+        assert leader.journal.records == [str(number) for number in range(500)]
+        assert leader.driver.statistics().flushes - flushes_before < 20
+
+
+async def test_a_node_that_does_not_lead_refuses_proposals_and_names_the_leader(
+    cluster: Clusters, eventually: Eventually
+) -> None:
+    async with cluster() as c:
+        leader = await c.leader()
+        follower = next(node for node in c.nodes if node is not leader)
+        await eventually(lambda: follower.driver.leader.leader_id == leader.node_id, "the follower knows the leader")
+        with pytest.raises(NotLeader, match=f"node {leader.node_id} leads") as raised:
+            follower.driver.propose(leader.journal.leads, b"\x90", 1)
+        assert raised.value.leader_id == leader.node_id
+
+
+async def test_a_follower_that_was_away_catches_up(cluster: Clusters) -> None:
+    async with cluster() as c:
+        leader = await c.leader()
+        follower = next(node for node in c.nodes if node is not leader)
+        await c.committed(c.propose(leader, "before"))
+        await follower.crash()
+        for number in range(100):
+            end_offset = c.propose(leader, f"while away {number}")
+        await c.committed(end_offset, leader)
+        await follower.start()
+        await c.committed(end_offset, follower)
+        assert follower.journal.records == leader.journal.records
+
+
+async def test_after_a_restart_of_all_nodes_everything_committed_is_still_there(cluster: Clusters) -> None:
+    async with cluster() as c:
+        leader = await c.leader()
+        await c.committed(c.propose(leader, "kept"))
+        for node in c.nodes:
+            await node.crash()
+        for node in c.nodes:
+            await node.start()
+        leader = await c.leader()
+        await c.committed(c.propose(leader, "new"))
+        assert [node.journal.records for node in c.nodes] == [["kept", "new"]] * 3
+
+
+async def test_a_leader_that_stops_says_goodbye_and_another_goes_on(cluster: Clusters) -> None:
+    async with cluster() as c:
+        leader = await c.leader()
+        await c.committed(c.propose(leader, "old"))
+        await leader.stop()
+        assert "resigned" in [what for what, _ in leader.journal.heard]
+        successor = await c.leader()
+        await c.committed(c.propose(successor, "new"))
+        assert successor.journal.records == ["old", "new"]
+        assert leader.failure is None
+
+
+async def test_a_leader_that_crashes_is_replaced(cluster: Clusters) -> None:
+    async with cluster() as c:
+        leader = await c.leader()
+        await c.committed(c.propose(leader, "old"))
+        old_epoch = leader.journal.leads
+        await leader.crash()
+        successor = await c.leader()
+        assert successor.journal.leads > old_epoch
+        await c.committed(c.propose(successor, "new"))
+        await leader.start()
+        await c.committed(successor.driver.end_offset)
+        assert leader.journal.records == ["old", "new"]
+
+
+async def test_became_leader_comes_after_everything_before_is_applied(cluster: Clusters) -> None:
+    async with cluster() as c:
+        leader = await c.leader()
+        for number in range(50):
+            c.propose(leader, str(number))
+        await c.committed(leader.driver.end_offset, leader)
+        await leader.crash()
+        applied_when_told: list[int] = []
+        for node in c.running():
+            tell = node.journal.became_leader
+
+            async def noted(epoch: int, node: Any = node, tell: Any = tell) -> None:
+                applied_when_told.append(len(node.journal.records))
+                await tell(epoch)
+
+            node.journal.became_leader = noted
+        await c.leader()
+        assert applied_when_told == [50]
+
+
+async def test_an_observer_finds_the_leader_and_follows(cluster: Clusters) -> None:
+    async with cluster(observers=1) as c:
+        leader = await c.leader()
+        await c.committed(c.propose(leader, "a"))
+        observer = c.nodes[3]
+        await observer.start()
+        await c.committed(c.propose(leader, "b"))
+        assert observer.journal.records == ["a", "b"]
+        assert observer.journal.heard[-1] == ("leader", leader.node_id)
+        await leader.stop()
+        successor = await c.leader()
+        await c.committed(c.propose(successor, "c"), observer)
+        assert observer.journal.records == ["a", "b", "c"]
+
+
+async def test_what_no_majority_has_flushed_is_not_committed(cluster: Clusters, eventually: Eventually) -> None:
+    async with cluster() as c:
+        leader = await c.leader()
+        await c.committed(leader.driver.high_watermark)
+        followers = [node for node in c.nodes if node is not leader]
+        for node in followers:
+            node.disk.open_for_business.clear()
+        before = leader.driver.high_watermark
+        end_offset = c.propose(leader, "on one disk only")
+        await eventually(lambda: all(node.driver.end_offset == end_offset for node in followers), "followers have it in memory")
+        await eventually(lambda: leader.driver.statistics().staged_bytes == 0, "the leader has flushed it")
+        assert leader.driver.high_watermark == before
+        followers[0].disk.open_for_business.set()
+        await c.committed(end_offset, leader)
+        followers[1].disk.open_for_business.set()
+
+
+async def test_the_leaders_own_unflushed_copy_does_not_count(cluster: Clusters, eventually: Eventually) -> None:
+    async with cluster() as c:
+        leader = await c.leader()
+        followers = [node for node in c.nodes if node is not leader]
+        await followers[1].crash()
+        leader.disk.open_for_business.clear()
+        before = leader.driver.high_watermark
+        end_offset = c.propose(leader, "x")
+        await eventually(lambda: followers[0].driver.end_offset == end_offset, "one follower has it")
+        await eventually(lambda: followers[0].driver.statistics().staged_bytes == 0, "and has flushed it")
+        assert leader.driver.high_watermark == before
+        leader.disk.open_for_business.set()
+        await c.committed(end_offset, followers[0])
+
+
+async def test_a_leader_with_a_full_disk_makes_way_and_comes_back_when_there_is_space(cluster: Clusters) -> None:
+    async with cluster() as c:
+        leader = await c.leader()
+        await c.committed(c.propose(leader, "before"))
+        leader.disk.full = True
+        c.propose(leader, "has no space")
+        successor = await c.leader(but=leader)
+        end_offset = c.propose(successor, "after")
+        await c.committed(end_offset, successor)
+        leader.disk.full = False
+        await c.committed(end_offset, leader)
+        assert leader.failure is None
+        assert leader.journal.records == successor.journal.records
+        assert leader.journal.records[-1] == "after"
+
+
+async def test_a_leader_whose_disk_hangs_makes_way(cluster: Clusters) -> None:
+    async with cluster() as c:
+        leader = await c.leader()
+        leader.disk.open_for_business.clear()
+        c.propose(leader, "stuck")
+        successor = await c.leader(but=leader)
+        await c.committed(c.propose(successor, "goes on"), successor)
+
+
+async def test_a_failed_fsync_ends_the_node_with_its_message(cluster: Clusters, eventually: Eventually) -> None:
+    async with cluster() as c:
+        leader = await c.leader()
+        leader.disk.broken = True
+        c.propose(leader, "x")
+        await eventually(lambda: leader.failure is not None, "the node ends")
+        assert any(isinstance(error, FsyncFailed) for error in leader.failure.exceptions)
+        await c.leader(but=leader)
+
+
+async def test_every_node_describes_the_quorum_and_the_leader_knows_all_replicas(
+    cluster: Clusters, eventually: Eventually
+) -> None:
+    async with cluster(observers=1) as c:
+        leader = await c.leader()
+        await c.nodes[3].start()
+        end_offset = c.propose(leader, "a")
+        await c.committed(end_offset)
+
+        def caught_up() -> bool:
+            description = leader.driver.describe()
+            return all(replica.log_end_offset == end_offset for replica in (*description.voters, *description.observers))
+
+        await eventually(caught_up, "the leader has heard of everybody's progress")
+        description = leader.driver.describe()
+        assert [voter.node_id for voter in description.voters] == [0, 1, 2]
+        assert [observer.node_id for observer in description.observers] == [3]
+        assert all(replica.last_caught_up_time_ms > 1_600_000_000_000 for replica in description.voters)
+        async with trio.open_nursery() as nursery:
+            pool = PeerPool(nursery, c.nodes[3].driver.identity)
+            for node in c.nodes[:3]:
+                body = await pool.request(Endpoint("127.0.0.1", node.port), DESCRIBE_QUORUM, b"", timeout_ms=2000)
+                seen = msgspec.msgpack.decode(body, type=QuorumDescription)
+                assert (seen.leader_id, seen.node_id) == (leader.node_id, node.node_id)
+            nursery.cancel_scope.cancel()
+
+
+async def test_stopping_leaves_no_task_behind(cluster: Clusters) -> None:
+    async with cluster() as c:
+        await c.leader()
+        for node in c.nodes:
+            await node.stop()
+        assert [node.failure for node in c.nodes] == [None] * 3
+        assert not c.nursery.child_tasks
+
+
+async def test_an_idle_cluster_keeps_its_leader(cluster: Clusters, caplog: pytest.LogCaptureFixture) -> None:
+    async with cluster() as c:
+        leader = await c.leader()
+        epoch = leader.journal.leads
+        with caplog.at_level(logging.INFO):
+            await trio.sleep(2.0)
+        assert {node.driver.leader.epoch for node in c.nodes} == {epoch}
