@@ -1,0 +1,44 @@
+"""The methods of the Admin service as a table, read from the service's own descriptor: what servers, clients and forwarders
+share."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from kraftlab.admin.v1 import admin_pb2
+
+SERVICE = "kraftlab.admin.v1.Admin"
+STREAM_METHOD = "Call"
+
+
+class Method(NamedTuple):
+    """One unary call. `field` is its name in CallRequest and CallResponse."""
+
+    api: str
+    field: str
+    request: type[Message]
+    response: type[Message]
+
+
+def _methods() -> dict[str, Method]:
+    fields = {field.message_type: field.name for field in admin_pb2.CallRequest.DESCRIPTOR.oneofs_by_name["request"].fields}
+    return {
+        method.name: Method(
+            method.name, fields[method.input_type], GetMessageClass(method.input_type), GetMessageClass(method.output_type)
+        )
+        for method in admin_pb2.DESCRIPTOR.services_by_name["Admin"].methods
+        if method.name != STREAM_METHOD
+    }
+
+
+METHODS: dict[str, Method] = _methods()
+METHOD_OF_FIELD: dict[str, Method] = {method.field: method for method in METHODS.values()}
+
+
+def fault(method: Method, message: str, code: int = -1) -> Message:
+    """A response that says only that the whole call failed."""
+    header = admin_pb2.ResponseHeader(error_code=code, error_message=message, leader_id=-1)
+    return method.response(header=header)

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import grpc
+import pytest
+import trio
+
+from kraftlab.admin.v1 import admin_pb2, admin_pb2_grpc
+from kraftlab.quorum.driver.transport import ListenError
+from kraftlab.rpc.methods import METHODS
+from kraftlab.rpc.server import AdminServer
+
+
+def describe_cluster(number: int) -> admin_pb2.DescribeClusterRequest:
+    return admin_pb2.DescribeClusterRequest(header=admin_pb2.RequestHeader(min_offset=number))
+
+
+def test_the_table_of_methods_is_the_service() -> None:
+    assert len(METHODS) == 12
+    assert METHODS["CreateTopics"].field == "create_topics"
+    assert METHODS["CreateTopics"].request is admin_pb2.CreateTopicsRequest
+
+
+async def test_a_unary_call_is_dispatched_on_the_loop_and_answered(echo, stub: admin_pb2_grpc.AdminStub) -> None:
+    response = await trio.to_thread.run_sync(stub.DescribeCluster, describe_cluster(7))
+    assert response.header.metadata_offset == 7
+    assert [(call.api, call.principal) for call in echo.calls] == [("DescribeCluster", "User:ANONYMOUS")]
+
+
+async def test_calls_run_beside_each_other(echo, stub: admin_pb2_grpc.AdminStub) -> None:
+    echo.gates[1] = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.to_thread.run_sync, stub.DescribeCluster, describe_cluster(1))
+        await trio.to_thread.run_sync(stub.DescribeCluster, describe_cluster(2))
+        echo.gates[1].set()
+
+
+async def test_a_fault_of_the_dispatcher_is_answered_in_the_body(echo, stub: admin_pb2_grpc.AdminStub) -> None:
+    response = await trio.to_thread.run_sync(stub.DescribeCluster, describe_cluster(666))
+    assert response.header.error_code == -1
+    assert "RuntimeError" in response.header.error_message
+
+
+async def test_the_stream_answers_as_calls_finish(echo, stub: admin_pb2_grpc.AdminStub) -> None:
+    echo.gates[1] = trio.Event()
+    requests = [admin_pb2.CallRequest(correlation=n, describe_cluster=describe_cluster(n)) for n in (1, 2, 3)]
+    answers = stub.Call(iter(requests))
+    early = [await trio.to_thread.run_sync(next, answers) for _ in range(2)]
+    assert {answer.correlation for answer in early} == {2, 3}
+    echo.gates[1].set()
+    last = await trio.to_thread.run_sync(next, answers)
+    assert (last.correlation, last.describe_cluster.header.metadata_offset) == (1, 1)
+    assert await trio.to_thread.run_sync(next, answers, None) is None
+
+
+async def test_the_stream_carries_every_kind_of_call(echo, stub: admin_pb2_grpc.AdminStub) -> None:
+    requests = [admin_pb2.CallRequest(correlation=n, **{m.field: m.request()}) for n, m in enumerate(METHODS.values())]
+    answers = await trio.to_thread.run_sync(list, stub.Call(iter(requests)))
+    assert {(answer.correlation, answer.WhichOneof("response")) for answer in answers} == {
+        (n, m.field) for n, m in enumerate(METHODS.values())
+    }
+
+
+async def test_a_stream_call_without_a_request_is_a_fault_of_that_call_alone(echo, stub: admin_pb2_grpc.AdminStub) -> None:
+    requests = [admin_pb2.CallRequest(correlation=5), admin_pb2.CallRequest(correlation=6, describe_cluster=describe_cluster(1))]
+    answers = {answer.correlation: answer for answer in await trio.to_thread.run_sync(list, stub.Call(iter(requests)))}
+    assert answers[5].fault.error_code == 42
+    assert answers[6].describe_cluster.header.error_code == 0
+
+
+async def test_more_calls_than_fit_in_flight_are_all_answered(echo, stub: admin_pb2_grpc.AdminStub) -> None:
+    def requests() -> Iterator[admin_pb2.CallRequest]:
+        for n in range(3000):
+            yield admin_pb2.CallRequest(correlation=n, describe_cluster=describe_cluster(n + 1000))
+
+    answers = await trio.to_thread.run_sync(list, stub.Call(requests()))
+    assert sorted(answer.correlation for answer in answers) == list(range(3000))
+
+
+async def test_random_bytes_leave_the_server_healthy(echo, served: tuple[str, int], stub: admin_pb2_grpc.AdminStub) -> None:
+    def throw_garbage() -> None:
+        for data in (b"\0" * 100, b"GET / HTTP/1.0\r\n\r\n", bytes(range(256)) * 40):
+            with socket.create_connection(served, timeout=5) as connection:
+                connection.sendall(data)
+
+    await trio.to_thread.run_sync(throw_garbage)
+    assert (await trio.to_thread.run_sync(stub.DescribeCluster, describe_cluster(3))).header.metadata_offset == 3
+
+
+async def test_a_port_in_use_is_named_with_the_cause(echo, served: tuple[str, int]) -> None:
+    with pytest.raises(ListenError, match=rf"cannot listen on 127\.0\.0\.1:{served[1]} for GRPC: Address already in use"):
+        await AdminServer(echo, *served).serve()
+
+
+async def test_stopping_ends_calls_that_wait_with_unavailable(echo) -> None:
+    echo.gates[1] = trio.Event()
+    caught: list[grpc.StatusCode] = []
+    async with trio.open_nursery() as clients, trio.open_nursery() as servers:
+        port = await servers.start(AdminServer(echo, "127.0.0.1", 0).serve)
+        channel = grpc.insecure_channel(f"127.0.0.1:{port}")
+        stub = admin_pb2_grpc.AdminStub(channel)
+
+        def ask(call) -> None:  # type: ignore[no-untyped-def]
+            try:
+                call()
+            except grpc.RpcError as error:
+                caught.append(error.code())
+
+        requests = [admin_pb2.CallRequest(correlation=1, describe_cluster=describe_cluster(1))]
+        clients.start_soon(trio.to_thread.run_sync, ask, lambda: stub.DescribeCluster(describe_cluster(1)))
+        clients.start_soon(trio.to_thread.run_sync, ask, lambda: list(stub.Call(iter(requests))))
+        with trio.fail_after(5):
+            while len(echo.calls) < 2:
+                await trio.lowlevel.checkpoint()
+        servers.cancel_scope.cancel()
+    await trio.to_thread.run_sync(channel.close)
+    assert caught == [grpc.StatusCode.UNAVAILABLE] * 2
