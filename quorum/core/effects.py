@@ -29,7 +29,7 @@ NOTHING = Barrier()
 
 
 class ElectionState(msgspec.Struct, frozen=True):
-    """The durable part of an election (raft.md §2.2): one atomic record. `leader_id` -1: none; `voted_key` None: no vote."""
+    """The durable part of an election (KIP-595): one atomic record. `leader_id` -1: none; `voted_key` None: no vote."""
 
     epoch: int
     leader_id: int

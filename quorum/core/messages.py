@@ -1,4 +1,4 @@
-"""The RPCs of the quorum, one class per request and response (KIP-595, KIP-996; raft.md §2.5).
+"""The RPCs of the quorum, one class per request and response (KIP-595, KIP-996).
 
 Cluster id, generation and sender travel in the frame around the body, so a message holds only what the RPC itself says.
 Instances are immutable and print as one short transcript line.
@@ -99,7 +99,7 @@ class FetchRequest(msgspec.Struct, frozen=True, array_like=True):
     """Pulls records, and by asking for `fetch_offset` acknowledges everything below it as durable.
 
     `replica.node_id` -1 is an anonymous observer. `high_watermark` -1: unknown to the sender.
-    `read_round` echoes the newest round seen from this leader (linearizable reads, raft.md §6.6).
+    `read_round` echoes the newest round seen from this leader (linearizable reads).
     """
 
     epoch: int

@@ -163,26 +163,22 @@ class QuorumState:
     # Boot
 
     def _boot(self, log: LogView, now_ms: int) -> tuple[State, str]:
-        """The first state, from what was stored. Rows from top to bottom, the first that fits."""
-        stored, own_key = self.election, self.config.key
-        led_before = stored.leader_id == own_key.node_id
-        voted_self = stored.voted_key == own_key and stored.leader_id == NO_LEADER
-        sole, voter = self.membership.is_sole_voter, self.membership.is_voter
+        """The first state, from what was stored. Rows from top to bottom, the first that fits.
+
+        KRaft boots as candidate again if it had voted for itself. Here a winner acts while its leadership is still being stored, so
+        an own vote may mean an election won: the vote is kept and the epoch is left to others.
+        """
+        stored, endpoints = self.election, self.membership.endpoints_of(self.election.leader_id)
         if stored.epoch < log.last_epoch:
             reason = f"boot: the log is of epoch {log.last_epoch}, the stored election state only of {stored.epoch}"
             return self._unattached(log.last_epoch, now_ms), reason
-        # A log that ends in the epoch of an own vote says that the election was won, even if only the log lived to tell.
-        if led_before or (voted_self and log.last_epoch == stored.epoch):
-            if voter and not sole:
+        if stored.leader_id == self.config.node_id:
+            if self.membership.is_voter and not self.membership.is_sole_voter:
                 return self._resigned(stored, now_ms), "boot: led this epoch before"
-            return self._unattached(stored.epoch, now_ms, voted_key=stored.voted_key), "boot: led this epoch before"
-        if voted_self and voter:
-            return self._candidate(stored.epoch, 0, now_ms), "boot: had voted for itself"
-        endpoints = self.membership.endpoints_of(stored.leader_id)
+            return self._unattached(stored.epoch + 1, now_ms), f"boot: led epoch {stored.epoch} before"
         if stored.leader_id != NO_LEADER and self.membership.can_reach(stored.leader_id, endpoints):
             return self._follower(stored.epoch, stored.leader_id, endpoints, stored.voted_key, now_ms), "boot: knows the leader"
-        unattached = self._unattached(stored.epoch, now_ms, leader_id=stored.leader_id, voted_key=stored.voted_key)
-        return unattached, "boot"
+        return self._unattached(stored.epoch, now_ms, leader_id=stored.leader_id, voted_key=stored.voted_key), "boot"
 
     # The transitions
 
@@ -236,7 +232,7 @@ class QuorumState:
     def campaign(self, now_ms: int, reason: str) -> None:
         """Prospective → Candidate of the next epoch, with its own vote."""
         self.elections_started += 1
-        self._move(self._candidate(self.epoch + 1, self.election_version + 1, now_ms), reason)
+        self._move(self._candidate(self.epoch + 1, now_ms), reason)
 
     def lead(self, log_end_offset: int, now_ms: int) -> Leader:
         """Candidate → Leader. The epoch starts at the log's end."""
@@ -326,13 +322,13 @@ class QuorumState:
             leader_endpoints=leader_endpoints,
         )
 
-    def _candidate(self, epoch: int, election_version: int, now_ms: int) -> Candidate:
+    def _candidate(self, epoch: int, now_ms: int) -> Candidate:
         return Candidate(
             epoch,
             own_key=self.config.key,
             tally=self._tally(now_ms),
             election_deadline_ms=self._random_election_deadline_ms(now_ms),
-            election_version=election_version,
+            election_version=self.election_version + 1,
         )
 
     def _follower(

@@ -1,5 +1,7 @@
-"""What a RaftNode is told once: who it is, who votes, and its timers. Keys are Kafka's (`controller.quorum.*`), defaults are
-ours."""
+"""What a RaftNode is told once: who it is, who votes, and its timers.
+
+The settings are Kafka's `controller.quorum.*`; the defaults are ours, short enough that a killed leader costs well under a second.
+"""
 
 from __future__ import annotations
 

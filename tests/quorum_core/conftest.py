@@ -1,4 +1,4 @@
-"""A tiny world for RaftNodes: virtual milliseconds, a fixed latency, disks that flush on their own or when told, cuts and crashes.
+"""A tiny world for RaftNodes: virtual milliseconds, fixed latency, disks that flush by themselves or not, cuts and crashes.
 
 Deliberately not the simulator: every delay is fixed, so that a scenario reads like a story and does the same thing every time.
 """
@@ -65,9 +65,10 @@ class Host:
         self.step(TimerFired())
 
     def crash(self) -> None:
-        """Everything not on disk is gone."""
+        """Everything not on disk is gone; who waits for an answer sees the connection break."""
         self.incarnation += 1
         self.is_up = False
+        self.world.break_connections(self.config.node_id)
 
     def step(self, event: Event) -> Effects:
         effects = self.node.step(event, self.world.now_ms)
@@ -144,6 +145,21 @@ def split(data: bytes) -> list[bytes]:
     return batches
 
 
+class Call:
+    """A request under way: finished once, by an answer or a failure."""
+
+    def __init__(self, host: Host, correlation: int, target_id: int) -> None:
+        self.host = host
+        self.correlation = correlation
+        self.target_id = target_id
+        self.is_finished = False
+
+    def finish(self, event: ResponseReceived | RequestFailed) -> None:
+        if not self.is_finished:
+            self.is_finished = True
+            self.host.step(event)
+
+
 class World:
     """Hosts, time and links."""
 
@@ -153,7 +169,8 @@ class World:
         self.cuts: set[tuple[int, int]] = set()
         self._events: list[tuple[int, int, Callable[[], object]]] = []
         self._sequence = 0
-        self._wakes: dict[int, int] = {}
+        self._calls: dict[tuple[int, int], Call] = {}
+        self._tokens = 0
         voters = VoterSet(tuple(Voter(ReplicaKey(node_id), {}) for node_id in voter_ids))
         self.hosts = {
             node_id: Host(self, RaftConfig(node_id=node_id, directory_id=bytes([node_id]) * 16, voters=voters, **options))
@@ -199,46 +216,30 @@ class World:
 
     def transmit(self, host: Host, message: Send | Reply) -> None:
         if isinstance(message, Reply):
-            reply_to = self._callers.pop((host.config.node_id, message.correlation), None)
-            if reply_to is not None:
-                reply_to(message)
+            call = self._calls.pop((host.config.node_id, message.correlation), None)
+            if call is not None and (host.config.node_id, call.host.config.node_id) not in self.cuts:
+                self.later(call.host, lambda: call.finish(ResponseReceived(call.correlation, call.target_id, message.response)))
             return
-        target = self.hosts[message.destination]
-        source_id, target_id = host.config.node_id, message.destination
-        answered = [False]
+        call = Call(host, message.correlation, message.destination)
+        self.later(host, lambda: call.finish(RequestFailed(call.correlation, call.target_id)), message.timeout_ms)
+        self.at(self.now_ms + LATENCY_MS, lambda: self._deliver(call, message))
 
-        def fail(refused: bool) -> None:
-            if not answered[0]:
-                answered[0] = True
-                host.step(RequestFailed(message.correlation, target_id, refused))
+    def _deliver(self, call: Call, message: Send) -> None:
+        source_key, target = call.host.config.key, self.hosts[call.target_id]
+        if (source_key.node_id, call.target_id) in self.cuts:
+            return
+        if not target.is_up:
+            self.later(call.host, lambda: call.finish(RequestFailed(call.correlation, call.target_id, refused=True)))
+            return
+        self._tokens += 1
+        self._calls[(call.target_id, self._tokens)] = call
+        target.step(RequestReceived(self._tokens, source_key, message.request))
 
-        def answer(reply: Reply) -> None:
-            def arrive() -> None:
-                if not answered[0]:
-                    answered[0] = True
-                    host.step(ResponseReceived(message.correlation, target_id, reply.response))
-
-            if (target_id, source_id) not in self.cuts:
-                self.later(host, arrive)
-
-        def deliver() -> None:
-            if (source_id, target_id) in self.cuts:
-                return
-            if not target.is_up:
-                self.later(host, lambda: fail(True))
-                return
-            self._tokens += 1
-            self._callers[(target_id, self._tokens)] = answer
-            target.step(RequestReceived(self._tokens, host.config.key, message.request))
-
-        self.at(self.now_ms + LATENCY_MS, deliver)
-        self.later(host, lambda: fail(False), message.timeout_ms)
-
-    _tokens = 0
-
-    @property
-    def _callers(self) -> dict[tuple[int, int], Callable[[Reply], None]]:
-        return self.__dict__.setdefault("callers", {})
+    def break_connections(self, node_id: int) -> None:
+        for target_id, token in [key for key in self._calls if key[0] == node_id]:
+            call = self._calls.pop((target_id, token))
+            if (node_id, call.host.config.node_id) not in self.cuts:
+                self.later(call.host, lambda call=call: call.finish(RequestFailed(call.correlation, call.target_id)))
 
     def run(self, duration_ms: int) -> World:
         end_ms = self.now_ms + duration_ms
