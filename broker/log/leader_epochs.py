@@ -1,0 +1,126 @@
+"""Which leader epoch began at which offset: the table that tells a follower where its log parts from the leader's (KIP-101,
+KIP-320).
+
+Entries rise in both columns. They stand in `leader-epoch-checkpoint` (text: version 0, count, `epoch start` lines). The file need
+only be durable up to the recovery point: whatever lies above it is read again from the batches after a crash, and a lost or
+corrupt file is rebuilt from all of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_right
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from .errors import CorruptFile
+from .files import write_durably
+from .record_batch import NO_EPOCH
+
+FILE_NAME = "leader-epoch-checkpoint"
+
+
+class EpochEntry(NamedTuple):
+    epoch: int
+    start_offset: int
+
+    def __repr__(self) -> str:
+        return f"{self.epoch}@{self.start_offset}"
+
+
+class LeaderEpochs:
+    """The table in memory. The owner (one partition log) writes it to disk and serialises access."""
+
+    def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
+        self._entries: list[EpochEntry] = []
+        self.is_dirty = False
+        """True if the file does not yet say what the table says."""
+        for entry in entries:
+            self.assign(entry.epoch, entry.start_offset)
+        self.is_dirty = False
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        return tuple(self._entries)
+
+    @property
+    def latest_epoch(self) -> int:
+        """NO_EPOCH (-1) for a table without entries."""
+        return self._entries[-1].epoch if self._entries else NO_EPOCH
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Note that `epoch` begins at `start_offset`, unless it is known already. True if the table changed.
+
+        Entries that did not get a record (their start is not below the new one's) fall out. An epoch below the latest changes
+        nothing.
+        """
+        if epoch < 0 or epoch <= self.latest_epoch:
+            return False
+        while self._entries and self._entries[-1].start_offset >= start_offset:
+            self._entries.pop()
+        self._entries.append(EpochEntry(epoch, start_offset))
+        self.is_dirty = True
+        return True
+
+    def end_offset_for(self, epoch: int, *, log_start_offset: int, log_end_offset: int) -> tuple[int, int]:
+        """(largest epoch <= `epoch`, where it ends): the start of the next epoch, or the log's end for the latest.
+
+        (NO_EPOCH, start of what is known) if every known epoch is larger.
+        """
+        index = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
+        if index == 0:
+            return NO_EPOCH, self._entries[0].start_offset if self._entries else log_start_offset
+        end_offset = self._entries[index].start_offset if index < len(self._entries) else log_end_offset
+        return self._entries[index - 1].epoch, end_offset
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the record at `offset`; NO_EPOCH if it lies below what is known."""
+        index = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
+        return self._entries[index - 1].epoch if index else NO_EPOCH
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget epochs that begin at or after the new log end."""
+        while self._entries and self._entries[-1].start_offset >= end_offset:
+            self._entries.pop()
+            self.is_dirty = True
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget epochs that ended before the new log start; the one that covers it begins there now."""
+        index = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
+        if index and (index > 1 or self._entries[0].start_offset < start_offset):
+            covering = self._entries[index - 1]
+            self._entries[:index] = [EpochEntry(covering.epoch, start_offset)]
+            self.is_dirty = True
+
+    def clear(self) -> None:
+        if self._entries:
+            self._entries.clear()
+            self.is_dirty = True
+
+    def write(self, directory: Path) -> None:
+        """Make the table durable in `directory`."""
+        lines = ["0", str(len(self._entries)), *(f"{epoch} {start}" for epoch, start in self._entries)]
+        write_durably(directory / FILE_NAME, "\n".join(lines) + "\n")
+        self.is_dirty = False
+
+
+def read(directory: Path) -> LeaderEpochs | None:
+    """The table in `directory`, None if there is no file. CorruptFile if it cannot be understood."""
+    path = directory / FILE_NAME
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise CorruptFile(path, f"not text: {error}") from error
+    try:
+        version, count = int(lines[0]), int(lines[1])
+        entries = [EpochEntry(*map(int, line.split(" "))) for line in lines[2:] if line]
+    except (ValueError, IndexError, TypeError) as error:
+        raise CorruptFile(path, f"expected a version, a count and lines of `epoch start`: {error}") from error
+    if version != 0 or count != len(entries):
+        raise CorruptFile(path, f"version {version} with {len(entries)} of {count} entries; expected version 0 and all of them")
+    if any(a.epoch >= b.epoch or a.start_offset >= b.start_offset for a, b in itertools.pairwise(entries)):
+        raise CorruptFile(path, f"entries do not rise: {entries}")
+    return LeaderEpochs(entries)

@@ -1,0 +1,596 @@
+"""The log of one replica: segments, leader epochs, offsets, and the rules of appending, reading and cutting.
+
+One lock per log. Appends hold it while they write to the page cache. A read holds it only to note which segments there are and
+how far they reach, then pins the log and reads beside appends; truncation, closing and renaming wait until no pin is left
+(`exclusive`). Durability is replication plus recovery, as in Kafka: an append is not fsynced. `flush` fsyncs and raises the
+recovery point, below which a start after a crash trusts the files; before a truncation lowers it, the checkpoint on disk is
+lowered (`before_truncation`), so that bytes written again later are never mistaken for those that had been fsynced.
+
+Offsets: log start <= high watermark <= log end. The log end is the end of the last batch that is there: offsets that compaction
+has left empty count as present only when a batch stands after them. Truncation never splits a batch: one that reaches over the
+wanted offset goes.
+
+A failed append leaves the log as it was, or, if even the repair fails, condemns the directory. After a failed fsync nothing is
+known about the disk, so the directory is condemned too (LogDirFailed), and the log answers everything with that error.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from kraftlab.metadata.uuids import Uuid
+
+from .digest import LogDigest, digest_of
+from .errors import (
+    CorruptBatch,
+    CorruptLog,
+    LogClosed,
+    LogDirFailed,
+    LogError,
+    OffsetOutOfRange,
+    UnexpectedOffset,
+    disk_errors,
+    translate,
+)
+from .files import fsync_directory, rename_durably
+from .leader_epochs import EpochEntry, LeaderEpochs
+from .record_batch import BatchHeader, stamp, validate
+from .recovery import OpenedLog, RecoveryReport, open_segments
+from .segment import MAX_RELATIVE_OFFSET, Segment
+
+RETENTION_MS_DEFAULT = 7 * 24 * 3600 * 1000
+SEGMENT_BYTES_DEFAULT = 1024 * 1024 * 1024
+
+
+class LogConfig(msgspec.Struct, frozen=True):
+    """What a topic may set. -1 means no limit."""
+
+    segment_bytes: int = SEGMENT_BYTES_DEFAULT
+    retention_bytes: int = -1
+    retention_ms: int = RETENTION_MS_DEFAULT
+
+
+class LogView(msgspec.Struct, frozen=True):
+    """What a pinned reader sees: the segments, the size the last one had, and the offsets between which it may read."""
+
+    segments: tuple[Segment, ...]
+    active_size_bytes: int
+    log_start_offset: int
+    log_end_offset: int
+
+    def size_of(self, segment: Segment) -> int:
+        return self.active_size_bytes if segment is self.segments[-1] else segment.size_bytes
+
+    def segments_from(self, offset: int) -> tuple[Segment, ...]:
+        """The segment that may hold `offset`, and those after it."""
+        index = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset)
+        return self.segments[max(index - 1, 0) :]
+
+
+class PartitionLog:
+    """See the module's docstring. Every method may raise LogClosed and LogDirFailed; `directory` changes when a move ends."""
+
+    def __init__(
+        self,
+        directory: Path,
+        opened: OpenedLog,
+        *,
+        topic: str,
+        partition: int,
+        topic_id: Uuid,
+        directory_id: Uuid,
+        config: LogConfig,
+        log_start_offset: int = 0,
+        high_watermark: int = 0,
+        recovery_point: int = 0,
+        before_truncation: Callable[[], None] | None = None,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.directory = directory
+        self.directory_id = directory_id
+        self.config = config
+        self.recovery: RecoveryReport = opened.report
+        self._segments = opened.segments
+        self._epochs: LeaderEpochs = opened.epochs
+        self._before_truncation = before_truncation
+        self._lock = threading.RLock()
+        self._pins_changed = threading.Condition(self._lock)
+        self._pins = 0
+        self._waiting_for_pins = 0
+        self._exclusive_thread: int | None = None
+        self._refusal: LogError | None = None
+        self._names_are_durable = False
+        self._log_end_offset = self._segments[-1].end_offset
+        self._log_start_offset = max(log_start_offset, self._segments[0].base_offset)
+        self._recovery_point = min(recovery_point, self.log_end_offset)
+        self._high_watermark = min(max(high_watermark, self._log_start_offset), self.log_end_offset)
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        *,
+        topic: str,
+        partition: int,
+        topic_id: Uuid,
+        directory_id: Uuid,
+        config: LogConfig | None = None,
+        log_start_offset: int = 0,
+        high_watermark: int = 0,
+        recovery_point: int = 0,
+        clean: bool = False,
+        before_truncation: Callable[[], None] | None = None,
+    ) -> PartitionLog:
+        """Open or create the log in `directory`, which exists. The offsets are those of the directory's checkpoints (0 if
+        unknown).
+
+        `clean`: the last process closed it properly; otherwise everything from the recovery point on is checked (see `recovery`).
+        """
+        with disk_errors(directory.parent):
+            opened = open_segments(directory, recovery_point=recovery_point, clean=clean, start_offset=log_start_offset)
+        log = cls(
+            directory,
+            opened,
+            topic=topic,
+            partition=partition,
+            topic_id=topic_id,
+            directory_id=directory_id,
+            config=config or LogConfig(),
+            log_start_offset=log_start_offset,
+            high_watermark=high_watermark,
+            recovery_point=recovery_point,
+            before_truncation=before_truncation,
+        )
+        if clean and not opened.report.reason:
+            log._recovery_point = log.log_end_offset
+        return log
+
+    # What it is
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def log_dir(self) -> Path:
+        """The log directory that the replica's directory lies in."""
+        return self.directory.parent
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._log_end_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """All below is durable."""
+        return self._recovery_point
+
+    @property
+    def high_watermark(self) -> int:
+        return self._high_watermark
+
+    @high_watermark.setter
+    def high_watermark(self, offset: int) -> None:
+        """Set by the owner of the partition's state, bounded here by log start and log end."""
+        with self._lock:
+            self._high_watermark = min(max(offset, self._log_start_offset), self.log_end_offset)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The epoch of the last batch (or of the leader that has not written yet); -1 for an empty log."""
+        return self._epochs.latest_epoch
+
+    @property
+    def epochs(self) -> tuple[EpochEntry, ...]:
+        with self._lock:
+            return self._epochs.entries
+
+    @property
+    def size_bytes(self) -> int:
+        """Sum of the segment files' sizes, indexes not counted."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    def end_offset_for(self, epoch: int) -> tuple[int, int]:
+        """(largest epoch <= `epoch` in this log, its end offset); (-1, start of what is known) if there is none (KIP-101,
+        KIP-279).
+        """
+        with self._lock:
+            return self._epochs.end_offset_for(epoch, log_start_offset=self._log_start_offset, log_end_offset=self.log_end_offset)
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch of the record at `offset`, -1 if unknown."""
+        with self._lock:
+            return self._epochs.epoch_at(offset)
+
+    # Locks
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Hold the log's lock with no reader inside. Re-entrant; a thread that reads must not ask for it."""
+        with self._lock:
+            self._waiting_for_pins += 1
+            try:
+                while self._pins:
+                    self._pins_changed.wait()
+                outer, self._exclusive_thread = self._exclusive_thread, threading.get_ident()
+                try:
+                    yield
+                finally:
+                    self._exclusive_thread = outer
+            finally:
+                self._waiting_for_pins -= 1
+                self._pins_changed.notify_all()
+
+    @contextmanager
+    def _pinned(self) -> Iterator[LogView]:
+        with self._lock:
+            while self._waiting_for_pins and self._exclusive_thread != threading.get_ident():
+                self._pins_changed.wait()
+            self._check_open()
+            self._pins += 1
+            view = LogView(self._segments, self._segments[-1].size_bytes, self._log_start_offset, self.log_end_offset)
+        try:
+            yield view
+        finally:
+            with self._lock:
+                self._pins -= 1
+                self._pins_changed.notify_all()
+
+    def _check_open(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+
+    def refuse(self, error: LogError) -> None:
+        """From now on answer everything with `error` (its directory failed, it was replaced or deleted)."""
+        with self._lock:
+            self._refusal = self._refusal or error
+
+    def _translate(self, error: OSError) -> LogError:
+        failure = translate(self.log_dir, error)
+        if isinstance(failure, LogDirFailed):
+            self.refuse(failure)
+        return failure
+
+    def _fail(self, error: OSError) -> LogDirFailed:
+        """For operations that cannot be undone: any error condemns the directory."""
+        failure = LogDirFailed(self.log_dir, error)
+        self.refuse(failure)
+        return failure
+
+    # Appending
+
+    def start_epoch(self, epoch: int) -> None:
+        """This replica leads from now on: `epoch` begins at the log's end."""
+        with self._lock:
+            self._check_open()
+            self._epochs.assign(epoch, self.log_end_offset)
+
+    def append_as_leader(self, batches: bytes, leader_epoch: int, *, keep_offsets: bool = False) -> tuple[int, int]:
+        """Append whole batches stamped with the next offsets and `leader_epoch`; returns (base offset, end offset).
+
+        `keep_offsets` (import): the batches' own offsets stay; they must rise and begin at or after the log end, gaps allowed.
+        CorruptBatch, UnexpectedOffset, NoSpace: nothing was appended.
+        """
+        headers = [header for _, header in validate(batches)]
+        data = bytearray(batches)
+        with self._lock:
+            self._check_open()
+            if leader_epoch < self._epochs.latest_epoch:
+                raise UnexpectedOffset(
+                    f"{self.name} has records of epoch {self._epochs.latest_epoch}; epoch {leader_epoch} may not append"
+                )
+            stamped: list[BatchHeader] = []
+            position, next_offset = 0, self.log_end_offset
+            for header in headers:
+                base_offset = header.base_offset if keep_offsets else next_offset
+                stamp(data, position, base_offset=base_offset, leader_epoch=leader_epoch)
+                stamped.append(header._replace(base_offset=base_offset, leader_epoch=leader_epoch))
+                position += header.size_bytes
+                next_offset = stamped[-1].end_offset
+            self._append(data, stamped)
+            return stamped[0].base_offset, self.log_end_offset
+
+    def append_as_follower(self, batches: bytes) -> int:
+        """Append whole batches as the leader stored them, offsets and epochs kept; returns the log end offset.
+
+        They must continue the log (a gap, left by compaction, is allowed). CorruptBatch, UnexpectedOffset, NoSpace: nothing was
+        appended.
+        """
+        headers = [header for _, header in validate(batches)]
+        with self._lock:
+            self._check_open()
+            self._append(batches, headers)
+            return self.log_end_offset
+
+    def _append(self, data: bytes | bytearray, headers: Sequence[BatchHeader]) -> None:
+        """Write all or nothing, rolling as needed. The lock is held."""
+        if not headers:
+            raise CorruptBatch(0, "there is no batch to append")
+        next_offset = self.log_end_offset
+        for header in headers:
+            if header.base_offset < next_offset:
+                raise UnexpectedOffset(f"batch {header!r} does not continue {self.name}, which reaches {next_offset}")
+            next_offset = header.end_offset
+        segments, epochs = self._segments, LeaderEpochs(self._epochs.entries)
+        size_bytes, end_offset = segments[-1].size_bytes, segments[-1].end_offset
+        view, first, position = memoryview(data), 0, 0
+        try:
+            while first < len(headers):
+                count, run_bytes = self._run(headers, first)
+                run = headers[first : first + count]
+                self._segments[-1].append(view[position : position + run_bytes], run)
+                for header in run:
+                    self._epochs.assign(header.leader_epoch, header.base_offset)
+                first, position = first + count, position + run_bytes
+        except OSError as error:
+            self._take_back(segments, size_bytes, end_offset)
+            self._epochs = epochs
+            raise self._translate(error) from error
+        self._log_end_offset = next_offset
+
+    def _run(self, headers: Sequence[BatchHeader], first: int) -> tuple[int, int]:
+        """(count, bytes) of the batches from `first` that go into the active segment, which is rolled if not even one does."""
+        active = self._segments[-1]
+        relative = headers[first].last_offset - active.base_offset
+        if relative > MAX_RELATIVE_OFFSET or (
+            active.size_bytes and active.size_bytes + headers[first].size_bytes > self.config.segment_bytes
+        ):
+            active.flush_index()
+            active = Segment.create(self.directory, headers[first].base_offset)
+            self._segments = (*self._segments, active)
+            self._names_are_durable = False
+        count, run_bytes = 0, 0
+        for header in headers[first:]:
+            is_full = active.size_bytes + run_bytes + header.size_bytes > self.config.segment_bytes
+            if count and (is_full or header.last_offset - active.base_offset > MAX_RELATIVE_OFFSET):
+                break
+            count, run_bytes = count + 1, run_bytes + header.size_bytes
+        return count, run_bytes
+
+    def _take_back(self, segments: tuple[Segment, ...], size_bytes: int, end_offset: int) -> None:
+        """Undo a failed append: only `segments` remain, the last with its former size."""
+        try:
+            for segment in self._segments[len(segments) :]:
+                segment.delete()
+            self._segments = segments
+            if segments[-1].size_bytes > size_bytes:
+                segments[-1].truncate(size_bytes, end_offset)
+        except OSError as error:
+            raise self._fail(error) from error
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, *, upto: int | None = None, min_one_batch: bool = True) -> bytes:
+        """Whole batches from the one that holds `offset` (or the first after it), all below offset `upto` (None: the log's end).
+
+        At most `max_bytes`, but one batch at least if `min_one_batch`. Empty at the log's end. OffsetOutOfRange outside [start,
+        end].
+        """
+        parts: list[bytes] = []
+        with self._pinned() as view, self._disk():
+            if not view.log_start_offset <= offset <= view.log_end_offset:
+                raise OffsetOutOfRange(self.name, offset, view.log_start_offset, view.log_end_offset)
+            limit_offset = view.log_end_offset if upto is None else min(upto, view.log_end_offset)
+            remaining = max_bytes
+            for segment in view.segments_from(offset):
+                size_bytes = view.size_of(segment)
+                found = segment.locate(offset, size_bytes)
+                if found is None:
+                    continue
+                position, first = found
+                if first.end_offset > limit_offset:
+                    break
+                end = segment.end_of_batches(position, position + remaining, limit_offset, size_bytes)
+                if end == position:
+                    if parts or not min_one_batch:
+                        break
+                    end = position + first.size_bytes
+                parts.append(segment.read(position, end - position))
+                remaining -= end - position
+                if end < size_bytes or remaining <= 0:
+                    break
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def bytes_from(self, offset: int) -> int:
+        """Bytes of the batches from the one that holds `offset` to the log's end: what a copy up to `offset` still lacks."""
+        with self._pinned() as view, self._disk():
+            total = 0
+            for index, segment in enumerate(view.segments_from(offset)):
+                size_bytes = view.size_of(segment)
+                found = (0, None) if index else segment.locate(offset, size_bytes)
+                total += size_bytes - found[0] if found else 0
+            return total
+
+    def digest(self, start_offset: int | None = None, end_offset: int | None = None) -> LogDigest:
+        """Digest of the whole batches between the offsets (None: log start, log end); streams over the files."""
+        with self._pinned() as view, self._disk():
+            start = view.log_start_offset if start_offset is None else start_offset
+            end = view.log_end_offset if end_offset is None else end_offset
+            pieces = ((segment, view.size_of(segment)) for segment in view.segments_from(start))
+            return digest_of(pieces, start, end)
+
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        """What an error met while reading means."""
+        try:
+            yield
+        except OSError as error:
+            raise self._translate(error) from error
+        except CorruptBatch as error:
+            raise CorruptLog(
+                f"{self.directory} was damaged while it was open: {error}; restart the broker to have it checked and cut"
+            ) from error
+
+    # Cutting
+
+    def truncate_to(self, offset: int) -> int:
+        """Remove every batch that reaches to or over `offset`; returns the log end offset, which may be lower than `offset`."""
+        with self.exclusive():
+            self._check_open()
+            if offset >= self.log_end_offset:
+                return self.log_end_offset
+            if offset < self._log_start_offset:
+                self.truncate_fully_and_start_at(offset)
+                return offset
+            try:
+                self._lower_recovery_point(offset)
+                self._truncate_segments(offset)
+            except OSError as error:
+                raise self._fail(error) from error
+            self._log_end_offset = self._segments[-1].end_offset
+            if self.log_end_offset < self._log_start_offset:
+                self.truncate_fully_and_start_at(self._log_start_offset)
+            self._epochs.truncate_from_end(self.log_end_offset)
+            self._high_watermark = min(self._high_watermark, self.log_end_offset)
+            return self.log_end_offset
+
+    def _truncate_segments(self, offset: int) -> None:
+        """Whole segments go newest first, so that a crash in between leaves a log without a hole."""
+        while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
+            self._segments[-1].delete()
+            self._segments = self._segments[:-1]
+        active = self._segments[-1]
+        found = active.locate(offset)
+        if found is not None:
+            active.truncate(found[0], self._end_below(active, found[0]))
+        if not active.size_bytes and len(self._segments) > 1:
+            active.delete()
+            self._segments = self._segments[:-1]
+
+    def _end_below(self, segment: Segment, position: int) -> int:
+        """The end offset of the batch that ends at `position`; the base offset at position 0."""
+        end_offset = segment.base_offset
+        for _, header in segment.headers(segment.indexed_position(position - 1), position):
+            end_offset = header.end_offset
+        return end_offset
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything; the log is empty and begins at `offset`."""
+        with self.exclusive():
+            self._check_open()
+            try:
+                self._lower_recovery_point(min(offset, self._log_start_offset))
+                for segment in reversed(self._segments):
+                    segment.delete()
+                self._segments = (Segment.create(self.directory, offset),)
+            except OSError as error:
+                raise self._fail(error) from error
+            self._names_are_durable = False
+            self._epochs.clear()
+            self._log_start_offset = self._log_end_offset = self._high_watermark = self._recovery_point = offset
+
+    def _lower_recovery_point(self, offset: int) -> None:
+        if offset < self._recovery_point:
+            self._recovery_point = offset
+            if self._before_truncation is not None:
+                self._before_truncation()
+
+    def advance_log_start_offset(self, offset: int) -> None:
+        """Records below `offset` are gone for readers; segments wholly below it are deleted. OffsetOutOfRange beyond the log's
+        end.
+        """
+        with self.exclusive():
+            self._check_open()
+            if offset > self.log_end_offset:
+                raise OffsetOutOfRange(self.name, offset, self._log_start_offset, self.log_end_offset)
+            if offset <= self._log_start_offset:
+                return
+            self._log_start_offset = offset
+            self._high_watermark = max(self._high_watermark, offset)
+            self._epochs.truncate_from_start(offset)
+            while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
+                try:
+                    self._segments[0].delete()
+                except OSError as error:
+                    raise self._fail(error) from error
+                self._segments = self._segments[1:]
+
+    def delete_old_segments(self, now_ms: int | None = None) -> int:
+        """Retention: drop the oldest segments that the limits no longer cover, below the high watermark; returns how many went.
+
+        The active segment always stays.
+        """
+        now_ms = int(time.time() * 1000) if now_ms is None else now_ms
+        with self.exclusive(), self._disk():
+            self._check_open()
+            excess_bytes = self.size_bytes - self.config.retention_bytes if self.config.retention_bytes >= 0 else 0
+            count = 0
+            for segment, following in zip(self._segments, self._segments[1:], strict=False):
+                is_excess = 0 < segment.size_bytes <= excess_bytes
+                is_old = 0 <= self.config.retention_ms < now_ms - segment.max_timestamp_ms and segment.max_timestamp_ms >= 0
+                if following.base_offset > self._high_watermark or not (is_excess or is_old):
+                    break
+                excess_bytes -= segment.size_bytes
+                count += 1
+            if count:
+                self.advance_log_start_offset(self._segments[count].base_offset)
+            return count
+
+    # Durability and end
+
+    def flush(self) -> None:
+        """Make all that is appended so far durable and raise the recovery point to it. An I/O error condemns the directory."""
+        self._flush(through_active=True)
+
+    def flush_rolled(self) -> None:
+        """As `flush`, for the segments that are no longer written to."""
+        self._flush(through_active=False)
+
+    def _flush(self, *, through_active: bool) -> None:
+        with self._pinned() as view:
+            segments = view.segments if through_active else view.segments[:-1]
+            reached = view.log_end_offset if through_active else view.segments[-1].base_offset
+            if reached <= self._recovery_point and not self._epochs.is_dirty:
+                return
+            try:
+                for segment in segments:
+                    if segment.end_offset > self._recovery_point:
+                        segment.flush()
+                with self._lock:
+                    if self._epochs.is_dirty:
+                        self._epochs.write(self.directory)
+                    names_are_durable, self._names_are_durable = self._names_are_durable, True
+                if not names_are_durable:
+                    fsync_directory(self.directory)
+            except OSError as error:
+                raise self._fail(error) from error
+            with self._lock:
+                self._recovery_point = max(self._recovery_point, reached)
+
+    def rename(self, directory: Path) -> None:
+        """Give the replica's directory another name; open files stay open. LogDirFailed if that fails."""
+        with self.exclusive():
+            try:
+                rename_durably(self.directory, directory)
+            except OSError as error:
+                raise self._fail(error) from error
+            self.directory = directory
+            for segment in self._segments:
+                segment.directory = directory
+
+    def close(self, reason: LogError | None = None) -> None:
+        """Close the files. Whoever still holds the log gets `reason` (LogClosed by default). Does not flush."""
+        with self.exclusive():
+            self.refuse(reason or LogClosed(f"{self.name} in {self.log_dir} is closed"))
+            for segment in self._segments:
+                segment.close()
+
+    def __repr__(self) -> str:
+        return f"{self.name} {self._log_start_offset}..{self._high_watermark}..{self.log_end_offset}@{self.latest_epoch}"

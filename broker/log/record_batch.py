@@ -1,0 +1,300 @@
+"""Kafka's record batch, format v2: headers, checks, stamping, and the uncompressed codec.
+
+A batch is a 61-byte big-endian header and its records::
+
+    base_offset i64 | length i32 | leader_epoch i32 | magic i8 (2) | crc u32 | attributes i16 | last_offset_delta i32 |
+    base_timestamp i64 | max_timestamp i64 | producer_id i64 | producer_epoch i16 | base_sequence i32 | record_count i32 | records
+
+`length` counts what follows its own field. `crc` is CRC-32C over attributes to end, so base offset and leader epoch lie outside
+it: the leader stamps both in place without reading the records, which stay opaque here, compressed or not. A compacted batch
+keeps its offset range and may hold fewer records than the range is wide, even none.
+
+What is checked: magic, length, counts, CRC. What is not: the records themselves, and that producers count their sequence right.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import google_crc32c
+
+from .errors import CorruptBatch
+
+MAGIC = 2
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_BYTES = HEADER.size
+LENGTH_FROM = 12
+"""Bytes of a batch that `length` does not count."""
+EPOCH_FROM = 12
+CRC_FROM = 21
+"""Where the bytes that the CRC covers begin."""
+MAX_BATCH_BYTES = 12 * 1024 * 1024
+"""So that one batch always fits a peer frame of 16 MiB. Kafka's default limit is 1 MiB."""
+CODEC_MASK = 0x07
+TRANSACTIONAL = 1 << 4
+CONTROL = 1 << 5
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+NO_EPOCH = -1
+
+_OFFSET = struct.Struct(">q")
+_EPOCH = struct.Struct(">i")
+
+
+class BatchHeader(NamedTuple):
+    """One batch's header. `size_bytes` is the whole batch's size, header included; timestamps are ms since 1970."""
+
+    base_offset: int
+    size_bytes: int
+    leader_epoch: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the batch's last."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def codec(self) -> str:
+        """Name of the compression codec; CorruptBatch-free: unknown numbers read `codec-N`."""
+        number = self.attributes & CODEC_MASK
+        return CODECS[number] if number < len(CODECS) else f"codec-{number}"
+
+    def __repr__(self) -> str:
+        kind = "control" if self.is_control else "data"
+        return f"{kind} {self.base_offset}..{self.end_offset}@{self.leader_epoch} {self.record_count} records {self.size_bytes} B"
+
+
+class Record(NamedTuple):
+    """A record as a producer hands it in."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class StoredRecord(NamedTuple):
+    """A record as it stands in a log."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+def read_header(data: bytes | bytearray | memoryview, position: int = 0, *, origin: int = 0) -> BatchHeader:
+    """The header at `position`, its CRC not checked. `origin` is where `data` begins in its file, for the message of
+    CorruptBatch.
+    """
+    at = origin + position
+    if len(data) - position < HEADER_BYTES:
+        raise CorruptBatch(at, f"{len(data) - position} bytes are too few for a header of {HEADER_BYTES}")
+    base, length, epoch, magic, crc, attributes, delta, first_ms, max_ms, producer, producer_epoch, sequence, count = (
+        HEADER.unpack_from(data, position)
+    )
+    if magic != MAGIC:
+        raise CorruptBatch(at, f"magic is {magic}, only record format {MAGIC} is known")
+    if not HEADER_BYTES - LENGTH_FROM <= length <= MAX_BATCH_BYTES - LENGTH_FROM:
+        raise CorruptBatch(at, f"length {length} is not between {HEADER_BYTES - LENGTH_FROM} and {MAX_BATCH_BYTES - LENGTH_FROM}")
+    if base < 0 or delta < 0 or not 0 <= count <= delta + 1:
+        raise CorruptBatch(at, f"base offset {base}, last offset delta {delta} and record count {count} contradict each other")
+    return BatchHeader(
+        base, length + LENGTH_FROM, epoch, crc, attributes, delta, first_ms, max_ms, producer, producer_epoch, sequence, count
+    )
+
+
+def iterate(data: bytes | bytearray | memoryview, position: int = 0, *, origin: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each batch in `data`, CRCs not checked. CorruptBatch where a batch is cut short."""
+    while position < len(data):
+        header = read_header(data, position, origin=origin)
+        if position + header.size_bytes > len(data):
+            raise CorruptBatch(origin + position, f"cut short: {len(data) - position} of {header.size_bytes} bytes")
+        yield position, header
+        position += header.size_bytes
+
+
+def check_crc(data: bytes | bytearray | memoryview, position: int, header: BatchHeader, *, origin: int = 0) -> None:
+    """CorruptBatch if the CRC of the batch at `position` does not hold."""
+    crc = google_crc32c.value(bytes(data[position + CRC_FROM : position + header.size_bytes]))
+    if crc != header.crc:
+        raise CorruptBatch(
+            origin + position,
+            f"crc is {crc:08x}, the header says {header.crc:08x} (offsets {header.base_offset}..{header.end_offset})",
+        )
+
+
+def validate(data: bytes | bytearray | memoryview, *, origin: int = 0) -> list[tuple[int, BatchHeader]]:
+    """(position, header) of each batch in `data`, which must hold whole batches with good CRCs and nothing else; CorruptBatch if
+    not.
+    """
+    batches = []
+    for position, header in iterate(data, origin=origin):
+        check_crc(data, position, header, origin=origin)
+        batches.append((position, header))
+    return batches
+
+
+def stamp(data: bytearray, position: int, *, base_offset: int, leader_epoch: int) -> None:
+    """Set base offset and leader epoch of the batch at `position`, in place. The CRC stays valid."""
+    _OFFSET.pack_into(data, position, base_offset)
+    _EPOCH.pack_into(data, position + EPOCH_FROM, leader_epoch)
+
+
+def mask_epochs(data: bytearray, batches: Iterable[tuple[int, BatchHeader]]) -> None:
+    """Zero the leader epoch of `batches` in place, so that equal data compare equal whoever led."""
+    for position, _ in batches:
+        _EPOCH.pack_into(data, position + EPOCH_FROM, 0)
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = NO_EPOCH,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    attributes: int = 0,
+) -> bytes:
+    """An uncompressed batch of `records` at consecutive offsets. ValueError if there are none or the batch is over the limit."""
+    if not records:
+        raise ValueError("a batch needs at least one record")
+    first_ms = records[0].timestamp_ms
+    body = bytearray()
+    for delta, record in enumerate(records):
+        encoded = _encode_record(record, delta, record.timestamp_ms - first_ms)
+        _put_varint(body, len(encoded))
+        body += encoded
+    size_bytes = HEADER_BYTES + len(body)
+    if size_bytes > MAX_BATCH_BYTES:
+        raise ValueError(f"a batch of {size_bytes} bytes is over the limit of {MAX_BATCH_BYTES}; send fewer records at once")
+    header = (
+        base_offset,
+        size_bytes - LENGTH_FROM,
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        len(records) - 1,
+        first_ms,
+        max(record.timestamp_ms for record in records),
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+    data = bytearray(HEADER.pack(*header)) + body
+    struct.pack_into(">I", data, CRC_FROM - 4, google_crc32c.value(bytes(memoryview(data)[CRC_FROM:])))
+    return bytes(data)
+
+
+def decode_records(data: bytes | bytearray | memoryview) -> Iterator[StoredRecord]:
+    """The records of the uncompressed data batches in `data`, CRCs checked; control batches are passed over.
+
+    ValueError names the codec of a compressed batch: this package does not decompress. CorruptBatch if a batch cannot be read.
+    """
+    raw = bytes(data)
+    for position, header in validate(raw):
+        if header.is_control:
+            continue
+        if header.attributes & CODEC_MASK:
+            raise ValueError(
+                f"batch at offset {header.base_offset} is compressed ({header.codec}); only uncompressed batches are decoded"
+            )
+        at = position + HEADER_BYTES
+        try:
+            for _ in range(header.record_count):
+                length, at = _get_varint(raw, at)
+                yield _decode_record(raw, at, header)
+                at += length
+        except (IndexError, UnicodeDecodeError) as error:
+            raise CorruptBatch(position, f"its records cannot be read: {error}") from error
+        if at != position + header.size_bytes:
+            raise CorruptBatch(position, f"its {header.record_count} records end at {at - position} of {header.size_bytes} bytes")
+
+
+def _encode_record(record: Record, offset_delta: int, timestamp_delta_ms: int) -> bytearray:
+    out = bytearray(b"\0")
+    _put_varint(out, timestamp_delta_ms)
+    _put_varint(out, offset_delta)
+    _put_bytes(out, record.key)
+    _put_bytes(out, record.value)
+    _put_varint(out, len(record.headers))
+    for key, value in record.headers:
+        _put_bytes(out, key.encode())
+        _put_bytes(out, value)
+    return out
+
+
+def _decode_record(data: bytes, at: int, header: BatchHeader) -> StoredRecord:
+    timestamp_delta_ms, at = _get_varint(data, at + 1)
+    offset_delta, at = _get_varint(data, at)
+    key, at = _get_bytes(data, at)
+    value, at = _get_bytes(data, at)
+    count, at = _get_varint(data, at)
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        name, at = _get_bytes(data, at)
+        content, at = _get_bytes(data, at)
+        headers.append(((name or b"").decode(), content))
+    return StoredRecord(
+        header.base_offset + offset_delta, key, value, header.base_timestamp_ms + timestamp_delta_ms, tuple(headers)
+    )
+
+
+def _put_varint(out: bytearray, value: int) -> None:
+    """Zigzag, then 7 bits a byte, least significant first."""
+    value = (value << 1) ^ (value >> 63)
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def _get_varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+        if shift > 63:
+            raise IndexError("a number takes more than 10 bytes")
+
+
+def _put_bytes(out: bytearray, value: bytes | None) -> None:
+    if value is None:
+        _put_varint(out, -1)
+    else:
+        _put_varint(out, len(value))
+        out += value
+
+
+def _get_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
+    length, at = _get_varint(data, at)
+    if length < 0:
+        return None, at
+    if at + length > len(data):
+        raise IndexError(f"{length} bytes reach over the end")
+    return data[at : at + length], at + length

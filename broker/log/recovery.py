@@ -1,0 +1,155 @@
+"""Opening a partition's directory: which files count, what is checked, what is cut.
+
+After a clean shutdown the segments are trusted: only the newest headers are walked to find the log's end. After anything else
+every segment that reaches above the recovery point is read batch by batch with its CRCs; at the first bad byte the segment is cut
+and all later segments are deleted. What is cut had not been fsynced, so a replica that counted on it (the in-sync replicas) has
+it elsewhere and it is fetched again. Bytes below the recovery point are not read: rot there is found by whoever reads them.
+
+Leader epochs above the scanned part are taken from the batches; a missing or corrupt epoch file is rebuilt from all headers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from . import leader_epochs
+from .errors import CorruptBatch, CorruptFile
+from .leader_epochs import LeaderEpochs
+from .segment import INDEX_SUFFIX, LOG_SUFFIX, Segment, file_name
+
+logger = logging.getLogger(__name__)
+
+JUNK_SUFFIXES = (".deleted", ".cleaned", ".tmp")
+SWAP_SUFFIX = ".swap"
+
+
+class RecoveryReport(msgspec.Struct, frozen=True):
+    """What opening a log cost. `reason` is None if nothing had to be cut."""
+
+    scanned_bytes: int = 0
+    cut_bytes: int = 0
+    deleted_segments: tuple[str, ...] = ()
+    reason: str | None = None
+
+
+class OpenedLog(msgspec.Struct, frozen=True):
+    segments: tuple[Segment, ...]
+    """At least one, by base offset; the last is the active one."""
+    epochs: LeaderEpochs
+    report: RecoveryReport
+
+
+def open_segments(directory: Path, *, recovery_point: int, clean: bool, start_offset: int) -> OpenedLog:
+    """Open all segments of the log in `directory`, creating an empty one at `start_offset` if there is none.
+
+    `start_offset` is the checkpointed log start: a log that ends below it is wiped and begins there. OSError if the disk fails.
+    """
+    tidy(directory)
+    bases = sorted(int(path.stem) for path in directory.glob("*" + LOG_SUFFIX) if path.stem.isdigit())
+    epochs = _read_epochs(directory)
+    recovered = LeaderEpochs() if epochs is None else epochs
+    segments, report, scanned_from = _open_all(directory, bases, recovered, clean=clean, recovery_point=recovery_point)
+    if epochs is None:
+        _assign_all(recovered, (s for s in segments if s.base_offset < scanned_from), segments)
+    while len(segments) > 1 and not segments[-1].size_bytes:
+        segments.pop().delete()
+    if segments and segments[-1].end_offset < start_offset:
+        logger.warning("%s ends at %d, below its start %d: wiped", directory, segments[-1].end_offset, start_offset)
+        while segments:
+            segments.pop().delete()
+        recovered.clear()
+    if not segments:
+        segments.append(Segment.create(directory, start_offset))
+    recovered.truncate_from_end(segments[-1].end_offset)
+    if report.reason:
+        logger.warning(
+            "%s was cut to offset %d, %d bytes and %d later segments lost: %s",
+            *(directory, segments[-1].end_offset, report.cut_bytes, len(report.deleted_segments), report.reason),
+        )
+    return OpenedLog(tuple(segments), recovered, report)
+
+
+def tidy(directory: Path) -> None:
+    """Finish or undo what a crash left half done: junk goes, `.swap` files of a finished cleaning come in, lone indexes go."""
+    cleaned = [int(path.name.split(".")[0]) for path in directory.glob("*.cleaned") if path.name.split(".")[0].isdigit()]
+    for path in list(directory.iterdir()):
+        if path.suffix in JUNK_SUFFIXES:
+            path.unlink()
+        elif path.suffix == SWAP_SUFFIX:
+            base = path.name.split(".")[0]
+            if base.isdigit() and cleaned and int(base) >= min(cleaned):
+                path.unlink()
+            else:
+                path.replace(path.with_suffix(""))
+    for path in list(directory.glob("*" + INDEX_SUFFIX)):
+        if not path.with_suffix(LOG_SUFFIX).exists():
+            path.unlink()
+
+
+def _read_epochs(directory: Path) -> LeaderEpochs | None:
+    try:
+        return leader_epochs.read(directory)
+    except CorruptFile as error:
+        logger.warning("leader epochs are rebuilt from the batches: %s", error)
+        return None
+
+
+def _open_all(
+    directory: Path, bases: list[int], epochs: LeaderEpochs, *, clean: bool, recovery_point: int
+) -> tuple[list[Segment], RecoveryReport, int]:
+    """The segments that stand, what it cost, and the base offset of the first that was scanned (whose epochs are noted)."""
+    segments: list[Segment] = []
+    scanned_bytes = cut_bytes = 0
+    scanned_from = 2**63
+    reason: str | None = None
+    for index, base in enumerate(bases):
+        if segments and segments[-1].end_offset > base:
+            reason = f"segment {base} begins below offset {segments[-1].end_offset} where the one before ends"
+            break
+        segment = Segment.open_file(directory, base)
+        segments.append(segment)
+        is_trusted = clean or (index + 1 < len(bases) and bases[index + 1] <= recovery_point)
+        if is_trusted and scanned_from > base and _load(segment):
+            continue
+        if scanned_from > base:
+            scanned_from = base
+            epochs.truncate_from_end(base)
+        size_bytes = segment.size_bytes
+        fault = segment.recover(lambda header: epochs.assign(header.leader_epoch, header.base_offset))
+        scanned_bytes += size_bytes
+        if fault is not None:
+            cut_bytes += size_bytes - segment.size_bytes
+            reason = f"{file_name(base, LOG_SUFFIX)}: {fault}"
+            break
+    later = bases[len(segments) :] if reason else []
+    for base in reversed(later):
+        segment = Segment.open_file(directory, base)
+        cut_bytes += segment.size_bytes
+        segment.delete()
+    report = RecoveryReport(scanned_bytes, cut_bytes, tuple(file_name(base, LOG_SUFFIX) for base in later), reason)
+    return segments, report, scanned_from
+
+
+def _load(segment: Segment) -> bool:
+    try:
+        segment.load()
+    except CorruptBatch as error:
+        logger.warning("%s was trusted but cannot be read, it is scanned: %s", segment.log_path, error)
+        return False
+    return True
+
+
+def _assign_all(epochs: LeaderEpochs, segments: Iterable[Segment], all_segments: list[Segment]) -> None:
+    """Rebuild the table from the headers of `segments`, then what the scan of the later ones had already found."""
+    found = epochs.entries
+    epochs.clear()
+    for segment in segments:
+        for _, header in segment.headers():
+            epochs.assign(header.leader_epoch, header.base_offset)
+    for epoch, start_offset in found:
+        if start_offset < all_segments[-1].end_offset:
+            epochs.assign(epoch, start_offset)

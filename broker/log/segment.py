@@ -1,0 +1,333 @@
+"""One segment of a partition's log: `<20-digit base offset>.log` and its sparse offset index `.index`.
+
+The log file is nothing but record batches one after another. The index has one 8-byte entry (int32 offset relative to the base,
+int32 position) for a batch about every 4096 bytes: the batch's *last* offset and where it begins. A lookup takes the largest
+entry not above the wanted offset and walks headers from there. The index is a help only: it lives in memory, is appended to its
+file by `flush`, and is rebuilt from the log when the file is missing or does not fit.
+
+`size_bytes` is what counts: bytes beyond it are a failed append's, cut off at once or at the next recovery. The owner (one
+partition log) serialises changes; `read`, `locate` and `chunks` may run beside appends, but not beside truncation or close.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from .errors import CorruptBatch
+from .files import write_all
+from .record_batch import HEADER_BYTES, BatchHeader, check_crc, read_header
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+INDEX_INTERVAL_BYTES = 4096
+INDEX_ENTRY = struct.Struct(">ii")
+MAX_RELATIVE_OFFSET = 2**31 - 1
+WINDOW_BYTES = 16 * 1024
+CHUNK_BYTES = 1024 * 1024
+
+Batches = list[tuple[int, BatchHeader]]
+"""(position in the file, header) of batches in order."""
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    return f"{base_offset:020d}{suffix}"
+
+
+class Segment:
+    """A segment that is open. `end_offset` is the offset after its last batch, or its base offset while it is empty."""
+
+    def __init__(self, directory: Path, base_offset: int, descriptor: int, size_bytes: int) -> None:
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size_bytes = size_bytes
+        self.end_offset = base_offset
+        self._descriptor = descriptor
+        self._max_timestamp_ms: int | None = None if size_bytes else -1
+        self._index_offsets = array("q")
+        self._index_positions = array("q")
+        self._index_entries_on_disk = 0
+        self._bytes_since_entry = 0
+
+    @classmethod
+    def create(cls, directory: Path, base_offset: int) -> Segment:
+        """A new, empty segment. OSError if one exists."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        return cls(directory, base_offset, os.open(directory / file_name(base_offset, LOG_SUFFIX), flags, 0o644), 0)
+
+    @classmethod
+    def open_file(cls, directory: Path, base_offset: int) -> Segment:
+        """The segment as it lies on disk; call `load` or `recover` before anything else."""
+        descriptor = os.open(directory / file_name(base_offset, LOG_SUFFIX), os.O_RDWR | os.O_CLOEXEC)
+        return cls(directory, base_offset, descriptor, os.fstat(descriptor).st_size)
+
+    @property
+    def log_path(self) -> Path:
+        return self.directory / file_name(self.base_offset, LOG_SUFFIX)
+
+    @property
+    def index_path(self) -> Path:
+        return self.directory / file_name(self.base_offset, INDEX_SUFFIX)
+
+    # Opening
+
+    def load(self) -> None:
+        """Trust the log file, take the index if it fits, and find the end offset from the headers of the tail.
+
+        CorruptBatch if the tail does not hold whole batches: then the segment wants `recover`.
+        """
+        if not self._read_index():
+            self._rebuild_index()
+            return
+        position = self._index_positions[-1] if self._index_positions else 0
+        self._bytes_since_entry = self.size_bytes - position
+        for _, header in self.headers(position):
+            self._check_follows(header)
+            self.end_offset = header.end_offset
+
+    def recover(self, note: Callable[[BatchHeader], object]) -> CorruptBatch | None:
+        """Check every batch by its CRC, rebuild the index, and cut the file at the first bad byte.
+
+        `note` is called for each good batch. Returns what was wrong after them, None if the whole file is good.
+        """
+        self._clear_index()
+        size_bytes, self.size_bytes = self.size_bytes, 0
+        self.end_offset = self.base_offset
+        fault: CorruptBatch | None = None
+        try:
+            for origin, data, batches in self.chunks(0, size_bytes):
+                for position, header in batches:
+                    check_crc(data, position - origin, header, origin=origin)
+                    self._check_follows(header, position)
+                    self._account(position, header)
+                    note(header)
+        except CorruptBatch as error:
+            fault = error
+            os.ftruncate(self._descriptor, self.size_bytes)
+        self.flush_index()
+        return fault
+
+    def _rebuild_index(self) -> None:
+        size_bytes, self.size_bytes = self.size_bytes, 0
+        self._clear_index()
+        try:
+            for position, header in self.headers(0, size_bytes):
+                self._check_follows(header, position)
+                self._account(position, header)
+        finally:
+            self.size_bytes = size_bytes
+        self.flush_index()
+
+    def _check_follows(self, header: BatchHeader, position: int = 0) -> None:
+        if header.base_offset < self.end_offset:
+            raise CorruptBatch(
+                position, f"it begins at offset {header.base_offset}, below {self.end_offset} where the one before ends"
+            )
+
+    def _account(self, position: int, header: BatchHeader) -> None:
+        """Take a batch that lies at `position` into index, size and end."""
+        if self._bytes_since_entry > INDEX_INTERVAL_BYTES:
+            self._index_positions.append(position)  # first: a reader that finds the offset looks for the position
+            self._index_offsets.append(header.last_offset)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += header.size_bytes
+        self.size_bytes = position + header.size_bytes
+        self.end_offset = header.end_offset
+        if self._max_timestamp_ms is not None:
+            self._max_timestamp_ms = max(self._max_timestamp_ms, header.max_timestamp_ms)
+
+    # Reading
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        """Exactly `size_bytes` from `position`; CorruptBatch if the file ends before."""
+        data = os.pread(self._descriptor, size_bytes, position)
+        while len(data) < size_bytes:
+            more = os.pread(self._descriptor, size_bytes - len(data), position + len(data))
+            if not more:
+                raise CorruptBatch(position, f"{self.log_path.name} ends after {len(data)} of {size_bytes} bytes")
+            data += more
+        return data
+
+    def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of the batches from `position` to `end`, reading little more than the headers."""
+        end = self.size_bytes if end is None else end
+        window, origin = b"", position
+        while position < end:
+            if position + HEADER_BYTES > origin + len(window):
+                window, origin = self.read(position, min(WINDOW_BYTES, end - position)), position
+            header = read_header(window, position - origin, origin=origin)
+            if position + header.size_bytes > end:
+                raise CorruptBatch(position, f"cut short: {end - position} of {header.size_bytes} bytes")
+            yield position, header
+            position += header.size_bytes
+
+    def chunks(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes, Batches]]:
+        """(position, bytes, batches with their positions in the file): whole batches, about a MiB at a time."""
+        end = self.size_bytes if end is None else end
+        while position < end:
+            data = self.read(position, min(CHUNK_BYTES, end - position))
+            batches: Batches = []
+            used = 0
+            while len(data) - used >= HEADER_BYTES:
+                try:
+                    header = read_header(data, used, origin=position)
+                except CorruptBatch:
+                    break  # met again, and raised, once the good batches before it are handed out
+                if used + header.size_bytes > len(data):
+                    break
+                batches.append((position + used, header))
+                used += header.size_bytes
+            if not batches:
+                header = read_header(data, origin=position)
+                if position + header.size_bytes > end:
+                    raise CorruptBatch(position, f"cut short: {end - position} of {header.size_bytes} bytes")
+                data, used = self.read(position, header.size_bytes), header.size_bytes
+                batches.append((position, header))
+            yield position, data[:used], batches
+            position += used
+
+    def locate(self, offset: int, end: int | None = None) -> tuple[int, BatchHeader] | None:
+        """(position, header) of the first batch whose last offset is `offset` or later, None if there is none below position
+        `end`.
+        """
+        index = bisect_right(self._index_offsets, offset)
+        start = self._index_positions[index - 1] if index else 0
+        for position, header in self.headers(start, end):
+            if header.last_offset >= offset:
+                return position, header
+        return None
+
+    def end_of_batches(self, position: int, limit: int, upto: int, end: int) -> int:
+        """Where the last whole batch ends that begins at or after `position`, ends at or before position `limit` and below offset
+        `upto`.
+
+        `end` is the size of the segment when the read began. Returns `position` if there is no such batch.
+        """
+        if limit >= end and upto >= self.end_offset:
+            return end
+        index = min(bisect_right(self._index_positions, limit), bisect_right(self._index_offsets, upto - 1))
+        start = self._index_positions[index - 1] if index else 0
+        for at, header in self.headers(max(start, position), end):
+            if at + header.size_bytes > limit or header.end_offset > upto:
+                return at
+        return end
+
+    def indexed_position(self, position: int) -> int:
+        """Where a batch begins that begins at or before `position`, at most some 4096 bytes and a batch away."""
+        index = bisect_right(self._index_positions, position)
+        return self._index_positions[index - 1] if index else 0
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """The largest record timestamp, -1 for an empty segment. Reads all headers once if the segment was opened without
+        recovery.
+        """
+        if self._max_timestamp_ms is None:
+            self._max_timestamp_ms = max((header.max_timestamp_ms for _, header in self.headers()), default=-1)
+        return self._max_timestamp_ms
+
+    # Changing
+
+    def append(self, data: bytes | memoryview, headers: Sequence[BatchHeader]) -> None:
+        """Write whole batches at the end. On OSError the file is as before (unless that fails too: then the OSError is of the
+        repair).
+        """
+        start = self.size_bytes
+        try:
+            write_all(self._descriptor, data, start)
+        except OSError:
+            os.ftruncate(self._descriptor, start)
+            raise
+        position = start
+        for header in headers:
+            self._account(position, header)
+            position += header.size_bytes
+
+    def truncate(self, position: int, end_offset: int) -> None:
+        """Cut the file at `position`, where `end_offset` is the end of what stays. The index is cut first: it never points
+        beyond.
+        """
+        count = bisect_right(self._index_positions, position - 1)
+        del self._index_offsets[count:], self._index_positions[count:]
+        if self._index_entries_on_disk > count:
+            with suppress(FileNotFoundError):
+                os.truncate(self.index_path, count * INDEX_ENTRY.size)
+            self._index_entries_on_disk = count
+        os.ftruncate(self._descriptor, position)
+        self.size_bytes = position
+        self.end_offset = end_offset
+        self._bytes_since_entry = position - (self._index_positions[-1] if count else 0)
+        self._max_timestamp_ms = None
+
+    def flush(self) -> None:
+        """Make everything durable. An OSError is final: what the disk holds is not known any more."""
+        os.fdatasync(self._descriptor)
+        self.flush_index()
+
+    def flush_index(self) -> None:
+        """Append new index entries to the index file. It is not fsynced: one that does not fit is rebuilt."""
+        count = len(self._index_offsets)
+        if self._index_entries_on_disk == count and (count or self.index_path.exists()):
+            return
+        first = self._index_entries_on_disk
+        entries = b"".join(
+            INDEX_ENTRY.pack(self._index_offsets[i] - self.base_offset, self._index_positions[i]) for i in range(first, count)
+        )
+        descriptor = os.open(self.index_path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            write_all(descriptor, entries, first * INDEX_ENTRY.size)
+            os.ftruncate(descriptor, count * INDEX_ENTRY.size)
+        finally:
+            os.close(descriptor)
+        self._index_entries_on_disk = count
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def delete(self) -> None:
+        """Close and remove the files, index first: an index without a log is junk, a log without an index is whole."""
+        self.close()
+        self.index_path.unlink(missing_ok=True)
+        self.log_path.unlink(missing_ok=True)
+
+    # The index file
+
+    def _clear_index(self) -> None:
+        self._index_offsets, self._index_positions = array("q"), array("q")
+        self._index_entries_on_disk = 0
+        self._bytes_since_entry = 0
+        self._max_timestamp_ms = -1
+        self.index_path.unlink(missing_ok=True)
+
+    def _read_index(self) -> bool:
+        """Take the index file's entries. False if it is missing or does not fit the log."""
+        try:
+            data = self.index_path.read_bytes()
+        except FileNotFoundError:
+            return False
+        if len(data) % INDEX_ENTRY.size:
+            return False
+        offset, position = self.base_offset - 1, -1
+        for relative, at in INDEX_ENTRY.iter_unpack(data):
+            if self.base_offset + relative <= offset or not position < at < self.size_bytes:
+                return False
+            offset, position = self.base_offset + relative, at
+            self._index_offsets.append(offset)
+            self._index_positions.append(position)
+        self._index_entries_on_disk = len(self._index_offsets)
+        if position < 0:
+            return self.size_bytes <= INDEX_INTERVAL_BYTES
+        try:
+            return read_header(self.read(position, HEADER_BYTES), origin=position).last_offset == offset
+        except CorruptBatch:
+            return False
+
+    def __repr__(self) -> str:
+        return f"segment {self.base_offset}..{self.end_offset} {self.size_bytes} B"
