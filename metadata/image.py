@@ -10,7 +10,7 @@ from __future__ import annotations
 import immutables
 import msgspec
 
-from .records import NO_LEADER, RECOVERED, Listener
+from .records import NO_LEADER, RECOVERED, AnyRecord, Listener
 from .uuids import LOST, MIGRATING, UNASSIGNED, Uuid
 
 
@@ -132,14 +132,26 @@ ConfigResource = tuple[int, str]
 """(resource type, resource name): (2, topic) or (4, "0") or (4, "") for the cluster default of brokers."""
 
 
+class OpenTransaction(msgspec.Struct, frozen=True):
+    """A metadata transaction that has begun and not ended: its records count only once it ends (KIP-868).
+
+    `held` is one tuple of (offset, record) per delta that brought some. No snapshot may be taken while one is open.
+    """
+
+    begin_offset: int
+    name: str | None
+    held: tuple[tuple[tuple[int, AnyRecord], ...], ...] = ()
+
+
 class MetadataImage(msgspec.Struct, frozen=True):
-    """The whole metadata at `provenance.offset`."""
+    """The whole metadata at `provenance.offset`. Records of an open transaction are carried along, but not part of it yet."""
 
     provenance: Provenance = Provenance()
     features: immutables.Map[str, int] = immutables.Map()
     cluster: ClusterImage = ClusterImage()
     topics: TopicsImage = TopicsImage()
     configs: immutables.Map[ConfigResource, immutables.Map[str, str]] = immutables.Map()
+    transaction: OpenTransaction | None = None
 
     def config(self, resource_type: int, resource_name: str, name: str) -> str | None:
         """One dynamic value, None if that resource does not set it."""

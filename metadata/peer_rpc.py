@@ -165,6 +165,8 @@ class FetchPartition(msgspec.Struct, frozen=True, array_like=True):
     last_fetched_epoch: int
     log_start_offset: int
     max_bytes: int
+    high_watermark: int = -1
+    """What the follower knows: a leader with a newer one answers at once, data or not (KIP-1166). -1: unknown."""
 
 
 class ReplicaFetchRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -179,6 +181,8 @@ class ReplicaFetchRequest(msgspec.Struct, frozen=True, array_like=True):
     min_bytes: int
     max_bytes: int
     partitions: tuple[FetchPartition, ...]
+    session: int = 0
+    """A newer fetch of the same replica and session ends one that is parked."""
 
 
 class FetchedPartition(msgspec.Struct, frozen=True, array_like=True):
@@ -192,6 +196,8 @@ class FetchedPartition(msgspec.Struct, frozen=True, array_like=True):
     log_end_offset: int = -1
     diverging: tuple[int, int] | None = None
     records: bytes = b""
+    bytes_left: int = -1
+    """Of a replica that is out of sync: bytes in the leader's log after `records`; -1 not told."""
 
 
 class ReplicaFetchResponse(msgspec.Struct, frozen=True, array_like=True):

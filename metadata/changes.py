@@ -1,0 +1,131 @@
+"""What differs between two images, and what of it concerns one broker.
+
+A delta knows its changes as a by-product (`MetadataDelta.changes`). `changes_between` finds them by comparing two images and is
+for those who have no delta: the first publication to a newcomer, a loaded snapshot, and tests. Partitions and topics come out
+exactly; brokers, controllers, configs and features of a delta may also name something that was written and ended as it was.
+
+`local_changes` sorts changed partitions into what one broker has to do (KIP-631): delete first, then lead, then follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, TypeVar
+
+import immutables
+
+from .image import ConfigResource, MetadataImage, PartitionImage
+from .uuids import Uuid
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+TopicPartition = tuple[Uuid, int]
+"""(topic id, partition number)."""
+
+
+class MetadataChanges(NamedTuple):
+    """Names of what differs. `partitions` holds every partition that was made, changed or removed, also with its topic."""
+
+    created_topics: frozenset[Uuid]
+    deleted_topics: frozenset[Uuid]
+    partitions: Mapping[Uuid, frozenset[int]]
+    brokers: frozenset[int]
+    controllers: frozenset[int]
+    configs: frozenset[ConfigResource]
+    features: frozenset[str]
+
+    def each_partition(
+        self, before: MetadataImage, after: MetadataImage
+    ) -> Iterator[tuple[TopicPartition, PartitionImage | None, PartitionImage | None]]:
+        """Each changed partition with its state in both images, None where it does not exist."""
+        for topic_id, numbers in self.partitions.items():
+            old, new = before.topics.by_id.get(topic_id), after.topics.by_id.get(topic_id)
+            for number in numbers:
+                yield (
+                    (topic_id, number),
+                    None if old is None else old.partitions.get(number),
+                    None if new is None else new.partitions.get(number),
+                )
+
+
+class LocalChanges(NamedTuple):
+    """What one broker has to do, in this order.
+
+    `deleted`: replicas that are no longer its own (their last state), also because the topic is gone; `leading` and
+    `following`: replicas whose partition changed (their new state); `elected`: those of `leading` whose leader epoch changed,
+    or which are new to this broker; `directories`: replicas whose assigned directory changed, with the new one.
+    """
+
+    deleted: dict[TopicPartition, PartitionImage]
+    leading: dict[TopicPartition, PartitionImage]
+    elected: frozenset[TopicPartition]
+    following: dict[TopicPartition, PartitionImage]
+    directories: dict[TopicPartition, Uuid]
+
+
+def local_changes(changes: MetadataChanges, before: MetadataImage, after: MetadataImage, broker_id: int) -> LocalChanges:
+    """What the step from `before` to `after`, in which `changes` happened, means for that broker."""
+    deleted: dict[TopicPartition, PartitionImage] = {}
+    leading: dict[TopicPartition, PartitionImage] = {}
+    elected: set[TopicPartition] = set()
+    following: dict[TopicPartition, PartitionImage] = {}
+    directories: dict[TopicPartition, Uuid] = {}
+    for key, old, new in changes.each_partition(before, after):
+        held = old is not None and broker_id in old.replicas
+        if new is None or broker_id not in new.replicas:
+            if held and old is not None:
+                deleted[key] = old
+            continue
+        if new.leader == broker_id:
+            leading[key] = new
+            if old is None or old.leader_epoch != new.leader_epoch:
+                elected.add(key)
+        else:
+            following[key] = new
+        directory = new.directory_of(broker_id)
+        if directory is not None and (old is None or old.directory_of(broker_id) != directory):
+            directories[key] = directory
+    return LocalChanges(deleted, leading, frozenset(elected), following, directories)
+
+
+def _differing(before: immutables.Map[K, V], after: immutables.Map[K, V]) -> frozenset[K]:
+    """Keys that only one of the maps has, or that have different values."""
+    if before is after:
+        return frozenset()
+    return frozenset(key for key in {*before, *after} if key not in before or key not in after or before[key] != after[key])
+
+
+def changes_between(before: MetadataImage, after: MetadataImage) -> MetadataChanges:
+    """Everything that differs between two images, wherever they come from."""
+    old_topics, new_topics = before.topics.by_id, after.topics.by_id
+    partitions: dict[Uuid, frozenset[int]] = {}
+    for topic_id in {*old_topics, *new_topics}:
+        old, new = old_topics.get(topic_id), new_topics.get(topic_id)
+        if old is new:
+            continue
+        numbers = _differing(old.partitions if old else immutables.Map(), new.partitions if new else immutables.Map())
+        if numbers:
+            partitions[topic_id] = numbers
+    return MetadataChanges(
+        frozenset(topic_id for topic_id in new_topics if topic_id not in old_topics),
+        frozenset(topic_id for topic_id in old_topics if topic_id not in new_topics),
+        partitions,
+        _differing(before.cluster.brokers, after.cluster.brokers),
+        _differing(before.cluster.controllers, after.cluster.controllers),
+        _differing(before.configs, after.configs),
+        _differing(before.features, after.features),
+    )
+
+
+def written(base: immutables.Map[K, V], overlay: Mapping[K, V | None]) -> immutables.Map[K, V]:
+    """`base` with the overlay's values set, and those of its keys removed whose value is None."""
+    if not overlay:
+        return base
+    mutation = base.mutate()
+    for key, value in overlay.items():
+        if value is not None:
+            mutation[key] = value
+        else:
+            mutation.pop(key, None)
+    return mutation.finish()

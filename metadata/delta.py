@@ -1,0 +1,317 @@
+"""From one image to the next: replays records, then makes the new image once.
+
+A delta gathers what its records change in plain dicts over the image it began with (`image`) and never touches that image;
+`apply` writes each changed part into a new persistent map, sharing the rest. So the price of a record does not depend on the
+size of the cluster, and many batches can be gathered and published as one. Afterwards the same dicts say what changed
+(`changes`).
+
+A delta trusts nothing: a record that does not fit what was replayed before it raises ReplayError, which names offset and record
+and means that this node must stop. After such an error the delta is worthless; the image it began with is intact.
+
+Records between BeginTransaction and EndTransaction (KIP-868) are held back, in the image's `transaction` if the delta ends
+before the transaction does, and are replayed at the end or dropped at an abort. Who replays a log batch by batch need not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import immutables
+import msgspec
+
+from . import features
+from .changes import MetadataChanges, written
+from .image import (
+    BrokerImage,
+    ClusterImage,
+    ConfigResource,
+    ControllerImage,
+    MetadataImage,
+    OpenTransaction,
+    PartitionImage,
+    Provenance,
+    TopicImage,
+    TopicsImage,
+)
+from .partitions import ReplayError, partition_after, partition_from
+from .records import (
+    RESOURCE_TOPIC,
+    AbortTransaction,
+    AnyRecord,
+    BeginTransaction,
+    BrokerRegistrationChange,
+    Config,
+    EndTransaction,
+    FeatureLevel,
+    NoOp,
+    Partition,
+    PartitionChange,
+    Record,
+    RegisterBroker,
+    RegisterController,
+    RemoveTopic,
+    Topic,
+    UnregisterBroker,
+)
+from .uuids import Uuid, to_text
+
+
+class _TopicDelta:
+    """One topic while records are replayed: its partitions in the image, none if it `is_new`, and those that changed."""
+
+    __slots__ = ("before", "changed", "is_new", "name")
+
+    def __init__(self, name: str, before: immutables.Map[int, PartitionImage], is_new: bool = False) -> None:
+        self.name = name
+        self.before = before
+        self.is_new = is_new
+        self.changed: dict[int, PartitionImage] = {}
+
+    def get(self, partition_id: int) -> PartitionImage | None:
+        """The partition as replayed so far."""
+        changed = self.changed.get(partition_id)
+        return self.before.get(partition_id) if changed is None else changed
+
+
+class MetadataDelta:
+    """Records replayed on `image` and not yet applied. Not thread-safe; make one per batch or run of batches."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        self._topics: dict[Uuid, _TopicDelta | None] = {}
+        self._names: dict[str, Uuid | None] = {}
+        self._brokers: dict[int, BrokerImage | None] = {}
+        self._controllers: dict[int, ControllerImage | None] = {}
+        self._features: dict[str, int | None] = {}
+        self._configs: dict[ConfigResource, immutables.Map[str, str] | None] = {}
+        self._transaction = image.transaction
+        self._held: list[tuple[int, AnyRecord]] = []
+
+    def replay(self, record: AnyRecord, offset: int) -> None:
+        """Takes in one record, which stands at `offset`. ReplayError if it does not fit."""
+        kind = type(record)
+        try:
+            if self._transaction is not None and kind not in _MARKERS:
+                self._held.append((offset, record))
+            else:
+                _HANDLERS[kind](self, record, offset)
+        except ReplayError as error:
+            raise ReplayError(
+                f"metadata record {record!r} at offset {offset} cannot be replayed: {error}; {error.next_step}", error.next_step
+            ) from error
+
+    def replay_all(self, records: Iterable[AnyRecord], base_offset: int) -> None:
+        """Takes in a batch's records, the first of which stands at `base_offset`."""
+        for offset, record in enumerate(records, base_offset):
+            self.replay(record, offset)
+
+    def apply(self, provenance: Provenance) -> MetadataImage:
+        """The image after the records replayed so far, which stands at `provenance`. The delta may be used further."""
+        image = self.image
+        cluster = image.cluster
+        if self._brokers or self._controllers:
+            cluster = ClusterImage(written(cluster.brokers, self._brokers), written(cluster.controllers, self._controllers))
+        transaction = self._transaction
+        if transaction is not None and self._held:
+            held = (*transaction.held, tuple(self._held))
+            transaction = OpenTransaction(transaction.begin_offset, transaction.name, held)
+        return MetadataImage(
+            provenance,
+            written(image.features, self._features),
+            cluster,
+            self._apply_topics() if self._topics else image.topics,
+            written(image.configs, self._configs),
+            transaction,
+        )
+
+    def changes(self) -> MetadataChanges:
+        """What the records replayed so far changed, against `image`."""
+        created: set[Uuid] = set()
+        deleted: set[Uuid] = set()
+        partitions: dict[Uuid, frozenset[int]] = {}
+        for topic_id, topic in self._topics.items():
+            old = self.image.topics.by_id.get(topic_id)
+            numbers = set(topic.changed) if topic is not None else set()
+            if topic is not None and old is None:
+                created.add(topic_id)
+            elif topic is None and old is not None:
+                deleted.add(topic_id)
+            if old is not None and (topic is None or topic.is_new):
+                numbers.update(old.partitions)
+            if numbers:
+                partitions[topic_id] = frozenset(numbers)
+        return MetadataChanges(
+            frozenset(created),
+            frozenset(deleted),
+            partitions,
+            frozenset(self._brokers),
+            frozenset(self._controllers),
+            frozenset(self._configs),
+            frozenset(self._features),
+        )
+
+    def _apply_topics(self) -> TopicsImage:
+        """The topics with their changed partitions, and the listing of those being reassigned."""
+        topics = self.image.topics
+        by_id: dict[Uuid, TopicImage | None] = {}
+        reassigning: dict[Uuid, tuple[int, ...] | None] = {}
+        for topic_id, topic in self._topics.items():
+            if topic is None:
+                by_id[topic_id] = reassigning[topic_id] = None
+                continue
+            if not topic.changed and not topic.is_new:
+                continue
+            by_id[topic_id] = TopicImage(topic.name, topic_id, topic.before.update(topic.changed))
+            listed = () if topic.is_new else topics.reassigning.get(topic_id, ())
+            moving = {number for number in listed if number not in topic.changed}
+            moving.update(number for number, partition in topic.changed.items() if partition.adding or partition.removing)
+            if moving or listed:
+                reassigning[topic_id] = tuple(sorted(moving)) or None
+        return TopicsImage(
+            written(topics.by_id, by_id), written(topics.by_name, self._names), written(topics.reassigning, reassigning)
+        )
+
+    def _topic(self, topic_id: Uuid) -> _TopicDelta:
+        """The topic as replayed so far. ReplayError if there is none."""
+        topic = self._topics.get(topic_id)
+        if topic is None:
+            found = None if topic_id in self._topics else self.image.topics.by_id.get(topic_id)
+            if found is None:
+                raise ReplayError(f"there is no topic with id {to_text(topic_id)}")
+            topic = self._topics[topic_id] = _TopicDelta(found.name, found.partitions)
+        return topic
+
+    def _broker(self, broker_id: int, broker_epoch: int) -> BrokerImage:
+        """The registration of exactly that epoch as replayed so far. ReplayError if there is none."""
+        broker = self._brokers.get(broker_id) if broker_id in self._brokers else self.image.cluster.brokers.get(broker_id)
+        if broker is None:
+            raise ReplayError(f"broker {broker_id} is not registered")
+        if broker.epoch != broker_epoch:
+            raise ReplayError(f"broker {broker_id} is registered with epoch {broker.epoch}")
+        return broker
+
+    def _replay_topic(self, record: Topic, offset: int) -> None:
+        topics = self.image.topics
+        if (self._names[record.name] if record.name in self._names else topics.by_name.get(record.name)) is not None:
+            raise ReplayError("a topic of this name exists")
+        if (record.topic_id in topics.by_id and record.topic_id not in self._topics) or self._topics.get(record.topic_id):
+            raise ReplayError("a topic of this id exists")
+        self._topics[record.topic_id] = _TopicDelta(record.name, immutables.Map(), is_new=True)
+        self._names[record.name] = record.topic_id
+
+    def _replay_partition(self, record: Partition, offset: int) -> None:
+        topic = self._topic(record.topic_id)
+        if topic.get(record.partition_id) is not None:
+            raise ReplayError("the partition exists")
+        topic.changed[record.partition_id] = partition_from(record)
+
+    def _replay_partition_change(self, record: PartitionChange, offset: int) -> None:
+        topic = self._topic(record.topic_id)
+        before = topic.get(record.partition_id)
+        if before is None:
+            raise ReplayError(f"topic {topic.name} has no such partition")
+        topic.changed[record.partition_id] = partition_after(before, record)
+
+    def _replay_remove_topic(self, record: RemoveTopic, offset: int) -> None:
+        name = self._topic(record.topic_id).name
+        self._topics[record.topic_id] = None
+        self._names[name] = None
+        resource = (RESOURCE_TOPIC, name)
+        if resource in self._configs or resource in self.image.configs:
+            self._configs[resource] = None
+
+    def _replay_config(self, record: Config, offset: int) -> None:
+        resource = (record.resource_type, record.resource_name)
+        found = self._configs[resource] if resource in self._configs else self.image.configs.get(resource)
+        values: immutables.Map[str, str] = immutables.Map() if found is None else found
+        if record.value is not None:
+            values = values.set(record.name, record.value)
+        elif record.name in values:
+            values = values.delete(record.name)
+        self._configs[resource] = values or None
+
+    def _replay_register_broker(self, record: RegisterBroker, offset: int) -> None:
+        self._brokers[record.broker_id] = BrokerImage(
+            record.broker_id,
+            record.broker_epoch,
+            record.incarnation_id,
+            record.listeners,
+            record.features,
+            record.rack,
+            record.fenced,
+            record.in_controlled_shutdown,
+            record.log_dirs,
+            offset if record.registration_offset is None else record.registration_offset,
+        )
+
+    def _replay_unregister_broker(self, record: UnregisterBroker, offset: int) -> None:
+        self._broker(record.broker_id, record.broker_epoch)
+        self._brokers[record.broker_id] = None
+
+    def _replay_registration_change(self, record: BrokerRegistrationChange, offset: int) -> None:
+        broker = self._broker(record.broker_id, record.broker_epoch)
+        self._brokers[record.broker_id] = msgspec.structs.replace(
+            broker,
+            fenced=broker.fenced if record.fenced is None else record.fenced,
+            in_controlled_shutdown=(
+                broker.in_controlled_shutdown if record.in_controlled_shutdown is None else record.in_controlled_shutdown
+            ),
+            log_dirs=broker.log_dirs if record.log_dirs is None else record.log_dirs,
+        )
+
+    def _replay_register_controller(self, record: RegisterController, offset: int) -> None:
+        self._controllers[record.controller_id] = ControllerImage(
+            record.controller_id, record.incarnation_id, record.listeners, record.features
+        )
+
+    def _replay_feature_level(self, record: FeatureLevel, offset: int) -> None:
+        if not features.is_supported(record.name, record.feature_level):
+            raise ReplayError(
+                f"this software does not support that level (it supports {features.SUPPORTED})",
+                "this node must stop; run the newer software version",
+            )
+        self._features[record.name] = record.feature_level or None
+
+    def _replay_no_op(self, record: NoOp, offset: int) -> None:
+        """Changes nothing but the offset."""
+
+    def _replay_begin(self, record: BeginTransaction, offset: int) -> None:
+        if self._transaction is not None:
+            raise ReplayError(f"the transaction begun at offset {self._transaction.begin_offset} is still open")
+        self._transaction = OpenTransaction(offset, record.name)
+
+    def _replay_end(self, record: EndTransaction, offset: int) -> None:
+        for held_offset, held in self._close_transaction():
+            self.replay(held, held_offset)
+
+    def _replay_abort(self, record: AbortTransaction, offset: int) -> None:
+        self._close_transaction()
+
+    def _close_transaction(self) -> list[tuple[int, AnyRecord]]:
+        """Ends the open transaction and gives back what it held."""
+        if self._transaction is None:
+            raise ReplayError("no transaction is open")
+        held = [entry for chunk in self._transaction.held for entry in chunk] + self._held
+        self._transaction, self._held = None, []
+        return held
+
+
+_MARKERS = (BeginTransaction, EndTransaction, AbortTransaction)
+
+_HANDLERS: dict[type[Record], Callable[[MetadataDelta, Any, int], None]] = {
+    PartitionChange: MetadataDelta._replay_partition_change,
+    Partition: MetadataDelta._replay_partition,
+    Topic: MetadataDelta._replay_topic,
+    RemoveTopic: MetadataDelta._replay_remove_topic,
+    Config: MetadataDelta._replay_config,
+    RegisterBroker: MetadataDelta._replay_register_broker,
+    UnregisterBroker: MetadataDelta._replay_unregister_broker,
+    BrokerRegistrationChange: MetadataDelta._replay_registration_change,
+    RegisterController: MetadataDelta._replay_register_controller,
+    FeatureLevel: MetadataDelta._replay_feature_level,
+    NoOp: MetadataDelta._replay_no_op,
+    BeginTransaction: MetadataDelta._replay_begin,
+    EndTransaction: MetadataDelta._replay_end,
+    AbortTransaction: MetadataDelta._replay_abort,
+}

@@ -1,0 +1,156 @@
+"""Indexes derived from the image, persistent like the image itself: what to touch when a broker or a directory goes.
+
+Fencing a broker must cost what its partitions cost, not what the cluster has. So beside each image stands an index of the same
+offset: which partitions have a broker in their in-sync set (and does it lead them), which have no leader, which lie in a
+directory, and which names stand behind one collision form. It is never written to the log: `apply` brings it from one image to
+the next by looking at what a delta changed, and an older index is still there for who kept the reference.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TypeVar
+
+import immutables
+import msgspec
+
+from .changes import MetadataChanges, TopicPartition, changes_between, written
+from .delta import MetadataDelta
+from .image import EMPTY, MetadataImage, PartitionImage
+from .records import NO_LEADER
+from .uuids import LOST, MIGRATING, UNASSIGNED, Uuid
+
+K = TypeVar("K")
+
+_NO_DIRECTORY = (MIGRATING, UNASSIGNED, LOST)
+_NOTHING: immutables.Map[TopicPartition, bool] = immutables.Map()
+
+
+def collision_form(name: str) -> str:
+    """Topic names that differ only by "." and "_" collide in metric names: they have this form in common."""
+    return name.replace(".", "_")
+
+
+class MetadataIndex(msgspec.Struct, frozen=True):
+    """`in_sync`: broker → its in-sync partitions, True where it leads. `leaderless`: partitions without leader. `directories`:
+    directory id → partitions of replicas assigned to it. `names`: collision form → topic names, sorted.
+    """
+
+    in_sync: immutables.Map[int, immutables.Map[TopicPartition, bool]] = immutables.Map()
+    leaderless: immutables.Map[TopicPartition, bool] = immutables.Map()
+    directories: immutables.Map[Uuid, immutables.Map[TopicPartition, bool]] = immutables.Map()
+    names: immutables.Map[str, tuple[str, ...]] = immutables.Map()
+
+    def in_sync_of(self, broker_id: int) -> list[TopicPartition]:
+        """The partitions that have the broker in their in-sync set, sorted."""
+        return sorted(self.in_sync.get(broker_id, _NOTHING))
+
+    def led_by(self, broker_id: int) -> list[TopicPartition]:
+        """The partitions that the broker leads, sorted."""
+        return sorted(key for key, leads in self.in_sync.get(broker_id, _NOTHING).items() if leads)
+
+    def leads_any(self, broker_id: int) -> bool:
+        return any(self.in_sync.get(broker_id, _NOTHING).values())
+
+    def without_leader(self) -> list[TopicPartition]:
+        """The partitions that have no leader, sorted."""
+        return sorted(self.leaderless)
+
+    def in_directory(self, directory_id: Uuid) -> list[TopicPartition]:
+        """The partitions with a replica assigned to that directory, sorted."""
+        return sorted(self.directories.get(directory_id, _NOTHING))
+
+    def colliding(self, name: str) -> tuple[str, ...]:
+        """Names of existing topics with the collision form of `name`, that name itself included if it exists."""
+        return self.names.get(collision_form(name), ())
+
+    def apply(self, delta: MetadataDelta, after: MetadataImage) -> MetadataIndex:
+        """The index of `after`, which `delta` made; this one must be the index of `delta.image`."""
+        return self.apply_changes(delta.changes(), delta.image, after)
+
+    def apply_changes(self, changes: MetadataChanges, before: MetadataImage, after: MetadataImage) -> MetadataIndex:
+        """The index of `after`; this one must be the index of `before`, and `changes` all that differs between the two."""
+        if not changes.partitions and not changes.created_topics and not changes.deleted_topics:
+            return self
+        in_sync: _Overlay[int] = defaultdict(dict)
+        directories: _Overlay[Uuid] = defaultdict(dict)
+        leaderless: dict[TopicPartition, bool | None] = {}
+        for key, old, new in changes.each_partition(before, after):
+            _compare_in_sync(in_sync, key, old, new)
+            _compare_directories(directories, key, old, new)
+            lacks_leader = new is not None and new.leader == NO_LEADER
+            if lacks_leader != (old is not None and old.leader == NO_LEADER):
+                leaderless[key] = lacks_leader or None
+        names = self.names
+        if changes.created_topics or changes.deleted_topics:
+            names = _renamed(names, changes, before, after)
+        return MetadataIndex(
+            _merged(self.in_sync, in_sync), written(self.leaderless, leaderless), _merged(self.directories, directories), names
+        )
+
+
+_Overlay = dict[K, dict[TopicPartition, bool | None]]
+"""Changes of a map of maps: key → partition → new value, None to remove."""
+
+
+def _compare_in_sync(overlay: _Overlay[int], key: TopicPartition, old: PartitionImage | None, new: PartitionImage | None) -> None:
+    """Notes who left and who entered the in-sync set, and whose leadership changed."""
+    old_isr, old_leader = (old.isr, old.leader) if old is not None else ((), NO_LEADER)
+    new_isr, new_leader = (new.isr, new.leader) if new is not None else ((), NO_LEADER)
+    if old_isr == new_isr and old_leader == new_leader:
+        return
+    for broker_id in old_isr:
+        if broker_id not in new_isr:
+            overlay[broker_id][key] = None
+    for broker_id in new_isr:
+        leads = broker_id == new_leader
+        if broker_id not in old_isr or leads != (broker_id == old_leader):
+            overlay[broker_id][key] = leads
+
+
+def _compare_directories(
+    overlay: _Overlay[Uuid], key: TopicPartition, old: PartitionImage | None, new: PartitionImage | None
+) -> None:
+    """Notes directories that lost or got a replica of the partition. Reserved ids stand for no directory."""
+    old_directories = old.directories if old is not None else ()
+    new_directories = new.directories if new is not None else ()
+    if old_directories == new_directories:
+        return
+    for directory_id in old_directories:
+        if directory_id not in new_directories and directory_id not in _NO_DIRECTORY:
+            overlay[directory_id][key] = None
+    for directory_id in new_directories:
+        if directory_id not in old_directories and directory_id not in _NO_DIRECTORY:
+            overlay[directory_id][key] = True
+
+
+def _renamed(
+    names: immutables.Map[str, tuple[str, ...]], changes: MetadataChanges, before: MetadataImage, after: MetadataImage
+) -> immutables.Map[str, tuple[str, ...]]:
+    """The collision forms after topics were deleted and created."""
+    overlay: dict[str, set[str]] = {}
+    for topic_ids, image, is_created in ((changes.deleted_topics, before, False), (changes.created_topics, after, True)):
+        for topic_id in topic_ids:
+            name = image.topics.by_id[topic_id].name
+            form = collision_form(name)
+            known = overlay.setdefault(form, set(names.get(form, ())))
+            if is_created:
+                known.add(name)
+            else:
+                known.discard(name)
+    return written(names, {form: tuple(sorted(known)) or None for form, known in overlay.items()})
+
+
+def _merged(
+    base: immutables.Map[K, immutables.Map[TopicPartition, bool]], overlay: _Overlay[K]
+) -> immutables.Map[K, immutables.Map[TopicPartition, bool]]:
+    """`base` with the overlay's values written into its inner maps; inner maps that become empty are dropped."""
+    return written(base, {key: written(base.get(key, _NOTHING), inner) or None for key, inner in overlay.items()})
+
+
+EMPTY_INDEX = MetadataIndex()
+
+
+def index_of(image: MetadataImage) -> MetadataIndex:
+    """The index of an image from scratch, for a loaded snapshot."""
+    return EMPTY_INDEX.apply_changes(changes_between(EMPTY, image), EMPTY, image)

@@ -1,0 +1,101 @@
+"""One partition's state and the records that make it: the replay rules as pure functions (KIP-455, KIP-858).
+
+Every change record raises the partition epoch by one; one with a `leader` (even the same) raises the leader epoch too. Other
+fields replace what was there when they are present. A partition written before directories were known gets MIGRATING for each
+replica; from then on a record that changes the number of replicas has to bring their directories.
+"""
+
+from __future__ import annotations
+
+from .image import PartitionImage
+from .records import Partition, PartitionChange
+from .uuids import MIGRATING, Uuid
+
+COMPARE_LOGS = "this node must stop; compare its log with another controller's, and refill it if they differ"
+
+
+class ReplayError(ValueError):
+    """A record does not fit the state it is replayed on. The node must stop: its state or its log is wrong."""
+
+    def __init__(self, reason: str, next_step: str = COMPARE_LOGS) -> None:
+        self.next_step = next_step
+        super().__init__(reason)
+
+
+def partition_from(record: Partition) -> PartitionImage:
+    """The partition that a Partition record describes. ReplayError if the record contradicts itself."""
+    if record.directories and len(record.directories) != len(record.replicas):
+        raise ReplayError(f"it has {len(record.replicas)} replicas and {len(record.directories)} directories")
+    is_moving = bool(record.adding_replicas or record.removing_replicas)
+    if is_moving != bool(record.original_replicas and record.target_replicas):
+        raise ReplayError("adding or removing replicas go with original and target replicas, and not without them")
+    return PartitionImage(
+        record.replicas,
+        record.directories or (MIGRATING,) * len(record.replicas),
+        record.isr,
+        record.leader,
+        record.leader_epoch,
+        record.partition_epoch,
+        record.adding_replicas,
+        record.removing_replicas,
+        record.original_replicas or (),
+        record.target_replicas or (),
+        record.leader_recovery_state,
+        record.eligible_leader_replicas,
+        record.last_known_elr,
+    )
+
+
+def partition_record(topic_id: Uuid, partition_id: int, partition: PartitionImage) -> Partition:
+    """The inverse: the record that describes `partition` from scratch."""
+    return Partition(
+        0,
+        partition_id,
+        topic_id,
+        partition.replicas,
+        partition.isr,
+        partition.removing,
+        partition.adding,
+        partition.leader,
+        partition.leader_recovery_state,
+        partition.leader_epoch,
+        partition.partition_epoch,
+        partition.directories,
+        partition.elr,
+        partition.last_known_elr,
+        partition.original or None,
+        partition.target or None,
+    )
+
+
+def partition_after(before: PartitionImage, change: PartitionChange) -> PartitionImage:
+    """`before` with the change applied. ReplayError if the two do not fit."""
+    adding, removing, original, target = before.adding, before.removing, before.original, before.target
+    if change.adding_replicas is not None:
+        if change.removing_replicas is None or change.original_replicas is None or change.target_replicas is None:
+            raise ReplayError("it changes the adding replicas without the removing, original and target ones")
+        adding, removing = change.adding_replicas, change.removing_replicas
+        original, target = change.original_replicas, change.target_replicas
+    elif change.removing_replicas is not None or change.original_replicas is not None or change.target_replicas is not None:
+        raise ReplayError("it changes removing, original or target replicas without the adding ones")
+    replicas = before.replicas if change.replicas is None else change.replicas
+    directories = before.directories if change.directories is None else change.directories
+    if len(directories) != len(replicas):
+        raise ReplayError(f"it leaves {len(replicas)} replicas with {len(directories)} directories")
+    elr, last_known_elr = change.eligible_leader_replicas, change.last_known_elr
+    recovery_state = change.leader_recovery_state
+    return PartitionImage(
+        replicas,
+        directories,
+        before.isr if change.isr is None else change.isr,
+        before.leader if change.leader is None else change.leader,
+        before.leader_epoch if change.leader is None else before.leader_epoch + 1,
+        before.partition_epoch + 1,
+        adding,
+        removing,
+        original,
+        target,
+        before.leader_recovery_state if recovery_state is None else recovery_state,
+        before.elr if elr is None else elr,
+        before.last_known_elr if last_known_elr is None else last_known_elr,
+    )
