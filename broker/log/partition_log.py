@@ -502,7 +502,7 @@ class PartitionLog:
             if self._before_truncation is not None:
                 self._before_truncation()
 
-    def advance_log_start_offset(self, offset: int) -> None:
+    def advance_log_start(self, offset: int) -> None:
         """Records below `offset` are gone for readers; segments wholly below it are deleted. OffsetOutOfRange beyond the log's
         end.
         """
@@ -540,7 +540,7 @@ class PartitionLog:
                 excess_bytes -= segment.size_bytes
                 count += 1
             if count:
-                self.advance_log_start_offset(self._segments[count].base_offset)
+                self.advance_log_start(self._segments[count].base_offset)
             return count
 
     # Durability and end

@@ -115,14 +115,14 @@ def test_the_start_advances_and_drops_whole_segments(open_log, batch) -> None:
     for epoch in range(10):
         log.append_as_leader(batch(2, value_bytes=100), epoch)
     count = log.segment_count
-    log.advance_log_start_offset(9)
+    log.advance_log_start(9)
     assert log.segment_count < count
     assert (log.log_start_offset, log.high_watermark) == (9, 9)
     assert log.epochs[0] == (4, 9)
     with pytest.raises(OffsetOutOfRange):
         log.read(8, 100)
     with pytest.raises(OffsetOutOfRange):
-        log.advance_log_start_offset(21)
+        log.advance_log_start(21)
 
 
 def test_retention_by_size_and_by_time_spares_what_is_above_the_high_watermark(open_log, batch) -> None:

@@ -265,7 +265,7 @@ def test_the_log_does_what_a_list_of_batches_would(actions: list[tuple[str, int,
                     durable = min(durable, len(twin.batches))
                 case "advance":
                     offset = min(first * max(twin.end, 1) // 900, twin.end)
-                    log.advance_log_start_offset(offset)
+                    log.advance_log_start(offset)
                     twin.start = max(twin.start, offset)
                 case "flush":
                     log.flush()
