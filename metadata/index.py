@@ -32,36 +32,38 @@ def collision_form(name: str) -> str:
 
 
 class MetadataIndex(msgspec.Struct, frozen=True):
-    """`in_sync`: broker → its in-sync partitions, True where it leads. `leaderless`: partitions without leader. `directories`:
-    directory id → partitions of replicas assigned to it. `names`: collision form → topic names, sorted.
+    """`in_sync`: broker → its in-sync partitions, True where it leads. `no_leader`: partitions without leader. `directories`:
+    directory id → partitions of replicas assigned to it. `owners`: directory id → broker that registered it. `names`: collision
+    form → topic names, sorted. Ask through the methods, whose answers are sorted.
     """
 
     in_sync: immutables.Map[int, immutables.Map[TopicPartition, bool]] = immutables.Map()
-    leaderless: immutables.Map[TopicPartition, bool] = immutables.Map()
+    no_leader: immutables.Map[TopicPartition, bool] = immutables.Map()
     directories: immutables.Map[Uuid, immutables.Map[TopicPartition, bool]] = immutables.Map()
+    owners: immutables.Map[Uuid, int] = immutables.Map()
     names: immutables.Map[str, tuple[str, ...]] = immutables.Map()
 
-    def in_sync_of(self, broker_id: int) -> list[TopicPartition]:
-        """The partitions that have the broker in their in-sync set, sorted."""
+    def partitions_in_isr(self, broker_id: int) -> list[TopicPartition]:
+        """The partitions that have the broker in their in-sync set."""
         return sorted(self.in_sync.get(broker_id, _NOTHING))
-
-    def led_by(self, broker_id: int) -> list[TopicPartition]:
-        """The partitions that the broker leads, sorted."""
-        return sorted(key for key, leads in self.in_sync.get(broker_id, _NOTHING).items() if leads)
 
     def leads_any(self, broker_id: int) -> bool:
         return any(self.in_sync.get(broker_id, _NOTHING).values())
 
-    def without_leader(self) -> list[TopicPartition]:
-        """The partitions that have no leader, sorted."""
-        return sorted(self.leaderless)
+    def leaderless(self) -> list[TopicPartition]:
+        """The partitions that have no leader."""
+        return sorted(self.no_leader)
 
-    def in_directory(self, directory_id: Uuid) -> list[TopicPartition]:
-        """The partitions with a replica assigned to that directory, sorted."""
+    def partitions_in_directory(self, directory_id: Uuid) -> list[TopicPartition]:
+        """The partitions with a replica assigned to that directory."""
         return sorted(self.directories.get(directory_id, _NOTHING))
 
-    def colliding(self, name: str) -> tuple[str, ...]:
-        """Names of existing topics with the collision form of `name`, that name itself included if it exists."""
+    def broker_of_directory(self, directory_id: Uuid) -> int | None:
+        """The broker that has registered that directory as online, None if nobody has."""
+        return self.owners.get(directory_id)
+
+    def colliding_topics(self, name: str) -> tuple[str, ...]:
+        """Existing topics with the collision form of `name`, that name itself included if it exists."""
         return self.names.get(collision_form(name), ())
 
     def apply(self, delta: MetadataDelta, after: MetadataImage) -> MetadataIndex:
@@ -70,22 +72,21 @@ class MetadataIndex(msgspec.Struct, frozen=True):
 
     def apply_changes(self, changes: MetadataChanges, before: MetadataImage, after: MetadataImage) -> MetadataIndex:
         """The index of `after`; this one must be the index of `before`, and `changes` all that differs between the two."""
-        if not changes.partitions and not changes.created_topics and not changes.deleted_topics:
-            return self
         in_sync: _Overlay[int] = defaultdict(dict)
         directories: _Overlay[Uuid] = defaultdict(dict)
-        leaderless: dict[TopicPartition, bool | None] = {}
+        no_leader: dict[TopicPartition, bool | None] = {}
         for key, old, new in changes.each_partition(before, after):
             _compare_in_sync(in_sync, key, old, new)
             _compare_directories(directories, key, old, new)
             lacks_leader = new is not None and new.leader == NO_LEADER
             if lacks_leader != (old is not None and old.leader == NO_LEADER):
-                leaderless[key] = lacks_leader or None
-        names = self.names
-        if changes.created_topics or changes.deleted_topics:
-            names = _renamed(names, changes, before, after)
+                no_leader[key] = lacks_leader or None
         return MetadataIndex(
-            _merged(self.in_sync, in_sync), written(self.leaderless, leaderless), _merged(self.directories, directories), names
+            _merged(self.in_sync, in_sync),
+            written(self.no_leader, no_leader),
+            _merged(self.directories, directories),
+            _owners(self.owners, changes, before, after),
+            _names(self.names, changes, before, after),
         )
 
 
@@ -124,7 +125,21 @@ def _compare_directories(
             overlay[directory_id][key] = True
 
 
-def _renamed(
+def _owners(
+    owners: immutables.Map[Uuid, int], changes: MetadataChanges, before: MetadataImage, after: MetadataImage
+) -> immutables.Map[Uuid, int]:
+    """The owners of directories after registrations changed."""
+    overlay: dict[Uuid, int | None] = {}
+    for broker_id in changes.brokers:
+        if (old := before.cluster.brokers.get(broker_id)) is not None:
+            overlay.update(dict.fromkeys(old.log_dirs))
+    for broker_id in changes.brokers:
+        if (new := after.cluster.brokers.get(broker_id)) is not None:
+            overlay.update(dict.fromkeys(new.log_dirs, broker_id))
+    return written(owners, overlay)
+
+
+def _names(
     names: immutables.Map[str, tuple[str, ...]], changes: MetadataChanges, before: MetadataImage, after: MetadataImage
 ) -> immutables.Map[str, tuple[str, ...]]:
     """The collision forms after topics were deleted and created."""
