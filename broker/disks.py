@@ -1,0 +1,41 @@
+"""Blocking work on log directories, off the event loop: a few threads per directory, so that a slow disk holds up only itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import trio
+
+from .log.errors import LogDirFailed
+
+THREADS_PER_DIRECTORY = 4
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+class Disks:
+    """Runs functions in worker threads, bounded per directory, and tells `on_failed` of a directory that failed (each time it is met).
+
+    Work that has begun is never abandoned: cancelling the caller waits for it.
+    """
+
+    def __init__(self, on_failed: Callable[[LogDirFailed], None]) -> None:
+        self._on_failed = on_failed
+        self._limiters: dict[Path, trio.CapacityLimiter] = {}
+
+    async def run(
+        self, log_dir: Path, work: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Result:
+        """What `work` returns or raises. `log_dir` is the directory it touches."""
+        limiter = self._limiters.get(log_dir)
+        if limiter is None:
+            limiter = self._limiters[log_dir] = trio.CapacityLimiter(THREADS_PER_DIRECTORY)
+        try:
+            return await trio.to_thread.run_sync(partial(work, *args, **kwargs), limiter=limiter)
+        except LogDirFailed as error:
+            self._on_failed(error)
+            raise

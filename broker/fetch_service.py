@@ -1,0 +1,268 @@
+"""Answers fetches from followers and consumers: the leader's side of replication.
+
+Theory of operation. A fetch is looked at as a whole: what can be said at once (an error, a divergence, a newer high watermark) or read
+(records below the log end for followers, below the high watermark for consumers) is answered; otherwise the fetch is parked until one of its
+partitions changes or its wait is over. A follower's fetch offset says that it holds everything below: it is noted before anything else, and may
+raise the high watermark, which wakes the other followers' parked fetches. So a high watermark travels in one message after the fetch
+that raised it.
+
+Followers that are throttled and out of sync get no more than the budget allows; while it is used up their records wait, not the others'. A
+newer fetch of the same replica and session ends the one that is parked: its sender has given it up.
+
+Partitions about which there is nothing to say are left out of a follower's answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple, Protocol
+
+import trio
+
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.peer_rpc import FetchedPartition, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
+
+from .byte_gate import ByteGate
+from .disks import Disks
+from .divergence import leader_answer
+from .log.errors import LogClosed, LogError
+from .log.partition_log import PartitionLog
+from .partition import Partition, ReplicaId
+from .replica_errors import ReplicaError, code_of
+
+RESPONSE_BYTES_MAX = 10 * 1024 * 1024
+"""Leaves room for one batch more below the frame limit of 16 MiB."""
+WAIT_MAX_MS = 30_000
+BUDGET_PAUSE_S = 0.01
+
+
+class Replicas(Protocol):
+    """Where the service finds partitions, and what it must know about them."""
+
+    disks: Disks
+
+    def hosted(self, replica: ReplicaId) -> Partition:
+        """The partition if this broker hosts it; ReplicaError with the code that says why not."""
+
+    def is_leader_throttled(self, partition: Partition, follower_id: int) -> bool:
+        """Listed in leader.replication.throttled.replicas and out of sync, while a rate is set."""
+
+
+class _Readable(NamedTuple):
+    """A partition that has records for the fetch."""
+
+    wanted: FetchPartition
+    partition: Partition
+    log: PartitionLog
+    upto: int
+    is_throttled: bool
+    is_filling: bool
+
+
+class _Visit:
+    """A fetch while it is being answered. `changed` is renewed each time its partitions are looked at."""
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        self.changed = trio.Event()
+        self.is_over = False
+
+    def end(self) -> None:
+        self.is_over = True
+        self.changed.set()
+
+
+class FetchService:
+    """One per broker. `gate` is the throttle of this broker as a leader."""
+
+    def __init__(self, replicas: Replicas, gate: ByteGate) -> None:
+        self._replicas = replicas
+        self._gate = gate
+        self._visits: dict[tuple[int, int], _Visit] = {}
+
+    async def fetch(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        """Waits up to `max_wait_ms` for something to say. Errors stand per partition."""
+        visit = _Visit(trio.current_time() + min(max(request.max_wait_ms, 0), WAIT_MAX_MS) / 1000)
+        if request.replica_id < 0:
+            return await self._answer(request, visit)
+        key = (request.replica_id, request.session)
+        if key in self._visits:
+            self._visits[key].end()
+        self._visits[key] = visit
+        try:
+            return await self._answer(request, visit)
+        finally:
+            if self._visits.get(key) is visit:
+                del self._visits[key]
+
+    async def _answer(self, request: ReplicaFetchRequest, visit: _Visit) -> ReplicaFetchResponse:
+        answers = self._note_positions(request)
+        with ExitStack() as claims:
+            claimed = False
+            while True:
+                visit.changed = trio.Event()
+                with self._watched(request, visit.changed):
+                    readable = self._look(request, answers)
+                    waits_for_budget = any(part.is_throttled for part in readable)
+                    if waits_for_budget and not claimed:
+                        claims.enter_context(self._gate.claim())
+                        claimed = True
+                    for part in await self._read(request, readable):
+                        answers[part.topic_id, part.partition] = part
+                    now = trio.current_time()
+                    if answers or visit.is_over or now >= visit.deadline or request.min_bytes <= 0:
+                        return ReplicaFetchResponse(ErrorCode.NONE, partitions=tuple(answers.values()))
+                    wake_at = max(self._gate.ready_at(), now + BUDGET_PAUSE_S) if waits_for_budget else visit.deadline
+                    with trio.move_on_at(min(visit.deadline, wake_at)):
+                        await visit.changed.wait()
+
+    # --- what can be said ----------------------------------------------------------------------------------------------------
+
+    def _note_positions(self, request: ReplicaFetchRequest) -> dict[ReplicaId, FetchedPartition]:
+        """Checks each partition and notes how far the follower is; answers for those that need none of the log."""
+        answers: dict[ReplicaId, FetchedPartition] = {}
+        for wanted in request.partitions:
+            try:
+                answer = self._note_position(request, wanted)
+            except (ReplicaError, LogError) as error:
+                answer = FetchedPartition(wanted.topic_id, wanted.partition, code_of(error))
+            if answer is not None:
+                answers[wanted.topic_id, wanted.partition] = answer
+        return answers
+
+    def _note_position(self, request: ReplicaFetchRequest, wanted: FetchPartition) -> FetchedPartition | None:
+        partition = self._replicas.hosted((wanted.topic_id, wanted.partition))
+        role = partition.leader_role()
+        log = partition.online_log()
+        error = _epoch_error(wanted.leader_epoch, role.epoch)
+        if request.replica_id >= 0 and not error and request.replica_id not in partition.state.replicas:
+            error = ErrorCode.UNKNOWN_LEADER_EPOCH
+        if error:
+            return FetchedPartition(wanted.topic_id, wanted.partition, error)
+        diverging = leader_answer(
+            wanted.fetch_offset, wanted.last_fetched_epoch, log.log_end_offset, log.latest_epoch, log.end_offset_for
+        )
+        if diverging is not None:
+            return self._about(wanted, log, diverging=diverging)
+        upper = log.log_end_offset if request.replica_id >= 0 else log.high_watermark
+        if not log.log_start_offset <= wanted.fetch_offset <= max(upper, log.log_start_offset):
+            return self._about(wanted, log, error=ErrorCode.OFFSET_OUT_OF_RANGE)
+        if request.replica_id >= 0:
+            partition.follower_fetched(
+                request.replica_id, wanted.fetch_offset, wanted.log_start_offset, request.broker_epoch
+            )
+        return None
+
+    def _look(self, request: ReplicaFetchRequest, answers: dict[ReplicaId, FetchedPartition]) -> list[_Readable]:
+        """The partitions with records to read. What needs no read (news, or a partition that was lost) goes to `answers`."""
+        readable: list[_Readable] = []
+        for wanted in request.partitions:
+            key = (wanted.topic_id, wanted.partition)
+            if key in answers:
+                continue
+            try:
+                partition = self._replicas.hosted(key)
+                role = partition.leader_role()
+                log = partition.online_log()
+            except ReplicaError as error:
+                answers[key] = FetchedPartition(*key, error.code)
+                continue
+            if _epoch_error(wanted.leader_epoch, role.epoch):
+                answers[key] = FetchedPartition(*key, ErrorCode.FENCED_LEADER_EPOCH)
+                continue
+            is_follower = request.replica_id >= 0
+            upto = log.log_end_offset if is_follower else log.high_watermark
+            if upto > wanted.fetch_offset:
+                out_of_sync = is_follower and request.replica_id not in partition.state.isr
+                throttled = out_of_sync and self._replicas.is_leader_throttled(partition, request.replica_id)
+                readable.append(_Readable(wanted, partition, log, upto, throttled, out_of_sync))
+            elif is_follower and _has_news(wanted, log):
+                answers[key] = self._about(wanted, log, bytes_left=0)
+        return readable
+
+    def _about(
+        self,
+        wanted: FetchPartition,
+        log: PartitionLog,
+        *,
+        error: ErrorCode = ErrorCode.NONE,
+        diverging: tuple[int, int] | None = None,
+        records: bytes = b"",
+        bytes_left: int = -1,
+    ) -> FetchedPartition:
+        return FetchedPartition(
+            wanted.topic_id,
+            wanted.partition,
+            error,
+            log.high_watermark,
+            log.log_start_offset,
+            log.log_end_offset,
+            diverging,
+            records,
+            bytes_left,
+        )
+
+    # --- reading -------------------------------------------------------------------------------------------------------------
+
+    async def _read(self, request: ReplicaFetchRequest, readable: list[_Readable]) -> list[FetchedPartition]:
+        """Records in the order of the request until the response is full; throttled partitions as far as the budget goes."""
+        found: list[FetchedPartition] = []
+        remaining = min(request.max_bytes, RESPONSE_BYTES_MAX)
+        for part in readable:
+            wanted_bytes = min(part.wanted.max_bytes, remaining)
+            if wanted_bytes <= 0:
+                break
+            granted = self._gate.try_take(wanted_bytes) if part.is_throttled else wanted_bytes
+            if not granted:
+                continue
+            answer = await self._read_one(part, granted, is_first=not found)
+            if part.is_throttled:
+                self._gate.settle(granted, len(answer.records))
+            if answer.records or answer.error:
+                found.append(answer)
+                remaining -= len(answer.records)
+        return found
+
+    async def _read_one(self, part: _Readable, max_bytes: int, *, is_first: bool) -> FetchedPartition:
+        wanted, log = part.wanted, part.log
+
+        def read() -> tuple[bytes, int]:
+            # A throttled replica may borrow for a whole batch; others get more than they asked for only to make any progress.
+            whole = is_first or part.is_throttled
+            records = log.read(wanted.fetch_offset, max_bytes, upto=part.upto, min_one_batch=whole)
+            left = log.bytes_from(wanted.fetch_offset) - len(records) if part.is_filling else -1
+            return records, left
+
+        try:
+            records, bytes_left = await self._replicas.disks.run(log.log_dir, read)
+        except LogClosed:
+            return FetchedPartition(wanted.topic_id, wanted.partition, ErrorCode.NONE)
+        except LogError as error:
+            return FetchedPartition(wanted.topic_id, wanted.partition, code_of(error))
+        return self._about(wanted, log, records=records, bytes_left=bytes_left)
+
+    @contextmanager
+    def _watched(self, request: ReplicaFetchRequest, changed: trio.Event) -> Iterator[None]:
+        """`changed` is set when anything happens to one of the request's partitions."""
+        with ExitStack() as watches:
+            for wanted in request.partitions:
+                try:
+                    partition = self._replicas.hosted((wanted.topic_id, wanted.partition))
+                except ReplicaError:
+                    continue
+                watches.enter_context(partition.watched_by(changed))
+            yield
+
+
+def _epoch_error(asked: int, current: int) -> ErrorCode:
+    if asked == current or asked < 0:
+        return ErrorCode.NONE
+    return ErrorCode.FENCED_LEADER_EPOCH if asked < current else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def _has_news(wanted: FetchPartition, log: PartitionLog) -> bool:
+    """The follower could raise its high watermark or its log start."""
+    return min(log.high_watermark, wanted.fetch_offset) > wanted.high_watermark or log.log_start_offset > wanted.log_start_offset
+
+

@@ -1,0 +1,28 @@
+"""Progress of a replica that is being filled: bytes still to come, how fast, since when. For people and tools."""
+
+from __future__ import annotations
+
+import time
+
+import trio
+
+from .throttle import RateMeter
+
+
+class Filling:
+    """`bytes_left` -1: not known yet. `started_ms` is wall clock; `error` says why nothing moves, "" if all is well."""
+
+    def __init__(self) -> None:
+        self.started_ms = int(time.time() * 1000)
+        self.bytes_left = -1
+        self.error = ""
+        self._meter = RateMeter(trio.current_time())
+
+    def record(self, size_bytes: int, bytes_left: int) -> None:
+        self._meter.record(size_bytes, trio.current_time())
+        self.bytes_left = bytes_left
+        self.error = ""
+
+    @property
+    def bytes_per_second(self) -> float:
+        return self._meter.bytes_per_second(trio.current_time())

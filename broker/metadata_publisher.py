@@ -1,0 +1,140 @@
+"""The broker's view of the metadata log: committed batches in, published images out (KIP-500, KIP-631).
+
+Theory of operation. As the observer's state machine it is handed committed batches and only puts them aside. One task merges everything that has
+come into one delta, makes one new image, and hands both to the publishers, in the order they were given, one after the other. While they
+work, new batches gather and become the next delta, so a slow disk makes publications larger, not later.
+
+Nothing is published before the high watermark that was known at the start is reached: a broker never acts on an old prefix of the log. A fault in
+a record ends the broker; a fault in a publisher is logged and the others still run.
+
+The newest images are kept by offset, for those who compare what nodes hold (images share what they have in common).
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+import trio
+
+from kraftlab.metadata import codec
+from kraftlab.metadata.changes import MetadataChanges, changes_between
+from kraftlab.metadata.delta import MetadataDelta
+from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
+from kraftlab.quorum.core.types import Endpoint
+from kraftlab.quorum.driver.signal import Signal
+from kraftlab.quorum.state_machine import CommittedBatch
+
+logger = logging.getLogger("kraftlab.broker.metadata")
+
+HISTORY_MAX = 4096
+PENDING_MAX = 64
+"""Applying waits while more publications' worth of calls is pending: the log can be larger than memory."""
+
+
+class Publication(NamedTuple):
+    """A step from one published image to the next, with what differs."""
+
+    before: MetadataImage
+    after: MetadataImage
+    changes: MetadataChanges
+    is_first: bool
+
+
+Publisher = Callable[[Publication], Awaitable[None]]
+
+
+class MetadataPublisher:
+    """State machine of the observer. `run` publishes until cancelled; a bad record leaves it as an exception."""
+
+    def __init__(self, publishers: Sequence[tuple[str, Publisher]], on_leader_changed: Callable[[], None]) -> None:
+        self.image = EMPTY
+        """The newest published image."""
+        self._publishers = publishers
+        self._on_leader_changed = on_leader_changed
+        self._pending: list[CommittedBatch] = []
+        self._high_watermark_at_start = -1
+        self._is_first = True
+        self._arrived = Signal()
+        self._taken = Signal()
+        self._published = trio.Event()
+        self._history: deque[MetadataImage] = deque(maxlen=HISTORY_MAX)
+
+    @property
+    def offset(self) -> int:
+        """End offset of the newest published image, 0 before the first."""
+        return self.image.provenance.offset
+
+    # --- the state machine ---------------------------------------------------------------------------------------------------
+
+    async def apply(self, batches: list[CommittedBatch], high_watermark: int) -> None:
+        if self._high_watermark_at_start < 0:
+            self._high_watermark_at_start = high_watermark
+        while len(self._pending) > PENDING_MAX:
+            await self._taken.wait()
+        self._pending.extend(batches)
+        self._arrived.set()
+
+    async def leader_changed(self, epoch: int, leader_id: int, endpoints: dict[str, Endpoint]) -> None:
+        self._on_leader_changed()
+
+    async def became_leader(self, epoch: int) -> None:
+        raise AssertionError(f"a broker is an observer and cannot lead epoch {epoch}")
+
+    async def resigned(self, epoch: int, reason: str) -> None:
+        raise AssertionError(f"a broker is an observer and never led epoch {epoch}")
+
+    # --- publishing ----------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Publishes until cancelled. UnreadableRecords or ReplayError if the log holds what this broker cannot understand."""
+        replayed = self.image
+        while True:
+            await self._arrived.wait()
+            while self._pending:
+                batches, self._pending = self._pending, []
+                self._taken.set()
+                delta = MetadataDelta(replayed)
+                replayed = replay(delta, batches)
+                if replayed.provenance.offset >= self._high_watermark_at_start:
+                    await self._publish(delta, replayed)
+                await trio.lowlevel.checkpoint()
+
+    async def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if self._is_first and self.image is not delta.image:
+            # What came before the first publication was not published step by step: publish all of it as one.
+            publication = Publication(self.image, image, changes_between(self.image, image), True)
+        else:
+            publication = Publication(delta.image, image, delta.changes(), self._is_first)
+        self._is_first = False
+        self.image = image
+        self._history.append(image)
+        for name, publish in self._publishers:
+            try:
+                await publish(publication)
+            except Exception:
+                logger.exception("publishing metadata %s to %s failed", image.provenance, name)
+        self._published.set()
+        self._published = trio.Event()
+
+    async def wait_for(self, offset: int) -> None:
+        """Returns once an image at or beyond that offset is published."""
+        while self.offset < offset:
+            await self._published.wait()
+
+    def image_at(self, offset: int) -> MetadataImage | None:
+        """The image at the last publication at or before `offset`; None if it is not kept any more or was never published."""
+        index = bisect_right(self._history, offset, key=lambda image: image.provenance.offset)
+        return self._history[index - 1] if index else None
+
+
+def replay(delta: MetadataDelta, batches: list[CommittedBatch]) -> MetadataImage:
+    """Replays whole batches; the image after the last."""
+    for batch in batches:
+        if batch.body:
+            delta.replay_all(codec.decode(batch.body, batch.base_offset), batch.base_offset)
+    last = batches[-1]
+    return delta.apply(Provenance(last.end_offset, last.epoch, last.append_time_ms))

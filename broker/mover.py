@@ -1,0 +1,258 @@
+"""Moves replicas between the log directories of this broker (KIP-113, KIP-858).
+
+Theory of operation. A move copies the current log into a future log in the target directory, chunk by chunk through one throttle, while the
+replica goes on leading or following. Each chunk begins by making sure that the future log is a prefix of the current one (by leader epochs),
+so a log that was cut meanwhile, or while the broker was down, cannot leave records behind. When the ends meet, `move_state.py` says what is next:
+first the controller is told, and only when the metadata names the target does the future log take over. For that the last chunk is copied
+under the partition's lock, so that a busy producer cannot keep the ends apart for ever.
+
+A copy that fails is parked with its reason, which DescribeLogDirs shows, and tried again after a growing pause; a new request for the same
+directory tries again at once. As many moves copy at a time as there are mover threads, first come first served; one that only waits for the
+controller holds no place.
+
+Not done here: creating and dropping future logs on request (`log_dirs_api.py`), and the files themselves (`log/log_manager.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import trio
+
+from kraftlab.metadata.uuids import Uuid
+
+from .byte_gate import ByteGate
+from .disks import Disks
+from .divergence import leader_answer, truncation_offset
+from .filling import Filling
+from .log.errors import LogError
+from .log.partition_log import PartitionLog
+from .move_state import MoveAction, MoveEvent, MoveState, next_step
+from .partition import Partition, ReplicaId
+
+logger = logging.getLogger("kraftlab.broker.mover")
+
+CHUNK_BYTES = 1024 * 1024
+BACKOFF_S = 1.0
+BACKOFF_MAX_S = 30.0
+
+
+class FutureLogs(Protocol):
+    """What the mover asks of the log manager; all of it blocks."""
+
+    def swap(self, topic_id: Uuid, partition: int) -> PartitionLog:
+        """The future log becomes the current one; the old one's directory is set aside for deletion."""
+
+    def drop_future(self, topic_id: Uuid, partition: int) -> None: ...
+
+
+class Move:
+    """One move. `state` changes by the table only."""
+
+    def __init__(self, partition: Partition, source_id: Uuid, target_id: Uuid, target_dir: Path) -> None:
+        self.partition = partition
+        self.source_id = source_id
+        self.target_id = target_id
+        self.target_dir = target_dir
+        self.state = MoveState.COPYING
+        self.filling = Filling()
+        self.scope = trio.CancelScope()
+        self.ended = trio.Event()
+        self.stirred = trio.Event()
+        """Set when a parked or waiting move should look again."""
+
+    def stir(self) -> None:
+        self.stirred.set()
+        self.stirred = trio.Event()
+
+    def __repr__(self) -> str:
+        return f"{self.partition} to {self.target_dir} ({self.state.value})"
+
+
+class Mover:
+    """All moves of a broker. `assign` tells the controller (some time) in which directory a replica is."""
+
+    def __init__(
+        self, disks: Disks, logs: FutureLogs, gate: ByteGate, assign: Callable[[Uuid, int, Uuid], None], threads: int
+    ) -> None:
+        self.moves: dict[ReplicaId, Move] = {}
+        self._disks = disks
+        self._logs = logs
+        self._gate = gate
+        self._assign = assign
+        self._turns = trio.CapacityLimiter(threads)
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            await trio.sleep_forever()
+
+    def begin(self, partition: Partition, future: PartitionLog, target_id: Uuid) -> Move:
+        """Copies the partition's log into `future` from now on."""
+        assert self._nursery is not None, "the mover is not running"
+        assert partition.id not in self.moves, f"{partition} is being moved already"
+        move = Move(partition, partition.online_log().directory_id, target_id, future.log_dir)
+        partition.future = future
+        self.moves[partition.id] = move
+        logger.info("%s: moving from %s to %s", partition, partition.log_dir, future.log_dir)
+        self._nursery.start_soon(self._carry, move)
+        return move
+
+    def directory_committed(self, replica: ReplicaId, directory_id: Uuid) -> bool:
+        """The metadata names `directory_id` for the replica; True if that is where a move takes it."""
+        move = self.moves.get(replica)
+        if move is None or move.target_id != directory_id:
+            return False
+        self._step(move, MoveEvent.TARGET_COMMITTED)
+        move.stir()
+        return True
+
+    def retry(self, replica: ReplicaId) -> None:
+        """Tries again now if the move is parked."""
+        self.moves[replica].stir()
+
+    async def drop(self, replica: ReplicaId, *, keep_files: bool = False) -> None:
+        """Ends the replica's move, if there is one, and drops its future log. `keep_files`: the target directory failed."""
+        move = self.moves.get(replica)
+        if move is None:
+            return
+        move.scope.cancel()
+        await move.ended.wait()
+        if move.state is MoveState.EFFECTIVE:
+            return
+        logger.info("%s: the move to %s is dropped", move.partition, move.target_dir)
+        self._step(move, MoveEvent.DROP)
+        self.moves.pop(replica, None)
+        move.partition.future = None
+        if not keep_files:
+            await self._disks.run(move.target_dir, self._logs.drop_future, *replica)
+
+    def _step(self, move: Move, event: MoveEvent) -> MoveAction:
+        """Walks the table; assignments are queued here, a swap is left to the caller."""
+        before = move.state
+        move.state, action = next_step(before, event)
+        if move.state is not before:
+            logger.info("%s: %s -> %s", move.partition, before.value, move.state.value)
+        if action is MoveAction.ASSIGN_TARGET:
+            self._assign(*move.partition.id, move.target_id)
+        elif action is MoveAction.ASSIGN_SOURCE:
+            self._assign(*move.partition.id, move.source_id)
+        return action
+
+    # --- one move ------------------------------------------------------------------------------------------------------------
+
+    async def _carry(self, move: Move) -> None:
+        backoff_s = BACKOFF_S
+        try:
+            with move.scope:
+                while move.state is not MoveState.EFFECTIVE:
+                    stirred = move.stirred
+                    try:
+                        await self._advance(move, stirred)
+                        backoff_s = BACKOFF_S
+                    except LogError as error:
+                        logger.warning("%s: %s; the move is parked for %.0f s", move, error, backoff_s)
+                        move.filling.error = str(error)
+                        with trio.move_on_after(backoff_s):
+                            await stirred.wait()
+                        backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
+                del self.moves[move.partition.id]
+        finally:
+            move.ended.set()
+
+    async def _advance(self, move: Move, stirred: trio.Event) -> None:
+        """Copies until the ends meet, then takes the next step; waits if there is nothing to do."""
+        changed = trio.Event()
+        with move.partition.watched_by(changed):
+            async with self._turns:
+                await self._copy_until_caught_up(move)
+            action = self._step(move, MoveEvent.CAUGHT_UP)
+            if action is MoveAction.SWAP:
+                if not await self._swap(move):
+                    await trio.lowlevel.checkpoint()
+                return
+            if move.state is MoveState.ACCEPTED or stirred.is_set():
+                return
+            async with trio.open_nursery() as nursery:
+                for event in (changed, stirred):
+                    nursery.start_soon(_wait_and_cancel, event, nursery.cancel_scope)
+
+    async def _copy_until_caught_up(self, move: Move) -> None:
+        with self._gate.claim():
+            while True:
+                granted = await self._gate.take(CHUNK_BYTES)
+                copied = left = 0
+                try:
+                    async with move.partition.move_lock:
+                        copied, left = await self._copy_chunk(move, granted)
+                finally:
+                    self._gate.settle(granted, copied)
+                move.filling.record(copied, left)
+                if not left:
+                    return
+
+    async def _copy_chunk(self, move: Move, max_bytes: int) -> tuple[int, int]:
+        """(bytes copied, bytes left). `move_lock` is held."""
+        current, future = move.partition.online_log(), move.partition.future
+        assert future is not None, f"{move} has no future log"
+        return await self._disks.run(move.target_dir, copy_chunk, current, future, max_bytes)
+
+    async def _swap(self, move: Move) -> bool:
+        """The last chunk and the swap, while nothing else touches the log; False if too much was left."""
+        partition = move.partition
+        async with partition.move_lock, partition.lock:
+            current, future = partition.online_log(), partition.future
+            assert future is not None, f"{move} has no future log"
+            left = await self._disks.run(current.log_dir, current.bytes_from, min(future.log_end_offset, current.log_end_offset))
+            if left > CHUNK_BYTES:
+                return False
+            while True:
+                copied, left = await self._copy_chunk(move, CHUNK_BYTES)
+                self._gate.settle(0, copied)
+                if not left:
+                    break
+            high_watermark = current.high_watermark
+            swapped = await self._disks.run(move.target_dir, self._logs.swap, *partition.id)
+            swapped.high_watermark = high_watermark
+            partition.log, partition.future = swapped, None
+            self._step(move, MoveEvent.SWAPPED)
+            partition.notify()
+        return True
+
+
+async def _wait_and_cancel(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
+
+
+def copy_chunk(current: PartitionLog, future: PartitionLog, max_bytes: int) -> tuple[int, int]:
+    """Makes `future` a prefix of `current` and appends the next batches: (bytes copied, bytes still to come). Blocks."""
+    align(current, future)
+    records = current.read(future.log_end_offset, max_bytes) if future.log_end_offset < current.log_end_offset else b""
+    if records:
+        future.append_as_follower(records)
+    future.high_watermark = min(current.high_watermark, future.log_end_offset)
+    left = current.bytes_from(future.log_end_offset) if future.log_end_offset < current.log_end_offset else 0
+    return len(records), left
+
+
+def align(current: PartitionLog, future: PartitionLog) -> None:
+    """Cuts what `future` has and `current` has not (by leader epochs and by both ends of the log). Blocks."""
+    if future.log_end_offset < current.log_start_offset:
+        future.truncate_fully_and_start_at(current.log_start_offset)
+        return
+    while True:
+        end = future.log_end_offset
+        diverging = leader_answer(end, future.latest_epoch, current.log_end_offset, current.latest_epoch, current.end_offset_for)
+        if diverging is None:
+            cut = min(end, current.log_end_offset)
+        else:
+            cut = truncation_offset(diverging, end, future.end_offset_for)
+        if cut >= end:
+            return
+        future.truncate_to(cut)

@@ -1,0 +1,152 @@
+"""The arithmetic of replication throttles: who is throttled, and how many bytes may go now (KIP-73, KIP-113). Pure: time is an argument.
+
+Theory of operation. A `ByteBudget` is an account in bytes that earns `rate` per second and is charged for every byte copied. Nothing is
+granted before a quantum (50 ms worth) has been earned, so a copy begins with an empty account: by time t after its beginning at most
+rate × t bytes have been granted, however small the replica is. A batch cannot be split: one that is larger than the grant is
+still taken whole, the account goes into debt, and nothing more is granted until the debt is paid. So over any copy the bytes stay within
+rate × time plus one batch, and the average holds where Kafka's windows let the first fetch take a mebibyte for free.
+
+Those who wait are counted, and each is granted its share of what has been earned: no claimant starves. While somebody waits, up to half a second
+of earnings is kept, so that a late wake-up does not slow the copy down; after a second without any claimant nothing is kept.
+
+Not handled here: traffic that must never wait (replicas in sync). Whoever is in sync does not ask.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+QUANTUM_S = 0.05
+"""A grant is at least what this long a time earns: fewer, larger reads."""
+CREDIT_S = 0.5
+"""What is earned but not used is kept up to this long a time's worth, while somebody waits."""
+IDLE_S = 1.0
+"""After this long without a claimant, what was earned is forgotten; debts are not."""
+METER_WINDOW_S = 3.0
+_EVERY = -1
+
+
+class ByteBudget:
+    """One rate, shared by all claimants. `rate` in bytes per second; None: unlimited; 0: nothing moves.
+
+    A claimant calls `enter`, then `take` at or after `ready_at` until it is granted something, does its work, calls `settle` with what it
+    really used, and `leave`s. Calls for one budget carry times that never go back.
+    """
+
+    def __init__(self, rate: float | None, now_s: float) -> None:
+        self.rate = rate
+        self.claimants = 0
+        self._balance = 0.0
+        self._updated_s = now_s
+        self._last_active_s = now_s
+
+    def set_rate(self, rate: float | None, now_s: float) -> None:
+        """A new rate, from now on. What was earned at the old one is forgotten, and so is a debt when the limit is lifted."""
+        self._earn(now_s)
+        self._balance = 0.0 if rate is None else min(self._balance, 0.0)
+        self.rate = rate
+
+    def enter(self, now_s: float) -> None:
+        self._earn(now_s)
+        if not self.claimants and now_s - self._last_active_s > IDLE_S:
+            self._balance = min(self._balance, 0.0)
+        self.claimants += 1
+
+    def leave(self, now_s: float) -> None:
+        self._earn(now_s)
+        self.claimants -= 1
+        self._last_active_s = now_s
+
+    def ready_at(self, now_s: float) -> float:
+        """The earliest time at which `take` may grant something."""
+        self._earn(now_s)
+        if self.rate is None:
+            return now_s
+        if not self.rate:
+            return float("inf")
+        return now_s + max(0.0, self._quantum() - self._balance) / self.rate
+
+    def take(self, wanted_bytes: int, now_s: float) -> int:
+        """Bytes granted, charged at once; 0: not yet. At most `wanted_bytes` (> 0)."""
+        self._earn(now_s)
+        if self.rate is None:
+            return wanted_bytes
+        quantum = self._quantum()
+        if not self.rate or self._balance < quantum - 1e-6:
+            return 0
+        share = max(self._balance / max(1, self.claimants), quantum)
+        granted = max(1, min(wanted_bytes, int(share)))
+        self._balance -= granted
+        return granted
+
+    def settle(self, granted_bytes: int, used_bytes: int, now_s: float) -> None:
+        """Corrects a grant by what was really used: less is given back, more becomes debt."""
+        self._earn(now_s)
+        if self.rate is not None:
+            self._balance += granted_bytes - used_bytes
+            self._balance = min(self._balance, self.rate * CREDIT_S)
+        self._last_active_s = now_s
+
+    def _quantum(self) -> float:
+        assert self.rate is not None
+        return max(1.0, self.rate * QUANTUM_S)
+
+    def _earn(self, now_s: float) -> None:
+        if self.rate is not None:
+            earned = self._balance + self.rate * (now_s - self._updated_s)
+            self._balance = min(earned, max(self.rate * CREDIT_S, self._quantum()))
+        self._updated_s = now_s
+
+
+class RateMeter:
+    """Bytes per second over the last few seconds, for people. Keeps one sample per tenth of a second at most."""
+
+    def __init__(self, now_s: float) -> None:
+        self._samples: deque[tuple[float, int]] = deque()
+        self._started_s = now_s
+
+    def record(self, size_bytes: int, now_s: float) -> None:
+        slot_s = round(now_s, 1)
+        if self._samples and self._samples[-1][0] == slot_s:
+            self._samples[-1] = (slot_s, self._samples[-1][1] + size_bytes)
+        else:
+            self._samples.append((slot_s, size_bytes))
+        self._forget(now_s)
+
+    def bytes_per_second(self, now_s: float) -> float:
+        self._forget(now_s)
+        span_s = min(METER_WINDOW_S, max(now_s - self._started_s, 0.1))
+        return sum(size for _, size in self._samples) / span_s
+
+    def _forget(self, now_s: float) -> None:
+        while self._samples and self._samples[0][0] < now_s - METER_WINDOW_S:
+            self._samples.popleft()
+
+
+class ThrottledReplicas:
+    """The value of leader. or follower.replication.throttled.replicas of one topic: `*`, or `partition:broker,…`, or nothing."""
+
+    def __init__(self, pairs: Iterable[tuple[int, int]] = ()) -> None:
+        self._pairs = frozenset(pairs)
+
+    @classmethod
+    def parse(cls, text: str | None) -> ThrottledReplicas:
+        """Entries that cannot be read throttle nothing: the controller refuses such values, and a copy must not stop for one."""
+        if not text:
+            return cls()
+        if text.strip() == "*":
+            return cls([(_EVERY, _EVERY)])
+        pairs = []
+        for entry in text.split(","):
+            partition, _, broker = entry.strip().partition(":")
+            if partition.isdecimal() and broker.isdecimal():
+                pairs.append((int(partition), int(broker)))
+        return cls(pairs)
+
+    def covers(self, partition: int, broker_id: int) -> bool:
+        return (partition, broker_id) in self._pairs or (_EVERY, _EVERY) in self._pairs
+
+
+NOTHING_THROTTLED = ThrottledReplicas()
+EVERYTHING_THROTTLED = ThrottledReplicas.parse("*")
