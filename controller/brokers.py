@@ -1,0 +1,249 @@
+"""The life of brokers: registration, heartbeat, fencing, controlled shutdown, directories (KIP-631, KIP-858, KIP-841).
+
+Theory of operation. A broker registers with a new incarnation id per process start and gets an epoch, the offset of the
+first record of that registration, which it names in everything it asks from then on. It is fenced until it has applied
+its own registration. What a heartbeat leads to is decided by the table in `heartbeats.py`; what that means is written
+here: a broker that is fenced or goes leaves every ISR and leadership first and is marked second; one that comes back is
+marked first and then considered for partitions without leader. A controlled shutdown ends when every active broker has
+seen the leaderships move.
+
+Partitions are changed before the registration in one event, in batches if there are many: after any prefix of them the
+log tells a consistent story.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.features import METADATA_VERSION
+from kraftlab.metadata.image import BrokerImage
+from kraftlab.metadata.peer_rpc import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from kraftlab.metadata.records import AnyRecord, BrokerRegistrationChange, RegisterBroker
+from kraftlab.metadata.uuids import is_reserved, to_text
+
+from .heartbeats import BrokerState, HeartbeatFacts, HeartbeatTable, next_state
+from .partitions import check_broker_epoch, with_broker, without_broker
+from .state import Context, ControllerState, Outcome, Settings
+
+
+def register(
+    state: ControllerState, table: HeartbeatTable, request: BrokerRegistrationRequest, context: Context
+) -> Outcome[BrokerRegistrationResponse]:
+    """Registers an incarnation, or refreshes one that is registered already and keeps its epoch and flags.
+
+    ApiError, in this order: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION (another incarnation is alive),
+    INVALID_REGISTRATION (directories), UNSUPPORTED_VERSION (features).
+    """
+    existing = state.image.cluster.brokers.get(request.broker_id)
+    _check_registration(state, table, request, existing, context)
+    is_refresh = existing is not None and existing.incarnation_id == request.incarnation_id
+    records: list[AnyRecord] = []
+    if existing is not None and not is_refresh and not existing.fenced:
+        keys = state.index.partitions_in_isr(request.broker_id)
+        records += without_broker(state, keys, request.broker_id, context.settings)
+    epoch = existing.epoch if existing is not None and is_refresh else context.next_offset
+    records.append(
+        RegisterBroker(
+            0,
+            request.broker_id,
+            request.incarnation_id,
+            epoch,
+            request.listeners,
+            tuple(sorted(request.features)),
+            request.rack,
+            existing.fenced if existing is not None and is_refresh else True,
+            existing.in_controlled_shutdown if existing is not None and is_refresh else False,
+            tuple(sorted(request.log_dirs)),
+        )
+    )
+
+    def appended(end_offset: int) -> None:
+        if is_refresh and table.contact(request.broker_id) is not None:
+            table.arrived(request.broker_id, -1, context.now_ms)
+        else:
+            table.register(request.broker_id, context.now_ms)
+
+    return Outcome(records, BrokerRegistrationResponse(ErrorCode.NONE, None, epoch), atomic=False, appended=appended)
+
+
+def _check_registration(
+    state: ControllerState,
+    table: HeartbeatTable,
+    request: BrokerRegistrationRequest,
+    existing: BrokerImage | None,
+    context: Context,
+) -> None:
+    if request.cluster_id != context.settings.cluster_id:
+        raise ApiError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"Broker {request.broker_id} belongs to cluster {request.cluster_id}, this controller to {context.settings.cluster_id}. "
+            "Check controller.quorum.voters and the cluster.id in the broker's meta.properties.",
+        )
+    if existing is not None and existing.incarnation_id != request.incarnation_id:
+        alive = not existing.fenced and table.has_valid_session(request.broker_id, context.now_ms)
+        if alive:
+            raise ApiError(
+                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+                f"Another broker with id {request.broker_id} is alive, or its session of "
+                f"{context.settings.session_timeout_ms} ms has not ended yet. Stop it, or retry until then.",
+            )
+    _check_directories(state, request)
+    check_features(state, request.broker_id, request.features)
+
+
+def _check_directories(state: ControllerState, request: BrokerRegistrationRequest) -> None:
+    def refuse(reason: str) -> ApiError:
+        return ApiError(ErrorCode.INVALID_REGISTRATION, f"Broker {request.broker_id} {reason}")
+
+    if not request.log_dirs:
+        raise refuse("registers no log directory; give it log.dirs and format them.")
+    if len(set(request.log_dirs)) < len(request.log_dirs):
+        raise refuse("registers a directory id twice; was one log directory copied from another?")
+    for directory in request.log_dirs:
+        if is_reserved(directory):
+            raise refuse(f"registers the reserved directory id {to_text(directory)}; format that log directory again.")
+        owner = state.index.broker_of_directory(directory)
+        if owner is not None and owner != request.broker_id:
+            raise refuse(
+                f"registers directory id {to_text(directory)}, which belongs to broker {owner}; was it copied from there?"
+            )
+
+
+def check_features(state: ControllerState, node_id: int, features: tuple[tuple[str, int, int], ...]) -> None:
+    """The node must support every finalized level; what it does not name it supports at 0 only (metadata.version: at 1)."""
+    ranges = {name: (lowest, highest) for name, lowest, highest in features}
+    for name, level in sorted(state.image.features.items()):
+        lowest, highest = ranges.get(name, (1, 1) if name == METADATA_VERSION else (0, 0))
+        if not lowest <= level <= highest:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"Unable to register node {node_id} because it supports {name} {lowest} to {highest}, and the cluster's level is "
+                f"{level}. Run a version of kraftlab that supports it.",
+            )
+
+
+def heartbeat_facts(
+    state: ControllerState, table: HeartbeatTable, request: BrokerHeartbeatRequest, broker: BrokerImage
+) -> tuple[BrokerState, HeartbeatFacts]:
+    """Where the broker stands and what its next state depends on."""
+    current = table.state_of(request.broker_id, broker.fenced)
+    leads = shutdown_seen = False
+    if request.want_shutdown or current is BrokerState.CONTROLLED_SHUTDOWN:
+        leads = state.index.leads_any(request.broker_id)
+    if current is BrokerState.CONTROLLED_SHUTDOWN:
+        contact = table.contact(request.broker_id)
+        assert contact is not None
+        shutdown_seen = contact.controlled_shutdown_offset <= table.lowest_offset(_active_brokers(state))
+    caught_up = request.current_metadata_offset > broker.registration_offset
+    return current, HeartbeatFacts(request.want_fence, request.want_shutdown, caught_up, leads, shutdown_seen)
+
+
+def _active_brokers(state: ControllerState) -> list[int]:
+    return [broker_id for broker_id, broker in state.image.cluster.brokers.items() if broker.is_active]
+
+
+def quick_heartbeat(
+    committed: ControllerState, newest: ControllerState, table: HeartbeatTable, request: BrokerHeartbeatRequest
+) -> BrokerHeartbeatResponse | None:
+    """The answer to a heartbeat that changes nothing and depends on nothing uncommitted; None if it has to be looked at
+    in turn.
+    """
+    broker = committed.image.cluster.brokers.get(request.broker_id)
+    if (
+        broker is None
+        or broker.epoch != request.broker_epoch
+        or newest.image.cluster.brokers.get(request.broker_id) is not broker
+    ):
+        return None
+    if any(directory in broker.log_dirs for directory in request.offline_log_dirs):
+        return None
+    current, facts = heartbeat_facts(committed, table, request, broker)
+    following = next_state(current, facts)
+    return _response(following, facts) if following is current else None
+
+
+def heartbeat(
+    state: ControllerState, table: HeartbeatTable, request: BrokerHeartbeatRequest, context: Context
+) -> Outcome[BrokerHeartbeatResponse]:
+    """Carries out what a heartbeat leads to. ApiError STALE_BROKER_EPOCH if the broker has to register first."""
+    broker = check_broker_epoch(state, request.broker_id, request.broker_epoch)
+    current, facts = heartbeat_facts(state, table, request, broker)
+    following = next_state(current, facts)
+    records: list[AnyRecord] = []
+    appended: Callable[[int], None] | None = None
+    if following is not current:
+        records, appended = _change_state(state, table, broker, following, context.settings)
+    offline = tuple(directory for directory in request.offline_log_dirs if directory in broker.log_dirs)
+    if offline:
+        records = _with_directories_offline(state, broker, records, offline, context)
+    return Outcome(records, _response(following, facts), atomic=False, appended=appended)
+
+
+def _response(following: BrokerState, facts: HeartbeatFacts) -> BrokerHeartbeatResponse:
+    return BrokerHeartbeatResponse(
+        ErrorCode.NONE,
+        None,
+        is_caught_up=facts.caught_up,
+        is_fenced=following in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
+        should_shutdown=following is BrokerState.SHUTDOWN_NOW,
+    )
+
+
+def _change_state(
+    state: ControllerState, table: HeartbeatTable, broker: BrokerImage, following: BrokerState, settings: Settings
+) -> tuple[list[AnyRecord], Callable[[int], None]]:
+    """The records of a change of state, and what to note in the table once they are appended."""
+    broker_id = broker.broker_id
+    if following is BrokerState.UNFENCED:
+        unfence: AnyRecord = BrokerRegistrationChange(0, broker_id, broker.epoch, fenced=False)
+        elections = with_broker(state, state.index.leaderless(), broker_id, settings)
+        return [unfence, *elections], lambda end_offset: None
+    if following is BrokerState.CONTROLLED_SHUTDOWN:
+        records: list[AnyRecord] = []
+        if not broker.in_controlled_shutdown:
+            records.append(BrokerRegistrationChange(0, broker_id, broker.epoch, in_controlled_shutdown=True))
+        records += without_broker(state, state.index.partitions_in_isr(broker_id), broker_id, settings)
+        return records, lambda end_offset: table.enter_controlled_shutdown(broker_id, end_offset)
+    return _fence_records(state, broker, settings), lambda end_offset: table.leave_controlled_shutdown(broker_id)
+
+
+def _fence_records(state: ControllerState, broker: BrokerImage, settings: Settings) -> list[AnyRecord]:
+    if broker.fenced:
+        return []
+    changes = without_broker(state, state.index.partitions_in_isr(broker.broker_id), broker.broker_id, settings)
+    return [*changes, BrokerRegistrationChange(0, broker.broker_id, broker.epoch, fenced=True)]
+
+
+def fence(state: ControllerState, table: HeartbeatTable, broker_id: int, context: Context) -> Outcome[None]:
+    """Fences a broker whose session has ended."""
+    broker = state.image.cluster.brokers.get(broker_id)
+    records = [] if broker is None else _fence_records(state, broker, context.settings)
+    return Outcome(records, None, atomic=False, appended=lambda end_offset: table.leave_controlled_shutdown(broker_id))
+
+
+def _with_directories_offline(
+    state: ControllerState,
+    broker: BrokerImage,
+    records: list[AnyRecord],
+    offline: tuple[bytes, ...],
+    context: Context,
+) -> list[AnyRecord]:
+    """Adds the loss of directories after a heartbeat's own records: the replicas there leave ISRs and leaderships first.
+
+    A broker that loses its last directory is fenced as well: it can serve nothing.
+    """
+    if records:
+        state = state.replay(records, context.next_offset, state.image.provenance)
+        broker = state.image.cluster.brokers[broker.broker_id]
+    keys = [key for directory in offline for key in state.index.partitions_in_directory(directory)]
+    remaining = tuple(directory for directory in broker.log_dirs if directory not in offline)
+    change = BrokerRegistrationChange(
+        0, broker.broker_id, broker.epoch, fenced=None if remaining or broker.fenced else True, log_dirs=remaining
+    )
+    return [*records, *without_broker(state, keys, broker.broker_id, context.settings), change]

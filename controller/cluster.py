@@ -1,0 +1,43 @@
+"""DescribeCluster: who belongs to the cluster and where everybody can be reached."""
+
+from __future__ import annotations
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata.uuids import to_text
+
+from .state import CONTROLLER, GRPC, PEER, ControllerState, Settings
+
+
+def describe(
+    state: ControllerState, request: admin_pb2.DescribeClusterRequest, settings: Settings, active_controller_id: int
+) -> admin_pb2.DescribeClusterResponse:
+    """Brokers (fenced ones on request) and registered controllers, sorted by id."""
+    response = admin_pb2.DescribeClusterResponse(
+        cluster_id=settings.cluster_id, controller_id=active_controller_id, node_id=settings.node_id
+    )
+    for broker_id, broker in sorted(state.image.cluster.brokers.items()):
+        if broker.fenced and not request.include_fenced_brokers:
+            continue
+        public, peer = broker.listener(GRPC), broker.listener(PEER)
+        response.brokers.add(
+            broker_id=broker_id,
+            host=public.host if public else "",
+            port=public.port if public else -1,
+            rack=broker.rack,
+            is_fenced=broker.fenced,
+            broker_epoch=broker.epoch,
+            in_controlled_shutdown=broker.in_controlled_shutdown,
+            peer_host=peer.host if peer else "",
+            peer_port=peer.port if peer else -1,
+            log_dirs=[to_text(directory) for directory in broker.log_dirs],
+        )
+    for controller_id, controller in sorted(state.image.cluster.controllers.items()):
+        public, peer = controller.listener(GRPC), controller.listener(CONTROLLER)
+        response.controllers.add(
+            controller_id=controller_id,
+            host=public.host if public else "",
+            port=public.port if public else -1,
+            peer_host=peer.host if peer else "",
+            peer_port=peer.port if peer else -1,
+        )
+    return response

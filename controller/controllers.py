@@ -1,0 +1,27 @@
+"""ControllerRegistration: controllers announce their endpoints, so that brokers and clients find the active one (KIP-919)."""
+
+from __future__ import annotations
+
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.peer_rpc import ControllerRegistrationRequest, ControllerRegistrationResponse
+from kraftlab.metadata.records import RegisterController
+
+from .brokers import check_features
+from .state import Context, ControllerState, Outcome
+
+
+def register(
+    state: ControllerState, request: ControllerRegistrationRequest, context: Context
+) -> Outcome[ControllerRegistrationResponse]:
+    """Registers a controller; one that says what is known already writes nothing. ApiError UNSUPPORTED_VERSION (features)."""
+    check_features(state, request.controller_id, request.features)
+    record = RegisterController(
+        0, request.controller_id, request.incarnation_id, request.listeners, tuple(sorted(request.features))
+    )
+    known = state.image.cluster.controllers.get(request.controller_id)
+    is_known = known is not None and (known.incarnation_id, known.listeners, known.features) == (
+        record.incarnation_id,
+        record.listeners,
+        record.features,
+    )
+    return Outcome([] if is_known else [record], ControllerRegistrationResponse(ErrorCode.NONE))

@@ -1,0 +1,83 @@
+"""AssignReplicasToDirs: brokers report in which of their directories a replica lies (KIP-858)."""
+
+from __future__ import annotations
+
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.image import BrokerImage
+from kraftlab.metadata.peer_rpc import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryAssignment,
+    DirectoryAssignmentResult,
+)
+from kraftlab.metadata.records import PartitionChange
+
+from .partition_change import build_change
+from .partitions import Eligibility, check_broker_epoch, default_directory
+from .state import Context, ControllerState, Outcome
+
+MAX_ASSIGNMENTS = 2250
+
+
+def assign(
+    state: ControllerState, request: AssignReplicasToDirsRequest, context: Context
+) -> Outcome[AssignReplicasToDirsResponse]:
+    """Notes directories of replicas. A replica in a directory that is not online also leaves ISR and leadership.
+
+    ApiError for the whole request: INVALID_REQUEST (too many at once), STALE_BROKER_EPOCH. Per partition:
+    UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (the broker has no replica of it). Of a partition
+    named twice the last counts.
+    """
+    broker = check_broker_epoch(state, request.broker_id, request.broker_epoch)
+    if len(request.assignments) > MAX_ASSIGNMENTS:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"{len(request.assignments)} assignments are more than the {MAX_ASSIGNMENTS} allowed per request; send less at once.",
+        )
+    newest = {(entry.topic_id, entry.partition): entry for entry in request.assignments}
+    codes = {key: _problem(state, broker.broker_id, entry) for key, entry in newest.items()}
+    records: list[PartitionChange] = []
+    for key, entry in newest.items():
+        if codes[key] is ErrorCode.NONE:
+            record = _change(state, broker, entry)
+            if record is not None:
+                records.append(record)
+    results = tuple(
+        DirectoryAssignmentResult(entry.topic_id, entry.partition, codes[entry.topic_id, entry.partition])
+        for entry in request.assignments
+    )
+    return Outcome(records, AssignReplicasToDirsResponse(ErrorCode.NONE, None, results), atomic=False)
+
+
+def _problem(state: ControllerState, broker_id: int, entry: DirectoryAssignment) -> ErrorCode:
+    topic = state.image.topics.by_id.get(entry.topic_id)
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    partition = topic.partitions.get(entry.partition)
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE if broker_id in partition.replicas else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def _change(state: ControllerState, broker: BrokerImage, entry: DirectoryAssignment) -> PartitionChange | None:
+    image = state.image
+    partition = image.topics.by_id[entry.topic_id].partitions[entry.partition]
+    online = broker.has_online(entry.directory_id)
+    before = Eligibility(image.cluster.brokers).for_partition(partition)
+
+    def acceptable(broker_id: int) -> bool:
+        """As before, but the directory of this broker is the one it names now."""
+        if broker_id != broker.broker_id:
+            return before(broker_id)
+        return online and broker.is_active
+
+    isr = partition.isr if online else tuple(member for member in partition.isr if member != broker.broker_id)
+    return build_change(
+        partition,
+        entry.partition,
+        entry.topic_id,
+        acceptable=acceptable,
+        default_directory=default_directory(image.cluster.brokers),
+        target_isr=isr,
+        directories={broker.broker_id: entry.directory_id},
+    )

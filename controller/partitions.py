@@ -1,0 +1,256 @@
+"""Leaders and in-sync sets: what follows for partitions when brokers come and go, and AlterPartition from their leaders.
+
+Theory of operation. Every change of a partition is built by `partition_change.build_change`, which needs to know which
+brokers may lead it. `Eligibility` answers that for the state an operation sees, with the brokers the operation itself
+takes away or brings back. Fencing walks the partitions that have the broker in their ISR, unfencing those without a
+leader: both come from the index, so the cost is that of the broker's share.
+
+AlterPartition is a leader's request to change its ISR. Its checks stand in one table, first match wins; the text of an
+error goes to the log of the leader that asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.image import BrokerImage, PartitionImage
+from kraftlab.metadata.partitions import partition_after
+from kraftlab.metadata.peer_rpc import AlterPartitionRequest, AlterPartitionResponse, IsrChange, IsrChangeResult
+from kraftlab.metadata.records import RECOVERED, RECOVERING, PartitionChange
+from kraftlab.metadata.uuids import MIGRATING, UNASSIGNED, Uuid
+
+from .configs import unclean_election_enabled
+from .election import Election
+from .partition_change import build_change
+from .state import Context, ControllerState, Outcome, Settings
+
+PartitionKey = tuple[Uuid, int]
+NOT_CHECKED = -1
+"""A broker epoch in an ISR that the controller takes on trust (KIP-841)."""
+
+
+class Eligibility(NamedTuple):
+    """Who may lead: `removed` counts as gone, `added` as active, whatever the image says."""
+
+    brokers: Mapping[int, BrokerImage]
+    removed: int | None = None
+    added: int | None = None
+
+    def for_partition(self, partition: PartitionImage) -> Callable[[int], bool]:
+        """Whether a broker is active and its directory for this partition is online (KIP-858)."""
+
+        def acceptable(broker_id: int) -> bool:
+            if broker_id == self.removed:
+                return False
+            broker = self.brokers.get(broker_id)
+            if broker is None or not (broker.is_active or broker_id == self.added):
+                return False
+            directory = partition.directory_of(broker_id)
+            return directory is None or broker.has_online(directory)
+
+        return acceptable
+
+
+def default_directory(brokers: Mapping[int, BrokerImage]) -> Callable[[int], Uuid]:
+    """Where a new replica goes on a broker (KIP-858): its only directory if it has one, else it chooses and reports."""
+
+    def directory_for(broker_id: int) -> Uuid:
+        broker = brokers.get(broker_id)
+        if broker is None:
+            return UNASSIGNED
+        if not broker.log_dirs:
+            return MIGRATING
+        return broker.log_dirs[0] if len(broker.log_dirs) == 1 else UNASSIGNED
+
+    return directory_for
+
+
+def without_broker(
+    state: ControllerState, keys: Iterable[PartitionKey], broker_id: int, settings: Settings
+) -> list[PartitionChange]:
+    """Takes a broker out of the ISR and the leadership of these partitions."""
+    eligibility = Eligibility(state.image.cluster.brokers, removed=broker_id)
+    return _updates(state, keys, eligibility, settings)
+
+
+def with_broker(
+    state: ControllerState, keys: Iterable[PartitionKey], broker_id: int, settings: Settings
+) -> list[PartitionChange]:
+    """Looks for leaders of these partitions now that a broker is back."""
+    eligibility = Eligibility(state.image.cluster.brokers, added=broker_id)
+    return _updates(state, keys, eligibility, settings)
+
+
+def _updates(
+    state: ControllerState, keys: Iterable[PartitionKey], eligibility: Eligibility, settings: Settings
+) -> list[PartitionChange]:
+    image = state.image
+    directory_for = default_directory(image.cluster.brokers)
+    unclean: dict[Uuid, bool] = {}
+    records = []
+    for topic_id, number in keys:
+        topic = image.topics.by_id[topic_id]
+        partition = topic.partitions[number]
+        if topic_id not in unclean:
+            unclean[topic_id] = unclean_election_enabled(image, topic.name, settings)
+        record = build_change(
+            partition,
+            number,
+            topic_id,
+            acceptable=eligibility.for_partition(partition),
+            default_directory=directory_for,
+            target_isr=tuple(member for member in partition.isr if member != eligibility.removed),
+            election=Election.UNCLEAN if unclean[topic_id] else Election.ONLINE,
+        )
+        if record is not None:
+            records.append(record)
+    return records
+
+
+def check_broker_epoch(state: ControllerState, broker_id: int, broker_epoch: int) -> BrokerImage:
+    """The sender's registration; ApiError STALE_BROKER_EPOCH if it has none or another epoch."""
+    broker = state.image.cluster.brokers.get(broker_id)
+    if broker is None or broker.epoch != broker_epoch:
+        known = "is not registered" if broker is None else f"is registered with epoch {broker.epoch}"
+        raise ApiError(
+            ErrorCode.STALE_BROKER_EPOCH, f"Broker {broker_id} {known}; the request has epoch {broker_epoch}. Register again."
+        )
+    return broker
+
+
+class _Asked(NamedTuple):
+    """One change with everything its checks look at."""
+
+    sender: int
+    change: IsrChange
+    partition: PartitionImage
+    isr: tuple[int, ...]
+    brokers: Mapping[int, BrokerImage]
+
+    def ineligible(self) -> bool:
+        for broker_id, epoch in self.change.isr:
+            broker = self.brokers.get(broker_id)
+            if broker is None or not broker.is_active or epoch not in (NOT_CHECKED, broker.epoch):
+                return True
+        return False
+
+
+ALTER_PARTITION_CHECKS: tuple[tuple[str, Callable[[_Asked], bool], ErrorCode], ...] = (
+    (
+        "leader epoch ahead of this controller",
+        lambda a: a.change.leader_epoch > a.partition.leader_epoch,
+        ErrorCode.NOT_CONTROLLER,
+    ),
+    (
+        "partition epoch ahead of this controller",
+        lambda a: a.change.partition_epoch > a.partition.partition_epoch,
+        ErrorCode.NOT_CONTROLLER,
+    ),
+    ("leader epoch is over", lambda a: a.change.leader_epoch < a.partition.leader_epoch, ErrorCode.FENCED_LEADER_EPOCH),
+    ("sender does not lead", lambda a: a.sender != a.partition.leader, ErrorCode.INVALID_REQUEST),
+    (
+        "partition epoch is over",
+        lambda a: a.change.partition_epoch < a.partition.partition_epoch,
+        ErrorCode.INVALID_UPDATE_VERSION,
+    ),
+    (
+        "ISR has duplicates or members that are no replicas",
+        lambda a: len(set(a.isr)) < len(a.isr) or not set(a.isr) <= set(a.partition.replicas),
+        ErrorCode.INVALID_REQUEST,
+    ),
+    ("ISR lacks the leader", lambda a: a.partition.leader not in a.isr, ErrorCode.INVALID_REQUEST),
+    (
+        "unknown recovery state",
+        lambda a: a.change.leader_recovery_state not in (RECOVERED, RECOVERING),
+        ErrorCode.INVALID_REQUEST,
+    ),
+    (
+        "recovering with more than the leader in sync",
+        lambda a: a.change.leader_recovery_state == RECOVERING and len(a.isr) > 1,
+        ErrorCode.INVALID_REQUEST,
+    ),
+    (
+        "recovered leaders do not recover again",
+        lambda a: a.change.leader_recovery_state == RECOVERING and a.partition.leader_recovery_state == RECOVERED,
+        ErrorCode.INVALID_REQUEST,
+    ),
+    ("a member is not active or has restarted", _Asked.ineligible, ErrorCode.INELIGIBLE_REPLICA),
+)
+"""Condition → error for one partition of an AlterPartition request (KIP-497, KIP-841), in the order in which they are tried."""
+
+
+def alter_partition(state: ControllerState, request: AlterPartitionRequest, context: Context) -> Outcome[AlterPartitionResponse]:
+    """Changes ISRs as their leaders ask. ApiError STALE_BROKER_EPOCH for the whole request; other errors stand per
+    partition.
+
+    A change that completes a reassignment may move the leadership: it is made, and the sender is told NEW_LEADER_ELECTED.
+    The same partition twice in a request is refused in its second place, since it was computed from state that the first
+    one changes.
+    """
+    check_broker_epoch(state, request.broker_id, request.broker_epoch)
+    records: list[PartitionChange] = []
+    results: list[IsrChangeResult] = []
+    seen: set[PartitionKey] = set()
+    for change in request.changes:
+        key = (change.topic_id, change.partition)
+        if key in seen:
+            results.append(_refused(change, ErrorCode.INVALID_REQUEST))
+            continue
+        seen.add(key)
+        result, record = _alter_one(state, request.broker_id, change, context)
+        results.append(result)
+        if record is not None:
+            records.append(record)
+    return Outcome(records, AlterPartitionResponse(ErrorCode.NONE, None, tuple(results)), atomic=False)
+
+
+def _alter_one(
+    state: ControllerState, sender: int, change: IsrChange, context: Context
+) -> tuple[IsrChangeResult, PartitionChange | None]:
+    image = state.image
+    topic = image.topics.by_id.get(change.topic_id)
+    if topic is None:
+        return _refused(change, ErrorCode.UNKNOWN_TOPIC_ID), None
+    partition = topic.partitions.get(change.partition)
+    if partition is None:
+        return _refused(change, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None
+    isr = tuple(broker_id for broker_id, _ in change.isr)
+    asked = _Asked(sender, change, partition, isr, image.cluster.brokers)
+    for _, applies, code in ALTER_PARTITION_CHECKS:
+        if applies(asked):
+            return _refused(change, code), None
+    unclean = unclean_election_enabled(image, topic.name, context.settings)
+    record = build_change(
+        partition,
+        change.partition,
+        change.topic_id,
+        acceptable=Eligibility(image.cluster.brokers).for_partition(partition),
+        default_directory=default_directory(image.cluster.brokers),
+        target_isr=isr,
+        election=Election.UNCLEAN if unclean else Election.ONLINE,
+        recovery_state=change.leader_recovery_state,
+    )
+    if record is None:
+        return _accepted(change, partition), None
+    if record.leader is not None and record.leader != sender:
+        return _refused(change, ErrorCode.NEW_LEADER_ELECTED), record
+    return _accepted(change, partition_after(partition, record)), record
+
+
+def _refused(change: IsrChange, code: ErrorCode) -> IsrChangeResult:
+    return IsrChangeResult(change.topic_id, change.partition, code)
+
+
+def _accepted(change: IsrChange, partition: PartitionImage) -> IsrChangeResult:
+    return IsrChangeResult(
+        change.topic_id,
+        change.partition,
+        ErrorCode.NONE,
+        partition.leader,
+        partition.leader_epoch,
+        partition.isr,
+        partition.leader_recovery_state,
+        partition.partition_epoch,
+    )

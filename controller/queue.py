@@ -1,0 +1,198 @@
+"""The controller's event queue: everything that changes the controller's state happens here, one event after the other.
+
+Theory of operation. The queue has no task and no lock. An event is a function that runs to its end without waiting
+(proposing to the log is synchronous, waiting for the commit is the purgatory's business), so whoever adds an event runs
+the queue until it is empty, unless it is running already further down the stack. Many events that arrive together run
+back to back, without a task switch between them.
+
+Events wait only while the queue is held: before an activation has finished, and while the log takes no more (`NotNow`).
+An event with a deadline that passes while it waits fails with REQUEST_TIMED_OUT and never runs: nothing was done. Once an
+event runs there is no further deadline. `prepend` puts an event before all others and runs it even while the queue is
+held (activation); deferred events have a tag and a time, at most one per tag, and those that are due run before queued
+ones.
+
+The shell owns time: it calls `run_due` when `next_deadline_ms` has come, and is told by `on_timer_changed` that it should
+look again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from kraftlab.metadata.errors import ApiError, ErrorCode
+
+NEVER_MS = 1 << 62
+
+
+class NotNow(Exception):
+    """Raised by an event that cannot run yet and did nothing: it stays at the head and the queue holds until `resume`."""
+
+
+class Event:
+    """Something to do: `run` once, or `fail` once with the reason why it was not run. `deadline_ms` is when waiting ends."""
+
+    __slots__ = ("deadline_ms", "fail", "name", "run")
+
+    def __init__(self, name: str, run: Callable[[], None], fail: Callable[[ApiError], None], deadline_ms: int = NEVER_MS) -> None:
+        self.name = name
+        self.run = run
+        self.fail = fail
+        self.deadline_ms = deadline_ms
+
+    def __repr__(self) -> str:
+        return f"Event({self.name})"
+
+
+class EventQueue:
+    """See the module's docstring. `clock` gives the current time in milliseconds, the scale of every deadline here."""
+
+    def __init__(self, clock: Callable[[], int], on_timer_changed: Callable[[], None] = lambda: None) -> None:
+        self._clock = clock
+        self._on_timer_changed = on_timer_changed
+        self._waiting: deque[Event] = deque()
+        self._deferred: dict[str, tuple[int, Callable[[], None]]] = {}
+        self._next_due_ms = NEVER_MS
+        self._held = False
+        self._running = False
+        self._closed = False
+        self._started = 0
+        self._timed_out = 0
+
+    def append(self, event: Event) -> None:
+        """Adds to the tail and runs the queue."""
+        if self._closed:
+            event.fail(_shutting_down())
+            return
+        self._waiting.append(event)
+        if self._held and not self._running:
+            self._on_timer_changed()
+        self.run_due()
+
+    def prepend(self, event: Event) -> None:
+        """Runs this event next, before everything that waits and although the queue may be held."""
+        if self._closed:
+            event.fail(_shutting_down())
+            return
+        self._held = False
+        self._waiting.appendleft(event)
+        self.run_due()
+
+    def schedule(self, tag: str, at_ms: int, run: Callable[[], None]) -> None:
+        """Defers an event; one that already has this tag is replaced."""
+        self._deferred[tag] = (at_ms, run)
+        self._deferred_changed()
+
+    def cancel(self, tag: str) -> None:
+        """Forgets the deferred event of this tag, if any."""
+        if self._deferred.pop(tag, None) is not None:
+            self._deferred_changed()
+
+    def hold(self) -> None:
+        """Lets events wait until `resume` or `prepend`."""
+        self._held = True
+        self._on_timer_changed()
+
+    def resume(self) -> None:
+        """Ends a hold and runs what waits."""
+        if self._held:
+            self._held = False
+            self.run_due()
+
+    def fail_waiting(self, error: ApiError) -> None:
+        """Fails every event that waits; deferred ones stay."""
+        waiting, self._waiting = self._waiting, deque()
+        for event in waiting:
+            event.fail(error)
+
+    def close(self) -> None:
+        """Fails what waits and everything that comes later."""
+        self._closed = True
+        self._deferred.clear()
+        self._next_due_ms = NEVER_MS
+        self.fail_waiting(_shutting_down())
+
+    def next_deadline_ms(self) -> int:
+        """When `run_due` has something to do by the passing of time alone; NEVER_MS if there is no such time."""
+        if not self._held:
+            return self._next_due_ms
+        return min((event.deadline_ms for event in self._waiting), default=NEVER_MS)
+
+    def run_due(self) -> None:
+        """Runs what can run: deferred events that are due, then the waiting ones; fails those whose deadline has passed."""
+        if self._running:
+            return
+        self._running = True
+        try:
+            if self._held:
+                self._expire(self._clock())
+                return
+            while True:
+                now_ms = self._clock()
+                if now_ms >= self._next_due_ms:
+                    self._run_deferred(now_ms)
+                elif not self._waiting or not self._run_next(now_ms):
+                    return
+        finally:
+            self._running = False
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            "waiting": len(self._waiting),
+            "deferred": len(self._deferred),
+            "started": self._started,
+            "timed_out": self._timed_out,
+        }
+
+    def _run_next(self, now_ms: int) -> bool:
+        """Runs the head; False if the queue holds from here on."""
+        event = self._waiting.popleft()
+        if now_ms >= event.deadline_ms:
+            self._timed_out += 1
+            event.fail(_timed_out(event.name))
+            return True
+        self._started += 1
+        try:
+            event.run()
+        except NotNow:
+            self._started -= 1
+            self._waiting.appendleft(event)
+            self.hold()
+            return False
+        return not self._held
+
+    def _run_deferred(self, now_ms: int) -> None:
+        tag = min(self._deferred, key=lambda name: self._deferred[name][0])
+        _, run = self._deferred.pop(tag)
+        self._next_due_ms = min((at_ms for at_ms, _ in self._deferred.values()), default=NEVER_MS)
+        self._started += 1
+        try:
+            run()
+        except NotNow:
+            self._started -= 1
+            self._deferred[tag] = (now_ms, run)
+            self._next_due_ms = now_ms
+            self.hold()
+
+    def _deferred_changed(self) -> None:
+        self._next_due_ms = min((at_ms for at_ms, _ in self._deferred.values()), default=NEVER_MS)
+        self._on_timer_changed()
+
+    def _expire(self, now_ms: int) -> None:
+        expired = [event for event in self._waiting if now_ms >= event.deadline_ms]
+        if not expired:
+            return
+        self._waiting = deque(event for event in self._waiting if now_ms < event.deadline_ms)
+        for event in expired:
+            self._timed_out += 1
+            event.fail(_timed_out(event.name))
+
+
+def _timed_out(name: str) -> ApiError:
+    return ApiError(
+        ErrorCode.REQUEST_TIMED_OUT, f"{name} waited in the controller's queue until its timeout passed; nothing was done"
+    )
+
+
+def _shutting_down() -> ApiError:
+    return ApiError(ErrorCode.REQUEST_TIMED_OUT, "the controller is shutting down; nothing was done")

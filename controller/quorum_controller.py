@@ -1,0 +1,458 @@
+"""The replicated state machine of a controller: active on the quorum's leader, standby everywhere else.
+
+Theory of operation. Everything that changes state is an event of one queue (`queue.py`). A write event on the active
+controller runs to its end without waiting: a manager generates records from the newest state, the records are proposed to
+the log, which appends them as a batch at once, and replayed into memory at the offsets they got; the answer goes to the
+purgatory until the batch is committed. The state before each batch in flight is kept by its end offset. Commits (`apply`)
+move the committed state along these states, and release answers; a resignation drops them, fails the answers with
+NOT_CONTROLLER (outcome unknown), and goes on from the committed state. A standby replays the same records through the
+same code when they are committed.
+
+Reads see committed state only, on any controller, and need no turn in the queue. Heartbeats that change nothing do not
+either.
+
+A manager that fails unexpectedly has changed nothing: its caller gets UNKNOWN_SERVER_ERROR and everything goes on.
+Records that cannot be replayed on the node that made them end the node.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import random
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, Protocol, TypeVar
+
+import trio
+
+from kraftlab.metadata import codec
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.features import METADATA_VERSION, bootstrap_records
+from kraftlab.metadata.image import MetadataImage, Provenance
+from kraftlab.metadata.peer_rpc import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from kraftlab.metadata.records import AbortTransaction, AnyRecord, NoOp
+from kraftlab.quorum.core.batch import MAX_RECORDS
+from kraftlab.quorum.core.types import Endpoint
+from kraftlab.quorum.driver.errors import NotLeader, Overloaded
+from kraftlab.quorum.state_machine import CommittedBatch
+
+from . import brokers
+from .heartbeats import HeartbeatTable
+from .purgatory import Answer, Purgatory
+from .queue import NEVER_MS, Event, EventQueue, NotNow
+from .state import EMPTY_STATE, GRPC, Context, ControllerState, Outcome, Settings
+
+logger = logging.getLogger("kraftlab.controller")
+
+R = TypeVar("R")
+Generate = Callable[[ControllerState, Context], Outcome[R]]
+
+NO_LEADER = -1
+FENCE_TAG = "fence stale brokers"
+IDLE_TAG = "write a no-op"
+STALL_MS = 200
+"""A check that runs this much late means that this process stood still; nobody is fenced for that."""
+HISTORY_LENGTH = 1024
+
+
+class MetadataQuorum(Protocol):
+    """What a controller needs of the log (`RaftDriver` is one)."""
+
+    @property
+    def end_offset(self) -> int: ...
+
+    def propose(self, epoch: int, body: bytes, record_count: int) -> tuple[int, int]: ...
+
+    def resign(self, epoch: int, reason: str) -> None: ...
+
+
+class Leadership(NamedTuple):
+    """Who is active as far as this node knows; `leader_id` -1: nobody known. `endpoint` is its gRPC endpoint, if known."""
+
+    epoch: int
+    leader_id: int
+    endpoint: Endpoint | None
+
+
+class ControllerStatistics(NamedTuple):
+    """`pending` batches are appended and not committed, `waiting` answers are in the purgatory."""
+
+    is_active: bool
+    epoch: int
+    applied_offset: int
+    pending: int
+    waiting: int
+    queue: dict[str, int]
+    writes: int
+    quick_heartbeats: int
+    brokers_fenced: int
+
+
+class QuorumController:
+    """See the module's docstring. `clock` gives milliseconds; `attach` names the log before anything else is called."""
+
+    def __init__(
+        self, settings: Settings, clock: Callable[[], int], source: random.Random, on_timer_changed: Callable[[], None]
+    ) -> None:
+        self.settings = settings
+        self.heartbeats = HeartbeatTable(settings.session_timeout_ms)
+        self.queue = EventQueue(clock, on_timer_changed)
+        self.failure: BaseException | None = None
+        """Why this node must end, once it must."""
+        self.failed = trio.Event()
+        self._clock = clock
+        self._random = source
+        self._quorum: MetadataQuorum | None = None
+        self._claimed_epoch: int | None = None
+        self._epoch = 0
+        self._leader_id = NO_LEADER
+        self._leader_endpoints: dict[str, Endpoint] = {}
+        self._committed = EMPTY_STATE
+        self._newest = EMPTY_STATE
+        self._pending: deque[tuple[int, ControllerState]] = deque()
+        self._applied_offset = 0
+        self._history: deque[tuple[int, MetadataImage]] = deque(maxlen=HISTORY_LENGTH)
+        self._purgatory = Purgatory()
+        self._offset_waiters: list[tuple[int, int, trio.Event]] = []
+        self._waiter_number = itertools.count()
+        self._last_append_ms = 0
+        self._writes = 0
+        self._quick_heartbeats = 0
+        self._brokers_fenced = 0
+
+    def attach(self, quorum: MetadataQuorum) -> None:
+        self._quorum = quorum
+
+    # --- what it knows -------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        return self._claimed_epoch is not None
+
+    @property
+    def committed(self) -> ControllerState:
+        """The state that readers see."""
+        return self._committed
+
+    @property
+    def newest(self) -> ControllerState:
+        """The state that the next write starts from: on the active controller it includes what is not committed yet."""
+        return self._newest
+
+    @property
+    def applied_offset(self) -> int:
+        """End offset of the committed state."""
+        return self._applied_offset
+
+    @property
+    def leadership(self) -> Leadership:
+        endpoint = self._leader_endpoints.get(GRPC)
+        controller = self._committed.image.cluster.controllers.get(self._leader_id)
+        listener = controller.listener(GRPC) if controller is not None else None
+        if listener is not None:
+            endpoint = Endpoint(listener.host, listener.port)
+        return Leadership(self._epoch, self._leader_id, endpoint)
+
+    def image_at(self, offset: int) -> MetadataImage | None:
+        """The committed image that held at this end offset; None if it is not reached yet, or too long ago."""
+        if offset > self._applied_offset:
+            return None
+        return next((image for end_offset, image in reversed(self._history) if end_offset <= offset), None)
+
+    def not_controller(self) -> ApiError:
+        leader = self._leader_id
+        if leader in (NO_LEADER, self.settings.node_id):
+            return ApiError(ErrorCode.NOT_CONTROLLER, "No controller appears to be active; retry until one is elected.")
+        return ApiError(ErrorCode.NOT_CONTROLLER, f"The active controller appears to be node {leader}.")
+
+    def statistics(self) -> ControllerStatistics:
+        return ControllerStatistics(
+            self.is_active,
+            self._epoch,
+            self._applied_offset,
+            len(self._pending),
+            len(self._purgatory),
+            self.queue.statistics(),
+            self._writes,
+            self._quick_heartbeats,
+            self._brokers_fenced,
+        )
+
+    # --- requests ------------------------------------------------------------------------------------------------------------
+
+    def write(self, name: str, generate: Generate[R], *, deadline_ms: int = NEVER_MS) -> Answer[R]:
+        """Queues an operation of the active controller. The answer comes once what it wrote, or what it saw, is committed."""
+        answer: Answer[R] = Answer()
+        self.queue.append(Event(name, partial(self._run_write, name, generate, answer), answer.fail, deadline_ms))
+        return answer
+
+    def register_broker(
+        self, request: BrokerRegistrationRequest, *, deadline_ms: int = NEVER_MS
+    ) -> Answer[BrokerRegistrationResponse]:
+        return self.write(
+            "BrokerRegistration",
+            lambda state, context: brokers.register(state, self.heartbeats, request, context),
+            deadline_ms=deadline_ms,
+        )
+
+    def heartbeat(self, request: BrokerHeartbeatRequest) -> Answer[BrokerHeartbeatResponse]:
+        """Notes the contact now. What changes nothing is answered at once; the rest waits half a heartbeat interval at most."""
+        now_ms = self._clock()
+        if self.is_active and self._names_registration(request):
+            self.heartbeats.arrived(request.broker_id, request.current_metadata_offset, now_ms)
+            quick = brokers.quick_heartbeat(self._committed, self._newest, self.heartbeats, request)
+            if quick is not None:
+                self._quick_heartbeats += 1
+                answer: Answer[BrokerHeartbeatResponse] = Answer()
+                answer.succeed(quick, self._applied_offset)
+                return answer
+        return self.write(
+            "BrokerHeartbeat",
+            lambda state, context: brokers.heartbeat(state, self.heartbeats, request, context),
+            deadline_ms=now_ms + self.settings.heartbeat_interval_ms // 2,
+        )
+
+    def _names_registration(self, request: BrokerHeartbeatRequest) -> bool:
+        broker = self._newest.image.cluster.brokers.get(request.broker_id)
+        return broker is not None and broker.epoch == request.broker_epoch
+
+    async def wait_applied(self, offset: int) -> None:
+        """Returns once the committed state has reached this end offset."""
+        if offset <= self._applied_offset:
+            return
+        reached = trio.Event()
+        heapq.heappush(self._offset_waiters, (offset, next(self._waiter_number), reached))
+        await reached.wait()
+
+    # --- writing -------------------------------------------------------------------------------------------------------------
+
+    def _run_write(self, name: str, generate: Generate[R], answer: Answer[R]) -> None:
+        epoch = self._claimed_epoch
+        if epoch is None or self._quorum is None:
+            answer.fail(self.not_controller())
+            return
+        context = Context(self._clock(), self._random, self.settings, self._quorum.end_offset)
+        try:
+            outcome = generate(self._newest, context)
+        except ApiError as error:
+            self._defer(partial(answer.fail, error), answer.fail, self._newest_offset())
+            return
+        except Exception:
+            logger.exception("%s failed; it changed nothing", name)
+            message = f"{name} met an error the controller did not expect; nothing was changed. Its log has the details."
+            answer.fail(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message))
+            return
+        try:
+            end_offset = self._append(epoch, outcome, context.now_ms) if outcome.records else self._newest_offset()
+        except ApiError as error:
+            answer.fail(error)
+            return
+        if outcome.appended is not None:
+            outcome.appended(end_offset)
+        self._defer(lambda: answer.succeed(outcome.response, end_offset), answer.fail, end_offset)
+
+    def _newest_offset(self) -> int:
+        """Where the newest state stands: the end of the last batch in flight, or of the committed state."""
+        return self._pending[-1][0] if self._pending else self._applied_offset
+
+    def _defer(self, release: Callable[[], None], fail: Callable[[ApiError], None], offset: int) -> None:
+        if offset <= self._applied_offset:
+            release()
+        else:
+            self._purgatory.defer(offset, release, fail)
+
+    def _append(self, epoch: int, outcome: Outcome[R], now_ms: int) -> int:
+        """Proposes and replays; the end offset. ApiError or NotNow if nothing was appended."""
+        records = outcome.records
+        if len(records) <= MAX_RECORDS:
+            return self._append_batch(epoch, list(records), now_ms)
+        if outcome.atomic:
+            raise ApiError(
+                ErrorCode.POLICY_VIOLATION,
+                f"The change has {len(records)} metadata records, more than the {MAX_RECORDS} of one atomic batch; split it.",
+            )
+        end_offset = self._append_batch(epoch, list(records[:MAX_RECORDS]), now_ms)
+        for start in range(MAX_RECORDS, len(records), MAX_RECORDS):
+            try:
+                end_offset = self._append_batch(epoch, list(records[start : start + MAX_RECORDS]), now_ms)
+            except NotNow:
+                assert self._quorum is not None
+                self._quorum.resign(epoch, "the log takes no more in the middle of a change of several batches")
+                raise self.not_controller() from None
+        return end_offset
+
+    def _append_batch(self, epoch: int, records: list[AnyRecord], now_ms: int) -> int:
+        assert self._quorum is not None
+        body, count = codec.encode(records)
+        expected = self._quorum.end_offset
+        try:
+            base_offset, end_offset = self._quorum.propose(epoch, body, count)
+        except Overloaded as error:
+            raise NotNow from error
+        except NotLeader as error:
+            raise self.not_controller() from error
+        except ValueError as error:
+            raise ApiError(
+                ErrorCode.POLICY_VIOLATION, f"The change does not fit one batch: {error}. Split the request."
+            ) from error
+        try:
+            if base_offset != expected:
+                raise AssertionError(f"the batch was expected at offset {expected} and lies at {base_offset}")
+            self._newest = self._newest.replay(records, base_offset, Provenance(end_offset, epoch, now_ms))
+        except Exception as error:
+            self._halt(error)
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The controller must stop: {error}") from error
+        self._pending.append((end_offset, self._newest))
+        self._last_append_ms = now_ms
+        self._writes += 1
+        return end_offset
+
+    def _halt(self, error: BaseException) -> None:
+        """This node's memory cannot be trusted any more: it must end."""
+        if self.failure is None:
+            logger.error("this controller must stop: %s", error)
+            self.failure = error
+            self.failed.set()
+            self.queue.close()
+
+    # --- the log's side ------------------------------------------------------------------------------------------------------
+
+    async def apply(self, batches: list[CommittedBatch], high_watermark: int) -> None:
+        """Moves the committed state; replays what this node did not write itself in this epoch."""
+        state = self._committed
+        pending = self._pending
+        for batch in batches:
+            if pending and batch.end_offset == pending[0][0] and batch.epoch == self._claimed_epoch:
+                state = pending.popleft()[1]
+            elif batch.body:
+                if pending:
+                    raise AssertionError(
+                        f"batch {batch.base_offset}..{batch.end_offset} is committed, but this node wrote another"
+                    )
+                provenance = Provenance(batch.end_offset, batch.epoch, batch.append_time_ms)
+                records = codec.decode(batch.body, batch.base_offset, batch.end_offset - batch.base_offset)
+                state = state.replay(records, batch.base_offset, provenance)
+            self._history.append((batch.end_offset, state.image))
+        last = batches[-1]
+        self._committed = state.at(Provenance(last.end_offset, last.epoch, last.append_time_ms))
+        self._applied_offset = last.end_offset
+        if not pending:
+            self._newest = self._committed
+        self._purgatory.complete_to(last.end_offset)
+        while self._offset_waiters and self._offset_waiters[0][0] <= last.end_offset:
+            heapq.heappop(self._offset_waiters)[2].set()
+        self.queue.resume()
+
+    async def leader_changed(self, epoch: int, leader_id: int, endpoints: dict[str, Endpoint]) -> None:
+        """Another node leads, or nobody known."""
+        if self._claimed_epoch is not None and leader_id != self.settings.node_id:
+            self._step_down(f"node {leader_id} leads epoch {epoch}")
+        self._epoch, self._leader_id, self._leader_endpoints = epoch, leader_id, endpoints
+
+    async def became_leader(self, epoch: int) -> None:
+        """Becomes active. Nothing else runs before the activation has been written."""
+        self._epoch, self._leader_id, self._leader_endpoints = epoch, self.settings.node_id, {}
+        self._claimed_epoch = epoch
+        now_ms = self._clock()
+        self._last_append_ms = now_ms
+        self.heartbeats.activate(self._committed.image.cluster.brokers, now_ms)
+        logger.info(
+            "node %d is the active controller of epoch %d, at offset %d", self.settings.node_id, epoch, self._applied_offset
+        )
+        answer: Answer[None] = Answer()
+        run = partial(self._run_write, "activation", self._activation, answer)
+        self.queue.prepend(Event("activation", run, answer.fail))
+        self._schedule_fencing()
+        self._schedule_no_op()
+
+    async def resigned(self, epoch: int, reason: str) -> None:
+        """Goes back to standby."""
+        if self._claimed_epoch == epoch:
+            self._leader_id = NO_LEADER
+            self._step_down(reason)
+
+    def _step_down(self, reason: str) -> None:
+        lost = len(self._pending)
+        logger.info(
+            "node %d is not the active controller any more (%s); %d batches of epoch %s may or may not survive",
+            self.settings.node_id,
+            reason,
+            lost,
+            self._claimed_epoch,
+        )
+        self._claimed_epoch = None
+        self._pending.clear()
+        self._newest = self._committed
+        self.heartbeats.deactivate()
+        self.queue.cancel(FENCE_TAG)
+        self.queue.cancel(IDLE_TAG)
+        self._purgatory.fail_all(
+            ApiError(
+                ErrorCode.NOT_CONTROLLER, f"This controller lost the leadership ({reason}); the change may or may not survive."
+            )
+        )
+        self.queue.resume()
+
+    # --- activation and timers -----------------------------------------------------------------------------------------------
+
+    def _activation(self, state: ControllerState, context: Context) -> Outcome[None]:
+        """What a new active controller writes first: the bootstrap records of a new cluster, the end of what a
+        predecessor left open.
+        """
+        if state.image.transaction is not None:
+            return Outcome([AbortTransaction(0, "Controller failover")], None)
+        if METADATA_VERSION not in state.image.features:
+            logger.info("this is a new cluster: writing its bootstrap records")
+            return Outcome(bootstrap_records(), None)
+        return Outcome([], None)
+
+    def _schedule_fencing(self) -> None:
+        stalest = self.heartbeats.stalest(self._unfenced_brokers())
+        limit_ms = self._clock() + self.settings.session_timeout_ms
+        at_ms = limit_ms if stalest is None else min(limit_ms, stalest[1] + 1)
+        self.queue.schedule(FENCE_TAG, at_ms, partial(self._fence_stale, at_ms))
+
+    def _unfenced_brokers(self) -> list[int]:
+        return [broker_id for broker_id, broker in self._newest.image.cluster.brokers.items() if not broker.fenced]
+
+    def _fence_stale(self, due_ms: int) -> None:
+        now_ms = self._clock()
+        if now_ms - due_ms > STALL_MS:
+            logger.warning("this process stood still for %d ms; brokers get that time back", now_ms - due_ms)
+            self.heartbeats.forgive(now_ms - due_ms, now_ms)
+        stalest = self.heartbeats.stalest(self._unfenced_brokers())
+        while stalest is not None and stalest[1] < now_ms and self._claimed_epoch is not None:
+            broker_id = stalest[0]
+            logger.info("fencing broker %d: not heard for %d ms", broker_id, self.settings.session_timeout_ms)
+            answer: Answer[None] = Answer()
+            self._run_write("fence", partial(self._fence, broker_id), answer)
+            if answer.error is not None:
+                break
+            self._brokers_fenced += 1
+            stalest = self.heartbeats.stalest(self._unfenced_brokers())
+        if self._claimed_epoch is not None:
+            self._schedule_fencing()
+
+    def _fence(self, broker_id: int, state: ControllerState, context: Context) -> Outcome[None]:
+        return brokers.fence(state, self.heartbeats, broker_id, context)
+
+    def _schedule_no_op(self) -> None:
+        interval_ms = self.settings.max_idle_interval_ms
+        if interval_ms > 0:
+            self.queue.schedule(IDLE_TAG, max(self._clock(), self._last_append_ms) + interval_ms, self._write_no_op)
+
+    def _write_no_op(self) -> None:
+        """Keeps an idle log moving; while something is in flight it moves anyway, or cannot."""
+        idle_ms = self._clock() - self._last_append_ms
+        if idle_ms >= self.settings.max_idle_interval_ms and not self._pending:
+            answer: Answer[None] = Answer()
+            self._run_write("no-op", lambda state, context: Outcome([NoOp(0)], None), answer)
+        self._schedule_no_op()

@@ -1,0 +1,121 @@
+"""What the controller's managers work on: the state, what they are told besides, and what they give back.
+
+Theory of operation. `ControllerState` is the immutable metadata image with its derived index, at one offset. A manager's
+operation is a pure function `(state, request, context) -> Outcome`: it reads, decides, and returns records with a
+response; it changes nothing. `ControllerState.replay` is the only thing that makes a new state, from records, on the
+active controller and on standbys alike. Because states are immutable, the state before any batch in flight is a
+reference, and undoing is picking it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from kraftlab.metadata.delta import MetadataDelta
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
+from kraftlab.metadata.index import EMPTY_INDEX, MetadataIndex
+from kraftlab.metadata.records import AnyRecord
+from kraftlab.metadata.uuids import Uuid, is_reserved, to_text
+from kraftlab.quorum.core.batch import MAX_RECORDS
+
+R = TypeVar("R")
+
+PEER = "PEER"
+GRPC = "GRPC"
+CONTROLLER = "CONTROLLER"
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """The configuration a controller decides by. `static` is its own server.properties, key → value."""
+
+    cluster_id: str
+    node_id: int
+    session_timeout_ms: int = 9000
+    heartbeat_interval_ms: int = 2000
+    max_idle_interval_ms: int = 500
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    static: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Context(NamedTuple):
+    """What an operation may know besides the state. `next_offset` is the offset its first record will get."""
+
+    now_ms: int
+    random: random.Random
+    settings: Settings
+    next_offset: int
+
+
+class Outcome(NamedTuple, Generic[R]):
+    """What an operation decided. `atomic`: the records must share one batch; else they may be cut into several, in order.
+
+    `appended` is called with the end offset once the records are in the log (or with the highest pending one if there are
+    none), for what the active controller keeps outside the log.
+    """
+
+    records: Sequence[AnyRecord]
+    response: R
+    atomic: bool = True
+    appended: Callable[[int], None] | None = None
+
+
+class ControllerState(msgspec.Struct, frozen=True):
+    """The metadata at one offset, with the index derived from it."""
+
+    image: MetadataImage
+    index: MetadataIndex
+
+    def replay(self, records: Sequence[AnyRecord], base_offset: int, provenance: Provenance) -> ControllerState:
+        """The state after these records, the first of which has `base_offset`. Bad records raise: the caller's node must
+        end.
+        """
+        delta = MetadataDelta(self.image)
+        for offset, record in enumerate(records, base_offset):
+            delta.replay(record, offset)
+        image = delta.apply(provenance)
+        return ControllerState(image, self.index.apply(delta, image))
+
+    def at(self, provenance: Provenance) -> ControllerState:
+        """The same state, known to stand at another place of the log."""
+        return ControllerState(msgspec.structs.replace(self.image, provenance=provenance), self.index)
+
+
+EMPTY_STATE = ControllerState(EMPTY, EMPTY_INDEX)
+
+
+class HasError(Protocol):
+    """A response, or an entry of one, that can say what went wrong."""
+
+    error_code: int
+    error_message: str
+
+
+def set_error(target: HasError, error: ApiError) -> None:
+    """Writes code and text; an empty text stays absent (Kafka's null)."""
+    target.error_code = error.code
+    if error.message:
+        target.error_message = error.message
+
+
+def check_record_count(records: Sequence[AnyRecord]) -> None:
+    """ApiError POLICY_VIOLATION if one request makes more records than one batch holds."""
+    if len(records) > MAX_RECORDS:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"The request makes {len(records)} metadata records, more than the {MAX_RECORDS} that fit one atomic batch; "
+            "nothing was changed. Split it.",
+        )
+
+
+def fresh_uuid(source: random.Random, taken: Mapping[Uuid, object]) -> Uuid:
+    """A random id that is neither reserved nor taken, and whose text can be a command's argument."""
+    while True:
+        value = source.randbytes(16)
+        if not is_reserved(value) and value not in taken and not to_text(value).startswith("-"):
+            return value

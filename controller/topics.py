@@ -1,0 +1,312 @@
+"""Topics: create (manual assignment or placement by rack), delete, describe.
+
+Theory of operation. Each topic of a request is checked on its own, in one order of checks, and its records are gathered
+only when it is complete; everything accepted lands in one atomic batch. Names that differ by '.' and '_' only collide,
+with stored topics and with those that were accepted earlier in the same request. A partition begins with the active
+members of its replicas as ISR and the first of them as leader. Deleting writes one record: replay drops partitions,
+configs and any running reassignment.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.image import MetadataImage, PartitionImage, TopicImage
+from kraftlab.metadata.index import collision_form
+from kraftlab.metadata.records import RESOURCE_TOPIC, AnyRecord, Config, Partition, RemoveTopic, Topic
+from kraftlab.metadata.uuids import ZERO, Uuid, from_text, to_text
+from kraftlab.quorum.core.batch import MAX_RECORDS
+
+from . import reassignment
+from .configs import new_topic_values, topic_entries
+from .partitions import default_directory
+from .placement import UsableBroker, place
+from .state import Context, ControllerState, Outcome, Settings, check_record_count, fresh_uuid, set_error
+from .topic_names import INTERNAL_TOPICS, METADATA_TOPIC, name_problem
+
+DEFAULT = -1
+"""In counts of a creation: the controller's default, or what the manual assignment says."""
+
+
+def create(
+    state: ControllerState, request: admin_pb2.CreateTopicsRequest, context: Context
+) -> Outcome[admin_pb2.CreateTopicsResponse]:
+    """Creates topics. Answers in the order of the request; names given twice come last, once. ApiError POLICY_VIOLATION
+    if it is too much.
+    """
+    partitions = sum(_partition_count(topic, context.settings) for topic in request.topics)
+    if partitions > MAX_RECORDS:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Excessively large number of partitions per request: {partitions} is more than {MAX_RECORDS}. Split the request.",
+        )
+    appearances = Counter(topic.name for topic in request.topics)
+    response = admin_pb2.CreateTopicsResponse()
+    records: list[AnyRecord] = []
+    accepted: dict[str, str] = {}
+    for creatable in request.topics:
+        if appearances[creatable.name] > 1:
+            continue
+        try:
+            made, result = _create_one(state, creatable, accepted, context)
+        except ApiError as error:
+            response.topics.append(failed_creation(creatable.name, error))
+            continue
+        accepted[collision_form(creatable.name)] = creatable.name
+        records += made
+        response.topics.append(result)
+    duplicate = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    response.topics.extend(failed_creation(name, duplicate) for name, count in appearances.items() if count > 1)
+    check_record_count(records)
+    return Outcome([] if request.validate_only else records, response)
+
+
+def failed_creation(name: str, error: ApiError) -> admin_pb2.CreatableTopicResult:
+    result = admin_pb2.CreatableTopicResult(name=name, topic_id=to_text(ZERO), num_partitions=DEFAULT, replication_factor=DEFAULT)
+    set_error(result, error)
+    return result
+
+
+def _partition_count(topic: admin_pb2.CreatableTopic, settings: Settings) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return settings.num_partitions if topic.num_partitions == DEFAULT else max(0, topic.num_partitions)
+
+
+def _create_one(
+    state: ControllerState, topic: admin_pb2.CreatableTopic, accepted: dict[str, str], context: Context
+) -> tuple[list[AnyRecord], admin_pb2.CreatableTopicResult]:
+    image = state.image
+    _check_name(state, topic.name, accepted)
+    values = new_topic_values(topic.configs)
+    replica_lists = _manual(image, topic) if topic.assignments else _placed(image, topic, context)
+    topic_id = fresh_uuid(context.random, image.topics.by_id)
+    records: list[AnyRecord] = [Topic(0, topic.name, topic_id)]
+    records += [Config(0, RESOURCE_TOPIC, topic.name, name, value) for name, value in values.items()]
+    records += [_new_partition(image, topic_id, index, replicas) for index, replicas in enumerate(replica_lists)]
+    return records, admin_pb2.CreatableTopicResult(
+        name=topic.name,
+        topic_id=to_text(topic_id),
+        num_partitions=len(replica_lists),
+        replication_factor=len(replica_lists[0]),
+        configs=topic_entries(image, values, context.settings),
+    )
+
+
+def _check_name(state: ControllerState, name: str, accepted: dict[str, str]) -> None:
+    if name == METADATA_TOPIC:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
+    problem = name_problem(name)
+    if problem is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    if state.image.topics.get(name) is not None:
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    colliding = accepted.get(collision_form(name)) or next(iter(state.index.colliding_topics(name)), None)
+    if colliding is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {colliding}")
+
+
+def _manual(image: MetadataImage, topic: admin_pb2.CreatableTopic) -> list[tuple[int, ...]]:
+    """The replicas of each partition as the request assigns them."""
+    if topic.replication_factor != DEFAULT:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, "A manual partition assignment was specified, but replication factor was not set to -1."
+        )
+    if topic.num_partitions != DEFAULT:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, "A manual partition assignment was specified, but numPartitions was not set to -1."
+        )
+    lists: dict[int, tuple[int, ...]] = {}
+    size: int | None = None
+    for assignment in topic.assignments:
+        index, replicas = assignment.partition_index, tuple(assignment.broker_ids)
+        if index in lists:
+            raise _bad_assignment(f"Found multiple manual partition assignments for partition {index}")
+        reassignment.check_target(replicas, image.cluster.brokers.__contains__)
+        if size not in (None, len(replicas)):
+            raise _bad_assignment(
+                f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
+                f"consistent with previous partitions, which have {size} replica(s)."
+            )
+        if not any(image.cluster.brokers[broker_id].is_active for broker_id in replicas):
+            raise _bad_assignment(
+                f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
+                "controlled shutdown."
+            )
+        lists[index] = replicas
+        size = len(replicas)
+    if sorted(lists) != list(range(len(lists))):
+        raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
+    return [lists[index] for index in range(len(lists))]
+
+
+def _bad_assignment(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def _placed(image: MetadataImage, topic: admin_pb2.CreatableTopic, context: Context) -> list[tuple[int, ...]]:
+    """The replicas of each partition, spread over racks."""
+    factor, count = topic.replication_factor, topic.num_partitions
+    if factor == 0 or factor < DEFAULT:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if count == 0 or count < DEFAULT:
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
+    usable = [
+        UsableBroker(broker.broker_id, broker.rack, broker.fenced)
+        for broker in image.cluster.brokers.values()
+        if not broker.in_controlled_shutdown
+    ]
+    return place(
+        usable,
+        context.settings.num_partitions if count == DEFAULT else count,
+        context.settings.default_replication_factor if factor == DEFAULT else factor,
+        context.random,
+    )
+
+
+def _new_partition(image: MetadataImage, topic_id: Uuid, index: int, replicas: tuple[int, ...]) -> Partition:
+    brokers = image.cluster.brokers
+    isr = tuple(broker_id for broker_id in replicas if brokers[broker_id].is_active)
+    directory_for = default_directory(brokers)
+    return Partition(
+        0,
+        index,
+        topic_id,
+        replicas,
+        isr,
+        leader=isr[0],
+        directories=tuple(directory_for(broker_id) for broker_id in replicas),
+    )
+
+
+def delete(
+    state: ControllerState, request: admin_pb2.DeleteTopicsRequest, context: Context
+) -> Outcome[admin_pb2.DeleteTopicsResponse]:
+    """Deletes topics by name or id. What is named twice, by name, by id or by both, is refused once and not deleted."""
+    image = state.image
+    by_name = Counter(entry.name for entry in request.topics if entry.HasField("name"))
+    by_id = Counter(entry.topic_id for entry in request.topics if _has_id(entry))
+    ids_of_names = {to_text(topic.topic_id) for name in by_name if (topic := image.topics.get(name)) is not None}
+    response = admin_pb2.DeleteTopicsResponse()
+    records: list[AnyRecord] = []
+    answered: set[tuple[str, str]] = set()
+    for entry in request.topics:
+        named, has_id = entry.HasField("name"), _has_id(entry)
+        identity = (entry.name, entry.topic_id if has_id else "")
+        if identity in answered or (has_id and not named and entry.topic_id in ids_of_names):
+            continue
+        if named or has_id:
+            answered.add(identity)
+        result = admin_pb2.DeletableTopicResult(topic_id=entry.topic_id if has_id else to_text(ZERO))
+        if named:
+            result.name = entry.name
+        try:
+            topic = _to_delete(image, entry, by_name, by_id)
+        except ApiError as error:
+            set_error(result, error)
+        else:
+            result.name = topic.name
+            result.topic_id = to_text(topic.topic_id)
+            records.append(RemoveTopic(0, topic.topic_id))
+        response.responses.append(result)
+    check_record_count(records)
+    return Outcome(records, response)
+
+
+def _has_id(entry: admin_pb2.DeleteTopicState) -> bool:
+    return entry.HasField("topic_id") and entry.topic_id != to_text(ZERO)
+
+
+def _to_delete(image: MetadataImage, entry: admin_pb2.DeleteTopicState, by_name: Counter[str], by_id: Counter[str]) -> TopicImage:
+    """The topic an entry means; ApiError if it means none, or if another entry means it too."""
+    if entry.HasField("name") and _has_id(entry):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Both topic name and id were specified; give one of them.")
+    if entry.HasField("name"):
+        if by_name[entry.name] > 1:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        topic = image.topics.get(entry.name)
+        if topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic named {entry.name!r}.")
+        if by_id[to_text(topic.topic_id)]:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied.")
+        return topic
+    if not _has_id(entry):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    if by_id[entry.topic_id] > 1:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
+    try:
+        topic = image.topics.by_id.get(from_text(entry.topic_id))
+    except ValueError as error:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"{error}; there is no such topic.") from error
+    if topic is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with id {entry.topic_id}.")
+    return topic
+
+
+def describe(
+    state: ControllerState, request: admin_pb2.DescribeTopicPartitionsRequest, settings: Settings
+) -> admin_pb2.DescribeTopicPartitionsResponse:
+    """Topics with partitions, reassignments and dynamic configs, sorted by name; all of them if none is named."""
+    response = admin_pb2.DescribeTopicPartitionsResponse()
+    topics = state.image.topics
+    names = set(request.topics.names) if request.HasField("topics") else topics.by_name.keys()
+    for name in sorted(names):
+        topic = topics.get(name)
+        if topic is not None:
+            _describe_one(response, state.image, topic)
+            continue
+        problem = name_problem(name)
+        entry = response.topics.add(name=name, topic_id=to_text(ZERO))
+        if problem is not None:
+            set_error(entry, ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem))
+        else:
+            set_error(entry, ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic named {name}."))
+    return response
+
+
+def _describe_one(response: admin_pb2.DescribeTopicPartitionsResponse, image: MetadataImage, topic: TopicImage) -> None:
+    described = response.topics.add(name=topic.name, topic_id=to_text(topic.topic_id), is_internal=topic.name in INTERNAL_TOPICS)
+    for index, partition in sorted(topic.partitions.items()):
+        described.partitions.append(_described_partition(image, index, partition))
+    values = image.configs.get((RESOURCE_TOPIC, topic.name))
+    described.configs.extend(
+        admin_pb2.ConfigEntry(name=name, value=value, config_source=admin_pb2.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG)
+        for name, value in sorted(values.items() if values is not None else ())
+    )
+
+
+def _described_partition(image: MetadataImage, index: int, partition: PartitionImage) -> admin_pb2.DescribedPartition:
+    return admin_pb2.DescribedPartition(
+        error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        eligible_leader_replicas=partition.elr,
+        last_known_elr=partition.last_known_elr,
+        offline_replicas=_offline(image, partition),
+        adding_replicas=partition.adding,
+        removing_replicas=partition.removing,
+        original_replicas=partition.original,
+        target_replicas=partition.target,
+        partition_epoch=partition.partition_epoch,
+        leader_recovery_state=partition.leader_recovery_state,
+        directories=[to_text(directory) for directory in partition.directories],
+    )
+
+
+def _offline(image: MetadataImage, partition: PartitionImage) -> Sequence[int]:
+    """Replicas whose broker is gone or fenced, or whose directory is offline."""
+    offline = []
+    for broker_id, directory in zip(partition.replicas, partition.directories, strict=True):
+        broker = image.cluster.brokers.get(broker_id)
+        if broker is None or broker.fenced or not broker.has_online(directory):
+            offline.append(broker_id)
+    return offline
