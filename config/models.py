@@ -22,6 +22,7 @@ import msgspec
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
 
 from . import properties
+from .endpoints import parse_endpoint
 from .errors import ConfigError
 from .topic_configs import BROKER_KEYS, split_list
 
@@ -159,16 +160,7 @@ class _Reader:
                 raise ConfigError(f"{self.source}: {fault}")
 
 
-_ENDPOINT = re.compile(r"(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^:\[\]@/]*)):(?P<port>[0-9]{1,5})")
 _LISTENER = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)://(?P<endpoint>.+)")
-
-
-def parse_endpoint(text: str) -> Endpoint | None:
-    """`host:port` or `[v6]:port` (host may be empty), None if it is neither or the port is out of 1…65535."""
-    match = _ENDPOINT.fullmatch(text)
-    if match is None or not 1 <= int(match["port"]) <= 65535:
-        return None
-    return Endpoint(match["v6"] if match["v6"] is not None else match["host"], int(match["port"]))
 
 
 def _voters(reader: _Reader) -> VoterSet:

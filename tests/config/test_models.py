@@ -5,8 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kraftlab.config.endpoints import parse_endpoint, parse_servers
 from kraftlab.config.errors import ConfigError
-from kraftlab.config.models import BrokerConfig, load_any, load_broker, load_controller, parse_endpoint
+from kraftlab.config.models import BrokerConfig, load_any, load_broker, load_controller
 from kraftlab.config.topic_configs import BROKER_KEYS
 from kraftlab.quorum.core.types import Endpoint
 
@@ -124,3 +125,10 @@ def test_endpoints_take_names_addresses_and_ipv6() -> None:
     assert parse_endpoint("[::1]:9092") == Endpoint("::1", 9092)
     assert parse_endpoint("::1:9092") is None
     assert parse_endpoint("host") is None
+
+
+def test_bootstrap_servers_are_a_list_of_endpoints() -> None:
+    assert parse_servers("a:1, b:2,a:1") == (Endpoint("a", 1), Endpoint("b", 2))
+    for text in ("", "a", ":9092", "a:0", "a:1;b:2"):
+        with pytest.raises(ConfigError, match="write for example"):
+            parse_servers(text)

@@ -1,0 +1,293 @@
+"""`AdminClient`: the admin API from a program that has threads and no event loop.
+
+Theory of operation. A call goes to the active controller if it is known, else to the next bootstrap server; any node will do,
+since brokers forward. Every answer says who the active controller is, so the second call takes the direct way. NOT_CONTROLLER
+and broken connections move a call to the next node, with a short growing pause, until its deadline; then `ClusterUnreachable`
+says whom it asked. A write whose connection broke may have taken effect before it is sent again: the answer to the second
+sending then tells (TOPIC_ALREADY_EXISTS, say). An error of the whole request raises `ApiError`; errors of single topics or
+partitions stand in the response, and `raise_first_error` turns the first of them into an ApiError for callers that want all or
+nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+import grpc
+from google.protobuf.message import Message
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.config.endpoints import parse_servers
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.quorum.core.types import Endpoint
+
+from .channels import Channels
+from .errors import ClusterUnreachable, api_error
+from .stream import CallStream
+
+_FIRST_PAUSE_S = 0.02
+_LONGEST_PAUSE_S = 0.25
+_ATTEMPT_TIMEOUT_S = 15.0
+_MOVED_ON = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE})
+
+TopicPartition = tuple[str, int]
+
+
+class AdminClient:
+    """A client of one cluster. Thread-safe; use as a context manager, or call `close`.
+
+    `bootstrap_servers` is `host:port[,…]` of any nodes' gRPC endpoints. `timeout_ms` bounds each call with its retries.
+    """
+
+    def __init__(self, bootstrap_servers: str, *, timeout_ms: int = 30_000, cluster_id: str = "") -> None:
+        self._bootstrap = parse_servers(bootstrap_servers)
+        self._timeout_ms = timeout_ms
+        self._cluster_id = cluster_id
+        self._channels = Channels()
+        self._leader: Endpoint | None = None
+        self._brokers: dict[int, Endpoint] = {}
+
+    def close(self) -> None:
+        self._channels.close()
+
+    def __enter__(self) -> AdminClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def leader(self) -> Endpoint | None:
+        """Where the active controller answers, as of the last answer that said so."""
+        return self._leader
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+
+    def call(self, api: str, request: Any, *, timeout_ms: int | None = None) -> Any:
+        """Sends a request to whoever can answer it and returns the response. ApiError, ClusterUnreachable."""
+        timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        deadline = time.monotonic() + timeout_ms / 1000
+        self._fill_header(request, timeout_ms)
+        faults: dict[Endpoint, str] = {}
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            for endpoint in self._candidates():
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    raise ClusterUnreachable(_unreachable(api, faults, timeout_ms))
+                try:
+                    return self._attempt(endpoint, api, request, min(left_s, _ATTEMPT_TIMEOUT_S))
+                except grpc.RpcError as error:
+                    faults[endpoint] = _detail(error)
+                except ApiError as error:
+                    if error.code not in _MOVED_ON:
+                        raise
+                    faults[endpoint] = str(error)
+                    if self._leader not in (None, endpoint):
+                        break
+                if self._leader == endpoint:
+                    self._leader = None
+            if deadline - time.monotonic() <= pause_s:
+                raise ClusterUnreachable(_unreachable(api, faults, timeout_ms))
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+
+    def call_at(self, endpoint: Endpoint, api: str, request: Any, *, timeout_ms: int | None = None) -> Any:
+        """Sends a request to that node and no other. ApiError, ClusterUnreachable."""
+        timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        self._fill_header(request, timeout_ms)
+        try:
+            return self._attempt(endpoint, api, request, timeout_ms / 1000)
+        except grpc.RpcError as error:
+            raise ClusterUnreachable(_unreachable(api, {endpoint: _detail(error)}, timeout_ms)) from error
+
+    def call_broker(self, broker_id: int, api: str, request: Any, *, timeout_ms: int | None = None) -> Any:
+        """Sends a request to that broker. ApiError BROKER_NOT_AVAILABLE if no such broker is registered."""
+        for fresh in (False, True):
+            if fresh or broker_id not in self._brokers:
+                self.describe_cluster(include_fenced_brokers=True)
+            endpoint = self._brokers.get(broker_id)
+            if endpoint is None:
+                known = ",".join(map(str, sorted(self._brokers))) or "none"
+                raise ApiError(
+                    ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not registered; registered brokers: {known}"
+                )
+            try:
+                return self.call_at(endpoint, api, request, timeout_ms=timeout_ms)
+            except ClusterUnreachable:
+                if fresh:
+                    raise
+        raise AssertionError("the second attempt returns or raises")
+
+    def open_stream(self) -> CallStream:
+        """A pipelined stream to the active controller."""
+        self.describe_cluster()
+        return CallStream(self._channels, self._leader or self._bootstrap[0])
+
+    def _attempt(self, endpoint: Endpoint, api: str, request: Message, timeout_s: float) -> Any:
+        response: Any = self._channels.unary(endpoint, api)(request, timeout=timeout_s)
+        header = response.header
+        if header.HasField("leader") and header.leader.port:
+            self._leader = Endpoint(header.leader.host, header.leader.port)
+        if header.error_code:
+            raise api_error(header.error_code, header.error_message)
+        return response
+
+    def _candidates(self) -> Iterable[Endpoint]:
+        return dict.fromkeys((*((self._leader,) if self._leader else ()), *self._bootstrap))
+
+    def _fill_header(self, request: Any, timeout_ms: int) -> None:
+        if not request.header.HasField("timeout_ms"):
+            request.header.timeout_ms = timeout_ms
+        if self._cluster_id and not request.header.cluster_id:
+            request.header.cluster_id = self._cluster_id
+
+    # -- topics ------------------------------------------------------------------------------------------------------
+
+    def create_topics(
+        self, topics: Iterable[pb.CreatableTopic], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> pb.CreateTopicsResponse:
+        """Creates topics; results per topic stand in the response."""
+        request = pb.CreateTopicsRequest(topics=topics, validate_only=validate_only)
+        return cast(pb.CreateTopicsResponse, self.call("CreateTopics", request, timeout_ms=timeout_ms))
+
+    def delete_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> pb.DeleteTopicsResponse:
+        request = pb.DeleteTopicsRequest(topics=[pb.DeleteTopicState(name=name) for name in names])
+        return cast(pb.DeleteTopicsResponse, self.call("DeleteTopics", request, timeout_ms=timeout_ms))
+
+    def describe_topics(
+        self, names: Iterable[str] | None = None, *, min_offset: int = 0, timeout_ms: int | None = None
+    ) -> pb.DescribeTopicPartitionsResponse:
+        """Topics with partitions, reassignments and dynamic configs, all as of one metadata offset; None: every topic."""
+        request = pb.DescribeTopicPartitionsRequest(header=pb.RequestHeader(min_offset=min_offset))
+        if names is not None:
+            request.topics.CopyFrom(pb.TopicNames(names=names))
+        return cast(pb.DescribeTopicPartitionsResponse, self.call("DescribeTopicPartitions", request, timeout_ms=timeout_ms))
+
+    # -- configs -----------------------------------------------------------------------------------------------------
+
+    def incremental_alter_configs(
+        self, resources: Iterable[pb.AlterConfigsResource], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> pb.IncrementalAlterConfigsResponse:
+        request = pb.IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
+        return cast(pb.IncrementalAlterConfigsResponse, self.call("IncrementalAlterConfigs", request, timeout_ms=timeout_ms))
+
+    def describe_configs(
+        self, resources: Iterable[pb.DescribeConfigsResource], *, timeout_ms: int | None = None
+    ) -> pb.DescribeConfigsResponse:
+        request = pb.DescribeConfigsRequest(resources=resources)
+        return cast(pb.DescribeConfigsResponse, self.call("DescribeConfigs", request, timeout_ms=timeout_ms))
+
+    # -- reassignments -----------------------------------------------------------------------------------------------
+
+    def alter_partition_reassignments(
+        self,
+        targets: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+        timeout_ms: int | None = None,
+    ) -> pb.AlterPartitionReassignmentsResponse:
+        """Starts a reassignment to the replicas given, or cancels the running one (None)."""
+        topics: dict[str, pb.ReassignableTopic] = {}
+        for (name, index), replicas in targets.items():
+            partition = pb.ReassignablePartition(partition_index=index)
+            if replicas is not None:
+                partition.replicas.CopyFrom(pb.Int32List(values=replicas))
+            topics.setdefault(name, pb.ReassignableTopic(name=name)).partitions.append(partition)
+        request = pb.AlterPartitionReassignmentsRequest(
+            topics=topics.values(), allow_replication_factor_change=allow_replication_factor_change
+        )
+        return cast(
+            pb.AlterPartitionReassignmentsResponse, self.call("AlterPartitionReassignments", request, timeout_ms=timeout_ms)
+        )
+
+    def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
+    ) -> pb.ListPartitionReassignmentsResponse:
+        """The reassignments that run, of all partitions or of those given."""
+        request = pb.ListPartitionReassignmentsRequest()
+        if partitions is not None:
+            topics: dict[str, pb.ListReassignmentsTopic] = {}
+            for name, index in partitions:
+                topics.setdefault(name, pb.ListReassignmentsTopic(name=name)).partition_indexes.append(index)
+            request.topics.CopyFrom(pb.ListReassignmentsTopics(topics=topics.values()))
+        return cast(
+            pb.ListPartitionReassignmentsResponse, self.call("ListPartitionReassignments", request, timeout_ms=timeout_ms)
+        )
+
+    # -- cluster -----------------------------------------------------------------------------------------------------
+
+    def describe_cluster(
+        self, *, include_fenced_brokers: bool = False, timeout_ms: int | None = None
+    ) -> pb.DescribeClusterResponse:
+        request = pb.DescribeClusterRequest(include_fenced_brokers=include_fenced_brokers)
+        response = cast(pb.DescribeClusterResponse, self.call("DescribeCluster", request, timeout_ms=timeout_ms))
+        self._brokers |= {broker.broker_id: Endpoint(broker.host, broker.port) for broker in response.brokers}
+        return response
+
+    def describe_quorum(self, *, timeout_ms: int | None = None) -> pb.DescribeQuorumResponse:
+        return cast(pb.DescribeQuorumResponse, self.call("DescribeQuorum", pb.DescribeQuorumRequest(), timeout_ms=timeout_ms))
+
+    def describe_metadata(
+        self, endpoint: Endpoint, *, reread_log: bool = False, at_offset: int = 0, timeout_ms: int | None = None
+    ) -> pb.DescribeMetadataResponse:
+        """What the node at that gRPC endpoint itself holds."""
+        request = pb.DescribeMetadataRequest(reread_log=reread_log, at_offset=at_offset)
+        return cast(pb.DescribeMetadataResponse, self.call_at(endpoint, "DescribeMetadata", request, timeout_ms=timeout_ms))
+
+    # -- log directories -----------------------------------------------------------------------------------------------
+
+    def alter_replica_log_dirs(
+        self, broker_id: int, moves: Mapping[TopicPartition, str], *, timeout_ms: int | None = None
+    ) -> pb.AlterReplicaLogDirsResponse:
+        """Asks a broker to move replicas to the log directories given; "any" drops a running move."""
+        paths: dict[str, dict[str, list[int]]] = {}
+        for (name, index), path in moves.items():
+            paths.setdefault(path, {}).setdefault(name, []).append(index)
+        request = pb.AlterReplicaLogDirsRequest(
+            dirs=[
+                pb.AlterReplicaLogDir(
+                    path=path,
+                    topics=[pb.AlterReplicaLogDirTopic(name=name, partitions=indexes) for name, indexes in topics.items()],
+                )
+                for path, topics in paths.items()
+            ]
+        )
+        return cast(
+            pb.AlterReplicaLogDirsResponse, self.call_broker(broker_id, "AlterReplicaLogDirs", request, timeout_ms=timeout_ms)
+        )
+
+    def describe_log_dirs(
+        self, broker_id: int, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
+    ) -> pb.DescribeLogDirsResponse:
+        """A broker's log directories with what they hold, of all topics or of the partitions given."""
+        request = pb.DescribeLogDirsRequest()
+        if partitions is not None:
+            topics: dict[str, pb.DescribableLogDirTopic] = {}
+            for name, index in partitions:
+                topics.setdefault(name, pb.DescribableLogDirTopic(topic=name)).partitions.append(index)
+            request.topics.CopyFrom(pb.DescribableLogDirTopics(topics=topics.values()))
+        return cast(pb.DescribeLogDirsResponse, self.call_broker(broker_id, "DescribeLogDirs", request, timeout_ms=timeout_ms))
+
+
+def raise_first_error(results: Iterable[Any]) -> None:
+    """ApiError of the first result (anything with error_code and error_message) that is one."""
+    for result in results:
+        if result.error_code:
+            raise api_error(result.error_code, getattr(result, "error_message", None))
+
+
+def _detail(error: grpc.RpcError) -> str:
+    if not isinstance(error, grpc.Call):
+        return str(error)
+    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return "no answer in time"
+    details = error.details() or error.code().name
+    return "connection refused" if "refused" in details.lower() else details
+
+
+def _unreachable(api: str, faults: Mapping[Endpoint, str], timeout_ms: int) -> str:
+    tried = "; ".join(f"{endpoint}: {fault}" for endpoint, fault in faults.items()) or "none could be tried"
+    return f"no node could answer {api} within {timeout_ms} ms ({tried}); check --bootstrap-server and that the nodes run"

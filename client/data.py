@@ -1,0 +1,290 @@
+"""`DataClient`: produce, fetch and digest whole record batches over peer frames, from a program with threads and no event loop.
+
+It serves imports, producers of load and checkers; it is no consumer-group client. Metadata (topic ids, leaders, peer endpoints)
+comes from an AdminClient and is asked for again when a broker says that it does not lead, or does not answer. One connection per
+broker, one request at a time on it; a lock makes it thread-safe. A produce whose connection broke is sent again, so a batch may
+stand in the log twice, unless `keep_offsets` says where it belongs.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import msgspec
+
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.peer_rpc import (
+    Api,
+    FetchedPartition,
+    FetchPartition,
+    LogDigestRequest,
+    LogDigestResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+)
+from kraftlab.metadata.uuids import Uuid, from_text
+from kraftlab.quorum.core.types import Endpoint, ReplicaKey
+from kraftlab.quorum.driver.frames import ERROR, REQUEST, Frame, FrameBuffer, FrameError, encode_frame
+
+from .admin import AdminClient
+from .errors import ClusterUnreachable, api_error
+
+_CLIENT_KEY = ReplicaKey(-1)
+_FIRST_PAUSE_S = 0.02
+_LONGEST_PAUSE_S = 0.5
+_RETRIED = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+
+Response = TypeVar("Response")
+
+
+class PeerConnection:
+    """A blocking connection to one node's peer port. `request` opens it when needed and drops it after any failure."""
+
+    def __init__(self, endpoint: Endpoint, cluster_id: str) -> None:
+        self.endpoint = endpoint
+        self._cluster_id = cluster_id
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._buffer = FrameBuffer()
+        self._correlation = 0
+
+    def request(self, api: int, body: bytes, timeout_s: float) -> bytes:
+        """One request and its response's body. OSError if the connection fails, ApiError if the node refuses."""
+        with self._lock:
+            try:
+                return self._exchange(api, body, time.monotonic() + timeout_s)
+            except (OSError, FrameError):
+                self._drop()
+                raise
+
+    def _exchange(self, api: int, body: bytes, deadline: float) -> bytes:
+        if self._socket is None:
+            self._socket = socket.create_connection((self.endpoint.host, self.endpoint.port), deadline - time.monotonic())
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._buffer = FrameBuffer()
+        self._correlation += 1
+        frame = Frame(REQUEST, api, 0, self._correlation, self._cluster_id, 0, _CLIENT_KEY, body)
+        self._wait_at_most(self._socket, deadline)
+        self._socket.sendall(encode_frame(frame))
+        while True:
+            for answer, _ in self._buffer.frames():
+                if answer.correlation != self._correlation:
+                    continue
+                if answer.kind == ERROR:
+                    code, message = msgspec.msgpack.decode(answer.body, type=tuple[int, str])
+                    raise api_error(code, message)
+                return answer.body
+            self._wait_at_most(self._socket, deadline)
+            if not self._buffer.receive_from(self._socket):
+                raise ConnectionResetError(f"{self.endpoint} closed the connection")
+
+    def _wait_at_most(self, connected: socket.socket, deadline: float) -> None:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError(f"{self.endpoint} did not answer in time")
+        connected.settimeout(left_s)
+
+    def _drop(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def close(self) -> None:
+        with self._lock:
+            self._drop()
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    """Where things are, as of one answer."""
+
+    cluster_id: str
+    topic_ids: dict[str, Uuid]
+    leaders: dict[tuple[str, int], int]
+    peers: dict[int, Endpoint]
+
+
+class DataClient:
+    """Whole batches to and from partitions by name. A context manager, or call `close`. The AdminClient stays the caller's."""
+
+    def __init__(self, admin: AdminClient, *, timeout_ms: int = 30_000) -> None:
+        self._admin = admin
+        self._timeout_ms = timeout_ms
+        self._lock = threading.Lock()
+        self._metadata: _Metadata | None = None
+        self._connections: dict[Endpoint, PeerConnection] = {}
+
+    def __enter__(self) -> DataClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+
+    def produce(
+        self,
+        topic: str,
+        partition: int,
+        records: bytes,
+        *,
+        acks: int = -1,
+        keep_offsets: bool = False,
+        timeout_ms: int | None = None,
+    ) -> ProduceResponse:
+        """Appends whole v2 batches at the partition's leader. ApiError, ClusterUnreachable when time is up."""
+
+        def build(topic_id: Uuid, left_ms: int) -> tuple[int, msgspec.Struct]:
+            return Api.PRODUCE, ProduceRequest(topic_id, partition, acks, left_ms, records, keep_offsets)
+
+        return self._at_leader(topic, partition, build, ProduceResponse, _produce_error, timeout_ms)
+
+    def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int = 1 << 20,
+        max_wait_ms: int = 0,
+        timeout_ms: int | None = None,
+    ) -> FetchedPartition:
+        """Whole batches below the high watermark, from the one that holds `offset`. ApiError, ClusterUnreachable."""
+
+        def build(topic_id: Uuid, left_ms: int) -> tuple[int, msgspec.Struct]:
+            wanted = FetchPartition(topic_id, partition, -1, offset, -1, -1, max_bytes)
+            return Api.REPLICA_FETCH, ReplicaFetchRequest(-1, -1, min(max_wait_ms, left_ms), 1, max_bytes, (wanted,))
+
+        response = self._at_leader(topic, partition, build, ReplicaFetchResponse, _fetch_error, timeout_ms)
+        return response.partitions[0]
+
+    def log_digest(
+        self, broker_id: int, replicas: Iterable[tuple[str, int]] | None = None, *, timeout_ms: int | None = None
+    ) -> LogDigestResponse:
+        """What bytes a broker holds, of all its replicas or of those given by topic name and partition."""
+        metadata = self._known(fresh=replicas is not None)
+        wanted = None if replicas is None else tuple((metadata.topic_ids[name], index) for name, index in replicas)
+        if broker_id not in metadata.peers:
+            metadata = self._known(fresh=True)
+        endpoint = metadata.peers.get(broker_id)
+        if endpoint is None:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not registered")
+        body = msgspec.msgpack.encode(LogDigestRequest(wanted))
+        timeout_s = (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        try:
+            answer = self._connection(endpoint).request(Api.LOG_DIGEST, body, timeout_s)
+        except OSError as error:
+            raise ClusterUnreachable(f"broker {broker_id} at {endpoint} gave no digest: {error}") from error
+        response = msgspec.msgpack.decode(answer, type=LogDigestResponse)
+        if response.error:
+            raise api_error(response.error, response.message)
+        return response
+
+    def topic_id(self, topic: str) -> Uuid:
+        """The id of a topic; ApiError UNKNOWN_TOPIC_OR_PARTITION."""
+        for fresh in (False, True):
+            found = self._known(fresh=fresh).topic_ids.get(topic)
+            if found is not None:
+                return found
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic} not found.")
+
+    def refresh(self) -> None:
+        """Asks for the metadata anew before the next call."""
+        self._metadata = None
+
+    def _at_leader(
+        self,
+        topic: str,
+        partition: int,
+        build: Callable[[Uuid, int], tuple[int, msgspec.Struct]],
+        answer_type: type[Response],
+        fault_of: Callable[[Response], tuple[int, str | None]],
+        timeout_ms: int | None,
+    ) -> Response:
+        deadline = time.monotonic() + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        pause_s = _FIRST_PAUSE_S
+        fresh = False
+        while True:
+            try:
+                topic_id, endpoint = self._leader_of(topic, partition, fresh)
+                left_s = max(deadline - time.monotonic(), 0.001)
+                api, request = build(topic_id, int(left_s * 1000))
+                answer = self._connection(endpoint).request(api, msgspec.msgpack.encode(request), left_s)
+                response = msgspec.msgpack.decode(answer, type=answer_type)
+                code, message = fault_of(response)
+                if not code:
+                    return response
+                raise api_error(code, message)
+            except ApiError as error:
+                if error.code not in _RETRIED or time.monotonic() + pause_s >= deadline:
+                    raise
+            except (OSError, FrameError) as error:
+                if time.monotonic() + pause_s >= deadline:
+                    raise ClusterUnreachable(f"no leader of {topic}-{partition} answered in time: {error}") from error
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+            fresh = True
+
+    def _leader_of(self, topic: str, partition: int, fresh: bool) -> tuple[Uuid, Endpoint]:
+        metadata = self._known(fresh=fresh)
+        if (topic, partition) not in metadata.leaders:
+            metadata = self._known(fresh=True)
+        leader = metadata.leaders.get((topic, partition))
+        if leader is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Partition {topic}-{partition} not found.")
+        endpoint = metadata.peers.get(leader)
+        if endpoint is None:
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader that is up.")
+        return metadata.topic_ids[topic], endpoint
+
+    def _known(self, *, fresh: bool) -> _Metadata:
+        metadata = self._metadata
+        if metadata is None or fresh:
+            cluster = self._admin.describe_cluster(include_fenced_brokers=True)
+            topics = self._admin.describe_topics(min_offset=cluster.header.metadata_offset).topics
+            metadata = self._metadata = _Metadata(
+                cluster.cluster_id,
+                {topic.name: from_text(topic.topic_id) for topic in topics},
+                {(topic.name, item.partition_index): item.leader_id for topic in topics for item in topic.partitions},
+                {broker.broker_id: Endpoint(broker.peer_host, broker.peer_port) for broker in cluster.brokers},
+            )
+        return metadata
+
+    def _connection(self, endpoint: Endpoint) -> PeerConnection:
+        with self._lock:
+            connection = self._connections.get(endpoint)
+            if connection is None:
+                cluster_id = self._known(fresh=False).cluster_id
+                connection = self._connections[endpoint] = PeerConnection(endpoint, cluster_id)
+            return connection
+
+
+def _produce_error(response: ProduceResponse) -> tuple[int, str | None]:
+    return response.error, response.message
+
+
+def _fetch_error(response: ReplicaFetchResponse) -> tuple[int, str | None]:
+    if response.error or not response.partitions:
+        return response.error or ErrorCode.UNKNOWN_SERVER_ERROR, response.message
+    return response.partitions[0].error, None

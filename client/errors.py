@@ -1,0 +1,18 @@
+"""What goes wrong between a client and a cluster."""
+
+from __future__ import annotations
+
+from kraftlab.metadata.errors import ApiError, ErrorCode
+
+
+class ClusterUnreachable(ConnectionError):
+    """No node answered in time. The text names the nodes that were tried, why each failed, and the next step."""
+
+
+def api_error(code: int, message: str | None) -> ApiError:
+    """The ApiError of an answer's code and message; a code that this version does not know becomes UNKNOWN_SERVER_ERROR."""
+    try:
+        row = ErrorCode(code)
+    except ValueError:
+        return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"error code {code}: {message or 'no message'}")
+    return ApiError(row, message or None)

@@ -1,0 +1,93 @@
+"""Pipelined admin calls: many in flight over one gRPC stream, each a future."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import grpc
+from google.protobuf.message import Message
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.quorum.core.types import Endpoint
+from kraftlab.rpc.methods import METHODS
+
+from .channels import Channels
+from .errors import ClusterUnreachable, api_error
+
+
+class CallStream:
+    """One stream to one node. `submit` returns at once; answers come in any order, as the node finishes.
+
+    When the stream breaks, every future that has no answer fails with ClusterUnreachable: those calls may or may not have taken
+    effect. It does not follow NOT_CONTROLLER: open it where the active controller is (`AdminClient.open_stream`) and open another
+    one when futures say that it has moved. Use as a context manager, or call `close`.
+    """
+
+    def __init__(self, channels: Channels, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._requests: queue.SimpleQueue[admin_pb2.CallRequest | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._pending: dict[int, Future[Message]] = {}
+        self._next = 0
+        self._broken: str | None = None
+        self._answers = channels.stream(endpoint)(iter(self._requests.get, None))
+        self._reader = threading.Thread(target=self._read, args=(self._answers,), name="call-stream", daemon=True)
+        self._reader.start()
+
+    def submit(self, api: str, request: Message) -> Future[Message]:
+        """Starts a call. The future gives the response, or raises ApiError of the header's error, or ClusterUnreachable."""
+        future: Future[Message] = Future()
+        with self._lock:
+            if self._broken is not None:
+                raise ClusterUnreachable(self._broken)
+            correlation = self._next
+            self._next += 1
+            self._pending[correlation] = future
+        fields: dict[str, Any] = {"correlation": correlation, METHODS[api].field: request}
+        self._requests.put(admin_pb2.CallRequest(**fields))
+        return future
+
+    def _read(self, answers: Iterator[admin_pb2.CallResponse]) -> None:
+        reason = f"the stream to {self.endpoint} was closed before the answer came; whether the call took effect is not known"
+        try:
+            for answer in answers:
+                self._settle(answer)
+        except grpc.RpcError as error:
+            detail = error.details() if isinstance(error, grpc.Call) else str(error)
+            reason = f"the stream to {self.endpoint} broke ({detail}); whether the call took effect is not known"
+        with self._lock:
+            self._broken = reason
+            pending, self._pending = self._pending, {}
+        for future in pending.values():
+            future.set_exception(ClusterUnreachable(reason))
+
+    def _settle(self, answer: admin_pb2.CallResponse) -> None:
+        with self._lock:
+            future = self._pending.pop(answer.correlation, None)
+        if future is None:
+            return
+        field = answer.WhichOneof("response")
+        response: Any = answer if field is None else getattr(answer, field)
+        header = answer.fault if field is None else response.header
+        if header.error_code:
+            future.set_exception(api_error(header.error_code, header.error_message))
+        else:
+            future.set_result(response)
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Waits for the answers of what was submitted, then ends the stream."""
+        self._requests.put(None)
+        self._reader.join(timeout_s)
+        if self._reader.is_alive():
+            self._answers.cancel()
+            self._reader.join()
+
+    def __enter__(self) -> CallStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,32 @@
+"""Addresses as people write them."""
+
+from __future__ import annotations
+
+import re
+
+from kraftlab.quorum.core.types import Endpoint
+
+from .errors import ConfigError
+
+_ENDPOINT = re.compile(r"(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^:\[\]@/]*)):(?P<port>[0-9]{1,5})")
+
+
+def parse_endpoint(text: str) -> Endpoint | None:
+    """`host:port` or `[v6]:port` (host may be empty), None if it is neither or the port is out of 1…65535."""
+    match = _ENDPOINT.fullmatch(text)
+    if match is None or not 1 <= int(match["port"]) <= 65535:
+        return None
+    return Endpoint(match["v6"] if match["v6"] is not None else match["host"], int(match["port"]))
+
+
+def parse_servers(text: str) -> tuple[Endpoint, ...]:
+    """The endpoints of a --bootstrap-server list `host:port[,…]`. ConfigError if one of them is none."""
+    found = []
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        endpoint = parse_endpoint(item)
+        if endpoint is None or not endpoint.host:
+            raise ConfigError(f"{item!r} is not host:port with a port from 1 to 65535; write for example 127.0.0.1:9092")
+        found.append(endpoint)
+    if not found:
+        raise ConfigError("no bootstrap server is named; write for example 127.0.0.1:9092")
+    return tuple(dict.fromkeys(found))

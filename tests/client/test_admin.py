@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.client import AdminClient, ClusterUnreachable, raise_first_error
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.quorum.core.types import Endpoint
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_a_call_follows_the_node_that_is_the_controller(cluster) -> None:
+    with AdminClient(cluster.nodes[1].server) as client:
+        client.describe_cluster()
+        client.describe_cluster()
+        assert client.leader == Endpoint("127.0.0.1", cluster.nodes[0].port)
+    assert len(cluster.nodes[1].calls) == 1
+    assert len(cluster.nodes[0].calls) == 2
+
+
+def test_a_dead_bootstrap_server_is_passed_over(cluster) -> None:
+    with AdminClient(f"127.0.0.1:{free_port()},{cluster.nodes[0].server}") as client:
+        client.describe_cluster()
+
+
+def test_the_client_goes_on_with_the_next_controller_when_one_dies(cluster) -> None:
+    with AdminClient(",".join(node.server for node in cluster.nodes)) as client:
+        client.describe_cluster()
+        cluster.stop_node(cluster.nodes[0])
+        threading.Timer(0.2, cluster.lead, (cluster.nodes[2],)).start()
+        client.describe_cluster()
+        assert client.leader == Endpoint("127.0.0.1", cluster.nodes[2].port)
+
+
+def test_nobody_there_is_said_with_names_and_causes() -> None:
+    port = free_port()
+    with AdminClient(f"127.0.0.1:{port}", timeout_ms=200) as client, pytest.raises(ClusterUnreachable) as raised:
+        client.describe_cluster()
+    assert f"127.0.0.1:{port}: connection refused" in str(raised.value)
+    assert "check --bootstrap-server" in str(raised.value)
+
+
+def test_a_cluster_without_controller_is_said_after_the_deadline(cluster) -> None:
+    for node in cluster.nodes:
+        node.leader = None
+    with (
+        AdminClient(cluster.nodes[0].server, timeout_ms=200) as client,
+        pytest.raises(ClusterUnreachable, match="not the controller"),
+    ):
+        client.describe_cluster()
+
+
+def test_an_error_of_the_whole_request_is_raised_with_its_name(cluster) -> None:
+    refusal = pb.ResponseHeader(error_code=104, error_message="wrong cluster")
+    cluster.nodes[0].answers["CreateTopics"] = lambda _: pb.CreateTopicsResponse(header=refusal)
+    with AdminClient(cluster.nodes[0].server) as client, pytest.raises(ApiError, match="wrong cluster") as raised:
+        client.create_topics([pb.CreatableTopic(name="t")])
+    assert raised.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+def test_errors_of_entries_stay_in_the_response_until_asked_for(cluster) -> None:
+    entry = pb.CreatableTopicResult(name="t", error_code=36, error_message="Topic 't' already exists.")
+    cluster.nodes[0].answers["CreateTopics"] = lambda _: pb.CreateTopicsResponse(topics=[entry])
+    with AdminClient(cluster.nodes[0].server) as client:
+        response = client.create_topics([pb.CreatableTopic(name="t")])
+        with pytest.raises(ApiError, match="already exists"):
+            raise_first_error(response.topics)
+
+
+def test_requests_carry_deadline_and_cluster_id(cluster) -> None:
+    with AdminClient(cluster.nodes[0].server, timeout_ms=1234, cluster_id="c") as client:
+        client.describe_quorum()
+    header = cluster.nodes[0].calls[0].request.header
+    assert (header.timeout_ms, header.cluster_id) == (1234, "c")
+
+
+def test_null_and_empty_replicas_are_told_apart(cluster) -> None:
+    with AdminClient(cluster.nodes[0].server) as client:
+        client.alter_partition_reassignments({("t", 0): [1, 2], ("t", 1): None, ("t", 2): []})
+    partitions = cluster.nodes[0].calls[0].request.topics[0].partitions
+    assert [(p.HasField("replicas"), list(p.replicas.values)) for p in partitions] == [(True, [1, 2]), (False, []), (True, [])]
+
+
+def test_a_brokers_own_calls_go_to_that_broker(cluster) -> None:
+    cluster.describe()
+    cluster.nodes[1].answers["DescribeLogDirs"] = lambda _: pb.DescribeLogDirsResponse(broker_id=1)
+    with AdminClient(cluster.nodes[0].server) as client:
+        client.describe_cluster()
+        cluster.nodes[1].leader = cluster.nodes[1]
+        assert client.describe_log_dirs(1).broker_id == 1
+        with pytest.raises(ApiError, match="broker 9 is not registered; registered brokers: 0,1"):
+            client.describe_log_dirs(9)
+
+
+def test_a_stream_keeps_many_calls_in_flight(cluster) -> None:
+    with AdminClient(cluster.nodes[1].server) as client, client.open_stream() as stream:
+        futures = [stream.submit("DescribeCluster", pb.DescribeClusterRequest()) for _ in range(200)]
+        assert {type(future.result(10)) for future in futures} == {pb.DescribeClusterResponse}
+        assert stream.endpoint.port == cluster.nodes[0].port
+
+
+def test_a_stream_raises_errors_of_requests_from_their_futures(cluster) -> None:
+    with AdminClient(cluster.nodes[0].server) as client, client.open_stream() as stream:
+        cluster.lead(cluster.nodes[1])
+        with pytest.raises(ApiError, match="not the controller"):
+            stream.submit("DescribeCluster", pb.DescribeClusterRequest()).result(10)
+
+
+def test_a_stream_to_a_node_that_dies_fails_what_is_open(cluster) -> None:
+    with AdminClient(cluster.nodes[0].server) as client, client.open_stream() as stream:
+        cluster.stop_node(cluster.nodes[0])
+        stream._reader.join(10)
+        with pytest.raises(ClusterUnreachable):
+            stream.submit("DescribeCluster", pb.DescribeClusterRequest())

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
+from kraftlab.metadata.errors import ApiError
+from kraftlab.metadata.peer_rpc import (
+    Api,
+    FetchedPartition,
+    LogDigestRequest,
+    LogDigestResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ReplicaDigest,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+)
+
+TOPIC_ID = bytes(15) + b"\xff"
+
+
+def test_produce_reaches_the_leader_with_offset_keeping(cluster) -> None:
+    cluster.describe(leader_id=1)
+    seen: list[ProduceRequest] = []
+
+    def produce(body: bytes) -> ProduceResponse:
+        seen.append(msgspec.msgpack.decode(body, type=ProduceRequest))
+        return ProduceResponse(0, None, 10, 12)
+
+    cluster.nodes[1].peer_answers[Api.PRODUCE] = produce
+    with AdminClient(cluster.nodes[0].server) as admin, DataClient(admin) as data:
+        response = data.produce("t", 0, b"batch", acks=1, keep_offsets=True)
+        assert (response.base_offset, response.log_end_offset) == (10, 12)
+    assert [(r.topic_id, r.partition, r.acks, r.records, r.keep_offsets) for r in seen] == [(TOPIC_ID, 0, 1, b"batch", True)]
+
+
+def test_a_leader_that_moved_is_found_again(cluster) -> None:
+    cluster.describe(leader_id=0)
+
+    def not_here(_: bytes) -> ProduceResponse:
+        cluster.describe(leader_id=1)
+        return ProduceResponse(6, "not the leader")
+
+    cluster.nodes[0].peer_answers[Api.PRODUCE] = not_here
+    cluster.nodes[1].peer_answers[Api.PRODUCE] = lambda _: ProduceResponse(0, None, 5, 6)
+    with AdminClient(cluster.nodes[0].server) as admin, DataClient(admin) as data:
+        assert data.produce("t", 0, b"x").base_offset == 5
+
+
+def test_a_refusal_that_retrying_does_not_mend_is_raised_at_once(cluster) -> None:
+    cluster.describe()
+    cluster.nodes[0].peer_answers[Api.PRODUCE] = lambda _: ProduceResponse(2, "crc of batch at 7 does not hold")
+    with (
+        AdminClient(cluster.nodes[0].server) as admin,
+        DataClient(admin) as data,
+        pytest.raises(ApiError, match="crc of batch"),
+    ):
+        data.produce("t", 0, b"x")
+
+
+def test_fetch_gives_batches_as_a_consumer_sees_them(cluster) -> None:
+    cluster.describe()
+
+    def fetch(body: bytes) -> ReplicaFetchResponse:
+        request = msgspec.msgpack.decode(body, type=ReplicaFetchRequest)
+        assert (request.replica_id, request.partitions[0].fetch_offset) == (-1, 7)
+        return ReplicaFetchResponse(0, None, (FetchedPartition(TOPIC_ID, 0, 0, 9, 0, 9, None, b"bytes"),))
+
+    cluster.nodes[0].peer_answers[Api.REPLICA_FETCH] = fetch
+    with AdminClient(cluster.nodes[0].server) as admin, DataClient(admin) as data:
+        assert data.fetch("t", 0, 7).records == b"bytes"
+
+
+def test_a_digest_names_replicas_by_topic(cluster) -> None:
+    cluster.describe()
+
+    def digest(body: bytes) -> LogDigestResponse:
+        request = msgspec.msgpack.decode(body, type=LogDigestRequest)
+        assert request.replicas == ((TOPIC_ID, 0),)
+        return LogDigestResponse(0, None, 5, b"d", (ReplicaDigest(TOPIC_ID, 0, 0, crc32c=77),))
+
+    cluster.nodes[1].peer_answers[Api.LOG_DIGEST] = digest
+    with AdminClient(cluster.nodes[0].server) as admin, DataClient(admin) as data:
+        assert data.log_digest(1, [("t", 0)]).replicas[0].crc32c == 77
+
+
+def test_unknown_partitions_and_silent_leaders_end_with_the_deadline(cluster) -> None:
+    cluster.describe()
+    with AdminClient(cluster.nodes[0].server) as admin, DataClient(admin, timeout_ms=150) as data:
+        with pytest.raises(ApiError, match="Partition t-9 not found"):
+            data.produce("t", 9, b"x")
+        cluster.nodes[0].peer_port = 1
+        cluster.describe()
+        data.refresh()
+        with pytest.raises(ClusterUnreachable, match="no leader of t-0 answered in time"):
+            data.produce("t", 0, b"x")
