@@ -6,6 +6,7 @@ from one state to the next. `QuorumState` alone makes them.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from .effects import ElectionState
@@ -18,7 +19,7 @@ EPOCH_MAX = 2**31 - 1
 """Epochs beyond this (Kafka's int32) are a peer's nonsense."""
 
 
-class EpochState:
+class EpochState(ABC):
     """One node's part in one epoch. `leader_id` -1: none known; `voted_key` None: no vote cast in this epoch."""
 
     __slots__ = ("epoch", "leader_endpoints", "leader_id", "voted_key")
@@ -40,13 +41,13 @@ class EpochState:
         """Whom this node names as leader to others."""
         return self.leader_id
 
+    @abstractmethod
     def grants(self, candidate: ReplicaKey, up_to_date: bool, pre_vote: bool) -> bool:
         """Whether this state grants a vote of its own epoch to `candidate`, whose log is `up_to_date` or not (KIP-996)."""
-        raise AssertionError(f"{self.name} must say how it votes")
 
+    @abstractmethod
     def next_deadline_ms(self) -> int:
         """When the state wants to be polled, at latest."""
-        raise AssertionError(f"{self.name} must say when it wakes")
 
     def _who(self) -> str:
         leader = f" L{self.leader_id}" if self.leader_id >= 0 else ""

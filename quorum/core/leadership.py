@@ -101,13 +101,14 @@ class Leadership:
             quorum.out.append(Reply(correlation, quorum.fetch_refusal(ErrorCode.OFFSET_OUT_OF_RANGE), quorum.barrier))
             return
         self._acknowledge(leader, request, now_ms)
-        has_news = leader.high_watermark > request.high_watermark
+        wait_ms = min(request.max_wait_ms, quorum.config.fetch_max_wait_ms)
+        if leader.high_watermark > request.high_watermark:
+            wait_ms = min(wait_ms, quorum.config.high_watermark_linger_ms)
         if request.fetch_offset < self._log.view.end_offset:
             self._read(leader, correlation, request)
-        elif has_news or request.max_wait_ms <= 0 or len(leader.purgatory) >= quorum.config.parked_fetches_max:
+        elif wait_ms <= 0 or len(leader.purgatory) >= quorum.config.parked_fetches_max:
             self._reply(leader, correlation, NO_RECORDS)
         else:
-            wait_ms = min(request.max_wait_ms, quorum.config.fetch_max_wait_ms)
             leader.purgatory.park(ParkedFetch(correlation, request), now_ms + wait_ms)
 
     def _fetch_error(self, request: FetchRequest, now_ms: int) -> ErrorCode:
@@ -156,7 +157,7 @@ class Leadership:
             leader.fetched_voters.clear()
             leader.check_quorum_deadline_ms = now_ms + self._quorum.config.check_quorum_timeout_ms
         if request.fetch_offset > before:
-            self.advance_high_watermark(leader)
+            self.advance_high_watermark(leader, now_ms)
 
     def _read(self, leader: Leader, correlation: int, request: FetchRequest) -> None:
         self._last_read_id += 1
@@ -189,7 +190,7 @@ class Leadership:
 
     # The high watermark
 
-    def advance_high_watermark(self, leader: Leader) -> None:
+    def advance_high_watermark(self, leader: Leader, now_ms: int) -> None:
         """Called whenever a voter's acknowledged end or this node's durable end has risen."""
         end_offsets = [progress.end_offset for progress in leader.voters.values()]
         if self._quorum.membership.is_voter:
@@ -202,6 +203,10 @@ class Leadership:
         self._log.commit(high_watermark)
         if is_first:
             self._quorum.out.append(BecameLeader(leader.epoch, leader.epoch_start_offset))
+        linger_ms = self._quorum.config.high_watermark_linger_ms
+        if linger_ms:
+            leader.purgatory.hasten_behind(high_watermark, now_ms + linger_ms)
+            return
         for fetch in leader.purgatory.take_behind(high_watermark):
             self._reply(leader, fetch.correlation, NO_RECORDS)
 

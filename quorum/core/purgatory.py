@@ -44,6 +44,12 @@ class Purgatory:
         self._deadlines.clear()
         return fetches
 
+    def hasten_behind(self, high_watermark: int, deadline_ms: int) -> None:
+        """Those whose sender does not know of `high_watermark` wait no longer than `deadline_ms`."""
+        for correlation, fetch in self._parked.items():
+            if fetch.request.high_watermark < high_watermark:
+                heappush(self._deadlines, (deadline_ms, correlation))
+
     def take_behind(self, high_watermark: int) -> list[ParkedFetch]:
         """Those whose sender does not know of `high_watermark`."""
         fetches = [fetch for fetch in self._parked.values() if fetch.request.high_watermark < high_watermark]

@@ -165,8 +165,8 @@ class QuorumState:
     def _boot(self, log: LogView, now_ms: int) -> tuple[State, str]:
         """The first state, from what was stored. Rows from top to bottom, the first that fits.
 
-        KRaft boots as candidate again if it had voted for itself. Here a winner acts while its leadership is still being stored, so
-        an own vote may mean an election won: the vote is kept and the epoch is left to others.
+        KRaft boots as candidate again if it had voted for itself. Here a winner acts while its leadership is still being stored,
+        so an own vote may mean an election won: the vote is kept and the epoch is left to others.
         """
         stored, endpoints = self.election, self.membership.endpoints_of(self.election.leader_id)
         if stored.epoch < log.last_epoch:

@@ -1,6 +1,6 @@
 """What a RaftNode is told once: who it is, who votes, and its timers.
 
-The settings are Kafka's `controller.quorum.*`; the defaults are ours, short enough that a killed leader costs well under a second.
+The settings are Kafka's `controller.quorum.*`, the defaults ours: short enough that a killed leader costs less than a second.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     retry_backoff_ms: int = 20
     refused_backoff_max_ms: int = 50
     """A refused connection to the leader ends the fetch timer after a random part of this."""
+    high_watermark_linger_ms: int = 0
+    """A new high watermark alone waits so long for records to travel with; 0: it is told at once."""
     fetch_max_bytes: int = 8 * 1024 * 1024
     uncommitted_bytes_max: int = 32 * 1024 * 1024
     """Proposals beyond this much uncommitted data are rejected as overload."""

@@ -385,7 +385,7 @@ class RaftNode:
     def _on_storage_completed(self, event: StorageCompleted, now_ms: int) -> None:
         state = self._quorum.state
         if self._log.flushes.completed(event.append_id) and isinstance(state, Leader):
-            self._leadership.advance_high_watermark(state)
+            self._leadership.advance_high_watermark(state, now_ms)
 
     def _on_election_state_stored(self, event: ElectionStateStored, now_ms: int) -> None:
         quorum = self._quorum

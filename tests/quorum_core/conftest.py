@@ -9,10 +9,11 @@ import random
 from collections.abc import Callable
 from heapq import heappop, heappush
 
+import msgspec
 import pytest
 
-from kraftlab.quorum.core import ElectionState, LogView, Outbox, RaftConfig, RaftNode, ReplicaKey, Voter, VoterSet
-from kraftlab.quorum.core.batch import decode, read_header
+from kraftlab.quorum.core import ElectionState, ErrorCode, LogView, Outbox, RaftConfig, RaftNode, ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.core.batch import decode, encode, read_header
 from kraftlab.quorum.core.effects import (
     Append,
     Effect,
@@ -36,6 +37,7 @@ from kraftlab.quorum.core.events import (
     StorageCompleted,
     TimerFired,
 )
+from kraftlab.quorum.core.messages import LeaderView, Request, Response, VoteRequest, VoteResponse
 
 LATENCY_MS = 1
 
@@ -282,6 +284,123 @@ class World:
             return all(host.node.log_end_offset == end == host.node.high_watermark for host in self.up())
 
         return self.run_until(settled)
+
+
+class Driven:
+    """One RaftNode driven by hand. Nothing is durable until `flush`, and no message leaves."""
+
+    def __init__(
+        self,
+        node_id: int = 1,
+        voters: tuple[int, ...] = (1, 2, 3),
+        log: tuple[tuple[int, int], ...] = (),
+        election: ElectionState | None = None,
+        **options: int,
+    ) -> None:
+        """`log`: (epoch, record count) of each batch found on disk."""
+        self.now_ms = 1_000_000
+        voter_set = VoterSet(tuple(Voter(ReplicaKey(voter_id), {}) for voter_id in voters))
+        self.config = RaftConfig(node_id=node_id, directory_id=bytes([node_id]) * 16, voters=voter_set, **options)
+        self.batches = build_batches(log)
+        view = LogView.from_headers([read_header(data) for data in self.batches])
+        self.node = RaftNode(self.config, view, election, random.Random(node_id), self.now_ms)
+        self.effects: Effects = []
+        self.token = 0
+
+    def step(self, event: Event, after_ms: int = 0) -> Effects:
+        self.now_ms += after_ms
+        self.effects = self.node.step(event, self.now_ms)
+        return self.effects
+
+    def tick(self, after_ms: int = 0) -> Effects:
+        return self.step(TimerFired(), after_ms)
+
+    def tick_until(self, state_name: str) -> Effects:
+        for _ in range(10):
+            if self.node.state_name == state_name:
+                return self.effects
+            self.now_ms = max(self.now_ms, self.node.next_deadline_ms())
+            self.tick()
+        raise AssertionError(f"never became {state_name}: {self.node!r}")
+
+    def request(self, sender_id: int, request: Request, after_ms: int = 0) -> Response | None:
+        """The reply, if there was one at once."""
+        self.token += 1
+        effects = self.step(RequestReceived(self.token, key(sender_id), request), after_ms)
+        replies = [effect for effect in effects if isinstance(effect, Reply) and effect.correlation == self.token]
+        return replies[0].response if replies else None
+
+    def sent(self, kind: type[Request]) -> list[Send]:
+        return [effect for effect in self.effects if isinstance(effect, Send) and isinstance(effect.request, kind)]
+
+    def answer(self, send: Send, response: Response) -> Effects:
+        return self.step(ResponseReceived(send.correlation, send.destination, response))
+
+    def only(self, kind: type[Effect]) -> Effect:
+        found = [effect for effect in self.effects if isinstance(effect, kind)]
+        assert len(found) == 1, f"{len(found)} of {kind.__name__} in {self.effects}"
+        return found[0]
+
+    def flush(self) -> Effects:
+        """Everything asked for so far is durable."""
+        first = self.step(ElectionStateStored(self.node._quorum.election_version))
+        self.effects = first + self.step(StorageCompleted(self.node._log.flushes.last_id))
+        return self.effects
+
+    def win(self) -> Effects:
+        """Become leader by the votes of node 2; everything durable. Returns the step's effects in which it happened."""
+        self.tick_until("prospective")
+        for pre_vote in (True, False):
+            self.flush_keeping(lambda: self.sent(VoteRequest))
+            ask = next(send for send in self.vote_requests if send.destination == 2)
+            view = LeaderView(self.node.epoch)
+            won = self.answer(ask, VoteResponse(ErrorCode.NONE, view, True, pre_vote))
+            if pre_vote:
+                self.vote_requests = self.sent(VoteRequest)
+        assert self.node.is_leader, repr(self.node)
+        self.effects = won
+        return won
+
+    def flush_keeping(self, read: Callable[[], list[Send]]) -> None:
+        """Flush, remembering the vote requests of the step before."""
+        self.vote_requests = read() or self.vote_requests
+        self.flush()
+
+    vote_requests: list[Send] = []
+
+
+def key(node_id: int) -> ReplicaKey:
+    return ReplicaKey(node_id, bytes([node_id]) * 16)
+
+
+def build_batches(log: tuple[tuple[int, int], ...], offset: int = 0, crc: int = 0) -> list[bytes]:
+    """Chained batches of (epoch, record count)."""
+    batches = []
+    for epoch, count in log:
+        body = msgspec.msgpack.encode([[0]] * count)
+        data, crc = encode(
+            body, base_offset=offset, epoch=epoch, record_count=count, append_time_ms=0, high_watermark=0, previous_crc=crc
+        )
+        batches.append(data)
+        offset += count
+    return batches
+
+
+@pytest.fixture
+def driven() -> type[Driven]:
+    """The class: `driven(log=((1, 3),))`."""
+    return Driven
+
+
+@pytest.fixture
+def batches_of() -> Callable[..., list[bytes]]:
+    return build_batches
+
+
+@pytest.fixture
+def key_of() -> Callable[[int], ReplicaKey]:
+    """A node's key in these tests."""
+    return key
 
 
 @pytest.fixture
