@@ -135,8 +135,7 @@ class _RackRing:
         """Moves on to the next partition, shuffling before the pattern would repeat."""
         self.first = (self.first + 1) % len(self.racks)
         self.turn += 1
-        if self.turn == self.turns_before_shuffle > 1:
-            self.turn = 0
+        if self.turns_before_shuffle > 1 and self.turn % self.turns_before_shuffle == 0:
             self.source.shuffle(self.racks)
             for rack in self.racks:
                 self.source.shuffle(rack.unfenced.broker_ids)
