@@ -1,15 +1,17 @@
 """Peer frames and the connection that carries them.
 
-Theory of operation. A frame is a u32 length (big-endian, at most 16 MiB) and a MessagePack array
-`[kind, api, version, correlation, cluster_id, generation, sender, body]`. There is no hello: every frame says which cluster and
-which generation of it the sender belongs to, so a node of another cluster is found out at its first frame. `body` is opaque here.
+Theory of operation. A frame is a u32 length (big-endian, at most 16 MiB) and a MessagePack array `[kind, api, version,
+correlation, cluster_id, generation, sender, body]`. There is no hello: every frame says which cluster and which
+generation of it the sender belongs to, so a node of another cluster is found out at its first frame. `body` is opaque
+here.
 
-`FrameConnection` is a socket with one task. Writing is synchronous: a frame goes to the kernel in one `send` from wherever it
-was made, and only what the kernel does not take at once waits in memory for a drain task that exists just then. That saves a task
-switch per message on the commit path, and keeps the order of writes. Reading is buffered: one `recv` may yield many frames.
+`FrameConnection` is a socket with one task. Writing is synchronous: a frame goes to the kernel in one `send` from
+wherever it was made, and only what the kernel does not take at once waits in memory for a drain task that exists just
+then. That saves a task switch per message on the commit path, and keeps the order of writes. Reading is buffered: one
+`recv` may yield many frames.
 
-A buffer grows with the bytes that arrived, never with the bytes that a length field claims. What can not be a frame raises
-`FrameError`; the caller closes the connection and says so once.
+A buffer grows with the bytes that arrived, never with the bytes that a length field claims. What can not be a frame
+raises `FrameError`; the caller closes the connection and says so once.
 
 Not checked here: who the sender really is (there is no authentication yet; handlers get the principal "User:ANONYMOUS").
 """

@@ -74,6 +74,7 @@ from ..storage.metadata_log import MetadataLog
 from .apply_task import ApplyTask
 from .errors import NotLeader, Overloaded
 from .quorum_description import DESCRIBE_QUORUM, QuorumDescription, describe_quorum
+from .signal import Signal
 from .storage_tasks import ElectionWriter, LogWriter
 from .transport import DirectHandler, PeerAnswer, PeerFailure, PeerIdentity, PeerPool, PeerRequest, PeerUnreachable, Responder
 
@@ -125,6 +126,8 @@ class RaftDriver:
         self._stepping = False
         self._inbox: deque[Event] = deque()
         self._outbox = Outbox()
+        self._reads: list[ReadLog] = []
+        self._deferred = Signal()
         self._verdict: Proposed | Rejected | None = None
         self._last_correlation = 0
         self._responders: dict[int, Responder] = {}
@@ -170,7 +173,9 @@ class RaftDriver:
         if self._writer.staged_bytes > STAGED_BYTES_MAX:
             raise Overloaded(f"{self._writer.staged_bytes} bytes wait to be written to {self.config.directory}; try again later")
         self._verdict = None
-        self._step(Propose(epoch, body, record_count))
+        self._inbox.append(Propose(epoch, body, record_count))
+        self._drain_inbox(self._core)
+        self._deferred.set()
         verdict: Proposed | Rejected | None = self._verdict
         if isinstance(verdict, Proposed):
             return verdict.base_offset, verdict.end_offset
@@ -261,12 +266,13 @@ class RaftDriver:
         self._writer = LogWriter(self._log, self._storage_completed, self._storage_full)
         self._election_writer = ElectionWriter(store, self._election_state_stored)
         self._applier = ApplyTask(self._log, self._state_machine)
-        with self._scope:
+        with self._scope, self._writer:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 self._pool = PeerPool(nursery, self.identity)
                 self._core = RaftNode(self.config.raft, log_view, election, self._random, self._now_ms())
-                for task in (self._writer.run, self._election_writer.run, self._applier.run, self._run_timer, self._watch_disk):
+                tasks = (self._writer.run, self._election_writer.run, self._applier.run)
+                for task in (*tasks, self._run_deferred, self._run_timer, self._watch_disk):
                     nursery.start_soon(task)
                 task_status.started()
 
@@ -287,10 +293,14 @@ class RaftDriver:
     # --- the core: events in, effects out ------------------------------------------------------------------------------------
 
     def _step(self, event: Event) -> None:
+        """Feeds the core and carries out what it wants, down to the flush and the messages that come of it."""
         self._inbox.append(event)
-        core = self._core
-        if self._stepping or core is None:
+        if self._stepping or self._core is None:
             return
+        self._drain_inbox(self._core)
+        self._start_input_and_output()
+
+    def _drain_inbox(self, core: RaftNode) -> None:
         self._stepping = True
         try:
             while self._inbox:
@@ -307,6 +317,21 @@ class RaftDriver:
         deadline_ms = core.next_deadline_ms()
         if deadline_ms < self._armed_ms:
             self._arm(deadline_ms)
+
+    def _start_input_and_output(self) -> None:
+        """Starts the flush, so that the disk works while messages leave, and reads what parked fetches wait for."""
+        self._writer.kick()
+        while self._reads and self._core is not None:
+            for effect in self._reads:
+                self._read_log(effect)
+            self._reads.clear()
+            self._drain_inbox(self._core)
+
+    async def _run_deferred(self) -> None:
+        """Proposals of one scheduling pass share a flush and an answer to each follower: both start once all have been made."""
+        while True:
+            await self._deferred.wait()
+            self._start_input_and_output()
 
     def _arm(self, deadline_ms: int) -> None:
         self._armed_ms = deadline_ms
@@ -362,6 +387,9 @@ class RaftDriver:
         self._step(StorageFailed(reason))
 
     def _on_read_log(self, effect: ReadLog) -> None:
+        self._reads.append(effect)
+
+    def _read_log(self, effect: ReadLog) -> None:
         if self._log.cached(effect.start_offset):
             self._inbox.append(RecordsRead(effect.read_id, self._log.read(effect.start_offset, effect.max_bytes)))
         else:

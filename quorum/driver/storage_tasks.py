@@ -1,18 +1,21 @@
 """The tasks that make things durable: one for the log, one for the election state, each with a worker thread of its own.
 
 Theory of operation. The core's storage effects reach the log at once, in memory, and are visible to readers from then on.
-`LogWriter` flushes whatever has gathered with one write and one fdatasync in a worker thread, reports the newest operation that
-is durable, and starts again: what is proposed during a flush shares the next one. That is group commit without a timer; an idle
-log is flushed at once. `ElectionWriter` does the same for the election state, where only the newest version needs to be
-written. The two are apart so that a vote does not wait for a long flush.
+`LogWriter` flushes whatever has gathered with one write and one fdatasync in a worker thread, reports the newest
+operation that is durable, and starts again: what is proposed during a flush shares the next one. That is group commit
+without a timer; `kick` starts a flush of an idle log at once. `ElectionWriter` does the same for the election state,
+where only the newest version needs to be written. The two are apart so that a vote does not wait for a long flush.
 
-A full disk loses nothing: what is staged stays in memory and is tried again. Every other error is final and ends the node.
+A full disk loses nothing: what is staged stays in memory and is tried again. Every other error is final and ends the
+node.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
+from types import TracebackType
 
 import trio
 
@@ -21,6 +24,7 @@ from ..storage.election_store import ElectionStateStore
 from ..storage.errors import StorageFull
 from ..storage.metadata_log import MetadataLog
 from .signal import Signal
+from .worker_thread import WorkerThread
 
 logger = logging.getLogger("kraftlab.quorum")
 
@@ -28,22 +32,34 @@ FULL_DISK_RETRY_S = 0.5
 
 
 class LogWriter:
-    """Stages log operations and flushes them. `on_durable(append_id)` and `on_full(reason)` are called on the event loop."""
+    """Stages log operations and flushes them. `on_durable(append_id)` and `on_full(reason)` are called on the event loop.
+
+    Use as `with LogWriter(…) as writer`, with `run` as a task.
+    """
 
     def __init__(self, log: MetadataLog, on_durable: Callable[[int], None], on_full: Callable[[str], None]) -> None:
         self._log = log
         self._on_durable = on_durable
         self._on_full = on_full
-        self._wanted = Signal()
         self._idle = trio.Event()
         self._idle.set()
-        self._limiter = trio.CapacityLimiter(1)
+        self._worker = WorkerThread("metadata-log")
         self._staged_id = 0
+        self._flushing_id = 0
+        self._durable_id = 0
+        self._flushing_bytes = 0
         self.staged_bytes = 0
         """Bytes of appends that are not durable yet."""
         self.busy_since: float | None = None
         """Since when the running flush (with its retries) runs, or None."""
         self.flushes = 0
+
+    def __enter__(self) -> LogWriter:
+        self._worker.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._worker.__exit__(kind, error, trace)
 
     def append(self, effect: Append) -> None:
         self._log.append(effect.base_offset, effect.end_offset, effect.data)
@@ -54,34 +70,40 @@ class LogWriter:
         self._log.truncate(effect.to_offset)
         self._staged(effect.append_id)
 
+    def kick(self) -> None:
+        """Starts a flush of what is staged, unless one is running: then the next one follows it."""
+        if self.busy_since is None and self._staged_id > self._durable_id:
+            self.busy_since = trio.current_time()
+            self._flushing_id, self._flushing_bytes = self._staged_id, self.staged_bytes
+            self._worker.start(self._log.flush)
+
     async def wait_idle(self) -> None:
         """Until everything staged is durable."""
         await self._idle.wait()
 
     async def run(self) -> None:
         while True:
-            await self._wanted.wait()
-            append_id, size_bytes = self._staged_id, self.staged_bytes
-            self.busy_since = trio.current_time()
-            await self._flush()
-            self.busy_since = None
+            await self._flushed()
             self.flushes += 1
-            self.staged_bytes -= size_bytes
-            self._on_durable(append_id)
-            if self._staged_id == append_id:
+            self.busy_since = None
+            self.staged_bytes -= self._flushing_bytes
+            self._durable_id = durable_id = self._flushing_id
+            if self._staged_id == durable_id:
                 self._idle.set()
+            self.kick()
+            self._on_durable(durable_id)
 
     def _staged(self, append_id: int) -> None:
         self._staged_id = append_id
         if self._idle.is_set():
             self._idle = trio.Event()
-        self._wanted.set()
 
-    async def _flush(self) -> None:
+    async def _flushed(self) -> None:
+        """Waits for the flush that runs or the next one to begin; tries again as long as the disk is full."""
         attempts = 0
         while True:
             try:
-                await trio.to_thread.run_sync(self._log.flush, limiter=self._limiter)
+                await self._worker.finished()
                 return
             except StorageFull as error:
                 attempts += 1
@@ -89,6 +111,7 @@ class LogWriter:
                     logger.error("metadata log cannot be written, trying again until space returns: %s", error)
                 self._on_full(str(error))
                 await trio.sleep(FULL_DISK_RETRY_S)
+                self._worker.start(self._log.flush)
 
 
 class ElectionWriter:
@@ -98,7 +121,6 @@ class ElectionWriter:
         self._store = store
         self._on_stored = on_stored
         self._wanted = Signal()
-        self._limiter = trio.CapacityLimiter(1)
         self._newest: StoreElectionState | None = None
 
     def store(self, effect: StoreElectionState) -> None:
@@ -106,16 +128,18 @@ class ElectionWriter:
         self._wanted.set()
 
     async def run(self) -> None:
-        while True:
-            await self._wanted.wait()
-            newest = self._newest
-            if newest is None:
-                continue
-            try:
-                await trio.to_thread.run_sync(self._store.store, newest.state, limiter=self._limiter)
-            except StorageFull as error:
-                logger.error("election state cannot be written, trying again until space returns: %s", error)
-                await trio.sleep(FULL_DISK_RETRY_S)
-                self._wanted.set()
-                continue
-            self._on_stored(newest.version)
+        with WorkerThread("election-state") as worker:
+            while True:
+                await self._wanted.wait()
+                newest = self._newest
+                if newest is None:
+                    continue
+                try:
+                    worker.start(partial(self._store.store, newest.state))
+                    await worker.finished()
+                except StorageFull as error:
+                    logger.error("election state cannot be written, trying again until space returns: %s", error)
+                    await trio.sleep(FULL_DISK_RETRY_S)
+                    self._wanted.set()
+                    continue
+                self._on_stored(newest.version)

@@ -115,7 +115,9 @@ class Responder:
 
 
 class DirectHandler(NamedTuple):
-    """Handles requests without a task: `accept` must not block and sees to it that the responder is used once, then or later."""
+    """Handles requests without a task: `accept` must not block and sees to it that the responder is used once, then or
+    later.
+    """
 
     accept: Callable[[PeerRequest, Responder], None]
 
