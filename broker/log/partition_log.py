@@ -257,21 +257,16 @@ class PartitionLog:
         if self._refusal is not None:
             raise self._refusal
 
-    def refuse(self, error: LogError) -> None:
-        """From now on answer everything with `error` (its directory failed, it was replaced or deleted)."""
-        with self._lock:
-            self._refusal = self._refusal or error
-
     def _translate(self, error: OSError) -> LogError:
         failure = translate(self.log_dir, error)
         if isinstance(failure, LogDirFailed):
-            self.refuse(failure)
+            self._refusal = self._refusal or failure
         return failure
 
     def _fail(self, error: OSError) -> LogDirFailed:
         """For operations that cannot be undone: any error condemns the directory."""
         failure = LogDirFailed(self.log_dir, error)
-        self.refuse(failure)
+        self._refusal = self._refusal or failure
         return failure
 
     # Appending
@@ -588,9 +583,20 @@ class PartitionLog:
     def close(self, reason: LogError | None = None) -> None:
         """Close the files. Whoever still holds the log gets `reason` (LogClosed by default). Does not flush."""
         with self.exclusive():
-            self.refuse(reason or LogClosed(f"{self.name} in {self.log_dir} is closed"))
+            self._refusal = self._refusal or reason or LogClosed(f"{self.name} in {self.log_dir} is closed")
             for segment in self._segments:
                 segment.close()
+
+    def abandon(self, reason: LogError) -> None:
+        """As `close`, for a directory that failed: does not wait for anyone. Files that are in use stay open."""
+        self._refusal = self._refusal or reason
+        if self._lock.acquire(blocking=False):
+            try:
+                if not self._pins:
+                    for segment in self._segments:
+                        segment.close()
+            finally:
+                self._lock.release()
 
     def __repr__(self) -> str:
         return f"{self.name} {self._log_start_offset}..{self._high_watermark}..{self.log_end_offset}@{self.latest_epoch}"

@@ -1,0 +1,67 @@
+"""What the log directories hold, for people and tools (KIP-113, KIP-827)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from kraftlab.metadata.uuids import Uuid
+
+from .dir_names import DirKind
+from .partition_log import PartitionLog
+
+
+class ReplicaDescription(msgspec.Struct, frozen=True):
+    """One log in a directory. `offset_lag`: of a future log what the current one has more, -1 if there is no current one; of a
+    current log what it lacks to its high watermark.
+    """
+
+    topic: str
+    topic_id: Uuid
+    partition: int
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+class StrayDescription(msgspec.Struct, frozen=True):
+    """A directory that was set aside; a person may look at it and remove it."""
+
+    path: Path
+    topic: str
+    partition: int
+    size_bytes: int
+
+
+class DirDescription(msgspec.Struct, frozen=True):
+    """A configured log directory (KIP-113, KIP-827). Offline: `error` says why, the sizes are -1 and nothing is listed."""
+
+    path: Path
+    directory_id: Uuid | None
+    error: str | None
+    total_bytes: int = -1
+    usable_bytes: int = -1
+    replicas: tuple[ReplicaDescription, ...] = ()
+    strays: tuple[StrayDescription, ...] = ()
+
+
+def describe_replicas(logs: Iterable[tuple[PartitionLog, PartitionLog | None]]) -> tuple[ReplicaDescription, ...]:
+    """Descriptions by name of logs, each given with its replica's current log."""
+    described = (describe_replica(log, current) for log, current in logs)
+    return tuple(sorted(described, key=lambda replica: (replica.topic, replica.partition, replica.is_future)))
+
+
+def describe_replica(log: PartitionLog, current: PartitionLog | None) -> ReplicaDescription:
+    is_future = log.directory.name.endswith(DirKind.FUTURE.value)
+    if not is_future:
+        lag = max(0, log.high_watermark - log.log_end_offset)
+    else:
+        lag = current.log_end_offset - log.log_end_offset if current is not None else -1
+    return ReplicaDescription(log.topic, log.topic_id, log.partition, log.size_bytes, lag, is_future)
+
+
+def log_bytes_in(path: Path) -> int:
+    """Sum of the segment files' sizes in a replica's directory."""
+    return sum(file.stat().st_size for file in path.glob("*.log"))

@@ -1,0 +1,80 @@
+"""Reading a log directory at start: every current and future log is opened and recovered, the others are only noted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from kraftlab.metadata.uuids import ZERO, Uuid
+
+from . import checkpoints
+from .dir_names import DirKind, DirName
+from .errors import CorruptFile
+from .log_dir import LogDir
+from .partition_log import LogConfig, PartitionLog
+from .startup import FoundDir
+
+logger = logging.getLogger(__name__)
+
+
+class LoadedDir(msgspec.Struct, frozen=True):
+    """A replica's directory that was found. `log` is None for -delete and -stray directories."""
+
+    found: FoundDir
+    path: Path
+    log_dir: LogDir
+    log: PartitionLog | None
+
+
+def load_log_dir(log_dir: LogDir, config: LogConfig, before_truncation: Callable[[], None]) -> list[LoadedDir]:
+    """Open the logs in `log_dir`. OSError or LogDirFailed if the disk fails: then the whole directory is offline."""
+    loaded: list[LoadedDir] = []
+    for path, name in log_dir.scan():
+        topic = checkpoints.read_topic_name(path) or name.topic
+        topic_id = _topic_id(path)
+        log = None
+        if name.kind in (DirKind.CURRENT, DirKind.FUTURE):
+            log = _open(log_dir, path, name._replace(topic=topic), topic_id, config, before_truncation)
+        found = FoundDir(
+            log_dir.directory_id,
+            path.name,
+            name.kind,
+            topic,
+            name.partition,
+            topic_id,
+            log_start_offset=log.log_start_offset if log else 0,
+            log_end_offset=log.log_end_offset if log else 0,
+            epochs=log.epochs if log else (),
+        )
+        loaded.append(LoadedDir(found, path, log_dir, log))
+    return loaded
+
+
+def _topic_id(path: Path) -> Uuid | None:
+    try:
+        return checkpoints.read_partition_metadata(path)
+    except CorruptFile as error:
+        logger.warning("the topic of %s is not known: %s", path, error)
+        return None
+
+
+def _open(
+    log_dir: LogDir, path: Path, name: DirName, topic_id: Uuid | None, config: LogConfig, before_truncation: Callable[[], None]
+) -> PartitionLog:
+    key = (name.topic, name.partition)
+    return PartitionLog.open(
+        path,
+        topic=name.topic,
+        partition=name.partition,
+        topic_id=topic_id or ZERO,
+        directory_id=log_dir.directory_id,
+        config=config,
+        log_start_offset=log_dir.log_start_offsets.get(key, 0),
+        high_watermark=log_dir.high_watermarks.get(key, 0),
+        recovery_point=log_dir.recovery_points.get(key, 0),
+        clean=log_dir.was_clean,
+        before_truncation=before_truncation,
+    )

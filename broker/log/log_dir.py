@@ -1,0 +1,184 @@
+"""One log directory: its lock, its identity, its checkpoints, and the mark of a clean shutdown.
+
+`.lock` is held as long as the process uses the directory. `meta.properties` says whose it is. `.kafka_cleanshutdown` is written
+last, when everything is flushed, and removed before anything is opened: if it is there, the files can be trusted.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+from kraftlab.config import meta_properties
+from kraftlab.metadata.uuids import Uuid
+
+from . import checkpoints
+from .checkpoints import TopicPartition
+from .dir_names import CREATING_PREFIX, DirName, parse
+from .errors import LogDirFailed, LogDirInUse, StartupRefused, free_bytes
+from .files import fsync_directory, write_durably
+from .partition_log import PartitionLog
+
+LOCK = ".lock"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+METADATA_LOG_DIR = "__cluster_metadata-0"
+UNKNOWN_EPOCH = -1
+
+logger = logging.getLogger(__name__)
+
+
+class LogDir:
+    """An open, locked log directory. Methods that write raise LogDirFailed."""
+
+    def __init__(self, path: Path, lock: int, directory_id: Uuid) -> None:
+        self.path = path
+        self.directory_id = directory_id
+        self.was_clean = False
+        self.previous_broker_epoch = UNKNOWN_EPOCH
+        """The broker's epoch when it was shut down cleanly the last time, -1 after anything else."""
+        self.recovery_points: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self.log_start_offsets: dict[TopicPartition, int] = {}
+        self._written: dict[str, frozenset[TopicPartition]] = {}
+        self._lock_descriptor = lock
+        self._checkpoint_lock = threading.Lock()
+
+    @classmethod
+    def open(cls, path: Path, *, node_id: int, cluster_id: str) -> LogDir:
+        """Lock the directory and read what it says.
+
+        LogDirInUse and StartupRefused end the broker; OSError and ConfigError (a meta.properties that cannot be read) mean that
+        this directory is offline.
+        """
+        path.mkdir(parents=True, exist_ok=True)
+        lock = _lock(path)
+        try:
+            meta = meta_properties.read(path)
+            if meta is None:
+                raise StartupRefused(
+                    f"{path} is not formatted; is its disk mounted? Otherwise run kraftlab storage format --ignore-formatted"
+                )
+            if (meta.node_id, meta.cluster_id) != (node_id, cluster_id):
+                raise StartupRefused(
+                    f"{path} belongs to node {meta.node_id} of cluster {meta.cluster_id}, but this is node {node_id} of cluster "
+                    f"{cluster_id}; correct log.dirs or node.id"
+                )
+            log_dir = cls(path, lock, meta.directory_id)
+            log_dir._take_clean_mark()
+            log_dir.recovery_points = checkpoints.read_offsets(path / checkpoints.RECOVERY_POINTS)
+            log_dir.high_watermarks = checkpoints.read_offsets(path / checkpoints.HIGH_WATERMARKS)
+            log_dir.log_start_offsets = checkpoints.read_offsets(path / checkpoints.LOG_START_OFFSETS)
+        except BaseException:
+            os.close(lock)
+            raise
+        return log_dir
+
+    def _take_clean_mark(self) -> None:
+        mark = self.path / CLEAN_SHUTDOWN
+        try:
+            content = mark.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return
+        self.was_clean = True
+        try:
+            self.previous_broker_epoch = int(json.loads(content)["brokerEpoch"])
+        except (ValueError, KeyError, TypeError):
+            logger.warning("%s says that the shutdown was clean, but not in which broker epoch", mark)
+        mark.unlink()
+        fsync_directory(self.path)
+
+    def scan(self) -> list[tuple[Path, DirName]]:
+        """Replicas' directories, by name; what a crash left half created is removed, unknown directories are left alone with a
+        warning.
+        """
+        found: list[tuple[Path, DirName]] = []
+        for path in sorted(self.path.iterdir()):
+            if not path.is_dir() or path.name == METADATA_LOG_DIR:
+                continue
+            name = parse(path.name)
+            if path.name.startswith(CREATING_PREFIX):
+                shutil.rmtree(path)
+            elif name is None:
+                logger.warning("%s is not a replica's directory (TOPIC-PARTITION); it is left alone", path)
+            else:
+                found.append((path, name))
+        return found
+
+    def write_recovery_points(self, logs: Iterable[PartitionLog]) -> None:
+        self._write(checkpoints.RECOVERY_POINTS, ((log, log.recovery_point) for log in logs))
+
+    def write_checkpoints(self, logs: Iterable[PartitionLog]) -> None:
+        """Recovery points, high watermarks and log start offsets of `logs`, which lie in this directory."""
+        logs = list(logs)
+        self.write_recovery_points(logs)
+        self._write(checkpoints.HIGH_WATERMARKS, ((log, log.high_watermark) for log in logs))
+        self._write(checkpoints.LOG_START_OFFSETS, ((log, log.log_start_offset) for log in logs if log.log_start_offset))
+
+    def _write(self, name: str, offsets: Iterable[tuple[PartitionLog, int]]) -> None:
+        with self._checkpoint_lock:
+            try:
+                by_partition = {(log.topic, log.partition): offset for log, offset in offsets}
+                checkpoints.write_offsets(self.path / name, by_partition)
+                self._written[name] = frozenset(by_partition)
+            except OSError as error:
+                raise LogDirFailed(self.path, error) from error
+
+    def forget_checkpoints(self, replica: TopicPartition, logs: Iterable[PartitionLog]) -> None:
+        """Before a replica is created: no offset of an earlier one of its name may be taken for its own after a crash."""
+        if any(replica in written for written in self._written.values()):
+            self.write_checkpoints(logs)
+
+    def write_clean_mark(self, broker_epoch: int) -> None:
+        """The last thing that a clean shutdown writes."""
+        try:
+            write_durably(self.path / CLEAN_SHUTDOWN, json.dumps({"version": 0, "brokerEpoch": broker_epoch}))
+        except OSError as error:
+            raise LogDirFailed(self.path, error) from error
+
+    @property
+    def total_bytes(self) -> int:
+        """Size of the volume, -1 if it cannot be told. Log directories on one volume report the same."""
+        try:
+            status = os.statvfs(self.path)
+        except OSError:
+            return -1
+        return status.f_blocks * status.f_frsize
+
+    @property
+    def usable_bytes(self) -> int:
+        """Bytes that may still be written to the volume, -1 if it cannot be told."""
+        return free_bytes(self.path)
+
+    def release(self) -> None:
+        """Give the lock back."""
+        if self._lock_descriptor >= 0:
+            os.close(self._lock_descriptor)
+            self._lock_descriptor = -1
+
+    def __repr__(self) -> str:
+        return f"log directory {self.path}"
+
+
+def _lock(path: Path) -> int:
+    descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+        os.close(descriptor)
+        by_whom = f"process {holder}" if holder else "another process"
+        raise LogDirInUse(
+            f"log directory {path} is in use by {by_whom}; stop that process, or give this broker directories of its own"
+        ) from None
+    except OSError:
+        os.close(descriptor)
+        raise
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor

@@ -1,0 +1,563 @@
+"""All logs of a broker: where they lie, how they come, move and go.
+
+`open` locks the log directories, recovers what is in them and says which work; a directory that cannot be read is offline and the
+others go on. Once the broker knows the metadata, `start` carries out the start-up plan (`startup.py`), and from then on the maps
+here say which log is a replica's current one and which is being built by a move.
+
+A replica's directory appears whole: it is made under another name, with its topic id in it, and renamed. A move's end, `swap`,
+renames the old directory to -delete and then the future one to the plain name, each rename fsynced, both logs locked: at every
+moment at least one of the two is found by the next start, and the plan there says which (KIP-113's order). Directories to delete
+are renamed first and removed later by `remove_expired`.
+
+Any I/O error condemns its log directory: the call raises LogDirFailed, and whoever runs the broker calls `mark_offline` with it,
+once, and then tells the controller. A directory stays offline until the broker restarts.
+
+Threads: the maps are read without a lock; whatever changes them, or directories' names, holds the manager's lock. It is taken
+before logs' locks. Calls block on disks: make them from worker threads.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+import shutil
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from kraftlab.config.errors import ConfigError
+from kraftlab.metadata.uuids import UNASSIGNED, Uuid, to_text
+
+from . import checkpoints
+from .descriptions import DirDescription, StrayDescription, describe_replicas, log_bytes_in
+from .dir_names import CREATING_PREFIX, DirKind, current_name, keeps_name_inside, transient_name
+from .errors import LogClosed, LogDirFailed, LogError, ReplicaConflict, ReplicaOffline, StartupRefused, disk_errors
+from .files import rename_durably
+from .loading import LoadedDir, load_log_dir
+from .log_dir import UNKNOWN_EPOCH, LogDir
+from .partition_log import LogConfig, PartitionLog
+from .startup import Action, AssignedReplica, FoundDir, Verb, plan_replica, plan_startup
+
+DELETE_DELAY_MS_DEFAULT = 60_000
+STRAY_GRACE_MS_DEFAULT = 30_000
+
+ReplicaId = tuple[Uuid, int]
+"""Topic id and partition."""
+
+logger = logging.getLogger(__name__)
+
+
+class OfflineReplicas(msgspec.Struct, frozen=True):
+    """What a failed directory took with it: replicas that are offline now, and moves that ended (their current logs serve on)."""
+
+    currents: tuple[PartitionLog, ...] = ()
+    futures: tuple[PartitionLog, ...] = ()
+
+
+class _Deletion(NamedTuple):
+    deadline_ms: int
+    path: Path
+
+
+class LogManager:
+    """See the module's docstring. Made by `open`; `start` comes before anything but `directory_ids` and `offline_dirs`."""
+
+    def __init__(self, config: LogConfig, *, delete_delay_ms: int, stray_grace_ms: int) -> None:
+        self.config = config
+        self.delete_delay_ms = delete_delay_ms
+        self.stray_grace_ms = stray_grace_ms
+        self.log_dirs: tuple[Path, ...] = ()
+        self._online: dict[Path, LogDir] = {}
+        self._offline: dict[Path, str] = {}
+        self._known_ids: dict[Path, Uuid] = {}
+        self._loaded: list[LoadedDir] = []
+        self._currents: dict[ReplicaId, PartitionLog] = {}
+        self._futures: dict[ReplicaId, PartitionLog] = {}
+        self._unclaimed: dict[ReplicaId, tuple[int, PartitionLog]] = {}
+        self._strays: list[StrayDescription] = []
+        self._deletions: list[_Deletion] = []
+        self._destinations: dict[tuple[str, int], Path] = {}
+        self._lock = threading.RLock()
+
+    # Starting and stopping
+
+    @classmethod
+    def open(
+        cls,
+        log_dirs: Sequence[Path],
+        *,
+        node_id: int,
+        cluster_id: str,
+        config: LogConfig | None = None,
+        delete_delay_ms: int = DELETE_DELAY_MS_DEFAULT,
+        stray_grace_ms: int = STRAY_GRACE_MS_DEFAULT,
+    ) -> LogManager:
+        """Lock, read and recover the log directories. LogDirInUse, or StartupRefused if none works or one is another node's."""
+        _raise_file_limit()
+        manager = cls(config or LogConfig(), delete_delay_ms=delete_delay_ms, stray_grace_ms=stray_grace_ms)
+        manager.log_dirs = tuple(path.absolute() for path in log_dirs)
+        try:
+            manager._open_dirs(node_id, cluster_id)
+        except BaseException:
+            manager.abandon()
+            raise
+        return manager
+
+    def _open_dirs(self, node_id: int, cluster_id: str) -> None:
+        for path in self.log_dirs:
+            try:
+                log_dir = LogDir.open(path, node_id=node_id, cluster_id=cluster_id)
+            except (OSError, ConfigError) as error:
+                self._offline[path] = str(error)
+                logger.error("log directory %s is offline: %s", path, error)
+                continue
+            twin = next((other for other, known in self._known_ids.items() if known == log_dir.directory_id), None)
+            self._online[path] = log_dir
+            if twin is not None:
+                raise StartupRefused(f"{path} and {twin} have the same directory.id; one is a copy: format one of them anew")
+            self._known_ids[path] = log_dir.directory_id
+            try:
+                self._loaded += load_log_dir(log_dir, self.config, partial(self._write_recovery_points, log_dir))
+            except (OSError, LogDirFailed) as error:
+                self.mark_offline(path, error)
+        if not self._online:
+            reasons = "; ".join(self._offline.values())
+            raise StartupRefused(f"none of the log directories works: {reasons}")
+
+    def start(self, assigned: Iterable[AssignedReplica], now_ms: int) -> list[Action]:
+        """Carry out the start-up plan for the replicas that the metadata gives to this broker; returns the plan.
+
+        StartupRefused: directories contradict each other, nothing was changed. A directory that fails meanwhile goes offline; its
+        replicas are then missing here.
+        """
+        with self._lock:
+            loaded = {(item.found.log_dir, item.found.name): item for item in self._loaded}
+            found = [item.found for item in self._loaded]
+            plan = plan_startup(found, assigned, good_dirs=tuple(self.directory_ids().values()), has_bad_dirs=bool(self._offline))
+            refusals = [action.reason for action in plan if action.verb is Verb.REFUSE]
+            if refusals:
+                raise StartupRefused("; ".join(refusals))
+            for action in plan:
+                if action.verb not in (Verb.SERVE, Verb.CREATE):
+                    logger.info("start: %r", action)
+                try:
+                    self._carry_out(action, loaded, now_ms)
+                except LogDirFailed as error:
+                    self.mark_offline(error.log_dir, error)
+            self._loaded = []
+            for log_dir in list(self._online.values()):
+                try:
+                    log_dir.write_checkpoints(self._logs_in(log_dir.path))
+                except LogDirFailed as error:
+                    self.mark_offline(error.log_dir, error)
+            return plan
+
+    def _carry_out(self, action: Action, loaded: dict[tuple[Uuid, str], LoadedDir], now_ms: int) -> None:
+        def item_of(found: FoundDir | None) -> LoadedDir | None:
+            return loaded.get((found.log_dir, found.name)) if found is not None else None
+
+        subject, other = item_of(action.subject), item_of(action.other)
+        if subject is None or subject.log_dir.path not in self._online:
+            return
+        log, other_log = subject.log, other.log if other is not None else None
+        key = (subject.found.topic_id or b"", action.partition)
+        match action.verb, log:
+            case Verb.SERVE, PartitionLog():
+                self._currents[key] = log
+            case Verb.RESUME_MOVE, PartitionLog():
+                self._currents[key] = log
+                if other_log is not None:
+                    self._futures[key] = other_log
+            case Verb.PROMOTE, PartitionLog():
+                self._promote(other_log, log, now_ms)
+                self._currents[key] = log
+            case Verb.DELETE, PartitionLog():
+                self._retire(log, now_ms)
+            case Verb.DELETE, None:
+                self._deletions.append(_Deletion(now_ms + self.delete_delay_ms, subject.path))
+            case Verb.SET_ASIDE, PartitionLog():
+                if subject.found.kind is DirKind.CURRENT and subject.found.topic_id is not None and key not in self._unclaimed:
+                    self._unclaimed[key] = (now_ms + self.stray_grace_ms, log)
+                else:
+                    self._set_aside(log)
+            case Verb.KEEP, None:
+                self._strays.append(StrayDescription(subject.path, action.topic, action.partition, log_bytes_in(subject.path)))
+            case Verb.KEEP, PartitionLog():
+                log.close()
+            case _:
+                raise AssertionError(f"no way to carry out {action!r}")
+
+    def close(self, broker_epoch: int = UNKNOWN_EPOCH) -> None:
+        """Flush everything, write the checkpoints and the mark of a clean shutdown, and give the directories back."""
+        with self._lock:
+            for log_dir in list(self._online.values()):
+                logs = self._logs_in(log_dir.path)
+                try:
+                    for log in logs:
+                        log.flush()
+                    log_dir.write_checkpoints(logs)
+                    for log in logs:
+                        log.close()
+                    log_dir.write_clean_mark(broker_epoch)
+                except LogDirFailed as error:
+                    logger.error("%s was not shut down cleanly: %s", log_dir, error)
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Give the directories back as they are, as a crash would."""
+        with self._lock:
+            for log_dir in self._online.values():
+                for log in self._logs_in(log_dir.path):
+                    log.abandon(LogClosed(f"{log.name}: the broker has stopped"))
+                log_dir.release()
+            self._online.clear()
+
+    # Directories
+
+    @property
+    def offline_dirs(self) -> dict[Path, str]:
+        """Directories that failed, and why."""
+        return dict(self._offline)
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The epoch this broker had when it was shut down cleanly, -1 if it was not, in any of its directories."""
+        epochs = {log_dir.previous_broker_epoch for log_dir in self._online.values()}
+        return epochs.pop() if len(epochs) == 1 and not self._offline else UNKNOWN_EPOCH
+
+    def directory_ids(self) -> dict[Path, Uuid]:
+        """Ids of the directories that work, in the configured order: what the broker registers."""
+        return {path: self._online[path].directory_id for path in self.log_dirs if path in self._online}
+
+    def directory_id_of(self, path: Path) -> Uuid | None:
+        """The id of a configured directory, even if it failed since; None if it was never read."""
+        return self._known_ids.get(path)
+
+    def path_of(self, directory_id: Uuid) -> Path | None:
+        """The directory that has the id and works."""
+        return next((path for path, log_dir in self._online.items() if log_dir.directory_id == directory_id), None)
+
+    def mark_offline(self, path: Path, error: Exception) -> OfflineReplicas:
+        """Take a failed directory out: its logs answer with the error from now on. The second call for a directory changes
+        nothing.
+        """
+        with self._lock:
+            log_dir = self._online.pop(path, None)
+            if log_dir is None:
+                return OfflineReplicas()
+            logger.error("log directory %s is offline: %s", path, error)
+            self._offline[path] = str(error)
+            failure = error if isinstance(error, LogDirFailed) else LogDirFailed(path, OSError(str(error)))
+            for log in self._logs_in(path):
+                log.abandon(failure)
+            currents = tuple(log for log in self._currents.values() if log.log_dir == path)
+            futures = tuple(log for log in self._futures.values() if log.log_dir == path)
+            self._currents = {key: log for key, log in self._currents.items() if log.log_dir != path}
+            self._futures = {key: log for key, log in self._futures.items() if log.log_dir != path}
+            self._unclaimed = {key: item for key, item in self._unclaimed.items() if item[1].log_dir != path}
+            self._loaded = [item for item in self._loaded if item.log_dir is not log_dir]
+            self._deletions = [item for item in self._deletions if item.path.parent != path]
+            log_dir.release()
+            return OfflineReplicas(currents, futures)
+
+    # Replicas
+
+    def get(self, topic_id: Uuid, partition: int) -> PartitionLog | None:
+        """The replica's current log, None if there is none or it is offline."""
+        return self._currents.get((topic_id, partition))
+
+    def future(self, topic_id: Uuid, partition: int) -> PartitionLog | None:
+        """The log that a move is building."""
+        return self._futures.get((topic_id, partition))
+
+    def currents(self) -> list[PartitionLog]:
+        return list(self._currents.values())
+
+    def futures(self) -> list[PartitionLog]:
+        """Moves that are under way, those resumed at start included."""
+        return list(self._futures.values())
+
+    def remember_destination(self, topic: str, partition: int, log_dir: Path) -> None:
+        """Where the replica is to be created, should it come. Kept in memory until it is created (KIP-113)."""
+        with self._lock:
+            self._destinations[topic, partition] = log_dir
+
+    def get_or_create(
+        self,
+        topic: str,
+        topic_id: Uuid,
+        partition: int,
+        directory_id: Uuid | None = None,
+        *,
+        is_new: bool = False,
+        config: LogConfig | None = None,
+    ) -> PartitionLog:
+        """The replica's current log, created if there is none: in the remembered destination, else in the assigned directory,
+        else where there are fewest replicas, and among those where most bytes are free.
+
+        `is_new`: the broker is known not to have had the replica before. ReplicaOffline: it may exist in a directory that is
+        offline. LogDirFailed, NoSpace: the chosen directory could not take it; after `mark_offline` another one is chosen.
+        """
+        with self._lock:
+            key = (topic_id, partition)
+            if key in self._currents:
+                return self._currents[key]
+            if key in self._unclaimed:
+                self._currents[key] = self._unclaimed.pop(key)[1]
+                return self._currents[key]
+            log_dir = self._place(topic, topic_id, partition, directory_id or UNASSIGNED, is_new=is_new)
+            name = current_name(topic, partition)
+            for other, (_, unclaimed) in list(self._unclaimed.items()):
+                if unclaimed.directory == log_dir.path / name:
+                    self._set_aside(self._unclaimed.pop(other)[1])
+            log = self._create(log_dir, name, topic, topic_id, partition, config or self.config, start_offset=0)
+            self._currents[key] = log
+            self._destinations.pop((topic, partition), None)
+            return log
+
+    def _place(self, topic: str, topic_id: Uuid, partition: int, directory_id: Uuid, *, is_new: bool) -> LogDir:
+        destination = self._online.get(self._destinations.get((topic, partition), Path()))
+        if destination is not None:
+            return destination
+        if not self._online:
+            raise ReplicaOffline(f"{topic}-{partition} cannot be created: no log directory works")
+        ids = {log_dir.directory_id: log_dir for log_dir in self._online.values()}
+        wanted = UNASSIGNED if is_new and directory_id not in ids else directory_id
+        replica = AssignedReplica(topic, topic_id, partition, wanted)
+        [action] = plan_replica([], replica, good_dirs=tuple(ids), has_bad_dirs=bool(self._offline))
+        if action.verb is not Verb.CREATE:
+            raise ReplicaOffline(f"{topic}-{partition} is not created: {action.reason}")
+        if directory_id in ids:
+            return ids[directory_id]
+        counts = {path: len(self._logs_in(path)) for path in self._online}
+        return min(self._online.values(), key=lambda log_dir: (counts[log_dir.path], -log_dir.usable_bytes))
+
+    def create_future(self, topic_id: Uuid, partition: int, log_dir: Path) -> PartitionLog:
+        """Begin a move of the replica to `log_dir`: an empty log that starts where the current one does.
+
+        ReplicaConflict if there is no current log, if it is there already, or if another move is under way. A directory that is
+        offline elsewhere does not matter.
+        """
+        with self._lock:
+            current = self._current(topic_id, partition)
+            target = self._online.get(log_dir)
+            if target is None:
+                raise ReplicaConflict(f"{log_dir} is not a log directory that works; {current.name} cannot move there")
+            if current.log_dir == log_dir or (topic_id, partition) in self._futures:
+                raise ReplicaConflict(f"{current.name} is in {log_dir} or on a move already; cancel that move first")
+            name = transient_name(current.topic, partition, DirKind.FUTURE)
+            start = current.log_start_offset
+            log = self._create(target, name, current.topic, topic_id, partition, current.config, start_offset=start)
+            self._futures[topic_id, partition] = log
+            return log
+
+    def swap(self, topic_id: Uuid, partition: int, now_ms: int) -> PartitionLog:
+        """End a move: the future log becomes the current one, the old one is deleted later; returns the new current log.
+
+        Appends to the old log answer LogClosed from then on. ReplicaConflict, nothing changed: the logs do not end alike yet, or
+        there is no move. LogDirFailed: if the target failed, the old log is the current one still.
+        """
+        with self._lock:
+            current = self._current(topic_id, partition)
+            future = self._futures.get((topic_id, partition))
+            if future is None:
+                raise ReplicaConflict(f"{current.name} is not on a move")
+            future.flush()
+            with current.exclusive(), future.exclusive():
+                if (current.log_end_offset, current.latest_epoch) != (future.log_end_offset, future.latest_epoch):
+                    raise ReplicaConflict(
+                        f"{current.name} has not caught up: {future!r} in {future.log_dir}, {current!r} in {current.log_dir}"
+                    )
+                future.advance_log_start(current.log_start_offset)
+                future.high_watermark = current.high_watermark
+                future.flush()
+                source = self._online[current.log_dir]
+                self._promote(current, future, now_ms)
+                self._currents[topic_id, partition] = future
+                del self._futures[topic_id, partition]
+            for log_dir in (self._online[future.log_dir], source):
+                try:
+                    log_dir.write_checkpoints(self._logs_in(log_dir.path))
+                except LogDirFailed as error:
+                    logger.warning("%s has moved, but checkpoints were not written: %s", future.name, error)
+            return future
+
+    def _promote(self, old: PartitionLog | None, future: PartitionLog, now_ms: int) -> None:
+        """The two renames of a move's end, in KIP-113's order."""
+        plain = future.log_dir / current_name(future.topic, future.partition)
+        if old is None:
+            future.rename(plain)
+            return
+        before = old.directory
+        old.rename(old.log_dir / transient_name(old.topic, old.partition, DirKind.DELETE))
+        try:
+            future.rename(plain)
+        except LogDirFailed:
+            old.rename(before)
+            raise
+        old.close(LogClosed(f"{old.name} has moved from {old.log_dir} to {future.log_dir}"))
+        self._deletions.append(_Deletion(now_ms + self.delete_delay_ms, old.directory))
+
+    def drop_future(self, topic_id: Uuid, partition: int, now_ms: int) -> bool:
+        """Cancel a move; False if there was none."""
+        with self._lock:
+            future = self._futures.pop((topic_id, partition), None)
+            if future is not None:
+                self._retire(future, now_ms)
+            return future is not None
+
+    def delete(self, topic_id: Uuid, partition: int, now_ms: int) -> bool:
+        """The replica is not this broker's any more: its logs are deleted later. False if there was none."""
+        with self._lock:
+            current = self._currents.pop((topic_id, partition), None)
+            try:
+                self.drop_future(topic_id, partition, now_ms)
+            finally:
+                if current is not None:
+                    self._retire(current, now_ms)
+            return current is not None
+
+    def _current(self, topic_id: Uuid, partition: int) -> PartitionLog:
+        current = self._currents.get((topic_id, partition))
+        if current is None:
+            raise ReplicaConflict(f"partition {partition} of topic {to_text(topic_id)} has no log on this broker that works")
+        return current
+
+    def _create(
+        self, log_dir: LogDir, name: str, topic: str, topic_id: Uuid, partition: int, config: LogConfig, *, start_offset: int
+    ) -> PartitionLog:
+        log_dir.forget_checkpoints((topic, partition), self._logs_in(log_dir.path))
+        temporary = log_dir.path / f"{CREATING_PREFIX}{uuid.uuid4().hex}"
+        try:
+            with disk_errors(log_dir.path):
+                temporary.mkdir()
+                checkpoints.write_partition_metadata(temporary, topic_id)
+                if keeps_name_inside(topic):
+                    checkpoints.write_topic_name(temporary, topic)
+                rename_durably(temporary, log_dir.path / name)
+        except LogError:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        return PartitionLog.open(
+            log_dir.path / name,
+            topic=topic,
+            partition=partition,
+            topic_id=topic_id,
+            directory_id=log_dir.directory_id,
+            config=config,
+            log_start_offset=start_offset,
+            before_truncation=partial(self._write_recovery_points, log_dir),
+        )
+
+    def _retire(self, log: PartitionLog, now_ms: int) -> None:
+        log.rename(log.log_dir / transient_name(log.topic, log.partition, DirKind.DELETE))
+        log.close(LogClosed(f"{log.name} in {log.log_dir} was deleted"))
+        self._deletions.append(_Deletion(now_ms + self.delete_delay_ms, log.directory))
+
+    def _set_aside(self, log: PartitionLog) -> None:
+        log.rename(log.log_dir / transient_name(log.topic, log.partition, DirKind.STRAY))
+        log.close(LogClosed(f"{log.name} in {log.log_dir} was set aside"))
+        self._strays.append(StrayDescription(log.directory, log.topic, log.partition, log.size_bytes))
+        logger.warning("%s is not this broker's by the metadata; its files are kept in %s", log.name, log.directory)
+
+    # What happens from time to time
+
+    def remove_expired(self, now_ms: int) -> int:
+        """Remove directories whose delay is over, and set aside replicas that nobody claimed since the start; returns how many.
+        """
+        with self._lock:
+            overdue = [key for key, (deadline_ms, _) in self._unclaimed.items() if deadline_ms <= now_ms]
+            for key in overdue:
+                self._set_aside(self._unclaimed.pop(key)[1])
+            expired = [item for item in self._deletions if item.deadline_ms <= now_ms]
+        for item in expired:
+            with disk_errors(item.path.parent):
+                _remove_tree(item.path)
+            with self._lock, suppress(ValueError):
+                self._deletions.remove(item)
+        return len(overdue) + len(expired)
+
+    def next_expiry_ms(self) -> int | None:
+        """When `remove_expired` has something to do again, None if nothing waits."""
+        with self._lock:
+            deadlines = [item.deadline_ms for item in self._deletions] + [
+                deadline_ms for deadline_ms, _ in self._unclaimed.values()
+            ]
+            return min(deadlines, default=None)
+
+    def write_checkpoints(self) -> None:
+        """Flush segments that are full, and write the offset checkpoints of every directory. Raises the first LogDirFailed, after
+        the rest.
+        """
+        failure: LogDirFailed | None = None
+        for log_dir in list(self._online.values()):
+            logs = self._logs_in(log_dir.path)
+            try:
+                for log in logs:
+                    _while_open(log.flush_rolled)
+                log_dir.write_checkpoints(logs)
+            except LogDirFailed as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def _write_recovery_points(self, log_dir: LogDir) -> None:
+        log_dir.write_recovery_points(self._logs_in(log_dir.path))
+
+    def _logs_in(self, path: Path) -> list[PartitionLog]:
+        """Every log that is open in a directory, served or not."""
+        logs = [*self._currents.values(), *self._futures.values(), *(log for _, log in self._unclaimed.values())]
+        logs += [item.log for item in self._loaded if item.log is not None]
+        return [log for log in {id(log): log for log in logs}.values() if log.log_dir == path]
+
+    # What there is
+
+    def describe(self) -> list[DirDescription]:
+        """Every configured directory, in order, with its logs by name (KIP-113's DescribeLogDirs)."""
+        return [self._describe(path) for path in self.log_dirs]
+
+    def _describe(self, path: Path) -> DirDescription:
+        log_dir = self._online.get(path)
+        if log_dir is None:
+            return DirDescription(path, self._known_ids.get(path), self._offline.get(path, "closed"))
+        pairs = [(log, log) for log in self.currents()] + [(log, self.get(log.topic_id, log.partition)) for log in self.futures()]
+        return DirDescription(
+            path,
+            log_dir.directory_id,
+            None,
+            log_dir.total_bytes,
+            log_dir.usable_bytes,
+            describe_replicas((log, current) for log, current in pairs if log.log_dir == path),
+            tuple(stray for stray in list(self._strays) if stray.path.parent == path),
+        )
+
+
+def _while_open(work: Callable[[], None]) -> None:
+    """Run `work` on a log that may have been closed meanwhile."""
+    with suppress(LogClosed):
+        work()
+
+
+def _remove_tree(path: Path) -> None:
+    """Remove a directory; one that is gone already is no error."""
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        if path.exists():
+            raise
+
+
+def _raise_file_limit() -> None:
+    """Every log keeps its segments open: ask for as many files as the system allows this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError) as error:
+            logger.warning("the limit of open files stays at %d: %s", soft, error)

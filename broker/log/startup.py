@@ -1,0 +1,288 @@
+"""What to do with the replica directories that a broker finds when it starts: one pure function over one table (KIP-113,
+KIP-858).
+
+A crash may fall between any two steps of creating, moving and deleting, and a disk may be missing. What is found is first reduced
+to at most one current and one future directory for each replica (duplicates are told apart by the metadata and by their leader
+epochs), then the table `ROWS` decides; the first row that matches counts, and the last row of each shape matches always, so the
+function is total.
+
+The rules it keeps: a directory that the metadata does not know is set aside, not deleted. Of a replica's data, something is
+deleted only when another directory of the same topic id stays that has all of it, or from which it was being copied. A future
+directory takes the current one's place only if the metadata proves that the move was decided, or if no current one can exist.
+When two directories contradict each other nothing is changed and the broker refuses to start.
+
+It does not judge whether the metadata is fresh: call it once the broker has caught up with the metadata log.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from kraftlab.metadata.uuids import MIGRATING, UNASSIGNED, Uuid, to_text
+
+from .dir_names import DirKind
+from .leader_epochs import EpochEntry
+from .record_batch import NO_EPOCH
+
+
+class FoundDir(msgspec.Struct, frozen=True):
+    """A replica's directory on a log directory that works. Offsets and epochs are known for current and future directories."""
+
+    log_dir: Uuid
+    name: str
+    kind: DirKind
+    topic: str
+    partition: int
+    topic_id: Uuid | None
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    epochs: tuple[EpochEntry, ...] = ()
+
+    def epoch_at(self, offset: int) -> int:
+        return max((entry.epoch for entry in self.epochs if entry.start_offset <= offset), default=NO_EPOCH)
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Orders logs of one partition by how far they got: last epoch, then end offset."""
+        return self.epochs[-1].epoch if self.epochs else NO_EPOCH, self.log_end_offset
+
+
+class AssignedReplica(msgspec.Struct, frozen=True):
+    """A replica that the metadata gives to this broker, and the log directory it names."""
+
+    topic: str
+    topic_id: Uuid
+    partition: int
+    directory: Uuid
+
+
+class Verb(enum.Enum):
+    SERVE = "serve"
+    RESUME_MOVE = "resume the move"
+    PROMOTE = "promote"
+    CREATE = "create"
+    OFFLINE = "offline"
+    DELETE = "delete"
+    SET_ASIDE = "set aside"
+    KEEP = "keep"
+    REFUSE = "refuse to start"
+
+
+class Action(msgspec.Struct, frozen=True):
+    """One thing to do. `subject` is the directory it is about: the current one for SERVE and RESUME_MOVE (`other` is the future
+    one), the future one for PROMOTE (`other` is the current one it replaces, if any). CREATE and OFFLINE have none.
+    """
+
+    verb: Verb
+    topic: str
+    partition: int
+    subject: FoundDir | None = None
+    other: FoundDir | None = None
+    reason: str = ""
+
+    def __repr__(self) -> str:
+        names = " ".join(found.name for found in (self.subject, self.other) if found)
+        return " ".join(
+            filter(None, (self.verb.value, names or f"{self.topic}-{self.partition}", self.reason and f"({self.reason})"))
+        )
+
+
+class Home(enum.Enum):
+    """Which directory the metadata names for the replica."""
+
+    CURRENT = enum.auto()
+    FUTURE = enum.auto()
+    GOOD = enum.auto()
+    """Another one that works."""
+    UNASSIGNED = enum.auto()
+    ELSEWHERE = enum.auto()
+    """None that works: it is offline, lost, unknown, or was never reported."""
+
+
+class Case(NamedTuple):
+    """A replica of this broker, reduced. `level`: future and current log end alike. `given_up`: a -delete directory of it lies
+    where the metadata places it, so no current one is left behind on a disk that is missing.
+    """
+
+    has_current: bool
+    has_future: bool
+    has_bad_dirs: bool
+    home: Home
+    level: bool
+    given_up: bool
+
+
+class Row(NamedTuple):
+    """None matches anything."""
+
+    has_current: bool
+    has_future: bool
+    verb: Verb
+    has_bad_dirs: bool | None = None
+    home: Home | None = None
+    level: bool | None = None
+    given_up: bool | None = None
+    reason: str = ""
+
+    def matches(self, case: Case) -> bool:
+        return all(
+            wanted is None or wanted == getattr(case, name) for name, wanted in self._asdict().items() if name in Case._fields
+        )
+
+
+ROWS: tuple[Row, ...] = (
+    Row(True, False, Verb.SERVE),
+    Row(True, True, Verb.PROMOTE, home=Home.FUTURE, level=True, reason="the metadata has the move done and the logs end alike"),
+    Row(True, True, Verb.RESUME_MOVE),
+    Row(False, True, Verb.PROMOTE, has_bad_dirs=False, reason="the swap was cut short"),
+    Row(False, True, Verb.PROMOTE, home=Home.FUTURE, reason="the metadata has the move done"),
+    Row(False, True, Verb.PROMOTE, given_up=True, reason="the old directory was given up"),
+    Row(False, True, Verb.OFFLINE, reason="its current directory may be on the log directory that is offline"),
+    Row(False, False, Verb.CREATE, has_bad_dirs=False),
+    Row(False, False, Verb.CREATE, home=Home.GOOD),
+    Row(False, False, Verb.CREATE, home=Home.UNASSIGNED),
+    Row(False, False, Verb.OFFLINE, reason="it may be on the log directory that is offline"),
+)
+
+
+def plan_startup(
+    found: Iterable[FoundDir], assigned: Iterable[AssignedReplica], *, good_dirs: Sequence[Uuid], has_bad_dirs: bool
+) -> list[Action]:
+    """All actions, replica by replica. Never raises; a plan with a REFUSE in it must not be carried out at all.
+
+    `good_dirs`: ids of the log directories that work, in the configured order. `has_bad_dirs`: some configured directory is
+    offline.
+    """
+    by_replica: dict[tuple[Uuid, int], list[FoundDir]] = defaultdict(list)
+    foreign: dict[tuple[str, int, Uuid | None], list[FoundDir]] = defaultdict(list)
+    wanted = {(replica.topic_id, replica.partition): replica for replica in assigned}
+    actions: list[Action] = []
+    for item in found:
+        if item.kind is DirKind.STRAY:
+            actions.append(_about(Verb.KEEP, item, "set aside before"))
+        elif item.topic_id is not None and (item.topic_id, item.partition) in wanted:
+            by_replica[item.topic_id, item.partition].append(item)
+        else:
+            foreign[item.topic, item.partition, item.topic_id].append(item)
+    for group in foreign.values():
+        actions += _plan_foreign(group)
+    for key, replica in wanted.items():
+        actions += plan_replica(by_replica[key], replica, good_dirs=good_dirs, has_bad_dirs=has_bad_dirs)
+    return actions
+
+
+def plan_replica(
+    found: Sequence[FoundDir], replica: AssignedReplica, *, good_dirs: Sequence[Uuid], has_bad_dirs: bool
+) -> list[Action]:
+    """The actions for one replica of this broker, whose directories `found` carry its topic id."""
+    actions: list[Action] = []
+    current = _choose_current(_of_kind(found, DirKind.CURRENT), replica, actions)
+    future = _choose_future(_of_kind(found, DirKind.FUTURE), replica, current, actions)
+    deleted = _of_kind(found, DirKind.DELETE)
+    case = Case(
+        has_current=current is not None,
+        has_future=future is not None,
+        has_bad_dirs=has_bad_dirs,
+        home=_home(replica.directory, current, future, good_dirs),
+        level=current is not None and future is not None and current.progress == future.progress,
+        given_up=any(item.log_dir == replica.directory for item in deleted),
+    )
+    row = next(row for row in ROWS if row.matches(case))
+    match row.verb:
+        case Verb.PROMOTE:
+            actions.append(Action(row.verb, replica.topic, replica.partition, future, current, row.reason))
+        case Verb.SERVE | Verb.RESUME_MOVE:
+            actions.append(Action(row.verb, replica.topic, replica.partition, current, future, row.reason))
+        case _:
+            actions.append(Action(row.verb, replica.topic, replica.partition, reason=row.reason))
+            actions += [_about(Verb.KEEP, item, row.reason) for item in (future,) if item is not None]
+    return actions + [_about(Verb.DELETE, item, "deletion goes on") for item in deleted]
+
+
+def is_prefix(shorter: FoundDir, longer: FoundDir) -> bool:
+    """True if everything in `shorter` is in `longer` too, judged by leader epochs, where both have records."""
+    if shorter.log_end_offset > longer.log_end_offset:
+        return False
+    start = max(shorter.log_start_offset, longer.log_start_offset)
+    edges = {start, *(entry.start_offset for entry in (*shorter.epochs, *longer.epochs))}
+    return all(shorter.epoch_at(edge) == longer.epoch_at(edge) for edge in edges if start <= edge < shorter.log_end_offset)
+
+
+def _choose_current(currents: list[FoundDir], replica: AssignedReplica, actions: list[Action]) -> FoundDir | None:
+    """Of several, the one where the metadata places the replica, else the one that got furthest; the others must be prefixes of
+    it.
+    """
+    if not currents:
+        return None
+    chosen = max(currents, key=lambda item: (item.log_dir == replica.directory, item.progress))
+    for other in currents:
+        if other is chosen:
+            continue
+        if is_prefix(other, chosen):
+            actions.append(
+                _about(Verb.SET_ASIDE, other, f"log directory {to_text(chosen.log_dir)} has the replica too, and all of this")
+            )
+        else:
+            reason = (
+                f"log directories {to_text(chosen.log_dir)} and {to_text(other.log_dir)} both have a directory {chosen.name}, "
+                "and neither contains the other's records; move one of the two away"
+            )
+            actions.append(Action(Verb.REFUSE, replica.topic, replica.partition, chosen, other, reason))
+    return chosen
+
+
+def _choose_future(
+    futures: list[FoundDir], replica: AssignedReplica, current: FoundDir | None, actions: list[Action]
+) -> FoundDir | None:
+    """Of several, the one where the metadata places the replica, else the one that got furthest. Not one beside the current
+    directory.
+    """
+    if current is not None:
+        actions += [_about(Verb.DELETE, item, "beside its source") for item in futures if item.log_dir == current.log_dir]
+        futures = [item for item in futures if item.log_dir != current.log_dir]
+    if not futures:
+        return None
+    chosen = max(futures, key=lambda item: (item.log_dir == replica.directory, item.progress))
+    for other in futures:
+        if other is not chosen:
+            is_spare = current is not None or other.log_end_offset <= chosen.log_end_offset
+            verb = Verb.DELETE if is_spare else Verb.SET_ASIDE
+            actions.append(_about(verb, other, f"the move to log directory {to_text(chosen.log_dir)} counts"))
+    return chosen
+
+
+def _plan_foreign(group: list[FoundDir]) -> list[Action]:
+    """Directories that the metadata does not give to this broker, of one partition and topic id."""
+    has_current = any(item.kind is DirKind.CURRENT for item in group)
+    actions: list[Action] = []
+    for item in group:
+        if item.kind is DirKind.DELETE:
+            actions.append(_about(Verb.DELETE, item, "deletion goes on"))
+        elif item.kind is DirKind.FUTURE and has_current and item.topic_id is not None:
+            actions.append(_about(Verb.DELETE, item, "a move of a replica that is not this broker's any more"))
+        else:
+            actions.append(_about(Verb.SET_ASIDE, item, "not this broker's by the metadata"))
+    return actions
+
+
+def _home(directory: Uuid, current: FoundDir | None, future: FoundDir | None, good_dirs: Sequence[Uuid]) -> Home:
+    if current is not None and directory == current.log_dir:
+        return Home.CURRENT
+    if future is not None and directory == future.log_dir:
+        return Home.FUTURE
+    if directory == UNASSIGNED:
+        return Home.UNASSIGNED
+    return Home.GOOD if directory in good_dirs and directory != MIGRATING else Home.ELSEWHERE
+
+
+def _of_kind(found: Iterable[FoundDir], kind: DirKind) -> list[FoundDir]:
+    return [item for item in found if item.kind is kind]
+
+
+def _about(verb: Verb, item: FoundDir, reason: str) -> Action:
+    return Action(verb, item.topic, item.partition, item, reason=reason)
