@@ -69,6 +69,7 @@ class SimulatedFile:
         self._operation()
         inode = self._inode
         if self._file_system.fsync_fails:
+            inode.data = bytearray(inode.durable)
             inode.dirty = []
             raise FsyncFailed(f"fsync of {self.path} failed: simulated")
         if len(inode.durable) < len(inode.data):

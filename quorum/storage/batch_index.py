@@ -85,8 +85,8 @@ class BatchIndex:
             previous_crc=self._crcs[number - 1] if number else self._previous_crc,
         )
 
-    def headers(self) -> Iterator[BatchHeader]:
-        for number in range(len(self)):
+    def headers(self, first: int = 0) -> Iterator[BatchHeader]:
+        for number in range(first, len(self)):
             yield self.header(number)
 
     def crc(self, number: int) -> int:

@@ -125,9 +125,9 @@ class MetadataLog:
         """The largest high watermark stamped into any batch ever seen here: that much is committed for certain."""
         return self._stamp
 
-    def batches(self) -> Iterator[BatchHeader]:
-        """All headers in order, from memory."""
-        return self._index.headers()
+    def batches(self, start_offset: int = 0) -> Iterator[BatchHeader]:
+        """The headers of all batches from `start_offset` on, in order, from memory."""
+        return self._index.headers(self._index.number_at(max(start_offset, self.start_offset)))
 
     def append(self, base_offset: int, end_offset: int, data: bytes) -> None:
         """Stage whole batches `[base_offset, end_offset)` at the log's end. InvariantViolation if they do not belong there."""

@@ -1,0 +1,150 @@
+"""The faults that can strike a simulated cluster, as data.
+
+A fault is a name, how often it strikes where it is enabled, and a function that does it to the world, drawing from the fault's own
+generator. It arranges its own end. Perturbations are bounded in number and time by the fault phase; recoveries are not, or nothing
+could be demanded of the cluster afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..core.events import ResignAsked
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .world import World
+
+
+class Fault(NamedTuple):
+    """`mean_interval_ms` between two strikes; `about` says what happens."""
+
+    name: str
+    mean_interval_ms: int
+    strike: Callable[[World, Random], None]
+    about: str
+
+
+def _some_machine(world: World, random: Random) -> Machine:
+    """Any machine, but every third time the one that leads: that is where it hurts."""
+    if random.random() < 0.33:
+        for machine in world.machines:
+            if machine.process is not None and machine.process.raft.is_leader:
+                return machine
+    return world.machines[random.randrange(len(world.machines))]
+
+
+def kill(world: World, random: Random) -> None:
+    _some_machine(world, random).crash(power_cut=False, reason="fault")
+
+
+def power_cut(world: World, random: Random) -> None:
+    _some_machine(world, random).crash(power_cut=True, reason="fault")
+
+
+def power_cut_everywhere(world: World, random: Random) -> None:
+    for machine in world.machines:
+        machine.crash(power_cut=True, reason="everywhere", down_us=random.randint(1_000, 400_000))
+
+
+def crash_between_effects(world: World, random: Random) -> None:
+    process = _some_machine(world, random).process
+    if process is not None:
+        process.crash_in_effects = random.randint(0, 30)
+
+
+def crash_in_recovery(world: World, random: Random) -> None:
+    machine = _some_machine(world, random)
+    machine.cut_at_boot = random.randint(0, 6)
+    machine.crash(power_cut=True, reason="and its recovery will be cut short")
+
+
+def graceful_restart(world: World, random: Random) -> None:
+    process = _some_machine(world, random).process
+    if process is not None:
+        process.shut_down(random.randint(1_000, 80_000), random.randint(1_000, 500_000))
+
+
+def resign(world: World, random: Random) -> None:
+    process = _some_machine(world, random).process
+    if process is not None:
+        process.step(ResignAsked(process.raft.epoch, "asked to"))
+
+
+def pause(world: World, random: Random) -> None:
+    """The process stands still: a garbage collection, a SIGSTOP."""
+    machine = _some_machine(world, random)
+    machine.paused_until_us = world.now_us + random.choice((50_000, 300_000, 1_500_000))
+
+
+def slow_disk(world: World, random: Random) -> None:
+    node_id = _some_machine(world, random).node_id
+    world.disk_slowness[node_id] = random.choice((5, 50))
+    world.after(random.randint(100_000, 1_500_000), world.disk_slowness.pop, node_id, None)
+
+
+def full_disk(world: World, random: Random) -> None:
+    file_system = _some_machine(world, random).file_system
+    file_system.full = True
+    world.after(random.randint(50_000, 1_000_000), setattr, file_system, "full", False)
+
+
+def failed_fsync(world: World, random: Random) -> None:
+    """The next fsync fails; the process must end of it."""
+    _some_machine(world, random).file_system.fsync_fails = True
+
+
+def partition(world: World, random: Random) -> None:
+    """The nodes fall into two groups that do not hear each other."""
+    ids = [machine.node_id for machine in world.machines]
+    random.shuffle(ids)
+    at = random.randrange(1, len(ids)) if len(ids) > 1 else 1
+    pairs = [(a, b) for a in ids[:at] for b in ids[at:]]
+    _cut(world, pairs + [(b, a) for a, b in pairs], random.randint(100_000, 2_500_000))
+
+
+def isolate(world: World, random: Random) -> None:
+    """One node hears nobody, or is heard by nobody, or both."""
+    node_id = _some_machine(world, random).node_id
+    others = [machine.node_id for machine in world.machines if machine.node_id != node_id]
+    mode = random.choice(("hears nobody", "is heard by nobody", "both"))
+    pairs = [(other, node_id) for other in others] if mode != "is heard by nobody" else []
+    pairs += [(node_id, other) for other in others] if mode != "hears nobody" else []
+    _cut(world, pairs, random.randint(100_000, 2_500_000))
+
+
+def broken_link(world: World, random: Random) -> None:
+    """Two nodes do not hear each other, everybody else hears both: the chain that pre-votes alone do not mend."""
+    if len(world.machines) > 1:
+        a, b = random.sample([machine.node_id for machine in world.machines], 2)
+        _cut(world, [(a, b), (b, a)] if random.random() < 0.5 else [(a, b)], random.randint(100_000, 3_000_000))
+
+
+def _cut(world: World, pairs: list[tuple[int, int]], duration_us: int) -> None:
+    world.note(f"cut {' '.join(f'{a}>{b}' for a, b in pairs)} for {duration_us // 1000} ms")
+    for a, b in pairs:
+        world.network.cut(a, b)
+        world.after(duration_us, world.network.mend, a, b)
+
+
+FAULTS: dict[str, Fault] = {
+    fault.name: fault
+    for fault in (
+        Fault("kill", 1500, kill, "a process dies; the page cache lives"),
+        Fault("power-cut", 1500, power_cut, "a machine loses what was not synced, sector by sector"),
+        Fault("power-cut-everywhere", 5000, power_cut_everywhere, "all machines lose power at once"),
+        Fault("crash-between-effects", 1500, crash_between_effects, "power goes between two effects of one step"),
+        Fault("crash-in-recovery", 3000, crash_in_recovery, "power goes, and again during the recovery"),
+        Fault("graceful-restart", 2000, graceful_restart, "a node is asked to stop, ends and comes back"),
+        Fault("resign", 2000, resign, "the leader is asked to resign"),
+        Fault("pause", 1500, pause, "a process stands still for a while"),
+        Fault("slow-disk", 1500, slow_disk, "a disk takes 5 or 50 times as long"),
+        Fault("full-disk", 2500, full_disk, "a disk has no space left for a while"),
+        Fault("failed-fsync", 3000, failed_fsync, "an fsync fails and takes the dirty pages with it"),
+        Fault("partition", 1500, partition, "two groups that do not hear each other"),
+        Fault("isolate", 1500, isolate, "one node cut off, perhaps in one direction only"),
+        Fault("broken-link", 1500, broken_link, "two nodes do not hear each other"),
+    )
+}

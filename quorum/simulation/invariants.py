@@ -1,0 +1,440 @@
+"""What must hold after every event, one small checker per rule, each at a cost of what has changed.
+
+The simulator calls a checker only when something it judges has changed: an append, a truncation, a message that leaves, a stored
+election state, a risen high watermark, a new state. A broken rule raises Violation. The truth about disks comes from the machines
+(`durable`, `stored`), never from what a node believes. Not checked here: membership changes, snapshots and client histories.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from ..core.batch import BatchHeader, read_header
+from ..core.effects import Append, ElectionState, Reply, Send, Truncate
+from ..core.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, FetchRequest, VoteRequest, VoteResponse
+from ..core.types import ReplicaKey
+from ..storage import MetadataLog
+from .network import Inbound
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .process import SimulatedProcess
+    from .world import World
+
+
+class Violation(Exception):
+    """A rule of consensus is broken; starts with the rule's name."""
+
+
+class Checker:
+    """Override what concerns the rule; only overridden methods are ever called."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def on_boot(self, machine: Machine, log: MetadataLog, election: ElectionState | None) -> None: ...
+
+    def on_state(self, process: SimulatedProcess) -> None: ...
+
+    def on_append(self, process: SimulatedProcess, headers: list[BatchHeader]) -> None: ...
+
+    def on_truncate(self, process: SimulatedProcess, to_offset: int) -> None: ...
+
+    def on_sent(self, process: SimulatedProcess, send: Send) -> None: ...
+
+    def on_replied(self, process: SimulatedProcess, inbound: Inbound, reply: Reply) -> None: ...
+
+    def on_stored(self, machine: Machine, state: ElectionState) -> None: ...
+
+    def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None: ...
+
+    def on_applied(self, process: SimulatedProcess, end_offset: int, digest: int) -> None: ...
+
+    def on_acknowledged(self, process: SimulatedProcess, base_offset: int, end_offset: int, crc: int) -> None: ...
+
+
+def crc_in_log(process: SimulatedProcess, offset: int) -> int | None:
+    """The crc of the batch that ends at `offset` in the log as the node sees it; None if none does."""
+    try:
+        return process.raft.log.crc_at(offset)
+    except KeyError:
+        return None
+
+
+class CommittedHistory(Checker):
+    """State machine safety: whatever any node ever reported committed is one sequence, the same for all (etcd's LogInv).
+
+    Equal crcs at equal offsets mean equal prefixes, so the sequence is kept as batch ends and crcs, with the epoch of the leader that
+    first reported each end. Other checkers read it. Only a leader may extend it.
+    """
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.ends = array("q", [0])
+        self.crcs = array("I", [0])
+        self.commit_epochs = array("q", [0])
+
+    @property
+    def end_offset(self) -> int:
+        return self.ends[-1]
+
+    def crc_at(self, offset: int) -> int | None:
+        position = bisect_left(self.ends, offset)
+        return self.crcs[position] if position < len(self.ends) and self.ends[position] == offset else None
+
+    def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
+        if high_watermark <= self.end_offset:
+            expected, offset = self.crc_at(high_watermark), high_watermark
+        else:
+            expected, offset = self.crcs[-1], self.end_offset
+        found = crc_in_log(process, offset)
+        if expected is None or found != expected:
+            raise Violation(f"S0 n{process.node_id} commits another batch below {offset}: crc {found} instead of {expected}")
+        if high_watermark > self.end_offset:
+            crc = crc_in_log(process, high_watermark)
+            if crc is None:
+                raise Violation(f"S0 n{process.node_id} commits up to {high_watermark}, which is inside a batch")
+            self._extend(process, high_watermark)
+
+    def _extend(self, process: SimulatedProcess, high_watermark: int) -> None:
+        for header in process.log.batches(self.end_offset):
+            if header.end_offset > high_watermark:
+                break
+            self.ends.append(header.end_offset)
+            self.crcs.append(header.crc)
+            self.commit_epochs.append(process.raft.epoch)
+
+    def end_before_epoch(self, epoch: int) -> int:
+        """The end of what leaders of epochs below `epoch` have committed."""
+        position = len(self.ends) - 1
+        while position > 0 and self.commit_epochs[position] >= epoch:
+            position -= 1
+        return self.ends[position]
+
+
+class OneLeaderPerEpoch(Checker):
+    """S1: in every epoch ever seen at most one node leads, and nobody believes in another."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._leaders: dict[int, int] = {}
+
+    def on_state(self, process: SimulatedProcess) -> None:
+        epoch, leader_id = process.raft.epoch, process.raft.state.leader_id
+        if leader_id >= 0 and self._leaders.setdefault(epoch, leader_id) != leader_id:
+            raise Violation(f"S1 epoch {epoch} is led by n{self._leaders[epoch]} and, says n{process.node_id}, by n{leader_id}")
+
+
+class DurableEpochIsMonotone(Checker):
+    """S2: a node's stored epoch never falls, not even over a crash, and its epoch in memory is at least its log's last one."""
+
+    def on_stored(self, machine: Machine, state: ElectionState) -> None:
+        if machine.stored is not None and state.epoch < machine.stored.epoch:
+            raise Violation(f"S2 n{machine.node_id} stores {state} after {machine.stored}")
+
+    def on_boot(self, machine: Machine, log: MetadataLog, election: ElectionState | None) -> None:
+        allowed = [machine.stored] if machine.possibly_stored is None else [machine.stored, machine.possibly_stored]
+        if election not in allowed:
+            raise Violation(f"S2 n{machine.node_id} had stored {allowed} and finds {election}")
+
+    def on_append(self, process: SimulatedProcess, headers: list[BatchHeader]) -> None:
+        if headers[-1].epoch > process.raft.epoch:
+            raise Violation(f"S2 n{process.node_id} of epoch {process.raft.epoch} appends {headers[-1]}")
+
+
+class OneVotePerEpoch(Checker):
+    """S3: a node gives at most one standard vote per epoch, over all its incarnations; its own candidacy is a vote."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._votes: dict[tuple[int, int], int] = {}
+
+    def _vote(self, voter_id: int, epoch: int, candidate_id: int) -> None:
+        first = self._votes.setdefault((voter_id, epoch), candidate_id)
+        if first != candidate_id:
+            raise Violation(f"S3 n{voter_id} votes in epoch {epoch} for n{first} and for n{candidate_id}")
+
+    def on_sent(self, process: SimulatedProcess, send: Send) -> None:
+        if isinstance(send.request, VoteRequest) and not send.request.pre_vote:
+            self._vote(process.node_id, send.request.epoch, process.node_id)
+
+    def on_replied(self, process: SimulatedProcess, inbound: Inbound, reply: Reply) -> None:
+        request, response = inbound.request, reply.response
+        if isinstance(response, VoteResponse) and isinstance(request, VoteRequest) and response.granted and not request.pre_vote:
+            self._vote(process.node_id, request.epoch, request.candidate.node_id)
+
+
+class LogMatching(Checker):
+    """S4: the same (offset, epoch) is the same batch, with the same prefix, in every log. The crc chain covers the prefix."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._batches: dict[tuple[int, int], int] = {}
+
+    def on_append(self, process: SimulatedProcess, headers: list[BatchHeader]) -> None:
+        for header in headers:
+            first = self._batches.setdefault((header.base_offset, header.epoch), header.crc)
+            if first != header.crc:
+                raise Violation(f"S4 n{process.node_id} appends {header}, elsewhere it has crc {first:08x}")
+
+
+class LeaderIsAppendOnly(Checker):
+    """S5: who leads never truncates."""
+
+    def on_truncate(self, process: SimulatedProcess, to_offset: int) -> None:
+        if process.raft.is_leader:
+            raise Violation(f"S5 n{process.node_id} leads epoch {process.raft.epoch} and truncates to {to_offset}")
+
+
+class LeaderCompleteness(Checker):
+    """S6: a leader's log contains everything that leaders of earlier epochs ever reported committed."""
+
+    def on_state(self, process: SimulatedProcess) -> None:
+        if process.raft.is_leader:
+            self._check(process)
+
+    def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
+        for machine in self.world.machines:
+            other = machine.process
+            if other is not None and other.raft.is_leader and other.raft.epoch > process.raft.epoch:
+                self._check(other)
+
+    def _check(self, process: SimulatedProcess) -> None:
+        history = self.world.history
+        offset = history.end_before_epoch(process.raft.epoch)
+        if crc_in_log(process, offset) != history.crc_at(offset):
+            raise Violation(f"S6 n{process.node_id} leads epoch {process.raft.epoch} without what was committed up to {offset}")
+
+
+class HighWatermarkIsMonotone(Checker):
+    """S7: a high watermark never falls, neither in one process nor along the leaders of ever newer epochs."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._epoch = 0
+        self._high_watermark = 0
+
+    def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
+        if high_watermark <= process.commit_offset:
+            raise Violation(f"S7 n{process.node_id} goes from {process.commit_offset} back to {high_watermark}")
+        if leading and process.raft.epoch >= self._epoch:
+            if high_watermark < self._high_watermark:
+                raise Violation(f"S7 leader n{process.node_id} reports {high_watermark}, it was {self._high_watermark} before")
+            self._epoch, self._high_watermark = process.raft.epoch, high_watermark
+
+
+class CommittedIsDurable(Checker):
+    """S8: what a leader reports committed is on the disks of a majority of the voters, byte for byte."""
+
+    def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
+        if not leading:
+            return
+        crc = crc_in_log(process, high_watermark)
+        voters = [self.world.machines[v] for v in self.world.voter_ids]
+        holders = [m.node_id for m in voters if m.durable.crc_at(high_watermark) == crc]
+        if len(holders) <= len(voters) // 2:
+            raise Violation(
+                f"S8 n{process.node_id} commits up to {high_watermark}, but only {holders} of {len(voters)} hold it durably"
+            )
+
+
+class CommittedIsNeverTruncated(Checker):
+    """S9: nobody truncates below its own high watermark, nor anything that was committed and that it holds."""
+
+    def on_truncate(self, process: SimulatedProcess, to_offset: int) -> None:
+        if to_offset < process.commit_offset:
+            raise Violation(f"S9 n{process.node_id} truncates to {to_offset}, its high watermark is {process.commit_offset}")
+        history = self.world.history
+        position = bisect_left(history.ends, to_offset + 1)
+        if position < len(history.ends) and process.machine.durable.crc_at(history.ends[position]) == history.crcs[position]:
+            raise Violation(
+                f"S9 n{process.node_id} truncates to {to_offset} and loses committed data up to {history.ends[position]}"
+            )
+
+
+class WrittenOnce(Checker):
+    """S10: a leader writes each (offset, epoch) once in the life of the cluster (KAFKA-10527)."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._written: set[tuple[int, int]] = set()
+
+    def on_append(self, process: SimulatedProcess, headers: list[BatchHeader]) -> None:
+        if not process.raft.is_leader or headers[0].epoch != process.raft.epoch:
+            return
+        for header in headers:
+            position = (header.base_offset, header.epoch)
+            if position in self._written:
+                raise Violation(f"S10 n{process.node_id} writes {header} a second time")
+            self._written.add(position)
+
+
+class FollowersCommitAfterLeaders(Checker):
+    """S11: nobody but a leader is the first to call anything committed."""
+
+    def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
+        if not leading and high_watermark > self.world.history.end_offset:
+            raise Violation(f"S11 n{process.node_id} reports {high_watermark}, leaders only {self.world.history.end_offset}")
+
+
+class EqualOffsetsEqualState(Checker):
+    """S14: nodes that have applied up to the same offset have the same state."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._digests: dict[int, int] = {}
+
+    def on_applied(self, process: SimulatedProcess, end_offset: int, digest: int) -> None:
+        if self._digests.setdefault(end_offset, digest) != digest:
+            raise Violation(f"S14 n{process.node_id} has another state at offset {end_offset}")
+
+
+class AcknowledgedIsCommitted(Checker):
+    """S15: a batch that its proposer was told to be committed stands in the committed history at its place."""
+
+    def on_acknowledged(self, process: SimulatedProcess, base_offset: int, end_offset: int, crc: int) -> None:
+        self.world.acknowledged += 1
+        if self.world.history.crc_at(end_offset) != crc:
+            raise Violation(f"S15 n{process.node_id} acknowledges [{base_offset}, {end_offset}), which is not committed")
+
+
+class ClaimsAreDurable(Checker):
+    """S17: no message leaves before the disk holds what it claims.
+
+    Fetch(o): the log through o. A granted vote, or a request for one: that vote. BeginQuorumEpoch: the leadership. Any message: an
+    epoch at least as high.
+    """
+
+    def on_sent(self, process: SimulatedProcess, send: Send) -> None:
+        request = send.request
+        self._check_epoch(process, request.epoch, request)
+        if isinstance(request, FetchRequest):
+            self._check_fetch(process, request)
+        elif isinstance(request, VoteRequest) and not request.pre_vote:
+            self._check_vote(process, request.epoch, process.raft.config.key)
+        elif isinstance(request, BeginQuorumEpochRequest | EndQuorumEpochRequest):
+            stored = process.machine.stored
+            if stored is None or (stored.epoch == request.epoch and stored.leader_id != process.node_id):
+                raise Violation(f"S17 n{process.node_id} sends {request} but has stored {stored}")
+
+    def on_replied(self, process: SimulatedProcess, inbound: Inbound, reply: Reply) -> None:
+        response = reply.response
+        self._check_epoch(process, response.leader.epoch, response)
+        request = inbound.request
+        if isinstance(response, VoteResponse) and isinstance(request, VoteRequest) and response.granted and not request.pre_vote:
+            self._check_vote(process, request.epoch, request.candidate)
+
+    def _check_epoch(self, process: SimulatedProcess, epoch: int, message: object) -> None:
+        stored = process.machine.stored
+        if epoch > (stored.epoch if stored is not None else 0):
+            raise Violation(f"S17 n{process.node_id} sends {message} but has stored {stored}")
+
+    def _check_vote(self, process: SimulatedProcess, epoch: int, candidate: ReplicaKey) -> None:
+        stored = process.machine.stored
+        if stored is None or stored.epoch < epoch or (stored.epoch == epoch and stored.voted_key != candidate):
+            raise Violation(f"S17 n{process.node_id} votes for {candidate} in epoch {epoch} but has stored {stored}")
+
+    def _check_fetch(self, process: SimulatedProcess, request: FetchRequest) -> None:
+        """A fetch of an epoch that the node has left behind since speaks of a log that it may have cut meanwhile."""
+        offset, durable = request.fetch_offset, process.machine.durable
+        if offset > 0 and request.epoch == process.raft.epoch and durable.epoch_at_end(offset) != request.last_fetched_epoch:
+            raise Violation(f"S17 n{process.node_id} sends {request} but its disk ends at {durable.end_offset}")
+
+
+class DurableSurvives(Checker):
+    """Storage: a restart finds exactly what was durable; after a crash in the middle of a flush, at least that."""
+
+    def on_boot(self, machine: Machine, log: MetadataLog, election: ElectionState | None) -> None:
+        expected = list(machine.durable.crcs)
+        found = [header.crc for header in log.batches()]
+        if found[: len(expected)] != expected or (machine.is_durable_exact and len(found) != len(expected)):
+            raise Violation(
+                f"D1 n{machine.node_id} had {len(expected)} batches on disk up to {machine.durable.end_offset}, "
+                f"finds {len(found)} up to {log.end_offset}"
+            )
+
+
+CHECKERS: tuple[type[Checker], ...] = (
+    OneLeaderPerEpoch,
+    DurableEpochIsMonotone,
+    OneVotePerEpoch,
+    LogMatching,
+    LeaderIsAppendOnly,
+    HighWatermarkIsMonotone,
+    CommittedIsDurable,
+    CommittedIsNeverTruncated,
+    WrittenOnce,
+    FollowersCommitAfterLeaders,
+    CommittedHistory,
+    LeaderCompleteness,
+    EqualOffsetsEqualState,
+    AcknowledgedIsCommitted,
+    ClaimsAreDurable,
+    DurableSurvives,
+)
+"""In the order in which they judge; S11 and S8 look at the history before this event extends it."""
+
+
+class Checkers:
+    """Calls each checker only for what it overrides."""
+
+    def __init__(self, world: World) -> None:
+        self.all = [checker(world) for checker in CHECKERS]
+        self._hooks = {
+            name: [getattr(c, name) for c in self.all if getattr(type(c), name) is not getattr(Checker, name)]
+            for name in vars(Checker)
+            if name.startswith("on_")
+        }
+        self._state, self._applied = self._hooks["on_state"], self._hooks["on_applied"]
+        self._sent, self._replied = self._hooks["on_sent"], self._hooks["on_replied"]
+
+    def history(self) -> CommittedHistory:
+        return next(c for c in self.all if isinstance(c, CommittedHistory))
+
+    def on_boot(self, machine: Machine, log: MetadataLog, election: ElectionState | None) -> None:
+        for check in self._hooks["on_boot"]:
+            check(machine, log, election)
+
+    def on_state(self, process: SimulatedProcess) -> None:
+        for check in self._state:
+            check(process)
+
+    def on_append(self, process: SimulatedProcess, effect: Append) -> None:
+        headers: list[BatchHeader] = []
+        position = 0
+        while position < len(effect.data):
+            headers.append(read_header(effect.data, position))
+            position += headers[-1].size_bytes
+        for check in self._hooks["on_append"]:
+            check(process, headers)
+
+    def on_truncate(self, process: SimulatedProcess, effect: Truncate) -> None:
+        for check in self._hooks["on_truncate"]:
+            check(process, effect.to_offset)
+
+    def on_sent(self, process: SimulatedProcess, send: Send) -> None:
+        for check in self._sent:
+            check(process, send)
+
+    def on_replied(self, process: SimulatedProcess, inbound: Inbound, reply: Reply) -> None:
+        for check in self._replied:
+            check(process, inbound, reply)
+
+    def on_stored(self, machine: Machine, state: ElectionState) -> None:
+        for check in self._hooks["on_stored"]:
+            check(machine, state)
+
+    def on_apply(self, process: SimulatedProcess, high_watermark: int) -> None:
+        leading = process.leading_before or process.raft.is_leader
+        for check in self._hooks["on_apply"]:
+            check(process, high_watermark, leading)
+
+    def on_applied(self, process: SimulatedProcess, end_offset: int, digest: int) -> None:
+        for check in self._applied:
+            check(process, end_offset, digest)
+
+    def on_acknowledged(self, process: SimulatedProcess, base_offset: int, end_offset: int, crc: int) -> None:
+        for check in self._hooks["on_acknowledged"]:
+            check(process, base_offset, end_offset, crc)

@@ -1,0 +1,183 @@
+"""A machine: a disk and a clock that outlive processes, and what the checkers know to be on that disk.
+
+A crash may catch a flush or a store of the election state half-way: then the real storage code runs up to some operation, the power
+goes, and the simulated disk forgets what it may. The next boot runs the real recovery on the rest, and may itself be cut short.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from ..core.effects import ElectionState
+from ..storage import ElectionStateStore, FsyncFailed, LogIdentity, MetadataLog, StorageFull
+from ..storage.metadata_log import Taken
+from .process import SimulatedProcess
+from .simulated_file_system import PowerCut, SimulatedFileSystem
+
+if TYPE_CHECKING:
+    from .world import World
+
+DIRECTORY = "/data"
+CLUSTER_ID = "simulated"
+ANCHOR_MS = 1_000_000
+"""Virtual time zero on every node's clock."""
+FULL_RATE = 1_000
+"""A clock's rate in thousandths: 1000 runs true."""
+
+
+class DurableLog:
+    """The batches on a disk, as batch ends, epochs and crcs: what a power cut now would leave behind."""
+
+    __slots__ = ("crcs", "ends", "epochs")
+
+    def __init__(self) -> None:
+        self.ends = array("q")
+        self.crcs = array("I")
+        self.epochs = array("q")
+
+    @property
+    def end_offset(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    def cut(self, offset: int) -> None:
+        keep = bisect_left(self.ends, offset + 1)
+        del self.ends[keep:]
+        del self.crcs[keep:]
+        del self.epochs[keep:]
+
+    def append(self, end_offset: int, epoch: int, crc: int) -> None:
+        self.ends.append(end_offset)
+        self.epochs.append(epoch)
+        self.crcs.append(crc)
+
+    def flushed(self, taken: Taken) -> None:
+        """A flush has ended."""
+        self.cut(taken.cut_offset)
+        for number, (_, _, _, epoch, crc) in enumerate(taken.batches):
+            last = number + 1 == len(taken.batches)
+            self.append(taken.end_offset if last else taken.batches[number + 1][1], epoch, crc)
+
+    def crc_at(self, offset: int) -> int | None:
+        """The crc of the batch that ends at `offset`; None if none does."""
+        position = bisect_left(self.ends, offset)
+        return self.crcs[position] if position < len(self.ends) and self.ends[position] == offset else None
+
+    def epoch_at_end(self, offset: int) -> int | None:
+        """The epoch of the batch that ends at `offset`; None if none does."""
+        position = bisect_left(self.ends, offset)
+        return self.epochs[position] if position < len(self.ends) and self.ends[position] == offset else None
+
+
+class Machine:
+    """`process` is None while it is down."""
+
+    def __init__(self, world: World, node_id: int) -> None:
+        self.world = world
+        self.node_id = node_id
+        self.boots = 0
+        self.process: SimulatedProcess | None = None
+        self.identity = LogIdentity(CLUSTER_ID, bytes([node_id + 1]) * 16)
+        self.file_system = SimulatedFileSystem(world.options.random(f"file-system/{node_id}"))
+        self.paused_until_us = 0
+        self.durable = DurableLog()
+        self.stored: ElectionState | None = None
+        self.possibly_stored: ElectionState | None = None
+        """An election state that a crash caught half-way: the disk may hold it."""
+        self.is_durable_exact = True
+        """False after a crash in the middle of a flush: the disk may hold more than `durable` says."""
+        self.cut_at_boot: int | None = None
+        self._random = world.options.random(f"machine/{node_id}")
+        self._rate = self._random.randint(800, 1250) if world.options.clock_drift else FULL_RATE
+
+    def now_ms(self) -> int:
+        return ANCHOR_MS + self.world.now_us * self._rate // (1000 * FULL_RATE)
+
+    def time_us_at(self, now_ms: int) -> int:
+        """The first virtual microsecond at which this machine's clock shows `now_ms`."""
+        return -(-(now_ms - ANCHOR_MS) * 1000 * FULL_RATE // self._rate)
+
+    def boot(self) -> None:
+        """Start a process on what the disk holds; nothing to do if one runs."""
+        if self.process is not None:
+            return
+        self.boots += 1
+        options = self.world.options
+        self.file_system.operations_left, self.cut_at_boot = self.cut_at_boot, None
+        try:
+            log = MetadataLog.open(
+                self.file_system,
+                DIRECTORY,
+                self.identity,
+                segment_bytes=options.segment_bytes,
+                preallocate_bytes=8192,
+                cache_bytes=options.cache_bytes,
+            )
+        except (PowerCut, FsyncFailed) as error:
+            self.world.note(f"n{self.node_id} does not come up: {type(error).__name__}")
+            self.file_system.crash(power_cut=True)
+            self.is_durable_exact = False
+            self.world.after(50_000, self.boot)
+            return
+        self.file_system.operations_left = None
+        store = ElectionStateStore(self.file_system, DIRECTORY, self.identity)
+        election = store.load()
+        self.world.checkers.on_boot(self, log, election)
+        self.durable = DurableLog()
+        for header in log.batches():
+            self.durable.append(header.end_offset, header.epoch, header.crc)
+        self.stored, self.possibly_stored, self.is_durable_exact = election, None, True
+        self.world.note(f"n{self.node_id} starts: {election}, log to {log.end_offset}; {'; '.join(log.recovery_notes)}")
+        self.process = SimulatedProcess(self, log, store)
+
+    def crash(self, *, power_cut: bool, reason: str, down_us: int | None = None) -> None:
+        """End the process at once; it comes back after a while."""
+        process = self.process
+        if process is None:
+            return
+        self.world.note(f"n{self.node_id} {'loses power' if power_cut else 'is killed'}: {reason}")
+        process.dead = True
+        self.process = None
+        self.paused_until_us = 0
+        self._cut_flush_short(process)
+        self._cut_store_short(process)
+        self.file_system.crash(power_cut=power_cut)
+        self.world.network.process_died(process)
+        self.world.after(down_us if down_us is not None else self._random.randint(20_000, 1_500_000), self.boot)
+
+    def _cut_flush_short(self, process: SimulatedProcess) -> None:
+        if process.flush is None or self._random.random() < 0.4:
+            return
+        taken = process.flush[0]
+        self.file_system.operations_left = self._random.randint(0, 8)
+        try:
+            process.log.finish_flush(taken)
+        except (PowerCut, StorageFull, FsyncFailed):
+            self.is_durable_exact = False
+            if taken.cut_position is not None:
+                self.durable.cut(taken.cut_offset)
+        else:
+            self.durable.flushed(taken)
+        self.file_system.operations_left = None
+
+    def _cut_store_short(self, process: SimulatedProcess) -> None:
+        if process.storing is None or self._random.random() < 0.4:
+            return
+        self.possibly_stored = process.storing.state
+        self.file_system.operations_left = self._random.randint(0, 8)
+        try:
+            process.store.store(process.storing.state)
+        except (PowerCut, StorageFull, FsyncFailed):
+            pass
+        else:
+            self.stored = process.storing.state
+        self.file_system.operations_left = None
+
+    def stop(self, process: SimulatedProcess, down_us: int) -> None:
+        """The end of a graceful stop: what is staged reaches the disk if it can, then the process is gone."""
+        if process.flush is None and process.storing is None and not self.file_system.full and not self.file_system.fsync_fails:
+            taken = process.log.begin_flush()
+            process.log.finish_flush(taken)
+            self.durable.flushed(taken)
+        self.crash(power_cut=False, reason="stopped", down_us=down_us)

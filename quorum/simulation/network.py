@@ -1,0 +1,109 @@
+"""The network between nodes: requests and responses that are delayed, reordered, lost, duplicated, cut off or refused.
+
+A request to a machine without a process comes back as refused (the kernel answers for it), unless the way is cut. A response can be
+lost although its request was carried out. When a process dies, its callers hear of a broken connection or of nothing at all, and
+those it had called may hear that it hung up. Timeouts are the sender's own business.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..core.effects import Send
+from ..core.events import RequestAbandoned, RequestFailed
+from ..core.messages import Request, Response
+from .options import CALM
+
+if TYPE_CHECKING:
+    from .process import SimulatedProcess
+    from .world import World
+
+
+class Inbound(NamedTuple):
+    """A request that a process has received and not answered yet."""
+
+    caller: SimulatedProcess
+    correlation: int
+    request: Request
+
+
+class SimulatedNetwork:
+    """One for the whole world; times in microseconds."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._random = world.options.random("network")
+        self._options = world.options.network
+        self._cuts: dict[tuple[int, int], int] = {}
+        self._last_arrival_us: dict[tuple[int, int], int] = {}
+
+    def calm(self) -> None:
+        """Nothing goes wrong any more."""
+        self._options = CALM
+        self._cuts.clear()
+
+    def cut(self, source: int, target: int) -> None:
+        """Messages from `source` to `target` vanish until `mend` was called as often."""
+        self._cuts[source, target] = self._cuts.get((source, target), 0) + 1
+
+    def mend(self, source: int, target: int) -> None:
+        left = self._cuts.get((source, target), 0) - 1
+        if left > 0:
+            self._cuts[source, target] = left
+        else:
+            self._cuts.pop((source, target), None)
+
+    def _happens(self, per_thousand: int) -> bool:
+        return per_thousand > 0 and self._random.random() * 1000 < per_thousand
+
+    def _delay_us(self, source: int, target: int) -> int:
+        delay_us = 20 + int(self._random.random() * 2 * self._options.delay_us)
+        if self._random.random() < 0.02:
+            delay_us *= 10
+        if self._options.reordering:
+            return delay_us
+        now_us = self._world.now_us
+        arrival_us = max(now_us + delay_us, self._last_arrival_us.get((source, target), 0))
+        self._last_arrival_us[source, target] = arrival_us
+        return arrival_us - now_us
+
+    def send(self, caller: SimulatedProcess, send: Send) -> None:
+        source, target = caller.node_id, send.destination
+        if target < 0:
+            others = [v for v in self._world.voter_ids if v != source]
+            target = others[int(self._random.random() * len(others))] if others else source
+        if (source, target) in self._cuts or self._happens(self._options.loss):
+            return
+        self._world.after(self._delay_us(source, target), self._arrive, caller, target, send)
+        if self._happens(self._options.duplicates):
+            self._world.after(self._delay_us(source, target), self._arrive, caller, target, send)
+
+    def _arrive(self, caller: SimulatedProcess, target: int, send: Send) -> None:
+        process = self._world.machines[target].process
+        if process is not None:
+            process.receive(Inbound(caller, send.correlation, send.request))
+        elif (target, caller.node_id) not in self._cuts:
+            delay_us = self._delay_us(target, caller.node_id)
+            self._world.after(delay_us, caller.fail, RequestFailed(send.correlation, target, refused=True))
+
+    def reply(self, server: SimulatedProcess, inbound: Inbound, response: Response) -> None:
+        source, target = server.node_id, inbound.caller.node_id
+        if (source, target) in self._cuts or self._happens(self._options.response_loss):
+            return
+        self._world.after(self._delay_us(source, target), inbound.caller.answered, inbound.correlation, source, response)
+
+    def process_died(self, process: SimulatedProcess) -> None:
+        """Its connections break: some of the other ends notice."""
+        for inbound in process.inbound.values():
+            caller = inbound.caller
+            if self._random.random() < 0.5 and (process.node_id, caller.node_id) not in self._cuts:
+                delay_us = self._delay_us(process.node_id, caller.node_id)
+                self._world.after(delay_us, caller.fail, RequestFailed(inbound.correlation, process.node_id))
+        for machine in self._world.machines:
+            server = machine.process
+            if server is None or server is process:
+                continue
+            for token, inbound in server.inbound.items():
+                if inbound.caller is process and self._random.random() < 0.5:
+                    delay_us = self._delay_us(process.node_id, server.node_id)
+                    self._world.after(delay_us, server.abandoned, RequestAbandoned(token))

@@ -1,0 +1,74 @@
+"""What a seed draws before it begins: who takes part, how bad the network and the disks are, and which faults strike.
+
+Swarm testing: a seed uses only some kinds of trouble, so that each kind is also seen without the others masking it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+
+import msgspec
+
+
+class NetworkOptions(msgspec.Struct, frozen=True):
+    """Probabilities are per thousand messages. `delay_us` is the mean; one message in fifty takes ten times as long."""
+
+    delay_us: int = 500
+    loss: int = 0
+    response_loss: int = 0
+    duplicates: int = 0
+    reordering: bool = False
+
+
+CALM = NetworkOptions()
+
+
+class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Times in virtual units. `faults` are names in faults.FAULTS."""
+
+    seed: str
+    voters: int
+    observers: int
+    fault_phase_ms: int
+    network: NetworkOptions
+    disk_latency_us: int
+    apply_delay_us: int
+    propose_interval_us: int
+    clock_drift: bool
+    fetch_max_bytes: int
+    segment_bytes: int
+    cache_bytes: int
+    faults: tuple[str, ...]
+
+    def random(self, component: str) -> Random:
+        """The component's own generator: another component that draws more or less does not shift its draws."""
+        return Random(f"{self.seed}/{component}")
+
+
+def draw_options(seed: int | str, fault_names: Iterable[str], *, fault_phase_ms: int | None = None) -> SimulationOptions:
+    """The options of `seed`."""
+    random = Random(f"{seed}/options")
+    network = NetworkOptions(
+        delay_us=random.choice((200, 1_000, 5_000, 20_000)),
+        loss=random.choice((0, 0, 5, 50, 200)),
+        response_loss=random.choice((0, 0, 5, 50, 100)),
+        duplicates=random.choice((0, 0, 20, 200)),
+        reordering=random.random() < 0.5,
+    )
+    intensity = random.choice((0.15, 0.4, 0.7))
+    return SimulationOptions(
+        seed=str(seed),
+        voters=random.choice((1, 2, 3, 3, 3, 3, 4, 5, 5)),
+        observers=random.choice((0, 0, 1, 2, 3)),
+        fault_phase_ms=fault_phase_ms or random.choice((4_000, 8_000, 12_000)),
+        network=network,
+        disk_latency_us=random.choice((100, 1_000, 10_000, 60_000)),
+        apply_delay_us=random.choice((0, 0, 20_000)),
+        propose_interval_us=random.choice((10_000, 40_000, 150_000)),
+        clock_drift=random.random() < 0.3,
+        fetch_max_bytes=random.choice((1, 300, 8 * 1024 * 1024)),
+        segment_bytes=4096 + random.choice((600, 3_000, 1_000_000)),
+        cache_bytes=random.choice((0, 1_000, 1_000_000)),
+        faults=tuple(name for name in fault_names if random.random() < intensity),
+    )

@@ -1,0 +1,442 @@
+"""One incarnation of a node: a RaftNode with the real outbox and the real storage code, driven as the real driver drives them.
+
+`step` hands the node one event and carries out its effects in order; between any two of them the process can be made to die
+(`crash_in_effects`). The log is appended to at once and flushed behind: one flush at a time, which takes what is staged when it
+begins and is durable when it ends. Election states are stored the same way, the newest one standing for those before it. The
+state machine is fed from the log up to the high watermark, as late as the options say.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..core import batch
+from ..core.effects import (
+    Append,
+    Apply,
+    BecameLeader,
+    Effect,
+    Effects,
+    LeaderChanged,
+    Proposed,
+    ReadLog,
+    Rejected,
+    Reply,
+    Resigned,
+    Send,
+    StoreElectionState,
+    Trace,
+    Truncate,
+)
+from ..core.events import (
+    ElectionStateStored,
+    Event,
+    Propose,
+    RecordsRead,
+    RequestAbandoned,
+    RequestFailed,
+    RequestReceived,
+    ResponseReceived,
+    ShutdownAsked,
+    StorageCompleted,
+    StorageFailed,
+    TimerFired,
+)
+from ..core.log_view import LogView
+from ..core.messages import Response
+from ..core.outbox import Outbox
+from ..core.raft_node import RaftNode
+from ..state_machine import CommittedBatch
+from ..storage import ElectionStateStore, FsyncFailed, MetadataLog, StorageFull
+from ..storage.metadata_log import Taken
+from .network import Inbound
+from .state_machine import run_at_once
+from .transcript import StepEntry
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+NEVER_MS = 1 << 60
+RETRY_US = 30_000
+APPLY_BYTES = 64 * 1024
+EVENT_KINDS: dict[type, int] = {kind: number for number, kind in enumerate(Event.__args__)}
+
+
+class SimulatedProcess:
+    """Made by Machine.boot; `dead` for ever once it has crashed or stopped."""
+
+    def __init__(self, machine: Machine, log: MetadataLog, store: ElectionStateStore) -> None:
+        world = machine.world
+        self.machine = machine
+        self.world = world
+        self.node_id = machine.node_id
+        self.dead = False
+        self.log = log
+        self.outbox = Outbox()
+        self.inbound: dict[int, Inbound] = {}
+        self.state_machine = world.make_state_machine(self.node_id)
+        self.applied_offset = 0
+        self.crash_in_effects: int | None = None
+        self.flush: tuple[Taken, int] | None = None
+        self.storing: StoreElectionState | None = None
+        self.store = store
+        self.leading_before = False
+        self._latency = world.options.random(f"disk/{self.node_id}/{machine.boots}")
+        self._next_token = 1
+        self._outstanding: dict[int, int] = {}
+        self._timeouts: dict[int, deque[tuple[int, int]]] = {}
+        self._staged_id = 0
+        self._flushed_id = 0
+        self._to_store: StoreElectionState | None = None
+        self.commit_offset = 0
+        self._apply_scheduled = False
+        self._activation: BecameLeader | None = None
+        self._proposals: deque[tuple[int, int, int]] = deque()
+        self._timer_us: int | None = None
+        self._seen: tuple[object, int, int] | None = None
+        self._local: deque[Event] = deque()
+        self._stepping = False
+        self.raft = RaftNode(
+            world.config_of(self.node_id, machine.identity.directory_id),
+            LogView.from_headers(log.batches(), log.start_offset),
+            store.load(),
+            world.options.random(f"raft/{self.node_id}/{machine.boots}"),
+            machine.now_ms(),
+        )
+        self._execute: dict[type[Any], Callable[[Any], None]] = {
+            StoreElectionState: self._on_store_election_state,
+            Append: self._on_append,
+            Truncate: self._on_truncate,
+            Send: self._on_send,
+            Reply: self._on_reply,
+            ReadLog: self._on_read_log,
+            Apply: self._on_apply,
+            LeaderChanged: self._on_leader_changed,
+            BecameLeader: self._on_became_leader,
+            Resigned: self._on_resigned,
+        }
+        self._arm_timer()
+
+    # Steps
+
+    def step(self, event: Event) -> Effects:
+        """One event and everything it leads to without time passing. The effects of this one event."""
+        if self.dead:
+            return []
+        effects = self._step(event)
+        while self._local and not self.dead:
+            self._step(self._local.popleft())
+        if not self.dead:
+            self._arm_timer()
+        return effects
+
+    def _step(self, event: Event) -> Effects:
+        raft = self.raft
+        self.leading_before = raft.is_leader
+        effects = raft.step(event, self.machine.now_ms())
+        self._record(event, effects)
+        for effect in effects:
+            if self.crash_in_effects is not None:
+                self.crash_in_effects -= 1
+                if self.crash_in_effects < 0:
+                    self.machine.crash(power_cut=True, reason="between two effects")
+            if self.dead:
+                return effects
+            self._carry_out(effect)
+        if not self.dead:
+            seen = (raft.state, raft.epoch, raft.leader_id)
+            if seen != self._seen:
+                self._seen = seen
+                self.world.checkers.on_state(self)
+        return effects
+
+    def _carry_out(self, effect: Effect) -> None:
+        kind = type(effect)
+        if kind is Trace or kind is Proposed or kind is Rejected:
+            return
+        self._execute[kind](effect)
+
+    def _record(self, event: Event, effects: Effects) -> None:
+        raft = self.raft
+        entry = StepEntry(
+            self.world.now_us,
+            self.node_id,
+            event,
+            raft.state_name,
+            raft.epoch,
+            raft.leader_id,
+            raft.log_end_offset,
+            raft.high_watermark,
+            effects,
+        )
+        self.world.transcript.step(entry, EVENT_KINDS[type(event)], raft.log.last_crc)
+
+    def deferred(self, action: Callable[..., object], *arguments: object) -> bool:
+        """True if the process stands still (or is dead): the action comes later (or never)."""
+        if self.dead:
+            return True
+        wait_us = self.machine.paused_until_us - self.world.now_us
+        if wait_us > 0:
+            self.world.after(wait_us, action, *arguments)
+            return True
+        return False
+
+    # Time
+
+    def _arm_timer(self) -> None:
+        deadline_ms = self.raft.next_deadline_ms()
+        if deadline_ms >= NEVER_MS:
+            return
+        due_us = max(self.machine.time_us_at(deadline_ms), self.world.now_us)
+        if self._timer_us is None or due_us < self._timer_us:
+            self._timer_us = due_us
+            self.world.after(due_us - self.world.now_us, self._timer, due_us)
+
+    def _timer(self, due_us: int) -> None:
+        if self._timer_us != due_us or self.deferred(self._timer, due_us):
+            return
+        self._timer_us = None
+        now_ms = self.machine.now_ms()
+        if self.raft.next_deadline_ms() > now_ms:
+            self._arm_timer()
+            return
+        self.step(TimerFired())
+        if not self.dead and self.raft.next_deadline_ms() <= now_ms:
+            raise AssertionError(
+                f"{self.raft!r} still wants a timer at {self.raft.next_deadline_ms()} after it fired at {now_ms}"
+            )
+
+    # Messages
+
+    def receive(self, inbound: Inbound) -> None:
+        if self.deferred(self.receive, inbound):
+            return
+        token = self._next_token
+        self._next_token += 1
+        self.inbound[token] = inbound
+        self.step(RequestReceived(token, inbound.caller.raft.config.key, inbound.request))
+
+    def answered(self, correlation: int, source: int, response: Response) -> None:
+        if self.deferred(self.answered, correlation, source, response):
+            return
+        if self._outstanding.pop(correlation, None) is not None:
+            self.step(ResponseReceived(correlation, source, response))
+
+    def fail(self, event: RequestFailed) -> None:
+        if self.deferred(self.fail, event):
+            return
+        if self._outstanding.pop(event.correlation, None) is not None:
+            self.step(event)
+
+    def abandoned(self, event: RequestAbandoned) -> None:
+        if self.deferred(self.abandoned, event):
+            return
+        if self.inbound.pop(event.correlation, None) is not None:
+            self.step(event)
+
+    def _on_send(self, send: Send) -> None:
+        self._outstanding[send.correlation] = send.destination
+        waiting = self._timeouts.setdefault(send.timeout_ms, deque())
+        due_us = self.world.now_us + send.timeout_ms * 1000
+        waiting.append((due_us, send.correlation))
+        if len(waiting) == 1:
+            self.world.after(send.timeout_ms * 1000, self._time_out, send.timeout_ms)
+        if self.outbox.put(send):
+            self._release(send)
+
+    def _time_out(self, timeout_ms: int) -> None:
+        """The oldest request with this timeout may be overdue; those that were answered need no event of their own."""
+        if self.deferred(self._time_out, timeout_ms):
+            return
+        waiting = self._timeouts[timeout_ms]
+        while waiting and not self.dead:
+            due_us, correlation = waiting[0]
+            if correlation not in self._outstanding:
+                waiting.popleft()
+            elif due_us > self.world.now_us:
+                self.world.after(due_us - self.world.now_us, self._time_out, timeout_ms)
+                return
+            else:
+                destination = self._outstanding.pop(correlation)
+                self.step(RequestFailed(correlation, destination))
+                if waiting and waiting[0][1] == correlation:
+                    waiting.popleft()
+                if waiting:
+                    self.world.after(max(0, waiting[0][0] - self.world.now_us), self._time_out, timeout_ms)
+                return
+
+    def _on_reply(self, reply: Reply) -> None:
+        if self.outbox.put(reply):
+            self._release(reply)
+
+    def _release(self, message: Send | Reply) -> None:
+        """The message leaves; whatever it claims must be on disk by now."""
+        if isinstance(message, Send):
+            self.world.checkers.on_sent(self, message)
+            if message.correlation in self._outstanding:
+                self.world.network.send(self, message)
+            return
+        inbound = self.inbound.pop(message.correlation, None)
+        if inbound is not None:
+            self.world.checkers.on_replied(self, inbound, message)
+            self.world.network.reply(self, inbound, message.response)
+
+    # Storage
+
+    def _latency_us(self) -> int:
+        mean_us = self.world.disk_latency_us(self.node_id)
+        return 20 + int(self._latency.random() * 2 * mean_us)
+
+    def _on_append(self, effect: Append) -> None:
+        self.world.checkers.on_append(self, effect)
+        self.log.append(effect.base_offset, effect.end_offset, effect.data)
+        self._staged_id = effect.append_id
+        self._begin_flush()
+
+    def _on_truncate(self, effect: Truncate) -> None:
+        self.world.checkers.on_truncate(self, effect)
+        self.log.truncate(effect.to_offset)
+        self._staged_id = effect.append_id
+        self._begin_flush()
+
+    def _begin_flush(self) -> None:
+        if not self.dead and self.flush is None and self._staged_id > self._flushed_id:
+            self.flush = (self.log.begin_flush(), self._staged_id)
+            self.world.after(self._latency_us(), self._end_flush)
+
+    def _end_flush(self) -> None:
+        if self.deferred(self._end_flush) or self.flush is None:
+            return
+        taken, append_id = self.flush
+        self.flush = None
+        try:
+            self.log.finish_flush(taken)
+        except StorageFull as error:
+            self.world.after(RETRY_US, self._begin_flush)
+            self.step(StorageFailed(str(error)))
+            return
+        except FsyncFailed as error:
+            self.machine.crash(power_cut=True, reason=str(error))
+            return
+        self._flushed_id = append_id
+        self.machine.durable.flushed(taken)
+        self._release_all(self.outbox.storage_completed(append_id))
+        self.step(StorageCompleted(append_id))
+        self._begin_flush()
+
+    def _on_store_election_state(self, effect: StoreElectionState) -> None:
+        self._to_store = effect
+        self._begin_store()
+
+    def _begin_store(self) -> None:
+        if not self.dead and self.storing is None and self._to_store is not None:
+            self.storing, self._to_store = self._to_store, None
+            self.world.after(self._latency_us(), self._end_store)
+
+    def _end_store(self) -> None:
+        if self.deferred(self._end_store) or self.storing is None:
+            return
+        storing = self.storing
+        try:
+            self.store.store(storing.state)
+        except StorageFull as error:
+            self.storing = None
+            self._to_store = self._to_store or storing
+            self.world.after(RETRY_US, self._begin_store)
+            self.step(StorageFailed(str(error)))
+            return
+        except FsyncFailed as error:
+            self.machine.crash(power_cut=True, reason=str(error))
+            return
+        self.storing = None
+        self.world.checkers.on_stored(self.machine, storing.state)
+        self.machine.stored = storing.state
+        self._release_all(self.outbox.election_state_stored(storing.version))
+        self.step(ElectionStateStored(storing.version))
+        self._begin_store()
+
+    def _release_all(self, messages: list[Send | Reply]) -> None:
+        for message in messages:
+            self._release(message)
+
+    def _on_read_log(self, effect: ReadLog) -> None:
+        cached = self.log.cached(effect.start_offset)
+        data = self.log.read(effect.start_offset, effect.max_bytes)
+        if cached:
+            self._local.append(RecordsRead(effect.read_id, data))
+        else:
+            self.world.after(self._latency_us(), self._read_done, RecordsRead(effect.read_id, data))
+
+    def _read_done(self, event: RecordsRead) -> None:
+        if not self.deferred(self._read_done, event):
+            self.step(event)
+
+    # The state machine
+
+    def _on_apply(self, effect: Apply) -> None:
+        self.world.checkers.on_apply(self, effect.high_watermark)
+        self.commit_offset = effect.high_watermark
+        if self.world.options.apply_delay_us == 0:
+            self._apply()
+        elif not self._apply_scheduled:
+            self._apply_scheduled = True
+            self.world.after(int(self._latency.random() * 2 * self.world.options.apply_delay_us), self._apply)
+
+    def _apply(self) -> None:
+        self._apply_scheduled = False
+        if self.deferred(self._apply):
+            self._apply_scheduled = True
+            return
+        while self.applied_offset < self.commit_offset:
+            data = self.log.read(self.applied_offset, APPLY_BYTES, end_offset=self.commit_offset)
+            batches = [
+                CommittedBatch(h.base_offset, h.end_offset, h.epoch, h.append_time_ms, b"" if h.is_control else body)
+                for h, body, _ in batch.decode_all(data)
+            ]
+            run_at_once(self.state_machine.apply(batches, self.commit_offset))
+            self.applied_offset = batches[-1].end_offset
+            self.world.checkers.on_applied(self, self.applied_offset, self.state_machine.digest())
+        while self._proposals and self._proposals[0][1] <= self.applied_offset:
+            self.world.checkers.on_acknowledged(self, *self._proposals.popleft())
+        activation = self._activation
+        if activation is not None and self.applied_offset > activation.epoch_start_offset:
+            self._activation = None
+            run_at_once(self.state_machine.became_leader(activation.epoch))
+
+    def _on_leader_changed(self, effect: LeaderChanged) -> None:
+        run_at_once(self.state_machine.leader_changed(effect.epoch, effect.leader_id, effect.endpoints))
+
+    def _on_became_leader(self, effect: BecameLeader) -> None:
+        self._activation = effect
+        self._apply()
+
+    def _on_resigned(self, effect: Resigned) -> None:
+        self._activation = None
+        self._proposals.clear()
+        run_at_once(self.state_machine.resigned(effect.epoch, effect.reason))
+
+    def propose(self, body: bytes, record_count: int) -> bool:
+        """Append a batch as leader; acknowledged when this process applies it while it still leads."""
+        if self.dead or self.machine.paused_until_us > self.world.now_us:
+            return False
+        for effect in self.step(Propose(self.raft.epoch, body, record_count)):
+            if isinstance(effect, Proposed) and not self.dead and self.raft.is_leader and self.raft.epoch == effect.epoch:
+                crc = self.raft.log.crc_at(effect.end_offset)
+                if effect.end_offset <= self.applied_offset:
+                    self.world.checkers.on_acknowledged(self, effect.base_offset, effect.end_offset, crc)
+                else:
+                    self._proposals.append((effect.base_offset, effect.end_offset, crc))
+                return True
+        return False
+
+    def shut_down(self, linger_us: int, down_us: int) -> None:
+        """Graceful stop: tell the others, stay a moment, end; come back after `down_us`."""
+        if not self.deferred(self.shut_down, linger_us, down_us):
+            self.step(ShutdownAsked())
+            self.world.after(linger_us, self._stop, down_us)
+
+    def _stop(self, down_us: int) -> None:
+        if not self.dead:
+            self.machine.stop(self, down_us)

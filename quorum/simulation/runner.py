@@ -1,0 +1,143 @@
+"""Runs seeds and says what came of them: the plain functions behind `kraftlab sim`.
+
+`run_seed` plays one seed in this process; `run_many` plays many, over several processes if asked, and yields results in the order
+of the seeds. A result is small and picklable.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from typing import NamedTuple
+
+from ..core.errors import InvariantViolation
+from ..storage import StorageError
+from .faults import FAULTS
+from .invariants import Violation
+from .mutants import MUTANTS, planted
+from .options import draw_options
+from .transcript import Transcript
+from .world import StateMachineFactory, World, hashing_state_machine
+
+
+class SeedResult(NamedTuple):
+    """What one seed did. `violations` is empty if all is well; then `tail` is, too. `real_s` is not part of the determinism."""
+
+    seed: int
+    trace_hash: str
+    steps: int
+    simulated_ms: int
+    voters: int
+    observers: int
+    faults: tuple[str, ...]
+    committed: int
+    acknowledged: int
+    epochs: int
+    violations: tuple[str, ...]
+    tail: tuple[str, ...]
+    real_s: float
+
+    @property
+    def ok(self) -> bool:
+        return not self.violations
+
+
+class Summary(NamedTuple):
+    """Many seeds in numbers."""
+
+    seeds: int
+    failed_seeds: tuple[int, ...]
+    steps: int
+    simulated_s: float
+    real_s: float
+    steps_per_s: float
+    simulated_s_per_s: float
+    acknowledged: int
+
+
+def run_seed(
+    seed: int,
+    *,
+    faults: Iterable[str] | None = None,
+    fault_phase_ms: int | None = None,
+    mutant: str | None = None,
+    write: Callable[[str], None] | None = None,
+    make_state_machine: StateMachineFactory = hashing_state_machine,
+) -> SeedResult:
+    """Play one seed. `faults` limits what may be drawn, `write` gets one line per step, `mutant` plants a known bug first."""
+    options = draw_options(seed, FAULTS if faults is None else faults, fault_phase_ms=fault_phase_ms)
+    transcript = Transcript(write)
+    started = time.perf_counter()
+    with planted(MUTANTS[mutant] if mutant else None):
+        world = World(options, transcript, make_state_machine)
+        violations = _run(world)
+    return SeedResult(
+        seed=seed,
+        trace_hash=transcript.digest(),
+        steps=transcript.steps,
+        simulated_ms=world.now_us // 1000,
+        voters=options.voters,
+        observers=options.observers,
+        faults=options.faults,
+        committed=world.history.end_offset,
+        acknowledged=world.acknowledged,
+        epochs=max((m.process.raft.epoch for m in world.machines if m.process is not None), default=0),
+        violations=violations,
+        tail=tuple(transcript.tail()) if violations else (),
+        real_s=time.perf_counter() - started,
+    )
+
+
+def _run(world: World) -> tuple[str, ...]:
+    try:
+        world.run()
+    except Violation as error:
+        return (str(error),)
+    except (InvariantViolation, StorageError) as error:
+        return (f"{type(error).__name__}: {error}",)
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return (f"{type(error).__name__}: {error} ({where.name}, {where.filename.rpartition('/')[2]}:{where.lineno})",)
+    return ()
+
+
+def run_many(
+    seeds: Iterable[int], *, processes: int = 1, faults: Iterable[str] | None = None, mutant: str | None = None
+) -> Iterator[SeedResult]:
+    """Play seeds, in this process or in several; results come in the order of the seeds."""
+    run = partial(run_seed, faults=None if faults is None else tuple(faults), mutant=mutant)
+    if processes <= 1:
+        yield from map(run, seeds)
+        return
+    with ProcessPoolExecutor(max_workers=processes) as executor:
+        yield from executor.map(run, seeds, chunksize=4)
+
+
+def summarize(results: Iterable[SeedResult], real_s: float) -> Summary:
+    """`real_s` is the wall time of the whole batch."""
+    rows = list(results)
+    steps = sum(row.steps for row in rows)
+    simulated_s = sum(row.simulated_ms for row in rows) / 1000
+    return Summary(
+        seeds=len(rows),
+        failed_seeds=tuple(row.seed for row in rows if not row.ok),
+        steps=steps,
+        simulated_s=simulated_s,
+        real_s=real_s,
+        steps_per_s=steps / real_s if real_s else 0.0,
+        simulated_s_per_s=simulated_s / real_s if real_s else 0.0,
+        acknowledged=sum(row.acknowledged for row in rows),
+    )
+
+
+def report(summary: Summary) -> str:
+    """The summary for people."""
+    failed = f"FAILED: {', '.join(map(str, summary.failed_seeds))}" if summary.failed_seeds else "all invariants held"
+    return (
+        f"{summary.seeds} seeds, {failed}\n"
+        f"{summary.steps:,} steps in {summary.real_s:.1f} s ({summary.steps_per_s:,.0f} steps/s, "
+        f"{summary.simulated_s_per_s:,.0f} simulated seconds per second), {summary.acknowledged:,} batches acknowledged"
+    )

@@ -1,0 +1,92 @@
+"""What happened, one line per step, and its hash.
+
+The hash takes in every step's time, node, event kind and resulting state, whether or not lines are kept: two runs with the same
+hash did the same things in the same order. Lines are made only when somebody reads them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..core.effects import Effects, Trace
+
+TAIL_LINES = 40
+_STEP = struct.Struct(">QiiqqqqI")
+
+
+class StepEntry(NamedTuple):
+    """One step of one node, or (`node_id` -1, text in `event`) something that happened to the world."""
+
+    time_us: int
+    node_id: int
+    event: object
+    state: str
+    epoch: int
+    leader_id: int
+    end_offset: int
+    high_watermark: int
+    effects: Effects
+
+    def line(self) -> str:
+        clock = f"{self.time_us // 1_000_000:>3}.{self.time_us % 1_000_000:06d}"
+        if self.node_id < 0:
+            return f"{clock}  **  {self.event}"
+        leader = self.leader_id if self.leader_id >= 0 else "-"
+        state = f"{self.state[:4]} e{self.epoch} L{leader} {self.end_offset}/{self.high_watermark}"
+        effects = "; ".join(e.text if isinstance(e, Trace) else _short(e) for e in self.effects)
+        return f"{clock}  n{self.node_id}  {state:<24} {_short(self.event)}" + (f"  => {effects}" if effects else "")
+
+
+def _short(value: object) -> str:
+    """A struct's repr without the bytes of batches."""
+    data = getattr(value, "data", None)
+    if isinstance(data, bytes):
+        fields = [f for f in getattr(value, "__struct_fields__", ()) if f != "data"]
+        return f"{type(value).__name__}({', '.join(f'{f}={getattr(value, f)}' for f in fields)}, {len(data)}B)"
+    return repr(value)
+
+
+class Transcript:
+    """Keeps the last lines always, all of them if `write` is given."""
+
+    def __init__(self, write: Callable[[str], None] | None = None) -> None:
+        self._write = write
+        self._tail: deque[StepEntry] = deque(maxlen=TAIL_LINES)
+        self._hash = hashlib.blake2b(digest_size=16)
+        self.steps = 0
+
+    def step(self, entry: StepEntry, kind: int, last_crc: int) -> None:
+        self.steps += 1
+        self._hash.update(
+            _STEP.pack(
+                entry.time_us,
+                entry.node_id,
+                kind,
+                entry.epoch,
+                entry.leader_id,
+                entry.end_offset,
+                entry.high_watermark,
+                last_crc,
+            )
+        )
+        self._tail.append(entry)
+        if self._write is not None:
+            self._write(entry.line())
+
+    def note(self, time_us: int, text: str) -> None:
+        """Something that no node did: a fault, a restart, the heal."""
+        self._hash.update(f"{time_us} {text}".encode())
+        entry = StepEntry(time_us, -1, text, "", 0, 0, 0, 0, [])
+        self._tail.append(entry)
+        if self._write is not None:
+            self._write(entry.line())
+
+    def tail(self) -> list[str]:
+        return [entry.line() for entry in self._tail]
+
+    def digest(self) -> str:
+        return self._hash.hexdigest()

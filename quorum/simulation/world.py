@@ -1,0 +1,189 @@
+"""The simulated world: a heap of (virtual time, sequence number, action) and everything the actions happen to.
+
+A run has two phases. In the fault phase everything that the seed has drawn may go wrong while a workload proposes batches to
+whoever leads. Then everything heals for good, and liveness is demanded: a leader within `ELECTION_TIMEOUTS` election timeouts (L1),
+and soon after all nodes at its high watermark with equal state (L2). Nothing here reads a clock, a hash or a thread: a seed is a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+from ..core.raft_config import RaftConfig
+from ..core.types import ReplicaKey, Voter, VoterSet
+from .faults import FAULTS
+from .invariants import Checkers, Violation
+from .machine import Machine
+from .network import SimulatedNetwork
+from .options import SimulationOptions
+from .process import SimulatedProcess
+from .state_machine import HashingStateMachine, SimulatedStateMachine
+from .transcript import Transcript
+
+ELECTION_TIMEOUTS = 20
+CATCH_UP_MS = 10_000
+HEALTHY_DISK_US = 200
+POLL_US = 50_000
+EVENTS_MAX = 3_000_000
+
+StateMachineFactory = Callable[[int], SimulatedStateMachine]
+
+
+def hashing_state_machine(node_id: int) -> SimulatedStateMachine:
+    return HashingStateMachine()
+
+
+class World:
+    """`run` plays the seed to its end; a broken rule leaves it as an exception."""
+
+    def __init__(
+        self,
+        options: SimulationOptions,
+        transcript: Transcript,
+        make_state_machine: StateMachineFactory = hashing_state_machine,
+    ) -> None:
+        self.options = options
+        self.transcript = transcript
+        self.make_state_machine = make_state_machine
+        self.now_us = 0
+        self.acknowledged = 0
+        self.disk_slowness: dict[int, int] = {}
+        self.voter_ids = tuple(range(options.voters))
+        self.network = SimulatedNetwork(self)
+        self.checkers = Checkers(self)
+        self.history = self.checkers.history()
+        self.machines = [Machine(self, node_id) for node_id in range(options.voters + options.observers)]
+        self._voters = VoterSet(tuple(Voter(ReplicaKey(voter), {}) for voter in self.voter_ids))
+        self._heap: list[tuple[int, int, Callable[..., object], tuple[object, ...]]] = []
+        self._sequence = 0
+        self._workload = options.random("workload")
+        self._healed_at_us: int | None = None
+        self._final_offset: int | None = None
+        self._is_done = False
+
+    def config_of(self, node_id: int, directory_id: bytes) -> RaftConfig:
+        return RaftConfig(
+            node_id=node_id, voters=self._voters, directory_id=directory_id, fetch_max_bytes=self.options.fetch_max_bytes
+        )
+
+    def after(self, delay_us: int, action: Callable[..., object], *arguments: object) -> None:
+        """Schedule an action; equal times keep the order of the calls."""
+        self._sequence += 1
+        heappush(self._heap, (self.now_us + delay_us, self._sequence, action, arguments))
+
+    def note(self, text: str) -> None:
+        self.transcript.note(self.now_us, text)
+
+    def disk_latency_us(self, node_id: int) -> int:
+        if self._healed_at_us is not None:
+            return HEALTHY_DISK_US
+        return self.options.disk_latency_us * self.disk_slowness.get(node_id, 1)
+
+    def run(self) -> None:
+        """Both phases. Raises Violation or whatever the code under test raises."""
+        self.note(f"{self.options}")
+        for machine in self.machines:
+            self.after(0, machine.boot)
+        self.after(self.options.propose_interval_us, self._propose)
+        for name in self.options.faults:
+            self._schedule_fault(name)
+        self.after(self.options.fault_phase_ms * 1000, self._heal)
+        heap = self._heap
+        while not self._is_done:
+            self.now_us, _, action, arguments = heappop(heap)
+            action(*arguments)
+            if self._sequence > EVENTS_MAX:
+                raise Violation(f"L0 {EVENTS_MAX} events without an end")
+
+    # The workload
+
+    def _propose(self) -> None:
+        if self._healed_at_us is not None:
+            return
+        random = self._workload
+        for machine in self.machines:
+            process = machine.process
+            if process is not None and process.raft.is_leader and random.random() < 0.9:
+                process.propose(*self._body())
+        self.after(1 + int(random.random() * 2 * self.options.propose_interval_us), self._propose)
+
+    def _body(self) -> tuple[bytes, int]:
+        """One MessagePack array of small positive integers, different each time: body and record count."""
+        count = self._workload.choice((1, 1, 1, 2, 5))
+        size = self._workload.choice((0, 0, 10, 200))
+        records = b"".join(b"\xce" + self._workload.randrange(1 << 32).to_bytes(4, "big") for _ in range(count - 1))
+        return bytes([0x90 + count]) + records + b"\xc5" + size.to_bytes(2, "big") + bytes(size), count
+
+    # Faults
+
+    def _schedule_fault(self, name: str) -> None:
+        random = self.options.random(f"fault/{name}")
+        fault = FAULTS[name]
+
+        def strike() -> None:
+            if self._healed_at_us is None:
+                fault.strike(self, random)
+                self.after(int(random.random() * 2000 * fault.mean_interval_ms), strike)
+
+        self.after(int(random.random() * 2000 * fault.mean_interval_ms), strike)
+
+    def _heal(self) -> None:
+        self.note("everything heals")
+        self._healed_at_us = self.now_us
+        self.network.calm()
+        self.disk_slowness.clear()
+        for machine in self.machines:
+            machine.paused_until_us = 0
+            machine.cut_at_boot = None
+            machine.file_system.full = False
+            machine.file_system.fsync_fails = False
+            if machine.process is not None:
+                machine.process.crash_in_effects = None
+            machine.boot()
+        self.after(POLL_US, self._check_liveness)
+
+    # Liveness
+
+    def _check_liveness(self) -> None:
+        healed_us = self._healed_at_us or 0
+        waited_ms = (self.now_us - healed_us) // 1000
+        leader = self._leader_of_highest_epoch()
+        if leader is None:
+            limit_ms = ELECTION_TIMEOUTS * 300
+            if waited_ms > limit_ms:
+                raise Violation(f"L1 no leader {limit_ms} ms after the heal: {self._summary()}")
+            self._final_offset = None
+        elif self._final_offset is None:
+            leader.propose(*self._body())
+            self._final_offset = leader.raft.log_end_offset
+        elif self._has_converged(leader.raft.log_end_offset):
+            self._is_done = True
+            return
+        if waited_ms > ELECTION_TIMEOUTS * 300 + CATCH_UP_MS:
+            raise Violation(f"L2 the nodes have not caught up {waited_ms} ms after the heal: {self._summary()}")
+        self.after(POLL_US, self._check_liveness)
+
+    def _leader_of_highest_epoch(self) -> SimulatedProcess | None:
+        processes = [machine.process for machine in self.machines if machine.process is not None]
+        epoch = max((process.raft.epoch for process in processes), default=0)
+        for process in processes:
+            raft = process.raft
+            if raft.is_leader and raft.epoch == epoch:
+                return process
+        return None
+
+    def _has_converged(self, offset: int) -> bool:
+        """Every node has committed and applied through `offset`, and all states are equal."""
+        digests: list[int] = []
+        for machine in self.machines:
+            process = machine.process
+            if process is None or process.raft.high_watermark != offset or process.applied_offset != offset:
+                return False
+            digests.append(process.state_machine.digest())
+        if len(set(digests)) != 1:
+            raise Violation(f"L2 equal offsets {offset}, different states: {digests}")
+        return True
+
+    def _summary(self) -> str:
+        return "; ".join(repr(m.process.raft) if m.process is not None else f"n{m.node_id} down" for m in self.machines)
