@@ -27,7 +27,7 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     retry_backoff_ms: int = 20
     refused_backoff_max_ms: int = 50
     """A refused connection to the leader ends the fetch timer after a random part of this."""
-    high_watermark_linger_ms: int = 0
+    high_watermark_linger_ms: int = 5
     """A new high watermark alone waits so long for records to travel with; 0: it is told at once."""
     fetch_max_bytes: int = 8 * 1024 * 1024
     uncommitted_bytes_max: int = 32 * 1024 * 1024

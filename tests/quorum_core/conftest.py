@@ -70,6 +70,7 @@ class Host:
         """Everything not on disk is gone; who waits for an answer sees the connection break."""
         self.incarnation += 1
         self.is_up = False
+        self.staged.clear()
         self.world.break_connections(self.config.node_id)
 
     def step(self, event: Event) -> Effects:
@@ -125,7 +126,7 @@ class Host:
 
     def unstall_disk(self) -> None:
         self.disk_stalled = False
-        for effect in list(self.staged):
+        for effect in list(self.staged) if self.is_up else []:
             self.world.later(self, lambda effect=effect: self.flush_one(effect))
 
     def propose(self, body: bytes = b"\x91\x01") -> Proposed | Rejected:
@@ -154,10 +155,11 @@ class Call:
         self.host = host
         self.correlation = correlation
         self.target_id = target_id
+        self.incarnation = host.incarnation
         self.is_finished = False
 
     def finish(self, event: ResponseReceived | RequestFailed) -> None:
-        if not self.is_finished:
+        if not self.is_finished and self.host.incarnation == self.incarnation:
             self.is_finished = True
             self.host.step(event)
 

@@ -83,7 +83,7 @@ def test_a_second_vote_in_an_epoch_is_refused(gate) -> None:
 
 def test_a_second_leader_in_an_epoch_is_refused(gate) -> None:
     gate.follow(3, 2, {}, 0, "test")
-    with pytest.raises(InvariantViolation, match="illegal transition|a second leader"):
+    with pytest.raises(InvariantViolation, match="illegal transition"):
         gate.follow(3, 3, {}, 0, "test")
 
 

@@ -1,0 +1,103 @@
+"""Observers: they find the leader, pull the log, follow it through elections, and are forgotten when they are gone for long."""
+
+import pytest
+
+from kraftlab.quorum.core import ReplicaKey
+from kraftlab.quorum.core.effects import Append, Send
+from kraftlab.quorum.core.errors import ErrorCode
+from kraftlab.quorum.core.messages import FetchRequest, FetchResponse, LeaderView, Records, VoteRequest
+
+
+def test_an_observer_finds_the_leader_and_pulls_the_log(world) -> None:
+    quorum = world((1, 2, 3), (9,)).start(1, 2, 3)
+    leader = quorum.settle().leader()
+    leader.propose()
+    quorum.settle()
+    quorum.start(9)
+    start_ms = quorum.now_ms
+    quorum.settle()
+    assert quorum.now_ms - start_ms < 150
+    assert (quorum[9].node.state_name, quorum[9].node.leader_id) == ("follower", leader.config.node_id)
+    assert quorum[9].batches == leader.batches
+
+
+def test_an_observer_never_stands(world) -> None:
+    quorum = world((1, 2, 3), (9,)).start()
+    quorum.settle()
+    for node_id in (1, 2, 3):
+        quorum[node_id].crash()
+    quorum.run(10_000)
+    assert quorum[9].node.state_name in ("unattached", "follower")
+    assert quorum[9].node.epoch == 1
+    assert not [send for send in quorum[9].seen(Send) if isinstance(send.request, VoteRequest)]
+
+
+def test_an_observer_follows_to_the_next_leader(world) -> None:
+    quorum = world((1, 2, 3), (9,)).start()
+    quorum.settle().leader().crash()
+    start_ms = quorum.now_ms
+    quorum.settle()
+    assert quorum.now_ms - start_ms < 400
+    assert quorum[9].node.leader_id == quorum.leader().config.node_id
+
+
+def test_an_observer_may_discover_and_append_in_one_fetch(driven, batches_of) -> None:
+    node = driven(node_id=9)
+    node.tick(20)
+    send = node.sent(FetchRequest)[0]
+    node.answer(send, FetchResponse(ErrorCode.FENCED_LEADER_EPOCH, LeaderView(4, 2), -1, 0, 0, Records(b"")))
+    assert (node.node.state_name, node.node.leader_id) == ("follower", 2)
+    node.tick_until("unattached")
+    node.tick_until("unattached")
+    while not node.sent(FetchRequest):
+        node.tick(20)
+    send = node.sent(FetchRequest)[0]
+    response = FetchResponse(ErrorCode.NONE, LeaderView(4, send.destination), 1, 0, 0, Records(batches_of(((4, 1),))[0]))
+    if send.destination == 2:
+        node.answer(send, response)
+        assert node.only(Append).end_offset == 1
+
+
+def test_an_observer_without_any_voter_asks_a_bootstrap_endpoint(driven) -> None:
+    node = driven(node_id=9, voters=())
+    node.tick(20)
+    assert node.sent(FetchRequest)[0].destination == -1
+
+
+def test_a_voter_that_restarts_finds_a_running_leader_without_waiting_for_it(world) -> None:
+    quorum = world((1, 2, 3)).start(1, 2)
+    leader = quorum.leader()
+    quorum.start(3)
+    start_ms = quorum.now_ms
+    quorum.run_until(lambda: quorum[3].node.leader_id == leader.config.node_id)
+    assert quorum.now_ms - start_ms < 100
+
+
+def test_an_anonymous_observer_may_read_but_is_not_remembered(driven) -> None:
+    node = driven()
+    node.win()
+    node.flush()
+    request = FetchRequest(1, ReplicaKey(-1), 1, 1, -1, 0, 1000)
+    assert node.request(5, request).error is ErrorCode.NONE
+    assert node.node.observer_progress() == []
+
+
+def test_an_observer_gone_for_long_is_forgotten(driven, key_of) -> None:
+    node = driven(voters=(1,))
+    node.tick()
+    node.flush()
+    node.request(9, FetchRequest(1, key_of(9), 1, 1, 1, 100, 1000))
+    assert len(node.node.observer_progress()) == 1
+    node.tick(299_000)
+    assert len(node.node.observer_progress()) == 1
+    node.tick(2_000)
+    assert node.node.observer_progress() == []
+
+
+@pytest.mark.parametrize("directory", [b"another disk 16.", b"yet another one."])
+def test_a_voters_id_with_an_unknown_directory_is_the_voter_while_voters_are_static(driven, directory) -> None:
+    node = driven()
+    node.win()
+    node.flush()
+    node.request(2, FetchRequest(1, ReplicaKey(2, directory), 1, 1, -1, 100, 1000))
+    assert node.node.high_watermark == 1

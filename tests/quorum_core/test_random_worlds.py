@@ -1,0 +1,144 @@
+"""Short random lives with crashes, cuts and stalled disks, checked after every step; and requests nobody sane would send."""
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kraftlab.quorum.core import ElectionState, InvariantViolation, ReplicaKey
+from kraftlab.quorum.core.batch import read_header
+from kraftlab.quorum.core.errors import ErrorCode
+from kraftlab.quorum.core.messages import (
+    BeginQuorumEpochRequest,
+    Diverging,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    LeaderView,
+    Records,
+    SnapshotRequired,
+    VoteRequest,
+    VoteResponse,
+)
+
+
+class Checker:
+    """One leader per epoch; what was committed stays what it is, everywhere; no high watermark falls."""
+
+    def __init__(self) -> None:
+        self.leaders: dict[int, tuple[int, int]] = {}
+        self.committed: dict[int, bytes] = {}
+        self.high_watermarks: dict[tuple[int, int], int] = {}
+
+    def check(self, host) -> None:
+        who = (host.config.node_id, host.incarnation)
+        if host.node.is_leader:
+            assert self.leaders.setdefault(host.node.epoch, who) == who
+        before, now = self.high_watermarks.get(who, -1), host.node.high_watermark
+        assert now >= before
+        self.high_watermarks[who] = now
+        for data in host.batches if now > before else []:
+            header = read_header(data)
+            if before < header.end_offset <= now:
+                assert self.committed.setdefault(header.base_offset, data) == data
+
+
+def disturb(world, random_: random.Random) -> None:
+    host = random_.choice(list(world.hosts.values()))
+    what = random_.choice(("crash", "start", "start", "cut", "one way", "heal", "heal", "stall", "unstall", "unstall", "propose"))
+    if what == "crash" and host.is_up:
+        host.crash()
+    elif what == "start" and not host.is_up:
+        host.disk_stalled = False
+        host.start()
+    elif what == "cut":
+        world.cut(host.config.node_id)
+    elif what == "one way":
+        world.cuts.add((host.config.node_id, random_.choice(list(world.hosts))))
+    elif what == "heal":
+        world.heal()
+    elif what == "stall":
+        host.stall_disk()
+    elif what == "unstall":
+        host.unstall_disk()
+    for leader in world.up():
+        if leader.node.is_leader:
+            leader.propose(bytes([0x91, random_.randrange(100)]))
+    world.run(random_.choice((1, 3, 10, 50, 200, 700)))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_lives_keep_every_promise_and_end_well(world, seed, monkeypatch) -> None:
+    random_ = random.Random(f"life {seed}")
+    voters = tuple(range(1, random_.choice((1, 2, 3, 3, 5)) + 1))
+    quorum, checker = world(voters, (9,) if seed % 2 else (), seed=seed), Checker()
+    for host in quorum.hosts.values():
+        step = host.step
+        monkeypatch.setattr(host, "step", lambda event, step=step, host=host: (step(event), checker.check(host))[0])
+    quorum.start()
+    for _ in range(80):
+        disturb(quorum, random_)
+    quorum.heal()
+    for host in quorum.hosts.values():
+        host.unstall_disk()
+        if not host.is_up:
+            host.start()
+    quorum.run(3_000).settle()
+    epoch = quorum.leader().node.epoch
+    quorum.run(3_000).settle()
+    assert quorum.leader().node.epoch == epoch
+    final = {read_header(data).base_offset: data for data in quorum.leader().batches}
+    assert all(final[offset] == data for offset, data in checker.committed.items())
+
+
+def test_the_same_seed_is_the_same_life(world) -> None:
+    def life() -> list[str]:
+        quorum = world((1, 2, 3), (9,), seed=7).start()
+        random_ = random.Random("same")
+        for _ in range(40):
+            disturb(quorum, random_)
+        return [repr(effect) for host in quorum.hosts.values() for effect in host.history]
+
+    assert life() == life()
+
+
+numbers = st.one_of(st.integers(-3, 8), st.sampled_from([2**31 - 1, 2**31, 2**40, -(2**40)]))
+keys = st.builds(ReplicaKey, numbers, st.sampled_from([bytes(16), bytes([1]) * 16, bytes([2]) * 16]))
+requests = st.one_of(
+    st.builds(VoteRequest, numbers, keys, keys, numbers, numbers, st.booleans()),
+    st.builds(BeginQuorumEpochRequest, numbers, numbers, keys, st.just({})),
+    st.builds(EndQuorumEpochRequest, numbers, numbers, st.lists(keys, max_size=4).map(tuple)),
+    st.builds(FetchRequest, numbers, keys, numbers, numbers, numbers, numbers, numbers),
+)
+views = st.builds(LeaderView, numbers, numbers, st.just({}))
+errors = st.sampled_from(list(ErrorCode))
+outcomes = st.one_of(
+    st.builds(Records, st.binary(max_size=60)),
+    st.builds(Diverging, numbers, numbers),
+    st.builds(SnapshotRequired, numbers, numbers),
+)
+responses = st.one_of(
+    st.builds(VoteResponse, errors, views, st.booleans(), st.booleans()),
+    st.builds(FetchResponse, errors, views, numbers, numbers, numbers, outcomes),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150)
+@given(st.data())
+def test_nothing_a_peer_says_raises(driven, data: st.DataObject) -> None:
+    node = driven(log=((1, 2), (2, 1)), election=ElectionState(2, -1, None))
+    if data.draw(st.booleans()):
+        node.win()
+    in_flight = []
+    try:
+        for _ in range(data.draw(st.integers(1, 12))):
+            if in_flight and data.draw(st.booleans()):
+                node.answer(in_flight.pop(), data.draw(responses))
+            elif data.draw(st.booleans()):
+                node.request(2, data.draw(requests), after_ms=data.draw(st.integers(0, 400)))
+            else:
+                node.tick(data.draw(st.integers(0, 400)))
+            in_flight += node.sent(VoteRequest) + node.sent(FetchRequest)
+    except InvariantViolation as error:
+        assert "below the high watermark" in str(error)
