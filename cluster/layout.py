@@ -1,0 +1,189 @@
+"""What stands on disk for a local cluster: `cluster.json`, one directory per node, its `server.properties`, its formatted
+directories.
+
+    DIR/cluster.json            ids, racks, ports: chosen once, kept for every later start
+    DIR/controller-3000/        server.properties, metadata/
+    DIR/broker-0/               server.properties, metadata/, d0/, d1/
+    DIR/logs/NODE.log           what the process said
+
+Ports are a block of free ones below the range that systems hand out for outgoing connections, so that they are still free later.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from kraftlab.config import properties, storage
+from kraftlab.config.models import load_any
+from kraftlab.quorum.core.types import Endpoint
+
+HOST = "127.0.0.1"
+FIRST_CONTROLLER_ID = 3000
+RACKS = ("rack-0", "rack-1")
+_FILE_NAME = "cluster.json"
+_PORTS = range(21_000, 32_000)
+_PORT_ATTEMPTS = 200
+
+
+class ClusterError(RuntimeError):
+    """The cluster cannot be laid out, started or reached; the text says why and what to do."""
+
+
+class NodePlan(msgspec.Struct, frozen=True):
+    """One node. `role` is "controller" or "broker"; `log_dirs` the number of its log directories."""
+
+    node_id: int
+    role: str
+    peer_port: int
+    grpc_port: int
+    log_dirs: int = 0
+    rack: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.role}-{self.node_id}"
+
+    @property
+    def grpc(self) -> Endpoint:
+        return Endpoint(HOST, self.grpc_port)
+
+    @property
+    def peer(self) -> Endpoint:
+        return Endpoint(HOST, self.peer_port)
+
+
+class ClusterPlan(msgspec.Struct, frozen=True):
+    """All nodes of a cluster, controllers first."""
+
+    cluster_id: str
+    nodes: tuple[NodePlan, ...]
+    version: int = 1
+
+    @property
+    def controllers(self) -> tuple[NodePlan, ...]:
+        return tuple(node for node in self.nodes if node.role == "controller")
+
+    @property
+    def brokers(self) -> tuple[NodePlan, ...]:
+        return tuple(node for node in self.nodes if node.role == "broker")
+
+    def shape(self) -> tuple[int, int, int]:
+        """(controllers, brokers, log directories per broker)."""
+        return len(self.controllers), len(self.brokers), self.brokers[0].log_dirs if self.brokers else 0
+
+
+def load(directory: Path) -> ClusterPlan | None:
+    """The plan that `directory` holds, None if it holds none. ClusterError if it holds something else under that name."""
+    path = directory / _FILE_NAME
+    try:
+        plan = msgspec.json.decode(path.read_bytes(), type=ClusterPlan)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise ClusterError(f"cannot read {path}: {error}; use another --data directory, or remove this one") from error
+    if plan.version != 1:
+        raise ClusterError(f"{path} has version {plan.version}, this program knows 1; use another --data directory")
+    return plan
+
+
+def plan(directory: Path, controllers: int | None, brokers: int | None, log_dirs: int | None) -> ClusterPlan:
+    """The plan of `directory`: the one it holds, which must have the numbers that are given, or a new one (3, 4 and 2 by
+    default)."""
+    held = load(directory)
+    if held is not None:
+        for wanted, has, what in zip(
+            (controllers, brokers, log_dirs), held.shape(), ("controllers", "brokers", "log dirs per broker"), strict=True
+        ):
+            if wanted not in (None, has):
+                raise ClusterError(
+                    f"{directory} holds a cluster with {has} {what}, not {wanted}; start it with {has}, or use another directory"
+                )
+        return held
+    numbers = tuple(
+        default if given is None else given for given, default in zip((controllers, brokers, log_dirs), (3, 4, 2), strict=True)
+    )
+    for number, least, what in zip(numbers, (1, 0, 1), ("controllers", "brokers", "log dirs"), strict=True):
+        if number < least:
+            raise ClusterError(f"{number} {what} are too few; give at least {least}")
+    return _new_plan(*numbers)
+
+
+def _new_plan(controllers: int, brokers: int, log_dirs: int) -> ClusterPlan:
+    ports = free_ports(2 * (controllers + brokers))
+    nodes = [NodePlan(FIRST_CONTROLLER_ID + index, "controller", next(ports), next(ports)) for index in range(controllers)]
+    nodes += [
+        NodePlan(index, "broker", next(ports), next(ports), log_dirs, RACKS[index % len(RACKS)]) for index in range(brokers)
+    ]
+    return ClusterPlan(storage.random_cluster_id(), tuple(nodes))
+
+
+def free_ports(count: int) -> Iterator[int]:
+    """`count` ports in a row that nothing listens on. ClusterError if no such row is found."""
+    for _ in range(_PORT_ATTEMPTS):
+        first = random.choice(_PORTS[: len(_PORTS) - count])
+        if all(_is_free(port) for port in range(first, first + count)):
+            return iter(range(first, first + count))
+    raise ClusterError(f"no {count} free ports in a row between {_PORTS.start} and {_PORTS.stop}; stop other clusters first")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+            probe.listen()
+        except OSError:
+            return False
+    return True
+
+
+def node_properties(directory: Path, plan: ClusterPlan, node: NodePlan, overrides: Mapping[str, str]) -> dict[str, str]:
+    """The server.properties of a node; `overrides` replace or add keys."""
+    home = directory / node.name
+    own = "CONTROLLER" if node.role == "controller" else "PEER"
+    values = {
+        "process.roles": node.role,
+        "node.id": str(node.node_id),
+        "controller.quorum.voters": ",".join(f"{voter.node_id}@{voter.peer}" for voter in plan.controllers),
+        "listeners": f"{own}://{node.peer},GRPC://{node.grpc}",
+        "metadata.log.dir": str(home / "metadata"),
+    }
+    if node.log_dirs:
+        values["log.dirs"] = ",".join(str(home / f"d{index}") for index in range(node.log_dirs))
+    if node.rack is not None:
+        values["broker.rack"] = node.rack
+    return values | dict(overrides)
+
+
+def write(directory: Path, plan: ClusterPlan, overrides: Mapping[str, str]) -> None:
+    """Writes what is missing: cluster.json, each node's server.properties, formatted directories. ClusterError, ConfigError."""
+    try:
+        (directory / "logs").mkdir(parents=True, exist_ok=True)
+        for node in plan.nodes:
+            (directory / node.name).mkdir(exist_ok=True)
+            text = properties.dumps(node_properties(directory, plan, node, overrides))
+            properties_path(directory, node).write_text(text, encoding="utf-8")
+        if not (directory / _FILE_NAME).exists():
+            temporary = directory / (_FILE_NAME + ".tmp")
+            temporary.write_bytes(msgspec.json.format(msgspec.json.encode(plan)))
+            os.replace(temporary, directory / _FILE_NAME)
+    except OSError as error:
+        raise ClusterError(
+            f"cannot write {error.filename or directory}: {error.strerror}; check the path and its permissions"
+        ) from error
+    for node in plan.nodes:
+        storage.format(load_any(properties_path(directory, node)), plan.cluster_id, ignore_formatted=True)
+
+
+def properties_path(directory: Path, node: NodePlan) -> Path:
+    return directory / node.name / "server.properties"
+
+
+def log_path(directory: Path, node: NodePlan) -> Path:
+    return directory / "logs" / f"{node.name}.log"

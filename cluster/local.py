@@ -1,0 +1,309 @@
+"""A cluster of real processes on this machine: start, break, restart, stop.
+
+Theory of operation. Every node is `python -m kraftlab.cli.node ROLE --config FILE` in a session of its own, so that Ctrl-C in a
+terminal reaches only the parent, which then stops brokers first (they hand over their leaderships while controllers still live).
+A node's standard input is a pipe from the parent: when the parent goes, however it goes, the pipe closes and the node stops, so
+a kill -9 of the parent leaves no orphans. (A node paused with SIGSTOP stops when it is resumed.) One lock per directory keeps a
+second parent out. Readiness is what a client sees: a controller leads and every broker is unfenced.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+import msgspec
+
+from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.metadata.errors import ApiError
+
+from . import layout
+from .layout import ClusterError, ClusterPlan, NodePlan
+
+_POLL_S = 0.02
+_STOP_TIMEOUT_S = 10.0
+
+
+class _Running(msgspec.Struct):
+    """A node's process, since when it runs, and how much of its log file is older than it."""
+
+    process: subprocess.Popen[bytes]
+    log_offset: int
+
+
+class LocalCluster:
+    """Controllers 3000… and brokers 0… under one directory, which is laid out on first use and found again later.
+
+    `overrides` are keys of server.properties for every node. Use as a context manager: `with LocalCluster(path) as cluster:`
+    starts all nodes and waits until they are ready; leaving stops them. ClusterError says what went wrong and where the log is.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str],
+        controllers: int | None = None,
+        brokers: int | None = None,
+        log_dirs: int | None = None,
+        *,
+        overrides: Mapping[str, str] | None = None,
+    ) -> None:
+        self.directory = Path(data_dir).absolute()
+        self._lock = self._take_lock()
+        try:
+            self.plan: ClusterPlan = layout.plan(self.directory, controllers, brokers, log_dirs)
+            layout.write(self.directory, self.plan, overrides or {})
+        except BaseException:
+            self._lock.close()
+            raise
+        self._nodes = {node.node_id: node for node in self.plan.nodes}
+        self._running: dict[int, _Running] = {}
+        self._started_at = time.monotonic()
+
+    def _take_lock(self) -> IO[bytes]:
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            lock = open(self.directory / "cluster.lock", "ab")  # noqa: SIM115 (held as long as the cluster)
+        except OSError as error:
+            raise ClusterError(
+                f"cannot use {self.directory}: {error.strerror}; choose a directory that can be written"
+            ) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            raise ClusterError(f"a cluster runs on {self.directory} already; stop it first, or use another directory") from None
+        return lock
+
+    # -- what there is -------------------------------------------------------------------------------------------------
+
+    @property
+    def cluster_id(self) -> str:
+        return self.plan.cluster_id
+
+    @property
+    def controller_ids(self) -> tuple[int, ...]:
+        return tuple(node.node_id for node in self.plan.controllers)
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        return tuple(node.node_id for node in self.plan.brokers)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Every node's gRPC endpoint, controllers first."""
+        return ",".join(str(node.grpc) for node in self.plan.nodes)
+
+    def node(self, node_id: int) -> NodePlan:
+        """The plan of a node; ClusterError if there is none with that id."""
+        try:
+            return self._nodes[node_id]
+        except KeyError:
+            known = ",".join(map(str, self._nodes))
+            raise ClusterError(f"there is no node {node_id}; nodes are {known}") from None
+
+    def log_dirs(self, broker_id: int) -> tuple[Path, ...]:
+        """A broker's log directories."""
+        node = self.node(broker_id)
+        return tuple(self.directory / node.name / f"d{index}" for index in range(node.log_dirs))
+
+    def metadata_dir(self, node_id: int) -> Path:
+        return self.directory / self.node(node_id).name / "metadata"
+
+    def log_path(self, node_id: int) -> Path:
+        """Where a node's process writes its log."""
+        return layout.log_path(self.directory, self.node(node_id))
+
+    def pid(self, node_id: int) -> int | None:
+        """The process id of a node, None if it does not run."""
+        running = self._running.get(node_id)
+        return running.process.pid if running is not None and running.process.poll() is None else None
+
+    def endpoints(self) -> dict[str, object]:
+        """What a person or a script needs to know to use the cluster, ready for JSON."""
+        return {
+            "cluster_id": self.cluster_id,
+            "data": str(self.directory),
+            "bootstrap_servers": self.bootstrap_servers,
+            "nodes": [
+                {
+                    "id": node.node_id,
+                    "role": node.role,
+                    "rack": node.rack,
+                    "grpc": str(node.grpc),
+                    "peer": str(node.peer),
+                    "pid": self.pid(node.node_id),
+                    "metadata_dir": str(self.metadata_dir(node.node_id)),
+                    "log_dirs": [str(path) for path in self.log_dirs(node.node_id)],
+                    "log": str(self.log_path(node.node_id)),
+                }
+                for node in self.plan.nodes
+            ],
+        }
+
+    def admin(self, *, timeout_ms: int = 30_000) -> AdminClient:
+        """A new client of this cluster; the caller closes it."""
+        return AdminClient(self.bootstrap_servers, timeout_ms=timeout_ms, cluster_id=self.cluster_id)
+
+    # -- starting --------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Starts every node that does not run. Controllers first: the quorum elects while brokers still load."""
+        self._started_at = time.monotonic()
+        for node_id in self._nodes:
+            if self.pid(node_id) is None:
+                self.start_node(node_id)
+
+    def start_node(self, node_id: int) -> None:
+        """Starts one node's process; ClusterError if it runs."""
+        node = self.node(node_id)
+        if self.pid(node_id) is not None:
+            raise ClusterError(f"{node.name} runs already")
+        path = layout.log_path(self.directory, node)
+        command = [
+            sys.executable,
+            "-m",
+            "kraftlab.cli.node",
+            node.role,
+            "--config",
+            str(layout.properties_path(self.directory, node)),
+            "--until-stdin-closes",
+        ]
+        with open(path, "ab") as log:
+            offset = log.tell()
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=self.directory, start_new_session=True
+            )
+        self._running[node_id] = _Running(process, offset)
+
+    def wait_ready(self, timeout_s: float = 30.0) -> float:
+        """Waits until a controller leads and every broker is registered and unfenced; seconds since `start`. ClusterError."""
+        deadline = time.monotonic() + timeout_s
+        wanted = {node_id for node_id in self.broker_ids if node_id in self._running}
+        state = "no controller answers"
+        with self.admin(timeout_ms=1000) as client:
+            while True:
+                self._raise_if_died(self._running)
+                try:
+                    cluster = client.describe_cluster(include_fenced_brokers=True)
+                    waiting = wanted - {broker.broker_id for broker in cluster.brokers if not broker.is_fenced}
+                    if not waiting:
+                        return time.monotonic() - self._started_at
+                    state = "brokers that are not unfenced yet: " + ",".join(map(str, sorted(waiting)))
+                except (ApiError, ClusterUnreachable) as error:
+                    state = str(error)
+                if time.monotonic() > deadline:
+                    raise ClusterError(f"the cluster is not ready after {timeout_s:g} s ({state}); see {self.directory / 'logs'}")
+                time.sleep(_POLL_S)
+
+    def _raise_if_died(self, node_ids: Iterable[int]) -> None:
+        for node_id in node_ids:
+            running = self._running[node_id]
+            code = running.process.poll()
+            if code is not None:
+                raise ClusterError(f"{self.node(node_id).name} ended with code {code}: {self.last_words(node_id)}")
+
+    def last_words(self, node_id: int) -> str:
+        """The last line that a node's newest process wrote."""
+        path = self.log_path(node_id)
+        running = self._running.get(node_id)
+        with open(path, "rb") as log:
+            log.seek(running.log_offset if running is not None else 0)
+            lines = log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"it said nothing; see {path}"
+
+    def exited(self) -> dict[int, int]:
+        """Exit codes of the nodes that were started and have ended by themselves."""
+        codes = {node_id: running.process.poll() for node_id, running in self._running.items()}
+        return {node_id: code for node_id, code in codes.items() if code is not None}
+
+    # -- breaking and stopping -------------------------------------------------------------------------------------------
+
+    def kill_node(self, node_id: int) -> None:
+        """kill -9, and waits until the process is gone."""
+        self._signal(node_id, signal.SIGKILL)
+        self._reap(node_id, _STOP_TIMEOUT_S)
+
+    def pause_node(self, node_id: int) -> None:
+        """SIGSTOP: the process keeps its sockets and answers nothing."""
+        self._signal(node_id, signal.SIGSTOP)
+
+    def resume_node(self, node_id: int) -> None:
+        self._signal(node_id, signal.SIGCONT)
+
+    def stop_node(self, node_id: int, timeout_s: float = _STOP_TIMEOUT_S) -> bool:
+        """SIGTERM, then SIGKILL after the timeout. True if the node stopped by itself."""
+        self._signal(node_id, signal.SIGTERM)
+        return self._reap(node_id, timeout_s)
+
+    def restart_node(self, node_id: int) -> None:
+        """Stops a node if it runs, and starts it."""
+        if self.pid(node_id) is not None:
+            self.stop_node(node_id)
+        self.start_node(node_id)
+
+    def stop(self, timeout_s: float = _STOP_TIMEOUT_S) -> None:
+        """Stops every node: brokers together, then controllers together."""
+        for group in (self.broker_ids, self.controller_ids):
+            alive = [node_id for node_id in group if self.pid(node_id) is not None]
+            for node_id in alive:
+                self._signal(node_id, signal.SIGCONT)
+                self._signal(node_id, signal.SIGTERM)
+            deadline = time.monotonic() + timeout_s
+            for node_id in alive:
+                self._reap(node_id, max(deadline - time.monotonic(), 0.1))
+
+    def kill(self) -> None:
+        """kill -9 of every node."""
+        for node_id in list(self._running):
+            self.kill_node(node_id)
+
+    def close(self) -> None:
+        """Stops every node and gives the directory free."""
+        try:
+            self.stop()
+        except BaseException:
+            self.kill()
+            raise
+        finally:
+            self._lock.close()
+
+    def _signal(self, node_id: int, number: signal.Signals) -> None:
+        running = self._running.get(node_id)
+        if running is not None and running.process.poll() is None:
+            running.process.send_signal(number)
+
+    def _reap(self, node_id: int, timeout_s: float) -> bool:
+        running = self._running.get(node_id)
+        if running is None:
+            return True
+        try:
+            running.process.wait(timeout_s)
+            return True
+        except subprocess.TimeoutExpired:
+            running.process.kill()
+            running.process.wait()
+            return False
+        finally:
+            if running.process.stdin is not None:
+                running.process.stdin.close()
+            del self._running[node_id]
+
+    def __enter__(self) -> LocalCluster:
+        try:
+            self.start()
+            self.wait_ready()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
