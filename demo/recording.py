@@ -1,8 +1,8 @@
 """A recording of a Kafka cluster: what the demo plays on.
 
 Shape: `manifest.json` (per partition: replicas, leader and, per segment file, size, SHA-256 and counts), `assignment.json` (a
-reassignment JSON that places every partition), `plan-dirs.json` (the plan to execute; `/data/B/dK` stands for log dir K of broker B)
-and `segments/TOPIC-N/*.log`. Anything of that shape will do: other topics, long names, partitions without records.
+reassignment JSON that places every partition), `plan-dirs.json` (the plan to execute; `/data/B/dK` stands for log dir K of
+broker B) and `segments/TOPIC-N/*.log`. Anything of that shape will do: other topics, long names, partitions without records.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class RecordedPartition(msgspec.Struct, frozen=True):
 
     @property
     def records(self) -> int:
-        """Data records; control records are counted apart."""
+        """All records, control records included."""
         return sum(file.records for file in self.files)
 
     @property
@@ -110,7 +110,7 @@ class Recording:
 
     @property
     def total_records(self) -> int:
-        return sum(partition.records + partition.control_records for partition in self.partitions)
+        return sum(partition.records for partition in self.partitions)
 
     def _check(self) -> None:
         recorded = {(partition.topic, partition.partition) for partition in self.partitions}

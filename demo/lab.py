@@ -1,0 +1,140 @@
+"""The cluster under the demo, and the questions the story asks of it."""
+
+from __future__ import annotations
+
+import pathlib
+import time
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.client import AdminClient, DataClient
+from kraftlab.client.admin import raise_first_error
+from kraftlab.cluster import LocalCluster
+from kraftlab.metadata.peer_rpc import ReplicaDigest
+from kraftlab.quorum.core.types import Endpoint
+
+POLL_S = 0.1
+
+TopicPartition = tuple[str, int]
+
+
+class StoryError(RuntimeError):
+    """The story cannot go on: something did not happen in time. The text says what."""
+
+
+class ReplicaOnDisk(msgspec.Struct, frozen=True):
+    """One directory of one replica, as its broker describes it. Sizes in bytes; -1 where nothing is being copied."""
+
+    broker: int
+    log_dir: str
+    is_future: bool
+    size_bytes: int
+    bytes_left: int
+    bytes_per_second: float
+    error: str
+
+
+def wait_until(what: str, condition: Callable[[], bool], *, timeout_s: float = 30.0) -> float:
+    """Polls until it holds; seconds it took. StoryError names what did not happen."""
+    started = time.monotonic()
+    while not condition():
+        if time.monotonic() - started > timeout_s:
+            raise StoryError(f"{what}: not within {timeout_s:.0f} s")
+        time.sleep(POLL_S)
+    return time.monotonic() - started
+
+
+class Lab:
+    """A running cluster with clients. Closes the clients; the cluster stays its owner's."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self.cluster = cluster
+        self.admin = AdminClient(cluster.bootstrap_servers)
+        self.data = DataClient(self.admin)
+
+    def close(self) -> None:
+        self.data.close()
+        self.admin.close()
+
+    def brokers(self) -> list[int]:
+        return sorted(broker.broker_id for broker in self.admin.describe_cluster().brokers)
+
+    def partitions(self, *, min_offset: int = 0) -> dict[TopicPartition, pb.DescribedPartition]:
+        topics = self.admin.describe_topics(min_offset=min_offset).topics
+        return {(topic.name, item.partition_index): item for topic in topics for item in topic.partitions}
+
+    def reassigning(self) -> set[TopicPartition]:
+        topics = self.admin.list_partition_reassignments().topics
+        return {(topic.name, item.partition_index) for topic in topics for item in topic.partitions}
+
+    def replicas_on_disk(self) -> dict[TopicPartition, list[ReplicaOnDisk]]:
+        """What every broker holds, current and future logs."""
+        found: dict[TopicPartition, list[ReplicaOnDisk]] = {}
+        for broker in self.brokers():
+            for result in self.admin.describe_log_dirs(broker).results:
+                for name, item in _replicas(result):
+                    replica = ReplicaOnDisk(
+                        broker,
+                        result.log_dir,
+                        item.is_future_key,
+                        item.partition_size,
+                        item.bytes_left,
+                        item.bytes_per_second,
+                        item.error,
+                    )
+                    found.setdefault((name, item.partition_index), []).append(replica)
+        return found
+
+    def strays(self) -> list[str]:
+        """Directories that brokers have set aside, and any on disk that nobody should have."""
+        return [
+            f"{result.log_dir}/{stray}"
+            for broker in self.brokers()
+            for result in self.admin.describe_log_dirs(broker).results
+            for stray in result.strays
+        ]
+
+    def digests(self) -> dict[TopicPartition, dict[int, ReplicaDigest]]:
+        """Every broker's digest of every replica it hosts."""
+        found: dict[TopicPartition, dict[int, ReplicaDigest]] = {}
+        names = {self.data.topic_id(topic.name): topic.name for topic in self.admin.describe_topics().topics}
+        for broker in self.brokers():
+            for digest in self.data.log_digest(broker).replicas:
+                found.setdefault((names[digest.topic_id], digest.partition), {})[broker] = digest
+        return found
+
+    def set_broker_configs(self, configs: dict[str, str | None]) -> None:
+        """Sets (or, with None, deletes) dynamic configs of every broker: the cluster default."""
+        changes = [
+            pb.AlterableConfig(name=name, config_operation=0 if value is not None else 1, value=value)
+            for name, value in configs.items()
+        ]
+        resource = pb.AlterConfigsResource(resource_type=4, resource_name="", configs=changes)
+        raise_first_error(self.admin.incremental_alter_configs([resource]).responses)
+
+    def small_write(self, topic: str, value: int, *, timeout_ms: int = 30_000) -> int:
+        """One small metadata write; its offset once committed."""
+        change = pb.AlterableConfig(name="retention.ms", config_operation=0, value=str(value))
+        resource = pb.AlterConfigsResource(resource_type=2, resource_name=topic, configs=[change])
+        response = self.admin.incremental_alter_configs([resource], timeout_ms=timeout_ms)
+        raise_first_error(response.responses)
+        return response.header.metadata_offset
+
+    def metadata_of(self, endpoint: Endpoint, *, at_offset: int = 0, reread_log: bool = False) -> pb.DescribeMetadataResponse:
+        return self.admin.describe_metadata(endpoint, at_offset=at_offset, reread_log=reread_log)
+
+    def log_dir_paths(self) -> dict[tuple[int, int], str]:
+        """(broker, index of the log dir) → absolute path."""
+        return {
+            (broker, index): str(pathlib.Path(path).absolute())
+            for broker in self.brokers()
+            for index, path in enumerate(self.cluster.log_dirs(broker))
+        }
+
+
+def _replicas(result: pb.LogDirResult) -> Iterator[tuple[str, pb.LogDirPartition]]:
+    for topic in result.topics:
+        for item in topic.partitions:
+            yield topic.name, item

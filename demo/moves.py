@@ -1,0 +1,114 @@
+"""Watching replicas move: bars per replica, and what the throttle let through."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import msgspec
+from rich.progress import Progress, TaskID
+
+from .lab import POLL_S, Lab, ReplicaOnDisk, StoryError, TopicPartition
+from .report import Report, add_bar
+
+Arrival = tuple[int, TopicPartition]
+"""A replica on its way: (broker that receives it, partition)."""
+
+
+class Throughput(msgspec.Struct):
+    """What one broker received. `most_ahead` is the largest ratio seen, at any moment, of bytes received to bytes allowed by
+    then, one batch in flight set aside."""
+
+    bytes: int = 0
+    seconds: float = 0.0
+    most_ahead: float = 0.0
+
+
+class MoveWatch:
+    """Follows a set of arrivals until all are complete. `sizes` gives the bytes each has to receive."""
+
+    def __init__(self, lab: Lab, arrivals: set[Arrival], sizes: dict[TopicPartition, int], largest_batch: int) -> None:
+        self._lab = lab
+        self._sizes = sizes
+        self._largest_batch = largest_batch
+        self._open = set(arrivals)
+        self._arrivals = arrivals
+        self.received: dict[Arrival, int] = dict.fromkeys(arrivals, 0)
+        self.by_broker: dict[int, Throughput] = {broker: Throughput() for broker, _ in arrivals}
+        self._started = time.monotonic()
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(self._sizes[partition] for _, partition in self._arrivals)
+
+    @property
+    def received_bytes(self) -> int:
+        return sum(self.received.values())
+
+    @property
+    def is_complete(self) -> bool:
+        return not self._open
+
+    def poll(self, limit_bytes_per_s: float) -> dict[Arrival, ReplicaOnDisk]:
+        """Looks at the disks once and at what still runs; updates what was received."""
+        moving = self._lab.reassigning()
+        on_disk = self._lab.replicas_on_disk()
+        elapsed = time.monotonic() - self._started
+        seen: dict[Arrival, ReplicaOnDisk] = {}
+        for arrival in self._open:
+            broker, partition = arrival
+            for replica in on_disk.get(partition, []):
+                if replica.broker == broker and not replica.is_future:
+                    seen[arrival] = replica
+                    self.received[arrival] = min(replica.size_bytes, self._sizes[partition])
+        done = {arrival for arrival in self._open if arrival[1] not in moving}
+        for arrival in done:
+            self.received[arrival] = self._sizes[arrival[1]]
+        self._measure(elapsed, limit_bytes_per_s)
+        self._open -= done
+        return seen
+
+    def _measure(self, elapsed: float, limit_bytes_per_s: float) -> None:
+        for broker, throughput in self.by_broker.items():
+            received = sum(size for (receiver, _), size in self.received.items() if receiver == broker)
+            if received > throughput.bytes:
+                throughput.bytes, throughput.seconds = received, elapsed
+                if elapsed >= 1:
+                    ahead = max(received - self._largest_batch, 0) / (limit_bytes_per_s * elapsed)
+                    throughput.most_ahead = max(throughput.most_ahead, ahead)
+
+    def run(self, report: Report, limit_bytes_per_s: float, half_way: Callable[[], None], *, timeout_s: float = 120) -> None:
+        """Draws a bar per arrival until all are complete; calls `half_way` once, when a third of the bytes have arrived."""
+        with report.progress() as progress:
+            bars = {
+                arrival: add_bar(progress, f"{arrival[1][0]}-{arrival[1][1]} → broker {arrival[0]}", self._sizes[arrival[1]])
+                for arrival in sorted(self._arrivals)
+            }
+            called = False
+            while not self.is_complete:
+                if time.monotonic() - self._started > timeout_s:
+                    raise StoryError(f"{len(self._open)} replicas are still moving after {timeout_s:.0f} s: {sorted(self._open)}")
+                seen = self.poll(limit_bytes_per_s)
+                self._draw(progress, bars, seen)
+                if not called and self.received_bytes * 3 >= self.total_bytes:
+                    called = True
+                    half_way()
+                time.sleep(POLL_S)
+            if not called:
+                half_way()
+
+    def _draw(self, progress: Progress, bars: dict[Arrival, TaskID], seen: dict[Arrival, ReplicaOnDisk]) -> None:
+        for arrival, bar in bars.items():
+            replica = seen.get(arrival)
+            progress.update(bar, completed=self.received[arrival] or (arrival not in self._open), note=note_of(replica))
+
+
+def note_of(replica: ReplicaOnDisk | None) -> str:
+    """Rate and time left of a replica that is being filled."""
+    if replica is None or replica.bytes_left < 0:
+        return ""
+    if replica.error:
+        return f"[red]{replica.error}[/]"
+    rate = replica.bytes_per_second
+    eta = f"ETA {replica.bytes_left / rate:.0f} s" if rate > 0 else "waiting"
+    return f"{max(rate, 0) / 1000:6.1f} kB/s  {eta}"
