@@ -82,7 +82,8 @@ def _check_registration(
     if request.cluster_id != context.settings.cluster_id:
         raise ApiError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"Broker {request.broker_id} belongs to cluster {request.cluster_id}, this controller to {context.settings.cluster_id}. "
+            f"Broker {request.broker_id} belongs to cluster {request.cluster_id}, this controller to "
+            f"{context.settings.cluster_id}. "
             "Check controller.quorum.voters and the cluster.id in the broker's meta.properties.",
         )
     if existing is not None and existing.incarnation_id != request.incarnation_id:

@@ -44,17 +44,24 @@ def alter(
     """
     response = admin_pb2.IncrementalAlterConfigsResponse()
     records: list[Config] = []
-    appearances = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    repeated = _named_repeatedly(request.resources)
     for resource in request.resources:
         answer = response.responses.add(resource_type=resource.resource_type, resource_name=resource.resource_name)
         try:
-            if appearances[resource.resource_type, resource.resource_name] > 1:
+            if (resource.resource_type, resource.resource_name) in repeated:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             records += _alter_resource(state, resource, context.settings)
         except ApiError as error:
             set_error(answer, error)
     check_record_count(records)
     return Outcome([] if request.validate_only else records, response)
+
+
+def _named_repeatedly(resources: Sequence[admin_pb2.AlterConfigsResource]) -> set[tuple[int, str]]:
+    if len(resources) < 2:
+        return set()
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    return {key for key, count in counts.items() if count > 1}
 
 
 def _alter_resource(state: ControllerState, resource: admin_pb2.AlterConfigsResource, settings: Settings) -> list[Config]:

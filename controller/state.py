@@ -79,6 +79,8 @@ class ControllerState(msgspec.Struct, frozen=True):
         for offset, record in enumerate(records, base_offset):
             delta.replay(record, offset)
         image = delta.apply(provenance)
+        if image.topics is self.image.topics and image.cluster is self.image.cluster:
+            return ControllerState(image, self.index)
         return ControllerState(image, self.index.apply(delta, image))
 
     def at(self, provenance: Provenance) -> ControllerState:

@@ -250,7 +250,7 @@ def _to_delete(image: MetadataImage, entry: admin_pb2.DeleteTopicState, by_name:
 
 
 def describe(
-    state: ControllerState, request: admin_pb2.DescribeTopicPartitionsRequest, settings: Settings
+    state: ControllerState, request: admin_pb2.DescribeTopicPartitionsRequest
 ) -> admin_pb2.DescribeTopicPartitionsResponse:
     """Topics with partitions, reassignments and dynamic configs, sorted by name; all of them if none is named."""
     response = admin_pb2.DescribeTopicPartitionsResponse()

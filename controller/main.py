@@ -1,0 +1,285 @@
+"""A controller process: one voter of the metadata quorum with the replicated state machine and its two doors.
+
+Theory of operation. The order at the start is that of usefulness: the log is recovered and the quorum's port opened
+first, so that an election can happen; the admin server comes last, since importing grpc takes longer than an election. A
+controller makes itself known by a record of its own, written by whoever is active. SIGTERM and SIGINT stop gracefully: a
+leader tells the others, what was appended is flushed. What cannot be repaired here ends the process with one line that
+says what is wrong and what to do.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import signal
+import time
+
+import msgspec
+import trio
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.config import meta_properties
+from kraftlab.config.meta_properties import MetaProperties
+from kraftlab.config.models import ControllerConfig
+from kraftlab.metadata.codec import UnreadableRecords
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.features import supported_features
+from kraftlab.metadata.image import MetadataImage
+from kraftlab.metadata.partitions import ReplayError
+from kraftlab.metadata.peer_rpc import Api, ControllerRegistrationRequest, ControllerRegistrationResponse
+from kraftlab.metadata.records import Listener
+from kraftlab.metadata.snapshot import image_digest
+from kraftlab.metadata.uuids import random_uuid, to_text
+from kraftlab.quorum.core.errors import InvariantViolation
+from kraftlab.quorum.core.raft_config import RaftConfig
+from kraftlab.quorum.driver.quorum_description import ReplicaDescription
+from kraftlab.quorum.driver.raft_driver import DriverConfig, RaftDriver
+from kraftlab.quorum.driver.transport import ListenError, PeerError, PeerPool, PeerServer, PeerTimeout, PeerUnreachable
+from kraftlab.quorum.storage.errors import StorageError
+from kraftlab.rpc.server import AdminServer
+
+from . import controllers
+from .queue import NEVER_MS
+from .quorum_controller import QuorumController
+from .reread import reread_image
+from .service import ControllerService
+from .state import CONTROLLER, Settings
+
+logger = logging.getLogger("kraftlab.controller")
+
+REGISTRATION_TIMEOUT_MS = 2000
+REGISTRATION_RETRY_S = 0.02
+REGISTRATION_RETRY_MAX_S = 0.5
+REREAD_PATIENCE_S = 2.0
+"""How long a re-read waits for this node's disk to catch up with what is committed."""
+
+FATAL = (StorageError, ListenError, UnreadableRecords, ReplayError, InvariantViolation, OSError)
+"""What ends a node with one line; anything else is a bug and shows its traceback."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_registration_response = msgspec.msgpack.Decoder(ControllerRegistrationResponse)
+
+
+async def run(config: ControllerConfig) -> None:
+    """Runs a controller until it is told to stop. ConfigError for a wrong directory; SystemExit with a message for fatal
+    errors.
+    """
+    directory = meta_properties.verify((config.metadata_log_dir,), config.node_id, config.source)[config.metadata_log_dir]
+    node = ControllerNode(config, directory)
+    try:
+        await node.run()
+    except BaseExceptionGroup as group:
+        cause = _only_cause(group)
+        if isinstance(cause, FATAL):
+            raise SystemExit(f"Error: {cause}") from None
+        raise cause from None
+    except FATAL as error:
+        raise SystemExit(f"Error: {error}") from None
+
+
+class ControllerNode:
+    """Everything of one controller process."""
+
+    def __init__(self, config: ControllerConfig, directory: MetaProperties) -> None:
+        self._config = config
+        self._anchor_ms = time.time() * 1000 - trio.current_time() * 1000
+        self._alarm = trio.CancelScope()
+        self._incarnation_id = random_uuid()
+        settings = Settings(
+            directory.cluster_id,
+            config.node_id,
+            config.broker_session_timeout_ms,
+            config.broker_heartbeat_interval_ms,
+            config.metadata_max_idle_interval_ms,
+            config.num_partitions,
+            config.default_replication_factor,
+            config.values,
+        )
+        self.controller = QuorumController(settings, self._now_ms, random.Random(), self._timer_changed)
+        raft = RaftConfig(
+            node_id=config.node_id,
+            voters=config.voters,
+            directory_id=directory.directory_id,
+            endpoints=config.advertised_listeners,
+            election_timeout_ms=config.election_timeout_ms,
+            fetch_timeout_ms=config.fetch_timeout_ms,
+        )
+        driver_config = DriverConfig(
+            cluster_id=directory.cluster_id,
+            directory=str(config.metadata_log_dir),
+            raft=raft,
+            peer_listener=CONTROLLER,
+        )
+        self.driver = RaftDriver(driver_config, self.controller)
+        self.controller.attach(self.driver)
+        self.service = ControllerService(self.controller, self._now_ms, self._describe_quorum, self._describe_metadata)
+
+    async def run(self) -> None:
+        """Serves until a signal comes or the state machine has to stop."""
+        config = self._config
+        ends = trio.Event()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(_watch_signals, ends)
+            nursery.start_soon(_when_set, self.controller.failed, ends)
+            await nursery.start(self.driver.run)
+            nursery.start_soon(self._run_timer)
+            handlers = {**self.driver.handlers(), **self.service.peer_handlers()}
+            await nursery.start(PeerServer(self.driver.identity, handlers).serve, config.peer.host, config.peer.port)
+            nursery.start_soon(self._register, nursery)
+            admin = AdminServer(self.service.dispatch, config.grpc.host, config.grpc.port)
+            await nursery.start(admin.serve)
+            logger.info("controller %d ready: quorum on %s, admin API on %s", config.node_id, config.peer, config.grpc)
+            await ends.wait()
+            self.controller.queue.close()
+            await self.driver.stop()
+            nursery.cancel_scope.cancel()
+        if self.controller.failure is not None:
+            raise self.controller.failure
+        logger.info("controller %d stopped", config.node_id)
+
+    # --- time ----------------------------------------------------------------------------------------------------------------
+
+    def _now_ms(self) -> int:
+        return int(trio.current_time() * 1000 + self._anchor_ms)
+
+    def _timer_changed(self) -> None:
+        deadline_ms = self.controller.queue.next_deadline_ms()
+        self._alarm.deadline = float("inf") if deadline_ms >= NEVER_MS else (deadline_ms - self._anchor_ms) / 1000
+
+    async def _run_timer(self) -> None:
+        while True:
+            self._alarm = trio.CancelScope()
+            self._timer_changed()
+            with self._alarm:
+                await trio.sleep_forever()
+            self.controller.queue.run_due()
+
+    # --- making itself known -------------------------------------------------------------------------------------------------
+
+    async def _register(self, nursery: trio.Nursery) -> None:
+        """Has the active controller write this one's endpoints, until committed state says so."""
+        config = self._config
+        request = ControllerRegistrationRequest(
+            config.node_id,
+            self._incarnation_id,
+            tuple(Listener(name, at.host, at.port) for name, at in sorted(config.advertised_listeners.items())),
+            supported_features(),
+        )
+        pool = PeerPool(nursery, self.driver.identity)
+        pause_s = REGISTRATION_RETRY_S
+        while not self._is_registered():
+            refusal = await self._ask_to_register(pool, request)
+            if refusal is not None:
+                logger.debug("controller %d is not registered yet: %s", config.node_id, refusal)
+            await trio.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, REGISTRATION_RETRY_MAX_S)
+        pool.close()
+
+    def _is_registered(self) -> bool:
+        known = self.controller.committed.image.cluster.controllers.get(self._config.node_id)
+        return known is not None and known.incarnation_id == self._incarnation_id
+
+    async def _ask_to_register(self, pool: PeerPool, request: ControllerRegistrationRequest) -> str | None:
+        """One attempt; why it did not succeed."""
+        leader = self.driver.leader
+        try:
+            if self.controller.is_active:
+                answer = self.controller.write(
+                    "ControllerRegistration", lambda state, context: controllers.register(state, request, context)
+                )
+                await answer.wait()
+                return None
+            voter = self._config.voters.get(leader.leader_id)
+            if voter is None or leader.leader_id == self._config.node_id:
+                return "no controller is active"
+            body = await pool.request(
+                voter.endpoints[CONTROLLER],
+                Api.CONTROLLER_REGISTRATION,
+                _encode(request),
+                timeout_ms=REGISTRATION_TIMEOUT_MS,
+            )
+        except (ApiError, PeerUnreachable, PeerTimeout, PeerError) as error:
+            return str(error)
+        response = _registration_response.decode(body)
+        if response.error == ErrorCode.UNSUPPORTED_VERSION:
+            logger.warning("controller %d cannot register: %s", self._config.node_id, response.message)
+        return None if response.error == ErrorCode.NONE else response.message
+
+    # --- about this node's log -----------------------------------------------------------------------------------------------
+
+    async def _describe_quorum(self, request: admin_pb2.DescribeQuorumRequest) -> admin_pb2.DescribeQuorumResponse:
+        quorum = self.driver.describe()
+        return admin_pb2.DescribeQuorumResponse(
+            cluster_id=self.controller.settings.cluster_id,
+            leader_id=quorum.leader_id,
+            leader_epoch=quorum.leader_epoch,
+            high_watermark=quorum.high_watermark,
+            current_voters=[_quorum_replica(replica) for replica in quorum.voters],
+            observers=[_quorum_replica(replica) for replica in quorum.observers],
+        )
+
+    async def _describe_metadata(self, request: admin_pb2.DescribeMetadataRequest) -> admin_pb2.DescribeMetadataResponse:
+        """Digests of the published image and, on request, of what the log on disk gives."""
+        offset = request.at_offset or self.controller.applied_offset
+        image = self.controller.image_at(offset)
+        if image is None:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Metadata offset {offset} is not among those this node remembers; it stands at "
+                f"{self.controller.applied_offset}. Ask for a newer one, or wait with min_offset.",
+            )
+        response = admin_pb2.DescribeMetadataResponse(
+            node_id=self._config.node_id,
+            offset=offset,
+            epoch=image.provenance.epoch,
+            image_digest=await trio.to_thread.run_sync(image_digest, image),
+        )
+        if request.reread_log:
+            reread = await self._reread(offset)
+            response.reread_offset = reread.provenance.offset
+            response.reread_digest = await trio.to_thread.run_sync(image_digest, reread)
+        return response
+
+    async def _reread(self, offset: int) -> MetadataImage:
+        """Reads the log on disk up to `offset`, giving the disk a moment to get there."""
+        give_up = trio.current_time() + REREAD_PATIENCE_S
+        while True:
+            image = await trio.to_thread.run_sync(reread_image, str(self._config.metadata_log_dir), offset)
+            if image.provenance.offset >= offset or trio.current_time() >= give_up:
+                return image
+            await trio.sleep(0.05)
+
+
+def _quorum_replica(replica: ReplicaDescription) -> admin_pb2.QuorumReplica:
+    return admin_pb2.QuorumReplica(
+        replica_id=replica.node_id,
+        replica_directory_id=to_text(replica.directory_id),
+        log_end_offset=replica.log_end_offset,
+        last_fetch_timestamp=replica.last_fetch_time_ms,
+        last_caught_up_timestamp=replica.last_caught_up_time_ms,
+        endpoints=[
+            admin_pb2.QuorumEndpoint(name=name, host=endpoint.host, port=endpoint.port)
+            for name, endpoint in sorted(replica.endpoints.items())
+        ],
+    )
+
+
+async def _watch_signals(ends: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
+        async for number in signals:
+            logger.info("stopping on %s", signal.Signals(number).name)
+            ends.set()
+
+
+async def _when_set(event: trio.Event, then: trio.Event) -> None:
+    await event.wait()
+    then.set()
+
+
+def _only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one exception inside nested groups, the group itself if there are several."""
+    cause: BaseException = group
+    while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
+        cause = cause.exceptions[0]
+    return cause

@@ -1,0 +1,353 @@
+"""The controller's doors: admin calls (gRPC, or passed on by brokers) and what brokers ask over peer frames.
+
+Theory of operation. `APIS` is the one table of admin calls: what kind of call it is, what runs it, and how a refusal of
+the whole request is told. A *write* runs on the active controller only and is answered when it is committed; a *read*
+sees committed state on any controller; a *local* call is about this very node. `dispatch` treats the header the same way
+for all of them: cluster id, read mode, deadline, then waiting for `min_offset`; and it fills the response's header. It
+never raises for a request.
+
+Peer handlers decode a struct, run the manager's operation as a write, and encode its response; a refusal of the whole
+request is the response's own error. Heartbeats are answered without a task of their own.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+import trio
+from google.protobuf.message import DecodeError, Message
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.peer_rpc import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    Api,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+    EnvelopeRequest,
+    EnvelopeResponse,
+)
+from kraftlab.quorum.driver.transport import DirectHandler, PeerHandler, PeerRequest, Responder
+from kraftlab.rpc.methods import METHODS
+from kraftlab.rpc.server import Call
+
+from . import brokers, cluster, configs, controllers, directories, partitions, reassignments, topics
+from .purgatory import Answer
+from .quorum_controller import QuorumController
+from .state import Context, ControllerState, Outcome, set_error
+
+logger = logging.getLogger("kraftlab.controller")
+
+DEFAULT_TIMEOUT_MS = 60_000
+
+LocalCall = Callable[[Any], Awaitable[Message]]
+
+
+class Kind(enum.Enum):
+    """Where and on what a call runs."""
+
+    WRITE = "write"
+    READ = "read"
+    LOCAL = "local"
+
+
+class AdminApi(NamedTuple):
+    """One row. `run`: an operation for a write, a function of (service, request) for a read or a local call.
+
+    `entries` is the request's repeated field; a write with none of them is answered at once, wherever it is asked.
+    `refuse` repeats an error of the whole request in the response's entries, where Kafka does.
+    """
+
+    kind: Kind
+    run: Callable[..., Any]
+    entries: str | None = None
+    refuse: Callable[[Any, Any, ApiError], None] = lambda request, response, error: None
+
+
+# --- refusals of whole requests -----------------------------------------------------------------------------------------
+
+
+def _refuse_creations(request: admin_pb2.CreateTopicsRequest, response: admin_pb2.CreateTopicsResponse, error: ApiError) -> None:
+    response.topics.extend(topics.failed_creation(topic.name, error) for topic in request.topics)
+
+
+def _refuse_deletions(request: admin_pb2.DeleteTopicsRequest, response: admin_pb2.DeleteTopicsResponse, error: ApiError) -> None:
+    for entry in request.topics:
+        result = response.responses.add(topic_id=entry.topic_id)
+        if entry.HasField("name"):
+            result.name = entry.name
+        set_error(result, error)
+
+
+def _refuse_configs(
+    request: admin_pb2.IncrementalAlterConfigsRequest,
+    response: admin_pb2.IncrementalAlterConfigsResponse,
+    error: ApiError,
+) -> None:
+    for resource in request.resources:
+        result = response.responses.add(resource_type=resource.resource_type, resource_name=resource.resource_name)
+        set_error(result, error)
+
+
+def _refuse_reassignments(
+    request: admin_pb2.AlterPartitionReassignmentsRequest,
+    response: admin_pb2.AlterPartitionReassignmentsResponse,
+    error: ApiError,
+) -> None:
+    response.allow_replication_factor_change = reassignments.allows_size_change(request)
+    for topic in request.topics:
+        answers = response.responses.add(name=topic.name)
+        for entry in topic.partitions:
+            set_error(answers.partitions.add(partition_index=entry.partition_index), error)
+
+
+# --- calls that are not writes ------------------------------------------------------------------------------------------
+
+
+def _describe_topics(service: ControllerService, request: admin_pb2.DescribeTopicPartitionsRequest) -> Message:
+    return topics.describe(service.controller.committed, request)
+
+
+def _describe_configs(service: ControllerService, request: admin_pb2.DescribeConfigsRequest) -> Message:
+    return configs.describe(service.controller.committed, request, service.controller.settings)
+
+
+def _list_reassignments(service: ControllerService, request: admin_pb2.ListPartitionReassignmentsRequest) -> Message:
+    return reassignments.listing(service.controller.committed, request)
+
+
+def _describe_cluster(service: ControllerService, request: admin_pb2.DescribeClusterRequest) -> Message:
+    controller = service.controller
+    return cluster.describe(controller.committed, request, controller.settings, controller.leadership.leader_id)
+
+
+async def _describe_quorum(service: ControllerService, request: admin_pb2.DescribeQuorumRequest) -> Message:
+    if not service.controller.is_active:
+        raise service.controller.not_controller()
+    return await service.describe_quorum(request)
+
+
+async def _describe_metadata(service: ControllerService, request: admin_pb2.DescribeMetadataRequest) -> Message:
+    return await service.describe_metadata(request)
+
+
+async def _broker_only(service: ControllerService, request: Message) -> Message:
+    raise ApiError(
+        ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+        "Log directories are the brokers' own; send this to the broker whose directories are meant, this is a controller.",
+    )
+
+
+APIS: Mapping[str, AdminApi] = {
+    "CreateTopics": AdminApi(Kind.WRITE, topics.create, "topics", _refuse_creations),
+    "DeleteTopics": AdminApi(Kind.WRITE, topics.delete, "topics", _refuse_deletions),
+    "DescribeTopicPartitions": AdminApi(Kind.READ, _describe_topics),
+    "IncrementalAlterConfigs": AdminApi(Kind.WRITE, configs.alter, "resources", _refuse_configs),
+    "DescribeConfigs": AdminApi(Kind.READ, _describe_configs),
+    "AlterPartitionReassignments": AdminApi(Kind.WRITE, reassignments.alter, "topics", _refuse_reassignments),
+    "ListPartitionReassignments": AdminApi(Kind.READ, _list_reassignments),
+    "DescribeCluster": AdminApi(Kind.READ, _describe_cluster),
+    "DescribeQuorum": AdminApi(Kind.LOCAL, _describe_quorum),
+    "DescribeMetadata": AdminApi(Kind.LOCAL, _describe_metadata),
+    "AlterReplicaLogDirs": AdminApi(Kind.LOCAL, _broker_only),
+    "DescribeLogDirs": AdminApi(Kind.LOCAL, _broker_only),
+}
+"""Method of the Admin service → how this controller serves it."""
+
+
+class ControllerService:
+    """Serves one controller. `describe_quorum` and `describe_metadata` answer for this node's log."""
+
+    def __init__(
+        self,
+        controller: QuorumController,
+        clock: Callable[[], int],
+        describe_quorum: LocalCall,
+        describe_metadata: LocalCall,
+    ) -> None:
+        self.controller = controller
+        self.describe_quorum = describe_quorum
+        self.describe_metadata = describe_metadata
+        self._clock = clock
+
+    # --- admin calls ---------------------------------------------------------------------------------------------------------
+
+    async def dispatch(self, call: Call) -> Message:
+        """Answers one admin call; errors stand in its header, and in its entries where the call has a place for them."""
+        row, method = APIS.get(call.api), METHODS.get(call.api)
+        if row is None or method is None:
+            header = admin_pb2.ResponseHeader(
+                error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=f"This node does not know the call {call.api}."
+            )
+            return admin_pb2.CallResponse(fault=header)
+        request: Any = call.request
+        try:
+            response, offset = await self._run(call.api, row, request)
+        except ApiError as error:
+            response, offset = self._refusal(method.response, row, request, error), self.controller.applied_offset
+        self._fill_header(response.header, offset)
+        answered: Message = response
+        return answered
+
+    async def _run(self, api: str, row: AdminApi, request: Any) -> tuple[Any, int]:
+        """The response and the metadata offset it reflects; ApiError refuses the whole request."""
+        header = request.header
+        arrived_ms = self._clock()
+        self._check_header(header)
+        timeout_ms = header.timeout_ms if header.HasField("timeout_ms") else DEFAULT_TIMEOUT_MS
+        if row.kind is Kind.WRITE:
+            if row.entries is not None and not getattr(request, row.entries):
+                return self._nothing_asked(api, request), self.controller.applied_offset
+            if timeout_ms <= 0:
+                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "")
+        if header.min_offset > self.controller.applied_offset:
+            await self._wait_for(header.min_offset, timeout_ms)
+        if row.kind is Kind.WRITE:
+            answer: Answer[Any] = self.controller.write(
+                api, partial(_operation, row.run, request), deadline_ms=arrived_ms + timeout_ms
+            )
+            return await answer.wait(), answer.offset
+        if row.kind is Kind.READ:
+            return row.run(self, request), self.controller.applied_offset
+        response = await row.run(self, request)
+        return response, self.controller.applied_offset
+
+    def _check_header(self, header: admin_pb2.RequestHeader) -> None:
+        settings = self.controller.settings
+        if header.cluster_id and header.cluster_id != settings.cluster_id:
+            raise ApiError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"The request is meant for cluster {header.cluster_id}, this is {settings.cluster_id}. Check the address.",
+            )
+        if header.read_mode == admin_pb2.READ_MODE_LINEARIZABLE:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "Linearizable reads are not served yet. Read committed state, with min_offset at your last write's offset.",
+            )
+        if header.read_mode != admin_pb2.READ_MODE_COMMITTED:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown read mode {header.read_mode}.")
+
+    async def _wait_for(self, offset: int, timeout_ms: int) -> None:
+        with trio.move_on_after(max(0, timeout_ms) / 1000):
+            await self.controller.wait_applied(offset)
+            return
+        raise ApiError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"This node has applied metadata up to offset {self.controller.applied_offset} and did not reach {offset} in time.",
+        )
+
+    def _nothing_asked(self, api: str, request: Any) -> Any:
+        response = METHODS[api].response()
+        if isinstance(response, admin_pb2.AlterPartitionReassignmentsResponse):
+            response.allow_replication_factor_change = reassignments.allows_size_change(request)
+            response.header.error_message = ""
+        return response
+
+    def _refusal(self, response_type: type[Message], row: AdminApi, request: Any, error: ApiError) -> Any:
+        response: Any = response_type()
+        set_error(response.header, error)
+        row.refuse(request, response, error)
+        return response
+
+    def _fill_header(self, header: admin_pb2.ResponseHeader, offset: int) -> None:
+        leadership = self.controller.leadership
+        header.metadata_offset = offset
+        header.epoch = leadership.epoch
+        header.leader_id = leadership.leader_id
+        if leadership.endpoint is not None:
+            header.leader.host = leadership.endpoint.host
+            header.leader.port = leadership.endpoint.port
+
+    # --- peers ---------------------------------------------------------------------------------------------------------------
+
+    def peer_handlers(self) -> dict[int, PeerHandler | DirectHandler]:
+        """By api number, for the node's PeerServer."""
+        return {
+            Api.ALTER_PARTITION: self._writer(AlterPartitionRequest, AlterPartitionResponse, partitions.alter_partition),
+            Api.ENVELOPE: self._envelope,
+            Api.BROKER_REGISTRATION: self._writer(BrokerRegistrationRequest, BrokerRegistrationResponse, self._register_broker),
+            Api.BROKER_HEARTBEAT: DirectHandler(self._heartbeat),
+            Api.CONTROLLER_REGISTRATION: self._writer(
+                ControllerRegistrationRequest, ControllerRegistrationResponse, controllers.register
+            ),
+            Api.ASSIGN_REPLICAS_TO_DIRS: self._writer(
+                AssignReplicasToDirsRequest, AssignReplicasToDirsResponse, directories.assign
+            ),
+        }
+
+    def _register_broker(
+        self, state: ControllerState, request: BrokerRegistrationRequest, context: Context
+    ) -> Outcome[BrokerRegistrationResponse]:
+        return brokers.register(state, self.controller.heartbeats, request, context)
+
+    def _writer(self, request_type: type[Any], response_type: type[Any], operation: Callable[..., Outcome[Any]]) -> DirectHandler:
+        """Answers a peer's request with what a manager's operation says, once that is committed."""
+        decoder = msgspec.msgpack.Decoder(request_type)
+        name = request_type.__name__.removesuffix("Request")
+
+        def accept(peer_request: PeerRequest, responder: Responder) -> None:
+            try:
+                request = decoder.decode(peer_request.body)
+            except msgspec.MsgspecError as error:
+                responder.refuse(ErrorCode.INVALID_REQUEST, f"the body of {name} cannot be read: {error}")
+                return
+            answer = self.controller.write(
+                name, partial(_operation, operation, request), deadline_ms=self._clock() + DEFAULT_TIMEOUT_MS
+            )
+            answer.when_done(partial(_reply, responder, response_type))
+
+        return DirectHandler(accept)
+
+    def _heartbeat(self, peer_request: PeerRequest, responder: Responder) -> None:
+        try:
+            request = _heartbeat_decoder.decode(peer_request.body)
+        except msgspec.MsgspecError as error:
+            responder.refuse(ErrorCode.INVALID_REQUEST, f"the body of BrokerHeartbeat cannot be read: {error}")
+            return
+        self.controller.heartbeat(request).when_done(partial(_reply, responder, BrokerHeartbeatResponse))
+
+    async def _envelope(self, peer_request: PeerRequest) -> bytes:
+        """An admin call that a broker passes on, with the principal that the broker authenticated."""
+        return _encode(await self._unwrap(_envelope_decoder.decode(peer_request.body)))
+
+    async def _unwrap(self, envelope: EnvelopeRequest) -> EnvelopeResponse:
+        method = METHODS.get(envelope.api)
+        if method is None:
+            return EnvelopeResponse(ErrorCode.UNSUPPORTED_VERSION, f"this node does not know the call {envelope.api}")
+        try:
+            request = method.request.FromString(envelope.request)
+        except DecodeError as error:
+            return EnvelopeResponse(ErrorCode.INVALID_REQUEST, f"the body of {envelope.api} cannot be read: {error}")
+        response: Any = await self.dispatch(Call(envelope.api, request, envelope.principal))
+        body = response.SerializeToString()
+        if response.header.error_code == ErrorCode.NOT_CONTROLLER:
+            return EnvelopeResponse(ErrorCode.NOT_CONTROLLER, response.header.error_message, body)
+        return EnvelopeResponse(ErrorCode.NONE, None, body)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_heartbeat_decoder = msgspec.msgpack.Decoder(BrokerHeartbeatRequest)
+_envelope_decoder = msgspec.msgpack.Decoder(EnvelopeRequest)
+
+
+def _operation(run: Callable[..., Outcome[Any]], request: Any, state: ControllerState, context: Context) -> Outcome[Any]:
+    return run(state, request, context)
+
+
+def _reply(responder: Responder, response_type: type[Any], answer: Answer[Any]) -> None:
+    if answer.error is not None:
+        responder.reply(_encode(response_type(answer.error.code, answer.error.message)))
+    else:
+        responder.reply(_encode(answer.value))

@@ -1,0 +1,309 @@
+"""A controller on an in-memory log: the test decides when batches commit, when leadership is lost and who takes over."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.controller import configs, reassignments, topics
+from kraftlab.controller.partitions import alter_partition
+from kraftlab.controller.purgatory import Answer
+from kraftlab.controller.quorum_controller import QuorumController
+from kraftlab.controller.state import Settings
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.image import BrokerImage, PartitionImage
+from kraftlab.metadata.invariants import check_image
+from kraftlab.metadata.peer_rpc import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    IsrChange,
+)
+from kraftlab.metadata.records import Listener
+from kraftlab.quorum.driver.errors import NotLeader, Overloaded
+from kraftlab.quorum.state_machine import CommittedBatch
+
+T = TypeVar("T")
+
+CLUSTER_ID = "test-cluster"
+FEATURES = (("metadata.version", 30, 30),)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+class FakeQuorum:
+    """The log of one node. `propose` appends; nothing is committed before `commit`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.batches: list[CommittedBatch] = []
+        self.committed_batches = 0
+        self.epoch = 0
+        self.leads = False
+        self.overloaded = False
+        self.resignations: list[tuple[int, str]] = []
+
+    @property
+    def end_offset(self) -> int:
+        return self.batches[-1].end_offset if self.batches else 0
+
+    def propose(self, epoch: int, body: bytes, record_count: int) -> tuple[int, int]:
+        if not self.leads or epoch != self.epoch:
+            raise NotLeader(-1, self.epoch)
+        if self.overloaded:
+            raise Overloaded("the test says so")
+        base_offset = self.end_offset
+        self.batches.append(CommittedBatch(base_offset, base_offset + record_count, epoch, self.clock(), body))
+        return base_offset, base_offset + record_count
+
+    def resign(self, epoch: int, reason: str) -> None:
+        self.resignations.append((epoch, reason))
+        self.leads = False
+
+    def control_batch(self) -> None:
+        self.batches.append(CommittedBatch(self.end_offset, self.end_offset + 1, self.epoch, self.clock(), b""))
+
+
+class Cluster:
+    """One controller under test, with shorthands for what brokers and people ask."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.clock = Clock()
+        self.quorum = FakeQuorum(self.clock)
+        self.settings = settings or Settings(CLUSTER_ID, 3000, max_idle_interval_ms=0)
+        self.controller = QuorumController(self.settings, self.clock, random.Random(7), lambda: None)
+        self.controller.attach(self.quorum)
+
+    # --- the quorum ---
+
+    async def lead(self, *, commit: bool = True) -> None:
+        """This node wins an election; the first batch of its epoch is committed, and what the activation writes too."""
+        self.quorum.epoch += 1
+        self.quorum.leads = True
+        self.quorum.control_batch()
+        await self.commit()
+        await self.controller.became_leader(self.quorum.epoch)
+        if commit:
+            await self.commit()
+
+    async def commit(self, batches: int | None = None) -> None:
+        """Commits that many batches (None: all)."""
+        start = self.quorum.committed_batches
+        end = len(self.quorum.batches) if batches is None else start + batches
+        if end > start:
+            self.quorum.committed_batches = end
+            await self.controller.apply(self.quorum.batches[start:end], self.quorum.batches[end - 1].end_offset)
+            self.check()
+
+    async def lose_leadership(self, *, survives: bool, leader_id: int = 3001) -> None:
+        """Another node takes over; what was not committed survives in the log or is truncated."""
+        self.quorum.leads = False
+        await self.controller.resigned(self.quorum.epoch, "another node was elected")
+        if not survives:
+            del self.quorum.batches[self.quorum.committed_batches :]
+        self.quorum.epoch += 1
+        await self.controller.leader_changed(self.quorum.epoch, leader_id, {})
+        self.quorum.control_batch()
+        await self.commit()
+
+    async def done(self, answer: Answer[T]) -> T:
+        """Commits everything and gives the answer."""
+        await self.commit()
+        assert answer.done, "the answer waits although everything is committed"
+        if answer.error is not None:
+            raise answer.error
+        assert answer.value is not None
+        return answer.value
+
+    async def pass_time(self, milliseconds: int) -> None:
+        self.clock.now_ms += milliseconds
+        self.controller.queue.run_due()
+        await self.commit()
+
+    def check(self) -> None:
+        """Whatever happened, the image keeps its invariants."""
+        assert check_image(self.controller.committed.image) == ()
+        assert check_image(self.controller.newest.image) == ()
+
+    # --- brokers ---
+
+    def registration(self, broker_id: int, incarnation: int = 1, **changes: object) -> BrokerRegistrationRequest:
+        fields: dict[str, object] = {
+            "broker_id": broker_id,
+            "cluster_id": CLUSTER_ID,
+            "incarnation_id": uuid(broker_id * 100 + incarnation, 1),
+            "listeners": (Listener("PEER", "h", 9000 + broker_id), Listener("GRPC", "h", 8000 + broker_id)),
+            "features": FEATURES,
+            "rack": None,
+            "log_dirs": (directory(broker_id, 0),),
+        }
+        return BrokerRegistrationRequest(**(fields | changes))  # type: ignore[arg-type]
+
+    async def register(self, broker_id: int, incarnation: int = 1, **changes: object) -> int:
+        answer = self.controller.register_broker(self.registration(broker_id, incarnation, **changes))
+        return (await self.done(answer)).broker_epoch
+
+    async def heartbeat(self, broker_id: int, **changes: object) -> BrokerHeartbeatResponse:
+        return await self.done(self.controller.heartbeat(self.beat(broker_id, **changes)))
+
+    def beat(self, broker_id: int, **changes: object) -> BrokerHeartbeatRequest:
+        fields: dict[str, object] = {
+            "broker_id": broker_id,
+            "broker_epoch": self.broker(broker_id).epoch,
+            "current_metadata_offset": self.controller.applied_offset,
+            "want_fence": False,
+            "want_shutdown": False,
+        }
+        return BrokerHeartbeatRequest(**(fields | changes))  # type: ignore[arg-type]
+
+    async def start_brokers(self, *broker_ids: int, **changes: object) -> None:
+        for broker_id in broker_ids:
+            await self.register(broker_id, **changes)
+            response = await self.heartbeat(broker_id)
+            assert not response.is_fenced
+
+    async def stop_broker(self, broker_id: int) -> None:
+        """The broker asks to be fenced: it leaves ISRs and leaderships at once."""
+        assert (await self.heartbeat(broker_id, want_fence=True)).is_fenced
+
+    def broker(self, broker_id: int) -> BrokerImage:
+        return self.controller.newest.image.cluster.brokers[broker_id]
+
+    # --- topics ---
+
+    async def create(self, name: str, *replica_lists: tuple[int, ...], **values: str) -> None:
+        request = admin_pb2.CreateTopicsRequest()
+        topic = request.topics.add(name=name, num_partitions=-1, replication_factor=-1)
+        for index, replicas in enumerate(replica_lists):
+            topic.assignments.add(partition_index=index, broker_ids=replicas)
+        for key, value in values.items():
+            topic.configs.add(name=key.replace("_", "."), value=value)
+        response = await self.write(topics.create, request)
+        assert response.topics[0].error_code == 0, response.topics[0].error_message
+
+    def partition(self, name: str, index: int = 0) -> PartitionImage:
+        topic = self.controller.newest.image.topics.get(name)
+        assert topic is not None
+        return topic.partitions[index]
+
+    def state(self, name: str, index: int = 0) -> tuple[tuple[int, ...], tuple[int, ...], int, tuple[int, ...], tuple[int, ...]]:
+        """(R, ISR, L, AR, RR) of a partition, as the tables of KIP-455 write it."""
+        p = self.partition(name, index)
+        return p.replicas, p.isr, p.leader, p.adding, p.removing
+
+    async def write(self, operation: Callable[..., object], request: object) -> object:
+        """Runs a manager's operation through the controller and commits it."""
+        return await self.done(self.controller.write("test", lambda state, context: operation(state, request, context)))
+
+    async def set_isr(self, name: str, isr: tuple[int, ...], index: int = 0, **changes: object) -> int:
+        """The leader asks for an ISR; the partition's error code."""
+        topic = self.controller.newest.image.topics.get(name)
+        assert topic is not None
+        now = topic.partitions[index]
+        sender = changes.pop("sender", now.leader)
+        fields: dict[str, object] = {
+            "topic_id": topic.topic_id,
+            "partition": index,
+            "leader_epoch": now.leader_epoch,
+            "isr": tuple((broker_id, -1) for broker_id in isr),
+            "leader_recovery_state": now.leader_recovery_state,
+            "partition_epoch": now.partition_epoch,
+        }
+        change = IsrChange(**(fields | changes))  # type: ignore[arg-type]
+        request = AlterPartitionRequest(sender, self.broker(sender).epoch, (change,))  # type: ignore[arg-type, index]
+        response = await self.write(alter_partition, request)
+        assert isinstance(response, AlterPartitionResponse)
+        return response.results[0].error
+
+    async def reassign(
+        self, name: str, target: tuple[int, ...] | None, index: int = 0, *, allow_size_change: bool | None = None
+    ) -> tuple[int, str]:
+        """(code, text) of one entry; target None cancels."""
+        response = await self.write(reassignments.alter, reassignment_request([(name, [(index, target)])], allow_size_change))
+        entry = response.responses[0].partitions[0]
+        return entry.error_code, entry.error_message
+
+    def listed(self, *names: str) -> list[tuple[str, int]]:
+        request = admin_pb2.ListPartitionReassignmentsRequest()
+        for name in names:
+            request.topics.topics.add(name=name, partition_indexes=range(16))
+        response = reassignments.listing(self.controller.committed, request)
+        return [(topic.name, entry.partition_index) for topic in response.topics for entry in topic.partitions]
+
+    async def configure(
+        self, resource_type: int, name: str, *changes: tuple[str, int, str | None], validate_only: bool = False
+    ) -> tuple[int, str]:
+        """(code, text) of one resource's change; each change is (key, operation, value)."""
+        request = admin_pb2.IncrementalAlterConfigsRequest(validate_only=validate_only)
+        resource = request.resources.add(resource_type=resource_type, resource_name=name)
+        for key, operation, value in changes:
+            resource.configs.add(name=key, config_operation=operation, value=value)
+        response = await self.write(configs.alter, request)
+        return response.responses[0].error_code, response.responses[0].error_message
+
+
+def reassignment_request(
+    entries: list[tuple[str, list[tuple[int, tuple[int, ...] | None]]]], allow_size_change: bool | None = None
+) -> admin_pb2.AlterPartitionReassignmentsRequest:
+    request = admin_pb2.AlterPartitionReassignmentsRequest(allow_replication_factor_change=allow_size_change)
+    for name, partitions in entries:
+        topic = request.topics.add(name=name)
+        for index, target in partitions:
+            entry = topic.partitions.add(partition_index=index)
+            if target is not None:
+                entry.replicas.values.extend(target)
+                entry.replicas.SetInParent()
+    return request
+
+
+def uuid(number: int, kind: int) -> bytes:
+    return bytes([kind]) + number.to_bytes(15, "big")
+
+
+def directory(broker_id: int, index: int) -> bytes:
+    """The id of a broker's log directory."""
+    return uuid(broker_id * 10 + index, 2)
+
+
+@pytest.fixture
+async def cluster() -> Cluster:
+    """An active controller, nothing registered."""
+    made = Cluster()
+    await made.lead()
+    return made
+
+
+@pytest.fixture
+async def five(cluster: Cluster) -> Cluster:
+    """An active controller with brokers 0 to 4, unfenced."""
+    await cluster.start_brokers(0, 1, 2, 3, 4)
+    return cluster
+
+
+@pytest.fixture
+def tools() -> type[Tools]:
+    return Tools
+
+
+class Tools:
+    """What tests need besides fixtures, since helper modules are not importable."""
+
+    Cluster = Cluster
+    Settings = Settings
+    ApiError = ApiError
+    ErrorCode = ErrorCode
+    cluster_id = CLUSTER_ID
+    directory = staticmethod(directory)
+    reassignment_request = staticmethod(reassignment_request)
