@@ -33,32 +33,45 @@ class ByteGate:
             self._rate_changed = trio.Event()
 
     @contextmanager
-    def claim(self) -> Iterator[None]:
-        """Counts the caller among those who want bytes."""
-        self._budget.enter(trio.current_time())
+    def claim(self) -> Iterator[Claim]:
+        """The caller wants bytes, until the block ends."""
+        ticket = self._budget.enter(trio.current_time())
         try:
-            yield
+            yield Claim(self, ticket)
         finally:
-            self._budget.leave(trio.current_time())
+            self._budget.leave(ticket, trio.current_time())
 
     def ready_at(self) -> float:
-        """The time (trio's clock) at which `try_take` may grant something."""
+        """The time (trio's clock) at which the next claim may be granted something."""
         return self._budget.ready_at(trio.current_time())
 
-    def try_take(self, wanted_bytes: int) -> int:
-        """Bytes granted now, 0 if none."""
-        return self._budget.take(wanted_bytes, trio.current_time())
+    def try_take(self, ticket: int, wanted_bytes: int) -> int:
+        return self._budget.take(ticket, wanted_bytes, trio.current_time())
 
-    async def take(self, wanted_bytes: int) -> int:
-        """Waits until something is granted. Call it inside `claim()`."""
-        while True:
-            granted = self._budget.take(wanted_bytes, trio.current_time())
-            if granted:
-                return granted
-            changed = self._rate_changed
-            with trio.move_on_at(self.ready_at()):
-                await changed.wait()
+    async def rate_changed(self) -> None:
+        await self._rate_changed.wait()
 
     def settle(self, granted_bytes: int, used_bytes: int) -> None:
         """What of a grant was really used."""
         self._budget.settle(granted_bytes, used_bytes, trio.current_time())
+
+
+class Claim:
+    """A place in the queue for bytes."""
+
+    def __init__(self, gate: ByteGate, ticket: int) -> None:
+        self._gate = gate
+        self._ticket = ticket
+
+    def try_take(self, wanted_bytes: int) -> int:
+        """Bytes granted now, 0 if none."""
+        return self._gate.try_take(self._ticket, wanted_bytes)
+
+    async def take(self, wanted_bytes: int) -> int:
+        """Waits until something is granted."""
+        while True:
+            granted = self.try_take(wanted_bytes)
+            if granted:
+                return granted
+            with trio.move_on_at(self._gate.ready_at()):
+                await self._gate.rate_changed()

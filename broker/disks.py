@@ -24,7 +24,7 @@ class Disks:
     """
 
     def __init__(self, on_failed: Callable[[LogDirFailed], None]) -> None:
-        self._on_failed = on_failed
+        self.failed = on_failed
         self._limiters: dict[Path, trio.CapacityLimiter] = {}
 
     async def run(
@@ -37,5 +37,5 @@ class Disks:
         try:
             return await trio.to_thread.run_sync(partial(work, *args, **kwargs), limiter=limiter)
         except LogDirFailed as error:
-            self._on_failed(error)
+            self.failed(error)
             raise

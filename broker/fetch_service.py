@@ -23,7 +23,7 @@ import trio
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import FetchedPartition, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
 
-from .byte_gate import ByteGate
+from .byte_gate import ByteGate, Claim
 from .disks import Disks
 from .divergence import leader_answer
 from .log.errors import LogClosed, LogError
@@ -99,16 +99,15 @@ class FetchService:
     async def _answer(self, request: ReplicaFetchRequest, visit: _Visit) -> ReplicaFetchResponse:
         answers = self._note_positions(request)
         with ExitStack() as claims:
-            claimed = False
+            claim: Claim | None = None
             while True:
                 visit.changed = trio.Event()
                 with self._watched(request, visit.changed):
                     readable = self._look(request, answers)
                     waits_for_budget = any(part.is_throttled for part in readable)
-                    if waits_for_budget and not claimed:
-                        claims.enter_context(self._gate.claim())
-                        claimed = True
-                    for part in await self._read(request, readable):
+                    if waits_for_budget and claim is None:
+                        claim = claims.enter_context(self._gate.claim())
+                    for part in await self._read(request, readable, claim):
                         answers[part.topic_id, part.partition] = part
                     now = trio.current_time()
                     if answers or visit.is_over or now >= visit.deadline or request.min_bytes <= 0:
@@ -205,7 +204,9 @@ class FetchService:
 
     # --- reading -------------------------------------------------------------------------------------------------------------
 
-    async def _read(self, request: ReplicaFetchRequest, readable: list[_Readable]) -> list[FetchedPartition]:
+    async def _read(
+        self, request: ReplicaFetchRequest, readable: list[_Readable], claim: Claim | None
+    ) -> list[FetchedPartition]:
         """Records in the order of the request until the response is full; throttled partitions as far as the budget goes."""
         found: list[FetchedPartition] = []
         remaining = min(request.max_bytes, RESPONSE_BYTES_MAX)
@@ -213,7 +214,7 @@ class FetchService:
             wanted_bytes = min(part.wanted.max_bytes, remaining)
             if wanted_bytes <= 0:
                 break
-            granted = self._gate.try_take(wanted_bytes) if part.is_throttled else wanted_bytes
+            granted = claim.try_take(wanted_bytes) if part.is_throttled and claim is not None else wanted_bytes
             if not granted:
                 continue
             answer = await self._read_one(part, granted, is_first=not found)

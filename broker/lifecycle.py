@@ -157,12 +157,14 @@ class Lifecycle:
     async def run(self) -> None:
         """Returns once the broker may stop. RegistrationFailed if it cannot join, or must leave."""
         await self._register()
-        while self.state is not BrokerState.SHUTTING_DOWN:
+        while not self._may_stop():
             pause_s = await self._beat()
-            if self.state is BrokerState.SHUTTING_DOWN:
-                return
-            await self._pause(pause_s)
-            self._check_deadlines()
+            if not self._may_stop():
+                await self._pause(pause_s)
+                self._check_deadlines()
+
+    def _may_stop(self) -> bool:
+        return self.state is BrokerState.SHUTTING_DOWN
 
     def _stir(self) -> None:
         self._stirred.set()
@@ -206,7 +208,7 @@ class Lifecycle:
     async def _register(self) -> None:
         deadline = trio.current_time() + self._config.registration_timeout_ms / 1000
         backoff_s, refusal = REGISTRATION_BACKOFF_S, "no controller answered"
-        while self.state is not BrokerState.SHUTTING_DOWN:
+        while not self._may_stop():
             try:
                 body = await self._channel.request(
                     Api.BROKER_REGISTRATION, _encode(self._registration), timeout_ms=self._config.session_timeout_ms // 2

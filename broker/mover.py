@@ -16,6 +16,7 @@ Not done here: creating and dropping future logs on request (`log_dirs_api.py`),
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -43,10 +44,10 @@ BACKOFF_MAX_S = 30.0
 class FutureLogs(Protocol):
     """What the mover asks of the log manager; all of it blocks."""
 
-    def swap(self, topic_id: Uuid, partition: int) -> PartitionLog:
+    def swap(self, topic_id: Uuid, partition: int, now_ms: int) -> PartitionLog:
         """The future log becomes the current one; the old one's directory is set aside for deletion."""
 
-    def drop_future(self, topic_id: Uuid, partition: int) -> None: ...
+    def drop_future(self, topic_id: Uuid, partition: int, now_ms: int) -> bool: ...
 
 
 class Move:
@@ -130,7 +131,7 @@ class Mover:
         self.moves.pop(replica, None)
         move.partition.future = None
         if not keep_files:
-            await self._disks.run(move.target_dir, self._logs.drop_future, *replica)
+            await self._disks.run(move.target_dir, self._logs.drop_future, *replica, wall_clock_ms())
 
     def _step(self, move: Move, event: MoveEvent) -> MoveAction:
         """Walks the table; assignments are queued here, a swap is left to the caller."""
@@ -183,9 +184,9 @@ class Mover:
                     nursery.start_soon(_wait_and_cancel, event, nursery.cancel_scope)
 
     async def _copy_until_caught_up(self, move: Move) -> None:
-        with self._gate.claim():
+        with self._gate.claim() as claim:
             while True:
-                granted = await self._gate.take(CHUNK_BYTES)
+                granted = await claim.take(CHUNK_BYTES)
                 copied = left = 0
                 try:
                     async with move.partition.move_lock:
@@ -216,13 +217,16 @@ class Mover:
                 self._gate.settle(0, copied)
                 if not left:
                     break
-            high_watermark = current.high_watermark
-            swapped = await self._disks.run(move.target_dir, self._logs.swap, *partition.id)
-            swapped.high_watermark = high_watermark
-            partition.log, partition.future = swapped, None
+            partition.log = await self._disks.run(move.target_dir, self._logs.swap, *partition.id, wall_clock_ms())
+            partition.future = None
             self._step(move, MoveEvent.SWAPPED)
             partition.notify()
         return True
+
+
+def wall_clock_ms() -> int:
+    """For what must be told to the storage, whose delays outlive the process."""
+    return int(time.time() * 1000)
 
 
 async def _wait_and_cancel(event: trio.Event, scope: trio.CancelScope) -> None:
@@ -237,22 +241,24 @@ def copy_chunk(current: PartitionLog, future: PartitionLog, max_bytes: int) -> t
     if records:
         future.append_as_follower(records)
     future.high_watermark = min(current.high_watermark, future.log_end_offset)
-    left = current.bytes_from(future.log_end_offset) if future.log_end_offset < current.log_end_offset else 0
-    return len(records), left
+    if future.log_end_offset < current.log_end_offset:
+        return len(records), current.bytes_from(future.log_end_offset)
+    if future.latest_epoch != current.latest_epoch:
+        # An epoch that has begun and has no record yet.
+        future.start_epoch(current.latest_epoch)
+    return len(records), 0
 
 
 def align(current: PartitionLog, future: PartitionLog) -> None:
     """Cuts what `future` has and `current` has not (by leader epochs and by both ends of the log). Blocks."""
     if future.log_end_offset < current.log_start_offset:
         future.truncate_fully_and_start_at(current.log_start_offset)
-        return
     while True:
-        end = future.log_end_offset
-        diverging = leader_answer(end, future.latest_epoch, current.log_end_offset, current.latest_epoch, current.end_offset_for)
-        if diverging is None:
-            cut = min(end, current.log_end_offset)
-        else:
-            cut = truncation_offset(diverging, end, future.end_offset_for)
-        if cut >= end:
+        end, epoch = future.log_end_offset, future.latest_epoch
+        diverging = leader_answer(end, epoch, current.log_end_offset, current.latest_epoch, current.end_offset_for)
+        if diverging is not None:
+            future.truncate_to(truncation_offset(diverging, end, future.end_offset_for))
+        elif end > current.log_end_offset:
+            future.truncate_to(current.log_end_offset)
+        if (future.log_end_offset, future.latest_epoch) == (end, epoch):
             return
-        future.truncate_to(cut)

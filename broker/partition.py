@@ -351,9 +351,11 @@ class Partition:
         """Cuts the log (and a future log) to `offset`, if this replica still follows `leader_epoch`."""
         async with self.move_lock, self.lock:
             log = self._following_log(leader_epoch)
-            if log is None or offset >= log.log_end_offset:
+            if log is None:
                 return
-            logger.info("%s: truncated from %d to %d", self, log.log_end_offset, offset)
+            if offset < log.log_end_offset:
+                logger.info("%s: truncated from %d to %d", self, log.log_end_offset, offset)
+            # Even if no record has to go: an epoch that this replica began as leader, and never wrote in, does.
             await self._around.disks.run(log.log_dir, log.truncate_to, offset)
             if self.future is not None and self.future.log_end_offset > offset:
                 await self._around.disks.run(self.future.log_dir, self.future.truncate_to, offset)

@@ -6,8 +6,8 @@ rate × t bytes have been granted, however small the replica is. A batch cannot 
 still taken whole, the account goes into debt, and nothing more is granted until the debt is paid. So over any copy the bytes stay within
 rate × time plus one batch, and the average holds where Kafka's windows let the first fetch take a mebibyte for free.
 
-Those who wait are counted, and each is granted its share of what has been earned: no claimant starves. While somebody waits, up to half a second
-of earnings is kept, so that a late wake-up does not slow the copy down; after a second without any claimant nothing is kept.
+Those who wait stand in a queue; whoever is granted something goes to its end, and gets no more than its share of what has been earned. While somebody waits, up to half a second
+of earnings is kept, so that a late wake-up does not slow the copy down; once nobody has claimed for a quarter of a second nothing is kept.
 
 Not handled here: traffic that must never wait (replicas in sync). Whoever is in sync does not ask.
 """
@@ -21,7 +21,7 @@ QUANTUM_S = 0.05
 """A grant is at least what this long a time earns: fewer, larger reads."""
 CREDIT_S = 0.5
 """What is earned but not used is kept up to this long a time's worth, while somebody waits."""
-IDLE_S = 1.0
+IDLE_S = 0.25
 """After this long without a claimant, what was earned is forgotten; debts are not."""
 METER_WINDOW_S = 3.0
 _EVERY = -1
@@ -30,16 +30,17 @@ _EVERY = -1
 class ByteBudget:
     """One rate, shared by all claimants. `rate` in bytes per second; None: unlimited; 0: nothing moves.
 
-    A claimant calls `enter`, then `take` at or after `ready_at` until it is granted something, does its work, calls `settle` with what it
-    really used, and `leave`s. Calls for one budget carry times that never go back.
+    A claimant gets a ticket from `enter`, calls `take` at or after `ready_at` until it is granted something, does its work, calls `settle`
+    with what it really used, and `leave`s. Calls for one budget carry times that never go back.
     """
 
     def __init__(self, rate: float | None, now_s: float) -> None:
         self.rate = rate
-        self.claimants = 0
+        self._queue: dict[int, None] = {}
+        self._last_ticket = 0
         self._balance = 0.0
         self._updated_s = now_s
-        self._last_active_s = now_s
+        self._last_active_s = float("-inf")
 
     def set_rate(self, rate: float | None, now_s: float) -> None:
         """A new rate, from now on. What was earned at the old one is forgotten, and so is a debt when the limit is lifted."""
@@ -47,15 +48,18 @@ class ByteBudget:
         self._balance = 0.0 if rate is None else min(self._balance, 0.0)
         self.rate = rate
 
-    def enter(self, now_s: float) -> None:
+    def enter(self, now_s: float) -> int:
+        """A ticket, behind everybody who waits."""
         self._earn(now_s)
-        if not self.claimants and now_s - self._last_active_s > IDLE_S:
+        if not self._queue and now_s - self._last_active_s > IDLE_S:
             self._balance = min(self._balance, 0.0)
-        self.claimants += 1
+        self._last_ticket += 1
+        self._queue[self._last_ticket] = None
+        return self._last_ticket
 
-    def leave(self, now_s: float) -> None:
+    def leave(self, ticket: int, now_s: float) -> None:
         self._earn(now_s)
-        self.claimants -= 1
+        del self._queue[ticket]
         self._last_active_s = now_s
 
     def ready_at(self, now_s: float) -> float:
@@ -67,17 +71,18 @@ class ByteBudget:
             return float("inf")
         return now_s + max(0.0, self._quantum() - self._balance) / self.rate
 
-    def take(self, wanted_bytes: int, now_s: float) -> int:
-        """Bytes granted, charged at once; 0: not yet. At most `wanted_bytes` (> 0)."""
+    def take(self, ticket: int, wanted_bytes: int, now_s: float) -> int:
+        """Bytes granted, charged at once, at most `wanted_bytes` (> 0); 0: not yet, or it is another one's turn."""
         self._earn(now_s)
         if self.rate is None:
             return wanted_bytes
         quantum = self._quantum()
-        if not self.rate or self._balance < quantum - 1e-6:
+        if not self.rate or self._balance < quantum * (1 - 1e-6) or next(iter(self._queue)) != ticket:
             return 0
-        share = max(self._balance / max(1, self.claimants), quantum)
+        share = max(self._balance / len(self._queue), quantum)
         granted = max(1, min(wanted_bytes, int(share)))
         self._balance -= granted
+        self._queue[ticket] = self._queue.pop(ticket)
         return granted
 
     def settle(self, granted_bytes: int, used_bytes: int, now_s: float) -> None:

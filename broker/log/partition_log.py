@@ -436,10 +436,14 @@ class PartitionLog:
     # Cutting
 
     def truncate_to(self, offset: int) -> int:
-        """Remove every batch that reaches to or over `offset`; returns the log end offset, which may be lower than `offset`."""
+        """Remove every batch that reaches to or over `offset`; returns the log end offset, which may be lower than `offset`.
+
+        An epoch that has begun at the log's end, and has no record, goes in any case.
+        """
         with self.exclusive():
             self._check_open()
             if offset >= self.log_end_offset:
+                self._epochs.truncate_from_end(self.log_end_offset)
                 return self.log_end_offset
             if offset < self._log_start_offset:
                 self.truncate_fully_and_start_at(offset)

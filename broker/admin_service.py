@@ -1,0 +1,94 @@
+"""The admin API on a broker: its own log directories and metadata are answered here, everything else is passed on to the active controller.
+
+A call that is passed on travels in an Envelope over peer frames and its answer is given unchanged. While there is no active controller, or it
+has just moved, the broker looks for it again until the call's deadline.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+import msgspec
+import trio
+from google.protobuf.message import Message
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse
+from kraftlab.quorum.driver.transport import PeerError, PeerTimeout, PeerUnreachable
+from kraftlab.rpc.methods import METHODS, Method, fault
+from kraftlab.rpc.server import Call
+
+from .controller_channel import ControllerChannel
+from .metadata_publisher import MetadataPublisher
+
+logger = logging.getLogger("kraftlab.broker.admin")
+
+TIMEOUT_DEFAULT_MS = 60_000
+RETRY_BACKOFF_S = 0.05
+
+LocalCall = Callable[[Message], Awaitable[Message]]
+
+_encode = msgspec.msgpack.encode
+_envelope = msgspec.msgpack.Decoder(EnvelopeResponse)
+
+
+class AdminService:
+    """`dispatch` of the broker's AdminServer. `local` has the calls that this broker answers itself, by method name."""
+
+    def __init__(
+        self, cluster_id: str, channel: ControllerChannel, publisher: MetadataPublisher, local: Mapping[str, LocalCall]
+    ) -> None:
+        self._cluster_id = cluster_id
+        self._channel = channel
+        self._publisher = publisher
+        self._local = local
+
+    async def dispatch(self, call: Call) -> Message:
+        method = METHODS[call.api]
+        header: admin_pb2.RequestHeader = getattr(call.request, "header")  # noqa: B009 - every request has one
+        timeout_ms = header.timeout_ms if header.HasField("timeout_ms") else TIMEOUT_DEFAULT_MS
+        deadline = trio.current_time() + max(timeout_ms, 0) / 1000
+        if call.api not in self._local:
+            return await self._pass_on(call, method, deadline)
+        if header.cluster_id and header.cluster_id != self._cluster_id:
+            return fault(
+                method,
+                f"the request is for cluster {header.cluster_id}, this is {self._cluster_id}; check --bootstrap-server",
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+            )
+        if header.read_mode == admin_pb2.READ_MODE_LINEARIZABLE:
+            return fault(method, "linearizable reads are not served yet; ask for committed state", ErrorCode.UNSUPPORTED_VERSION)
+        with trio.move_on_at(deadline) as scope:
+            await self._publisher.wait_for(header.min_offset)
+            return await self._local[call.api](call.request)
+        assert scope.cancelled_caught
+        behind = f"this broker has metadata up to {self._publisher.offset}, asked was {header.min_offset}"
+        return fault(method, f"not done within {timeout_ms} ms; {behind}", ErrorCode.REQUEST_TIMED_OUT)
+
+    async def _pass_on(self, call: Call, method: Method, deadline: float) -> Message:
+        body = _encode(EnvelopeRequest(call.api, call.principal, call.request.SerializeToString()))
+        reason = "no controller answered"
+        while (rest_s := deadline - trio.current_time()) > 0:
+            try:
+                answer = await self._channel.pass_on(Api.ENVELOPE, body, timeout_ms=max(1, int(rest_s * 1000)))
+                response = _envelope.decode(answer)
+            except PeerTimeout:
+                break
+            except PeerUnreachable as error:
+                reason = str(error)
+            except PeerError as error:
+                if error.code not in (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE):
+                    return fault(method, error.message, error.code)
+                reason = error.message
+            except msgspec.MsgspecError as error:
+                return fault(method, f"the controller's answer cannot be read: {error}")
+            else:
+                if response.error == ErrorCode.NONE:
+                    return method.response.FromString(response.response)
+                if response.error != ErrorCode.NOT_CONTROLLER:
+                    return fault(method, response.message or ErrorCode(response.error).message, response.error)
+                reason = response.message or "the controller has moved"
+            await self._channel.wait_for_change(min(RETRY_BACKOFF_S, max(rest_s, 0)))
+        return fault(method, f"{call.api} could not be passed on to the active controller in time: {reason}", ErrorCode.REQUEST_TIMED_OUT)

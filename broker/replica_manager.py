@@ -1,0 +1,297 @@
+"""All replicas of this broker: they appear, change their part, and go by published metadata only.
+
+Theory of operation. `apply` is a publisher: it takes the step between two images and carries it out: removals first, then leaders, then
+followers, each group beside each other, since their time goes to disks. A replica whose log cannot be had (its directory is offline, its disk full) is
+kept without a log and answers KAFKA_STORAGE_ERROR. Whoever changes which logs there are (this publisher, requests to move replicas, the
+failure of a directory) holds `state_lock`.
+
+Where a replica really is, is compared with what the metadata says after each step; if they differ, the controller is told, unless a move
+is about to make it true.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from kraftlab.metadata.changes import LocalChanges, local_changes
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.image import EMPTY, MetadataImage, PartitionImage
+from kraftlab.metadata.peer_rpc import IsrChange
+from kraftlab.quorum.core.types import Endpoint
+
+from .alter_partition import AlterPartitionManager
+from .directory_assignments import DirectoryAssignments
+from .disks import Disks
+from .dynamic_configs import DynamicConfigs
+from .fetcher import Fetchers
+from .log.errors import LogDirFailed, LogError
+from .log.log_manager import LogManager
+from .log.partition_log import PartitionLog
+from .metadata_publisher import Publication
+from .mover import Mover, wall_clock_ms
+from .partition import Partition, ReplicaId
+from .replica_errors import ReplicaError
+
+logger = logging.getLogger("kraftlab.broker.replicas")
+
+PEER_LISTENER = "PEER"
+RETRY_PLACING_S = 5.0
+
+
+class ReplicaManager:
+    """See the module's docstring. It is what partitions, fetchers and services see of the broker."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        logs: LogManager,
+        disks: Disks,
+        configs: DynamicConfigs,
+        isr_changes: AlterPartitionManager,
+        assignments: DirectoryAssignments,
+        lag_time_max_s: float,
+    ) -> None:
+        self.broker_id = broker_id
+        self.broker_epoch = broker_epoch
+        self.disks = disks
+        self.configs = configs
+        self.logs = logs
+        self.lag_time_max_s = lag_time_max_s
+        self.image: MetadataImage = EMPTY
+        self.partitions: dict[ReplicaId, Partition] = {}
+        self.state_lock = trio.Lock()
+        self._isr_changes = isr_changes
+        self._assignments = assignments
+        self._unplaced: set[ReplicaId] = set()
+        self._newcomers: set[ReplicaId] = set()
+        """Replicas that this broker certainly never had before: an offline directory cannot hold them."""
+        self._fetchers: Fetchers | None = None
+        self._mover: Mover | None = None
+
+    def attach(self, fetchers: Fetchers, mover: Mover) -> None:
+        """The two that need this manager to be made."""
+        self._fetchers, self._mover = fetchers, mover
+
+    @property
+    def fetchers(self) -> Fetchers:
+        assert self._fetchers is not None, "attach() comes first"
+        return self._fetchers
+
+    @property
+    def mover(self) -> Mover:
+        assert self._mover is not None, "attach() comes first"
+        return self._mover
+
+    # --- what others ask -----------------------------------------------------------------------------------------------------
+
+    def hosted(self, replica: ReplicaId) -> Partition:
+        """The partition, if this broker hosts it.
+
+        ReplicaError UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION (by the metadata) or NOT_LEADER_OR_FOLLOWER (not here).
+        """
+        partition = self.partitions.get(replica)
+        if partition is not None:
+            return partition
+        topic = self.image.topics.by_id.get(replica[0])
+        if topic is None:
+            raise ReplicaError(ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_ID.message)
+        if replica[1] not in topic.partitions:
+            raise ReplicaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} has no partition {replica[1]}")
+        raise ReplicaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.broker_id} hosts no replica of {topic.name}-{replica[1]}")
+
+    def registered_epoch(self, broker_id: int) -> int | None:
+        broker = self.image.cluster.brokers.get(broker_id)
+        return None if broker is None else broker.epoch
+
+    def is_active(self, broker_id: int) -> bool:
+        broker = self.image.cluster.brokers.get(broker_id)
+        return broker is not None and broker.is_active
+
+    def min_insync_replicas(self, topic: str) -> int:
+        return self.configs.min_insync_replicas(topic)
+
+    def propose_isr(self, partition: Partition, change: IsrChange) -> None:
+        self._isr_changes.submit(change, partition.isr_answered)
+
+    def withdraw_isr(self, partition: Partition) -> None:
+        self._isr_changes.withdraw(*partition.id)
+
+    def endpoint_of(self, broker_id: int) -> Endpoint | None:
+        broker = self.image.cluster.brokers.get(broker_id)
+        listener = broker.listener(PEER_LISTENER) if broker is not None else None
+        return None if listener is None else Endpoint(listener.host, listener.port)
+
+    def is_leader_throttled(self, partition: Partition, follower_id: int) -> bool:
+        return (
+            self.configs.leader_gate.is_limited
+            and follower_id not in partition.state.isr
+            and self.configs.leader_throttled(partition.topic).covers(partition.number, follower_id)
+        )
+
+    def is_follower_throttled(self, partition: Partition) -> bool:
+        return (
+            self.configs.follower_gate.is_limited
+            and self.broker_id not in partition.state.isr
+            and self.configs.follower_throttled(partition.topic).covers(partition.number, self.broker_id)
+        )
+
+    # --- metadata ------------------------------------------------------------------------------------------------------------
+
+    async def apply(self, publication: Publication) -> None:
+        """Publisher: makes the replicas here what the new image says."""
+        async with self.state_lock:
+            self.image = publication.after
+            changes = local_changes(publication.changes, publication.before, publication.after, self.broker_id)
+            await self._together(partial(self._remove, replica) for replica in changes.deleted)
+            if not publication.is_first:
+                self._note_newcomers(publication, changes)
+            await self._together(partial(self._host, replica, state) for replica, state in changes.leading.items())
+            await self._together(partial(self._host, replica, state) for replica, state in changes.following.items())
+            self._compare_directories(changes)
+            if publication.changes.configs:
+                self._reconfigure()
+        if publication.changes.brokers or publication.changes.configs:
+            self.fetchers.reconsider()
+
+    def _note_newcomers(self, publication: Publication, changes: LocalChanges) -> None:
+        for replica in {*changes.leading, *changes.following}:
+            before = publication.before.topics.partition(*replica)
+            if before is None or self.broker_id not in before.replicas:
+                self._newcomers.add(replica)
+
+    async def _together(self, work: Iterable[Callable[[], Awaitable[None]]]) -> None:
+        async with trio.open_nursery() as nursery:
+            for item in work:
+                nursery.start_soon(item)
+
+    async def _remove(self, replica: ReplicaId) -> None:
+        """The replica is not this broker's any more: it goes with its future log."""
+        partition = self.partitions.pop(replica, None)
+        self._unplaced.discard(replica)
+        self._newcomers.discard(replica)
+        if partition is None:
+            return
+        logger.info("%s: removed", partition)
+        self.fetchers.forget(replica)
+        await self.mover.drop(replica)
+        log = partition.log
+        await partition.retire()
+        if log is not None:
+            try:
+                await self.disks.run(log.log_dir, self.logs.delete, *replica, wall_clock_ms())
+            except LogError as error:
+                logger.warning("%s: its files could not be set aside: %s", partition, error)
+
+    async def _host(self, replica: ReplicaId, state: PartitionImage) -> None:
+        """Leads or follows as `state` says, with a log if one can be had."""
+        partition = self.partitions.get(replica)
+        if partition is None:
+            topic = self.image.topics.by_id[replica[0]].name
+            partition = self.partitions[replica] = Partition(topic, *replica, state, self)
+        if partition.log is None:
+            partition.state = state
+            partition.log = await self._place(partition, state)
+            if partition.log is None:
+                self._unplaced.add(replica)
+                return
+        self._unplaced.discard(replica)
+        await self._take_part(partition, state)
+
+    async def _take_part(self, partition: Partition, state: PartitionImage) -> None:
+        if state.leader == self.broker_id:
+            self.fetchers.forget(partition.id)
+            if await partition.lead(state):
+                logger.info("%s: leads epoch %d from offset %d", partition, state.leader_epoch, partition.online_log().log_end_offset)
+        elif await partition.follow(state):
+            logger.info("%s: follows broker %d in epoch %d", partition, state.leader, state.leader_epoch)
+            if state.leader >= 0:
+                self.fetchers.follow(partition, state.leader, state.leader_epoch)
+            else:
+                self.fetchers.forget(partition.id)
+
+    async def _place(self, partition: Partition, state: PartitionImage) -> PartitionLog | None:
+        """The replica's log, found or created; None if it cannot be had now."""
+        log = self.logs.get(*partition.id)
+        if log is not None:
+            return log
+        create = partial(
+            self.logs.get_or_create,
+            partition.topic,
+            partition.topic_id,
+            partition.number,
+            state.directory_of(self.broker_id),
+            is_new=partition.id in self._newcomers,
+            config=self.configs.log_config(partition.topic),
+        )
+        try:
+            log = await trio.to_thread.run_sync(create)
+        except LogDirFailed as error:
+            self.disks.failed(error)
+            return None
+        except LogError as error:
+            logger.error("%s: no log can be created: %s", partition, error)
+            return None
+        self._newcomers.discard(partition.id)
+        return log
+
+    def _compare_directories(self, changes: LocalChanges) -> None:
+        """Tells the controller where replicas are if the metadata says otherwise, and moves what it has said."""
+        for replica in {*changes.leading, *changes.following}:
+            partition = self.partitions.get(replica)
+            if partition is None or partition.log is None:
+                continue
+            state = self.image.topics.partition(*replica)
+            assigned = state.directory_of(self.broker_id) if state is not None else None
+            if assigned is None or assigned == partition.log.directory_id:
+                continue
+            if not self.mover.directory_committed(replica, assigned):
+                self._assignments.assign(*replica, partition.log.directory_id)
+
+    def _reconfigure(self) -> None:
+        for partition in self.partitions.values():
+            for log in (partition.log, partition.future):
+                if log is not None:
+                    log.config = self.configs.log_config(partition.topic)
+
+    # --- upkeep --------------------------------------------------------------------------------------------------------------
+
+    def check_lag(self) -> None:
+        for partition in self.partitions.values():
+            partition.check_lag()
+
+    async def run_lag_checks(self) -> None:
+        """Looks for followers that have fallen behind, twice per replica.lag.time.max.ms."""
+        while True:
+            await trio.sleep(self.lag_time_max_s / 2)
+            self.check_lag()
+
+    async def run_placing(self) -> None:
+        """Tries again for replicas that got no log, for instance because a disk was full."""
+        while True:
+            await trio.sleep(RETRY_PLACING_S)
+            if not self._unplaced:
+                continue
+            async with self.state_lock:
+                for replica in sorted(self._unplaced):
+                    state = self.image.topics.partition(*replica)
+                    if state is not None:
+                        await self._host(replica, state)
+
+    async def directory_failed(self, log_dir: Path) -> None:
+        """A log directory is offline: its replicas lose their logs, moves to it end; nothing there is touched again."""
+        async with self.state_lock:
+            for replica, partition in list(self.partitions.items()):
+                if partition.future is not None and partition.future.log_dir == log_dir:
+                    await self.mover.drop(replica, keep_files=True)
+                if partition.log is not None and partition.log.log_dir == log_dir:
+                    logger.warning("%s: offline, its log directory %s failed", partition, log_dir)
+                    self.fetchers.forget(replica)
+                    await self.mover.drop(replica)
+                    await partition.retire()
+

@@ -1,0 +1,119 @@
+"""Throttles hold over every copy, however small, and starve nobody."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraftlab.broker.throttle import CREDIT_S, ByteBudget, RateMeter, ThrottledReplicas
+
+RATES = st.sampled_from([1_000.0, 37_000.0, 100_000.0, 1_000_000.0, 50_000_000.0])
+
+
+def copy(budget: ByteBudget, batches: list[int], start_s: float, round_trip_s: float = 0.002) -> list[tuple[float, int]]:
+    """Copies whole batches one claimant's way; (time, bytes so far) after each round."""
+    now, done, position = start_s, 0, 0
+    history = []
+    ticket = budget.enter(now)
+    while position < len(batches):
+        now = max(now, budget.ready_at(now))
+        granted = budget.take(ticket, 1 << 20, now)
+        assert granted, "ready_at is the time at which something is granted"
+        used = batches[position]
+        position += 1
+        while position < len(batches) and used + batches[position] <= granted:
+            used += batches[position]
+            position += 1
+        now += round_trip_s
+        budget.settle(granted, used, now)
+        done += used
+        history.append((now - start_s, done))
+    budget.leave(ticket, now)
+    return history
+
+
+@given(RATES, st.lists(st.integers(61, 200_000), min_size=1, max_size=200), st.floats(0, 1000))
+def test_a_copy_stays_within_rate_times_time_plus_one_batch(rate: float, batches: list[int], idle_s: float) -> None:
+    budget = ByteBudget(rate, 0.0)
+    for elapsed_s, done in copy(budget, batches, idle_s):
+        assert done <= rate * elapsed_s * 1.1 + max(batches)
+
+
+@given(st.sampled_from([20_000.0, 100_000.0, 400_000.0]), st.integers(100, 5_000), st.integers(200, 400))
+def test_a_copy_is_not_slower_than_nine_tenths_of_the_rate(rate: float, batch: int, count: int) -> None:
+    history = copy(ByteBudget(rate, 0.0), [batch] * count, 0.0)
+    elapsed_s, done = history[-1]
+    assert done >= rate * (elapsed_s - 0.1) * 0.9
+
+
+@given(RATES, st.lists(st.tuples(st.floats(0.0, 2.0), st.integers(1, 1 << 20), st.integers(0, 1 << 20)), max_size=100))
+def test_no_pattern_of_claims_gets_more_than_the_rate_and_what_is_kept(
+    rate: float, claims: list[tuple[float, int, int]]
+) -> None:
+    budget, now, used, largest = ByteBudget(rate, 0.0), 0.0, 0, 0
+    for pause_s, wanted, batch in claims:
+        now += pause_s
+        ticket = budget.enter(now)
+        granted = budget.take(ticket, wanted, now)
+        if granted:
+            budget.settle(granted, batch, now)
+            used, largest = used + batch, max(largest, batch)
+        budget.leave(ticket, now)
+        assert used <= rate * now + max(rate * CREDIT_S, 1) + largest
+
+
+def test_claimants_share_what_was_earned_and_none_starves() -> None:
+    budget = ByteBudget(100_000.0, 0.0)
+    got = [0, 0, 0]
+    tickets = [budget.enter(0.0) for _ in got]
+    for tick in range(1, 2000):
+        for claimant, ticket in enumerate(tickets):
+            granted = budget.take(ticket, 1 << 20, tick * 0.01)
+            budget.settle(granted, granted, tick * 0.01)
+            got[claimant] += granted
+    assert min(got) > 0.25 * sum(got)
+
+
+def test_a_debt_is_paid_even_while_nobody_waits() -> None:
+    budget = ByteBudget(1_000.0, 0.0)
+    ticket = budget.enter(0.0)
+    granted = budget.take(ticket, 1, 1.0)
+    budget.settle(granted, 10_000, 1.0)
+    budget.leave(ticket, 1.0)
+    ticket = budget.enter(5.0)
+    assert budget.take(ticket, 1, 5.0) == 0
+    assert budget.ready_at(5.0) == pytest.approx(10.55, abs=0.1)
+
+
+def test_a_rate_of_zero_moves_nothing_and_no_rate_holds_nothing_back() -> None:
+    budget = ByteBudget(0.0, 0.0)
+    ticket = budget.enter(0.0)
+    assert budget.take(ticket, 1, 100.0) == 0
+    assert budget.ready_at(100.0) == float("inf")
+    budget.set_rate(None, 100.0)
+    assert budget.take(ticket, 1 << 30, 100.0) == 1 << 30
+
+
+def test_the_meter_shows_the_rate_of_the_last_seconds() -> None:
+    meter = RateMeter(0.0)
+    for tick in range(100):
+        meter.record(1_000, tick * 0.1)
+    assert meter.bytes_per_second(10.0) == pytest.approx(10_000, rel=0.1)
+    assert meter.bytes_per_second(20.0) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "covered"),
+    [
+        (None, False),
+        ("", False),
+        ("*", True),
+        ("0:1,3:2", True),
+        (" 3:2 ", True),
+        ("3:1,2:2", False),
+        ("rubbish", False),
+    ],
+)
+def test_a_list_of_throttled_replicas_names_partition_and_broker(text: str | None, covered: bool) -> None:
+    assert ThrottledReplicas.parse(text).covers(3, 2) is covered
