@@ -1,8 +1,8 @@
 """Whole reassignments, step by step, as rows: what is asked of a partition and what it looks like afterwards.
 
 A row is `step -> R / ISR / leader / AR / RR, le+n`. Steps: `target a,b`, `cancel`, `cancel unclean`, `isr a,b`, `preferred`,
-`fence n` (removes it from the ISR), `dead a,b` (not acceptable from now on; `dead` alone: all are back). `le+n` says by how much the
-leader epoch rises; `-` in place of a state: no record.
+`fence n` (removes it from the ISR), `dead a,b` (not acceptable from now on; `dead` alone: all are back). `le+n` says by how
+much the leader epoch rises; `-` in place of a state: no record.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from kraftlab.controller.election import Election
 from kraftlab.controller.partition_change import build_cancel, build_change, build_target
 from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.image import PartitionImage
+from kraftlab.metadata.invariants import check_partition
 from kraftlab.metadata.partitions import partition_after
 from kraftlab.metadata.records import NO_LEADER, RECOVERING, PartitionChange
 from kraftlab.metadata.uuids import Uuid
@@ -420,6 +421,7 @@ def test_whatever_happens_a_partition_keeps_its_invariants_and_a_cancel_its_prom
             assert flow.partition is before
             continue
         after = flow.partition
+        assert check_partition(after) == ()
         if verb.startswith("cancel"):
             assert after.replicas == original and not after.is_reassigning
         if record is not None and not set(before.replicas) <= set(after.replicas):

@@ -1,0 +1,133 @@
+"""What must hold in every image and in every step from one to the next: for tests and the simulator.
+
+Each check gives back sentences about what is broken, () if nothing is. An image is checked as it stands after a whole
+operation: in the middle of an operation that takes several batches (fencing a broker with very many partitions) a broker may
+still lead although its shutdown has begun. Eligible leader replicas are off, so an in-sync set is never empty.
+
+Not checked: whether a replica has the data that its place in the in-sync set promises. Only the brokers' logs can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .image import BrokerImage, MetadataImage, PartitionImage
+from .records import NO_LEADER, RECOVERING, AnyRecord, Partition, PartitionChange, RegisterBroker
+from .uuids import is_reserved, to_text
+
+_PARTITION_RULES: tuple[tuple[str, Callable[[PartitionImage], bool]], ...] = (
+    ("there are replicas, none twice", lambda p: bool(p.replicas) and _distinct(p.replicas)),
+    ("each replica has a directory entry", lambda p: len(p.directories) == len(p.replicas)),
+    ("the ISR is not empty", lambda p: bool(p.isr)),
+    ("the ISR is a set of replicas", lambda p: _distinct(p.isr) and set(p.isr) <= set(p.replicas)),
+    ("the leader is none or in the ISR", lambda p: p.leader == NO_LEADER or p.leader in p.isr),
+    ("while recovering, the ISR has one member", lambda p: p.leader_recovery_state != RECOVERING or len(p.isr) <= 1),
+    ("the ELR is a set of replicas outside the ISR", lambda p: _distinct(p.elr) and set(p.elr) <= set(p.replicas) - set(p.isr)),
+    ("the leader epoch is not above the partition epoch", lambda p: 0 <= p.leader_epoch <= p.partition_epoch),
+    ("without a reassignment, no original and target set", lambda p: p.is_reassigning or not (p.original or p.target)),
+    ("AR is the sorted target less the original", lambda p: p.adding == _sorted(set(p.target) - set(p.original))),
+    ("R is the target and then RR", lambda p: not p.is_reassigning or p.replicas == p.target + p.removing),
+    ("RR is sorted and apart from AR", lambda p: p.removing == _sorted(set(p.removing) - set(p.adding))),
+    ("the original replicas are still there", lambda p: set(p.original) <= set(p.replicas)),
+    ("a reassignment has an original and a target", lambda p: not p.is_reassigning or bool(p.original and p.target)),
+    ("the original set has nobody twice", lambda p: _distinct(p.original)),
+)
+
+
+def check_partition(partition: PartitionImage) -> tuple[str, ...]:
+    """Broken rules of one partition."""
+    return tuple(f"not so: {rule}" for rule, holds in _PARTITION_RULES if not holds(partition))
+
+
+def check_image(image: MetadataImage) -> tuple[str, ...]:
+    """Broken rules of an image: of each partition, and of the image as a whole."""
+    return (*_check_topics(image), *_check_brokers(image), *_check_configs(image))
+
+
+def check_step(before: MetadataImage, after: MetadataImage, record: AnyRecord) -> tuple[str, ...]:
+    """Broken rules of replaying one record outside a transaction: epochs move by exactly what the record says."""
+    broken: list[str] = []
+    if isinstance(record, PartitionChange):
+        old = before.topics.partition(record.topic_id, record.partition_id)
+        new = after.topics.partition(record.topic_id, record.partition_id)
+        if old is None or new is None:
+            broken.append("a changed partition exists before and after")
+        else:
+            if new.partition_epoch != old.partition_epoch + 1:
+                broken.append("the partition epoch rises by one with every change")
+            if new.leader_epoch != old.leader_epoch + (record.leader is not None):
+                broken.append("the leader epoch rises by one with every change that has a leader, and with no other")
+    elif isinstance(record, Partition) and after.topics.partition(record.topic_id, record.partition_id) is None:
+        broken.append("a new partition exists")
+    elif isinstance(record, RegisterBroker):
+        known = before.cluster.brokers.get(record.broker_id)
+        if known is not None and _goes_back(known, record):
+            broken.append("a broker's epoch rises with a new incarnation and stays with the same")
+        if known is None and any(broker.epoch >= record.broker_epoch for broker in before.cluster.brokers.values()):
+            broken.append("a new broker's epoch is above all others")
+    return tuple(f"{record!r}: not so: {rule}" for rule in broken)
+
+
+def _distinct(members: tuple[int, ...]) -> bool:
+    return len(set(members)) == len(members)
+
+
+def _sorted(members: set[int]) -> tuple[int, ...]:
+    return tuple(sorted(members))
+
+
+def _goes_back(known: BrokerImage, record: RegisterBroker) -> bool:
+    if known.incarnation_id == record.incarnation_id:
+        return known.epoch != record.broker_epoch
+    return known.epoch >= record.broker_epoch
+
+
+def _check_topics(image: MetadataImage) -> list[str]:
+    broken: list[str] = []
+    topics = image.topics
+    if {topic.name: topic_id for topic_id, topic in topics.by_id.items()} != dict(topics.by_name):
+        broken.append("not so: names and ids of topics belong to each other")
+    for topic_id, topic in sorted(topics.by_id.items()):
+        if topic.topic_id != topic_id:
+            broken.append(f"{topic.name}: not so: a topic is found by its own id")
+        moving = []
+        for number, partition in sorted(topic.partitions.items()):
+            place = f"{topic.name}-{number}"
+            broken.extend(f"{place}: {line} in {partition}" for line in check_partition(partition))
+            leader = image.cluster.brokers.get(partition.leader)
+            if partition.leader != NO_LEADER and (leader is None or not leader.is_active):
+                broken.append(f"{place}: not so: leader {partition.leader} is registered, unfenced and not shutting down")
+            if partition.is_reassigning:
+                moving.append(number)
+        if topics.reassigning.get(topic_id, ()) != tuple(moving):
+            broken.append(f"{topic.name}: not so: the listing has exactly the partitions being reassigned, {moving}")
+    broken.extend(
+        f"not so: topic {to_text(topic_id)} of the listing exists"
+        for topic_id in topics.reassigning
+        if topic_id not in topics.by_id
+    )
+    return broken
+
+
+def _check_brokers(image: MetadataImage) -> list[str]:
+    broken: list[str] = []
+    owners: dict[bytes, int] = {}
+    epochs: dict[int, int] = {}
+    for broker_id, broker in sorted(image.cluster.brokers.items()):
+        if broker.broker_id != broker_id:
+            broken.append(f"broker {broker_id}: not so: a broker is found by its own id")
+        if broker.epoch in epochs:
+            broken.append(f"broker {broker_id}: not so: its epoch {broker.epoch} is its own ({epochs[broker.epoch]} has it)")
+        epochs[broker.epoch] = broker_id
+        if list(broker.log_dirs) != sorted(set(broker.log_dirs)) or any(map(is_reserved, broker.log_dirs)):
+            broken.append(f"broker {broker_id}: not so: directories are sorted, distinct and none reserved")
+        broken.extend(
+            f"broker {broker_id}: not so: directory {to_text(directory_id)} is its own, not {owners[directory_id]}'s"
+            for directory_id in broker.log_dirs
+            if owners.setdefault(directory_id, broker_id) != broker_id
+        )
+    return broken
+
+
+def _check_configs(image: MetadataImage) -> list[str]:
+    return [f"{key}: not so: a resource without config is not listed" for key, values in image.configs.items() if not values]

@@ -1,0 +1,167 @@
+"""Fixtures for metadata tests: random but replayable histories of records."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from kraftlab.metadata.features import bootstrap_records
+from kraftlab.metadata.records import (
+    RESOURCE_BROKER,
+    RESOURCE_TOPIC,
+    AbortTransaction,
+    AnyRecord,
+    BeginTransaction,
+    BrokerRegistrationChange,
+    Config,
+    EndTransaction,
+    Listener,
+    NoOp,
+    Partition,
+    PartitionChange,
+    RegisterBroker,
+    RegisterController,
+    RemoveTopic,
+    Topic,
+    UnregisterBroker,
+)
+from kraftlab.metadata.uuids import LOST, UNASSIGNED, Uuid
+
+History = list[AnyRecord]
+
+
+class HistoryWriter:
+    """Writes records that fit what it wrote before, remembering as little as it can: names, ids, replica lists, broker epochs."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.records: History = list(bootstrap_records())
+        self.topics: dict[Uuid, str] = {}
+        self.replicas: dict[tuple[Uuid, int], tuple[int, ...]] = {}
+        self.epochs: dict[int, int] = {}
+
+    def write(self, length: int) -> History:
+        steps = [self.topic, self.partition, self.change, self.reassign, self.remove, self.config, self.broker, self.registration]
+        weights = [3, 6, 12, 6, 1, 3, 2, 2]
+        while len(self.records) < length:
+            if self.random.random() < 0.03:
+                self.aborted()
+            elif self.random.random() < 0.05:
+                self.records.append(BeginTransaction(0, "several at once"))
+                for step in self.random.choices(steps, weights, k=self.random.randrange(5)):
+                    step()
+                self.records.append(EndTransaction(0))
+            else:
+                self.random.choices(steps, weights)[0]()
+        return self.records
+
+    def some(self) -> tuple[int, ...]:
+        return tuple(self.random.sample(range(6), self.random.randint(1, 4)))
+
+    def directory(self) -> Uuid:
+        return self.random.choice([UNASSIGNED, LOST, (500).to_bytes(16, "big"), (501).to_bytes(16, "big")])
+
+    def directories(self, replicas: tuple[int, ...]) -> tuple[Uuid, ...]:
+        return tuple(self.directory() for _ in replicas)
+
+    def topic(self) -> None:
+        name = self.random.choice("abcde") + self.random.choice("._") + self.random.choice("xyz")
+        if name not in self.topics.values():
+            topic_id = self.random.randbytes(16)
+            self.topics[topic_id] = name
+            self.records.append(Topic(0, name, topic_id))
+
+    def partition(self) -> None:
+        if self.topics:
+            topic_id = self.random.choice(list(self.topics))
+            number = self.random.randrange(6)
+            if (topic_id, number) not in self.replicas:
+                replicas = self.replicas[topic_id, number] = self.some()
+                directories = self.directories(replicas) if self.random.random() < 0.7 else ()
+                self.records.append(
+                    Partition(0, number, topic_id, replicas, replicas[:2], leader=replicas[0], directories=directories)
+                )
+
+    def change(self) -> None:
+        if self.replicas:
+            topic_id, number = self.random.choice(list(self.replicas))
+            isr = self.replicas[topic_id, number][: self.random.randint(1, 3)]
+            leader = self.random.choice([None, -1, isr[0]])
+            self.records.append(PartitionChange(0, number, topic_id, isr=isr, leader=leader))
+
+    def reassign(self) -> None:
+        if not self.replicas:
+            return
+        key = self.random.choice(list(self.replicas))
+        topic_id, number = key
+        original, target = self.replicas[key], self.some()
+        adding = tuple(sorted(set(target) - set(original)))
+        removing = tuple(sorted(set(original) - set(target)))
+        moving = bool(adding or removing) and self.random.random() < 0.7
+        replicas = self.replicas[key] = target + removing if moving else target
+        self.records.append(
+            PartitionChange(
+                0,
+                number,
+                topic_id,
+                replicas=replicas,
+                directories=self.directories(replicas),
+                isr=replicas[:1],
+                leader=replicas[0],
+                adding_replicas=adding if moving else (),
+                removing_replicas=removing if moving else (),
+                original_replicas=original if moving else (),
+                target_replicas=target if moving else (),
+            )
+        )
+
+    def remove(self) -> None:
+        if self.topics:
+            topic_id = self.random.choice(list(self.topics))
+            del self.topics[topic_id]
+            self.replicas = {key: replicas for key, replicas in self.replicas.items() if key[0] != topic_id}
+            self.records.append(RemoveTopic(0, topic_id))
+
+    def config(self) -> None:
+        resource = (RESOURCE_BROKER, self.random.choice(["", "1"]))
+        if self.topics and self.random.random() < 0.7:
+            resource = (RESOURCE_TOPIC, self.random.choice(list(self.topics.values())))
+        value = self.random.choice([None, "1", "2"])
+        self.records.append(Config(0, *resource, self.random.choice(["segment.bytes", "retention.ms"]), value))
+
+    def broker(self) -> None:
+        broker_id = self.random.randrange(6)
+        epoch = self.epochs[broker_id] = len(self.records)
+        log_dirs = tuple(sorted(self.random.sample([(i + 1000 + 10 * broker_id).to_bytes(16, "big") for i in range(3)], 2)))
+        self.records.append(
+            RegisterBroker(
+                0, broker_id, self.random.randbytes(16), epoch, (Listener("PEER", "host", 9092),), rack="r", log_dirs=log_dirs
+            )
+        )
+        self.records.append(RegisterController(0, 3000 + broker_id, self.random.randbytes(16)))
+
+    def registration(self) -> None:
+        if self.epochs:
+            broker_id, epoch = self.random.choice(list(self.epochs.items()))
+            kind = self.random.randrange(4)
+            if kind == 0:
+                del self.epochs[broker_id]
+                self.records.append(UnregisterBroker(0, broker_id, epoch))
+            elif kind == 1:
+                self.records.append(BrokerRegistrationChange(0, broker_id, epoch, fenced=self.random.random() < 0.5))
+            elif kind == 2:
+                self.records.append(BrokerRegistrationChange(0, broker_id, epoch, in_controlled_shutdown=True, log_dirs=()))
+            else:
+                self.records.append(NoOp(0))
+
+    def aborted(self) -> None:
+        never = Topic(0, "never", self.random.randbytes(16))
+        self.records += [BeginTransaction(0), never, AbortTransaction(0, "changed its mind")]
+
+
+@pytest.fixture(scope="session")
+def history() -> Callable[[int, int], History]:
+    """(seed, length) → a history of about that many records, which begins with the bootstrap records."""
+    return lambda seed, length: HistoryWriter(seed).write(length)

@@ -1,0 +1,122 @@
+"""The invariants themselves: each broken rule is found and named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import immutables
+import msgspec
+import pytest
+
+from kraftlab.metadata.delta import MetadataDelta
+from kraftlab.metadata.image import EMPTY, MetadataImage, PartitionImage, Provenance
+from kraftlab.metadata.invariants import check_image, check_partition, check_step
+from kraftlab.metadata.records import (
+    RECOVERING,
+    AnyRecord,
+    BrokerRegistrationChange,
+    Partition,
+    PartitionChange,
+    RegisterBroker,
+    Topic,
+)
+
+T = b"topic id topic id"[:16]
+D1, D2, D3, D4 = (bytes([n]) * 16 for n in (101, 102, 103, 104))
+SOUND = PartitionImage((1, 2), (D1, D2), (1, 2), 1)
+MOVING = PartitionImage((3, 2, 1), (D3, D2, D1), (1, 2), 1, 0, 1, (3,), (1,), (1, 2), (3, 2))
+
+
+@pytest.mark.parametrize("partition", [SOUND, MOVING])
+def test_sound_partitions_pass(partition: PartitionImage) -> None:
+    assert check_partition(partition) == ()
+
+
+@pytest.mark.parametrize(
+    ("sound", "fields", "rule"),
+    [
+        (SOUND, {"replicas": (1, 1)}, "there are replicas, none twice"),
+        (SOUND, {"directories": (D1,)}, "each replica has a directory entry"),
+        (SOUND, {"isr": (), "leader": -1}, "the ISR is not empty"),
+        (SOUND, {"isr": (1, 3)}, "the ISR is a set of replicas"),
+        (SOUND, {"isr": (2,)}, "the leader is none or in the ISR"),
+        (SOUND, {"leader_recovery_state": RECOVERING}, "while recovering, the ISR has one member"),
+        (SOUND, {"elr": (2,)}, "the ELR is a set of replicas outside the ISR"),
+        (SOUND, {"leader_epoch": 1}, "the leader epoch is not above the partition epoch"),
+        (SOUND, {"original": (1, 2), "target": (1, 2)}, "without a reassignment, no original and target set"),
+        (MOVING, {"adding": (1, 3)}, "AR is the sorted target less the original"),
+        (MOVING, {"replicas": (1, 2, 3)}, "R is the target and then RR"),
+        (MOVING, {"replicas": (3, 2, 3), "removing": (3,)}, "RR is sorted and apart from AR"),
+        (MOVING, {"original": (1, 2, 9)}, "the original replicas are still there"),
+        (MOVING, {"original": ()}, "a reassignment has an original and a target"),
+        (MOVING, {"original": (1, 2, 1)}, "the original set has nobody twice"),
+    ],
+)
+def test_a_broken_partition_is_named_by_its_rule(sound: PartitionImage, fields: dict[str, Any], rule: str) -> None:
+    assert f"not so: {rule}" in check_partition(msgspec.structs.replace(sound, **fields))
+
+
+def image_of(*records: AnyRecord) -> MetadataImage:
+    delta = MetadataDelta(EMPTY)
+    delta.replay_all(records, 0)
+    return delta.apply(Provenance())
+
+
+CLUSTER: tuple[AnyRecord, ...] = (
+    RegisterBroker(0, 1, D1, 10, fenced=False, log_dirs=(D1, D3)),
+    RegisterBroker(0, 2, D2, 11, fenced=False, log_dirs=(D2,)),
+    Topic(0, "foo", T),
+    Partition(0, 0, T, (1, 2), (1, 2), leader=1, directories=(D1, D2)),
+)
+
+
+def test_a_sound_image_passes() -> None:
+    assert check_image(image_of(*CLUSTER)) == ()
+
+
+@pytest.mark.parametrize(
+    ("record", "rule"),
+    [
+        (PartitionChange(0, 0, T, isr=(2,)), "foo-0: not so: the leader is none or in the ISR"),
+        (BrokerRegistrationChange(0, 1, 10, fenced=True), "foo-0: not so: leader 1 is registered, unfenced and not shutting"),
+        (BrokerRegistrationChange(0, 1, 10, in_controlled_shutdown=True), "foo-0: not so: leader 1 is registered"),
+        (BrokerRegistrationChange(0, 1, 10, log_dirs=(D3, D1)), "broker 1: not so: directories are sorted"),
+        (BrokerRegistrationChange(0, 1, 10, log_dirs=(D2,)), "broker 2: not so: directory ZmZmZmZmZmZmZmZmZmZmZg is its own"),
+        (RegisterBroker(0, 3, D4, 11), "broker 3: not so: its epoch 11 is its own (2 has it)"),
+    ],
+)
+def test_a_broken_image_is_named(record: AnyRecord, rule: str) -> None:
+    assert any(line.startswith(rule) for line in check_image(image_of(*CLUSTER, record)))
+
+
+def test_a_listing_that_differs_from_the_partitions_is_found() -> None:
+    image = image_of(*CLUSTER)
+    listed = msgspec.structs.replace(image.topics, reassigning=immutables.Map({T: (0,), D4: (1,)}))
+    lines = check_image(msgspec.structs.replace(image, topics=listed))
+    assert lines == (
+        "foo: not so: the listing has exactly the partitions being reassigned, []",
+        "not so: topic aGhoaGhoaGhoaGhoaGhoaA of the listing exists",
+    )
+
+
+def test_a_step_must_move_epochs_by_what_the_record_says() -> None:
+    record = PartitionChange(0, 0, T, leader=2)
+    before, after = image_of(*CLUSTER), image_of(*CLUSTER, record)
+    assert check_step(before, after, record) == ()
+    assert any("partition epoch rises" in line for line in check_step(before, before, record))
+    assert any("leader epoch rises" in line for line in check_step(before, after, PartitionChange(0, 0, T)))
+
+
+@pytest.mark.parametrize(
+    ("record", "is_sound"),
+    [
+        (RegisterBroker(0, 1, D4, 20), True),
+        (RegisterBroker(0, 1, D4, 10), False),
+        (RegisterBroker(0, 1, D1, 10), True),
+        (RegisterBroker(0, 1, D1, 20), False),
+        (RegisterBroker(0, 3, D4, 20), True),
+        (RegisterBroker(0, 3, D4, 11), False),
+    ],
+)
+def test_broker_epochs_rise(record: RegisterBroker, is_sound: bool) -> None:
+    assert (check_step(image_of(*CLUSTER), image_of(*CLUSTER, record), record) == ()) == is_sound

@@ -1,0 +1,48 @@
+"""The canonical form of an image."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kraftlab.metadata.delta import MetadataDelta
+from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
+from kraftlab.metadata.records import AnyRecord, Config, FeatureLevel, Partition, Topic
+from kraftlab.metadata.snapshot import image_digest, image_records
+
+
+def replay(records: list[AnyRecord], provenance: Provenance = EMPTY.provenance) -> MetadataImage:
+    delta = MetadataDelta(EMPTY)
+    delta.replay_all(records, 0)
+    return delta.apply(provenance)
+
+
+def test_features_come_first(history: Callable[[int, int], list[AnyRecord]]) -> None:
+    records = image_records(replay(history(1, 100)))
+    assert isinstance(records[0], FeatureLevel)
+    assert not any(isinstance(record, FeatureLevel) for record in records[1:])
+
+
+@given(st.permutations([bytes([n]) * 16 for n in range(1, 9)]), st.randoms(use_true_random=False))
+@settings(max_examples=30)
+def test_the_digest_does_not_depend_on_the_order_in_which_things_were_made(ids: list[bytes], source: random.Random) -> None:
+    partitions: list[AnyRecord] = [Partition(0, n, topic_id, (1,), (1,)) for topic_id in ids for n in range(3)]
+    configs: list[AnyRecord] = [Config(0, 2, f"t{topic_id[0]}", key, "1") for topic_id in ids for key in "ab"]
+    source.shuffle(partitions)
+    source.shuffle(configs)
+    digest = image_digest(replay([Topic(0, f"t{topic_id[0]}", topic_id) for topic_id in ids] + partitions + configs))
+    ids = sorted(ids)
+    straight: list[AnyRecord] = [Topic(0, f"t{topic_id[0]}", topic_id) for topic_id in ids]
+    straight += [Partition(0, n, topic_id, (1,), (1,)) for topic_id in ids for n in range(3)]
+    straight += [Config(0, 2, f"t{topic_id[0]}", key, "1") for topic_id in ids for key in "ab"]
+    assert image_digest(replay(straight)) == digest
+
+
+def test_the_digest_tells_states_apart_but_not_where_they_stand() -> None:
+    one = replay([Config(0, 4, "", "x", "1")])
+    assert image_digest(one) != image_digest(replay([Config(0, 4, "", "x", "2")])) != image_digest(EMPTY)
+    assert image_digest(one) == image_digest(replay([Config(0, 4, "", "x", "1")], Provenance(500, 3, 1_000)))
+    assert len(image_digest(EMPTY)) == 32
