@@ -28,7 +28,7 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     refused_backoff_max_ms: int = 50
     """A refused connection to the leader ends the fetch timer after a random part of this."""
     high_watermark_linger_ms: int = 5
-    """A new high watermark alone waits so long for records to travel with; 0: it is told at once."""
+    """Voters hear of a new high watermark without records after so long; 0: at once. Observers always at once."""
     fetch_max_bytes: int = 8 * 1024 * 1024
     uncommitted_bytes_max: int = 32 * 1024 * 1024
     """Proposals beyond this much uncommitted data are rejected as overload."""
