@@ -1,0 +1,491 @@
+"""The log manager: placing, moving, deleting, starting after a crash at any point, and disks that fail."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kraftlab.broker.log import files
+from kraftlab.broker.log import partition_log as partition_log_module
+from kraftlab.broker.log.errors import (
+    LogClosed,
+    LogDirFailed,
+    LogDirInUse,
+    NoSpace,
+    ReplicaConflict,
+    ReplicaOffline,
+    StartupRefused,
+)
+from kraftlab.broker.log.log_manager import LogManager
+from kraftlab.broker.log.partition_log import LogConfig, PartitionLog
+from kraftlab.broker.log.startup import AssignedReplica, Verb
+from kraftlab.config import meta_properties
+from kraftlab.config.meta_properties import MetaProperties
+from kraftlab.metadata.uuids import UNASSIGNED, random_uuid
+
+TOPIC, OTHER = random_uuid(), random_uuid()
+
+
+class Broker:
+    """A broker's log directories, formatted, and managers opened on them one after another."""
+
+    def __init__(self, root: Path, count: int = 2) -> None:
+        self.dirs = [root / f"d{i}" for i in range(count)]
+        self.ids = [random_uuid() for _ in self.dirs]
+        for path, directory_id in zip(self.dirs, self.ids, strict=True):
+            meta_properties.write(path, MetaProperties("cluster", 1, directory_id))
+        self.manager: LogManager | None = None
+
+    def open(self) -> LogManager:
+        """A new manager; the one before, if it was not closed, loses its locks as in a crash."""
+        if self.manager is not None:
+            self.manager.abandon()
+        self.manager = LogManager.open(self.dirs, node_id=1, cluster_id="cluster", config=LogConfig(segment_bytes=2000))
+        return self.manager
+
+    def start(self, *replicas: AssignedReplica) -> LogManager:
+        manager = self.open()
+        manager.start(replicas, now_ms=0)
+        return manager
+
+    def names(self, index: int) -> list[str]:
+        """Replicas' directories in a log directory, the unique part left out."""
+        found = sorted(path.name for path in self.dirs[index].iterdir() if path.is_dir())
+        return [f"{name.split('.')[0]}{name[name.rindex('-') :]}" if name.count(".") else name for name in found]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    broker = Broker(tmp_path)
+    yield broker
+    if broker.manager is not None:
+        broker.manager.abandon()
+
+
+def replica(broker: Broker, directory: int | bytes, topic: str = "t", topic_id: bytes = TOPIC) -> AssignedReplica:
+    return AssignedReplica(topic, topic_id, 0, directory if isinstance(directory, bytes) else broker.ids[directory])
+
+
+def copy_all(source: PartitionLog, target: PartitionLog) -> None:
+    while target.log_end_offset < source.log_end_offset:
+        target.append_as_follower(source.read(target.log_end_offset, 1000))
+
+
+def test_a_replica_is_placed_where_it_was_destined_then_assigned_then_where_fewest_are(broker: Broker) -> None:
+    manager = broker.start()
+    manager.remember_destination("t", 0, broker.dirs[1])
+    assert manager.get_or_create("t", TOPIC, 0, broker.ids[0]).log_dir == broker.dirs[1]
+    assert manager.get_or_create("t", TOPIC, 1, broker.ids[1]).log_dir == broker.dirs[1]
+    assert manager.get_or_create("t", TOPIC, 2).log_dir == broker.dirs[0]
+    assert manager.get_or_create("t", TOPIC, 3, UNASSIGNED).log_dir == broker.dirs[0]
+    assert manager.get_or_create("t", TOPIC, 1) is manager.get(TOPIC, 1)
+    assert broker.names(1) == ["t-0", "t-1"]
+
+
+def test_among_directories_with_as_many_replicas_the_one_with_more_room_is_taken(broker: Broker, monkeypatch) -> None:
+    manager = broker.start()
+    room = {broker.dirs[0]: 10, broker.dirs[1]: 20}
+    monkeypatch.setattr("kraftlab.broker.log.log_dir.free_bytes", room.__getitem__)
+    assert manager.get_or_create("t", TOPIC, 0).log_dir == broker.dirs[1]
+
+
+def test_everything_is_found_again_after_a_clean_stop_without_a_scan(broker: Broker, batch) -> None:
+    manager = broker.start()
+    log = manager.get_or_create("t", TOPIC, 0, broker.ids[1])
+    for epoch in range(30):
+        log.append_as_leader(batch(2, value_bytes=100), epoch)
+    log.high_watermark = 50
+    log.advance_log_start(3)
+    digest = log.digest()
+    manager.close(broker_epoch=77)
+    assert json.loads((broker.dirs[1] / ".kafka_cleanshutdown").read_text()) == {"version": 0, "brokerEpoch": 77}
+    with pytest.raises(LogClosed):
+        log.read(3, 1)
+    manager = broker.start(replica(broker, 1))
+    assert manager.previous_broker_epoch == 77
+    log = manager.get(TOPIC, 0)
+    assert log is not None
+    assert (log.digest(), log.high_watermark, log.log_start_offset, log.recovery.scanned_bytes) == (digest, 50, 3, 0)
+    assert not (broker.dirs[1] / ".kafka_cleanshutdown").exists()
+
+
+def test_after_a_crash_logs_are_scanned_and_checkpoints_hold(broker: Broker, batch) -> None:
+    manager = broker.start()
+    log = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    for _ in range(30):
+        log.append_as_leader(batch(2, value_bytes=100), 1)
+    log.high_watermark = 40
+    manager.write_checkpoints()
+    log.append_as_leader(batch(2), 1)
+    assert 0 < log.recovery_point < log.log_end_offset
+    manager = broker.start(replica(broker, 0))
+    assert manager.previous_broker_epoch == -1
+    again = manager.get(TOPIC, 0)
+    assert again is not None
+    assert (again.log_end_offset, again.high_watermark) == (62, 40)
+    assert 0 < again.recovery.scanned_bytes < again.size_bytes
+
+
+def test_lost_checkpoints_cost_a_scan_only(broker: Broker, batch) -> None:
+    manager = broker.start()
+    log = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    log.append_as_leader(batch(9), 1)
+    log.high_watermark = 9
+    manager.write_checkpoints()
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        (broker.dirs[0] / name).write_text("garbage")
+    again = broker.start(replica(broker, 0)).get(TOPIC, 0)
+    assert again is not None
+    assert (again.log_end_offset, again.high_watermark, again.recovery.scanned_bytes) == (9, 0, again.size_bytes)
+
+
+def test_a_move_copies_swaps_and_the_old_files_go_after_the_delay(broker: Broker, batch) -> None:
+    manager = broker.start()
+    old = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    for epoch in range(20):
+        old.append_as_leader(batch(2, value_bytes=100), epoch)
+    old.high_watermark = 40
+    old.advance_log_start(10)
+    future = manager.create_future(TOPIC, 0, broker.dirs[1])
+    assert future.log_start_offset == 10
+    copy_all(old, future)
+    old.append_as_leader(batch(1), 20)
+    with pytest.raises(ReplicaConflict, match="not caught up"):
+        manager.swap(TOPIC, 0, now_ms=1000)
+    assert broker.names(1) == ["t-0-future"]
+    copy_all(old, future)
+    digest = old.digest()
+    new = manager.swap(TOPIC, 0, now_ms=1000)
+    assert new is manager.get(TOPIC, 0) is future
+    assert manager.future(TOPIC, 0) is None
+    assert (new.digest(), new.high_watermark, new.epochs) == (digest, 40, future.epochs)
+    with pytest.raises(LogClosed, match="has moved"):
+        old.append_as_leader(batch(1), 20)
+    assert new.append_as_leader(batch(1), 20) == (41, 42)
+    assert (broker.names(0), broker.names(1)) == (["t-0-delete"], ["t-0"])
+    assert manager.next_expiry_ms() == 61_000
+    assert manager.remove_expired(60_999) == 0
+    assert manager.remove_expired(61_000) == 1
+    assert broker.names(0) == []
+    assert (broker.dirs[0] / "recovery-point-offset-checkpoint").read_text() == "0\n0\n"
+
+
+def test_a_cancelled_move_leaves_the_current_log(broker: Broker, batch) -> None:
+    manager = broker.start()
+    old = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    manager.create_future(TOPIC, 0, broker.dirs[1])
+    for bad in (broker.dirs[0], broker.dirs[1], Path("/nowhere")):
+        with pytest.raises(ReplicaConflict):
+            manager.create_future(TOPIC, 0, bad)
+    assert manager.drop_future(TOPIC, 0, now_ms=0)
+    assert not manager.drop_future(TOPIC, 0, now_ms=0)
+    assert manager.get(TOPIC, 0) is old
+    assert broker.names(1) == ["t-0-delete"]
+
+
+def test_a_deleted_replica_can_come_again_at_once_without_the_old_ones_offsets(broker: Broker, batch) -> None:
+    manager = broker.start()
+    log = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    log.append_as_leader(batch(50), 1)
+    log.high_watermark = 50
+    log.advance_log_start(40)
+    log.flush()
+    manager.write_checkpoints()
+    manager.create_future(TOPIC, 0, broker.dirs[1])
+    assert manager.delete(TOPIC, 0, now_ms=0)
+    assert not manager.delete(TOPIC, 0, now_ms=0)
+    again = manager.get_or_create("t", OTHER, 0, broker.ids[0])
+    assert (again.log_end_offset, again.topic_id) == (0, OTHER)
+    again.append_as_leader(batch(3), 1)
+    assert broker.names(0) == ["t-0", "t-0-delete"]
+    manager = broker.start(replica(broker, 0, topic_id=OTHER))
+    restarted = manager.get(OTHER, 0)
+    assert restarted is not None
+    assert (restarted.log_start_offset, restarted.log_end_offset) == (0, 3)
+    assert manager.remove_expired(10**6) == 2
+    assert (broker.names(0), broker.names(1)) == (["t-0"], [])
+
+
+class SimulatedCrash(BaseException):
+    """Not an Exception: nothing in the product handles it."""
+
+
+def crash_at(monkeypatch: pytest.MonkeyPatch, step: int) -> list[int]:
+    """Crash before the `step`-th rename, fsync of a directory or durable write from now on; returns the count of steps seen."""
+    seen = [0]
+
+    def counted(real: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object) -> object:
+            seen[0] += 1
+            if seen[0] == step:
+                raise SimulatedCrash(step)
+            return real(*arguments)
+
+        return call
+
+    monkeypatch.setattr(files.os, "rename", counted(os.rename))
+    monkeypatch.setattr(files.os, "replace", counted(os.replace))
+    monkeypatch.setattr(files, "fsync_directory", counted(files.fsync_directory))
+    monkeypatch.setattr(partition_log_module, "fsync_directory", counted(partition_log_module.fsync_directory))
+    return seen
+
+
+@pytest.mark.parametrize("target_is_in_metadata", [True, False])
+def test_a_crash_at_any_step_of_a_swap_is_healed_by_the_next_start(tmp_path: Path, batch, target_is_in_metadata: bool) -> None:
+    for step in range(1, 100):
+        broker = Broker(tmp_path / str(step))
+        manager = broker.start()
+        old = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+        for epoch in range(20):
+            old.append_as_leader(batch(2, value_bytes=100), epoch)
+        copy_all(old, manager.create_future(TOPIC, 0, broker.dirs[1]))
+        digest = old.digest()
+        with pytest.MonkeyPatch.context() as patch:
+            seen = crash_at(patch, step)
+            with contextlib.suppress(SimulatedCrash):
+                manager.swap(TOPIC, 0, now_ms=0)
+        manager = broker.start(replica(broker, 1 if target_is_in_metadata else 0))
+        log = manager.get(TOPIC, 0)
+        assert log is not None, step
+        assert log.digest() == digest, step
+        if target_is_in_metadata:
+            assert (log.log_dir, manager.futures()) == (broker.dirs[1], []), step
+        manager.remove_expired(10**6)
+        assert broker.names(0 if log.log_dir == broker.dirs[1] else 1) in ([], ["t-0-future"]), step
+        manager.abandon()
+        if seen[0] < step:
+            assert step > 10
+            return
+    raise AssertionError("the swap has no end")
+
+
+def test_a_crash_while_a_replica_is_created_leaves_nothing_or_all(tmp_path: Path, batch) -> None:
+    for step in range(1, 20):
+        broker = Broker(tmp_path / str(step))
+        manager = broker.start()
+        with pytest.MonkeyPatch.context() as patch:
+            seen = crash_at(patch, step)
+            with contextlib.suppress(SimulatedCrash):
+                manager.get_or_create("t" * 249, TOPIC, 0, broker.ids[0])
+        manager = broker.start(replica(broker, 0, topic="t" * 249))
+        assert manager.get_or_create("t" * 249, TOPIC, 0, broker.ids[0]).append_as_leader(batch(), 1) == (0, 1)
+        assert broker.names(0) == ["t" * 249 + "-0"]
+        manager.abandon()
+        if seen[0] < step:
+            return
+    raise AssertionError("creating has no end")
+
+
+def test_a_topic_of_249_characters_moves_and_survives_restarts(broker: Broker, batch) -> None:
+    topic = "long." + "t" * 244
+    manager = broker.start()
+    old = manager.get_or_create(topic, TOPIC, 12, broker.ids[0])
+    old.append_as_leader(batch(5), 1)
+    copy_all(old, manager.create_future(TOPIC, 12, broker.dirs[1]))
+    assigned = AssignedReplica(topic, TOPIC, 12, broker.ids[0])
+    manager = broker.start(assigned)
+    future = manager.future(TOPIC, 12)
+    assert future is not None
+    assert (future.topic, future.log_end_offset) == (topic, 5)
+    new = manager.swap(TOPIC, 12, now_ms=0)
+    assert new.directory == broker.dirs[1] / f"{topic}-12"
+    manager.close()
+    manager = broker.start()
+    manager.remove_expired(10**6)
+    [stray] = [stray for described in manager.describe() for stray in described.strays]
+    assert (stray.topic, stray.partition, stray.size_bytes) == (topic, 12, new.size_bytes)
+
+
+def test_an_unfinished_move_goes_on_after_a_restart(broker: Broker, batch) -> None:
+    manager = broker.start()
+    old = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    old.append_as_leader(batch(5), 1)
+    manager.create_future(TOPIC, 0, broker.dirs[1])
+    manager = broker.open()
+    [action] = manager.start([replica(broker, 0)], now_ms=0)
+    assert action.verb is Verb.RESUME_MOVE
+    current, future = manager.get(TOPIC, 0), manager.future(TOPIC, 0)
+    assert current is not None
+    assert future is not None
+    copy_all(current, future)
+    assert manager.swap(TOPIC, 0, now_ms=0) is future
+
+
+def test_a_replica_the_metadata_does_not_know_is_set_aside_after_a_grace_period_unless_it_is_claimed(
+    broker: Broker, batch
+) -> None:
+    manager = broker.start()
+    for name, topic_id in (("t", TOPIC), ("u", OTHER)):
+        manager.get_or_create(name, topic_id, 0, broker.ids[0]).append_as_leader(batch(5), 1)
+    manager = broker.start()
+    assert manager.get(TOPIC, 0) is None
+    assert manager.get_or_create("u", OTHER, 0).log_end_offset == 5
+    assert manager.remove_expired(29_999) == 0
+    assert manager.remove_expired(30_000) == 1
+    assert broker.names(0) == ["t-0-stray", "u-0"]
+    [described, _] = manager.describe()
+    assert [(stray.topic, stray.partition) for stray in described.strays] == [("t", 0)]
+    [described, _] = broker.start(replica(broker, 0, "u", OTHER)).describe()
+    assert [stray.topic for stray in described.strays] == ["t"]
+    assert described.strays[0].size_bytes > 0
+
+
+def test_a_recreated_topic_pushes_the_old_replica_aside_at_once(broker: Broker, batch) -> None:
+    broker.start().get_or_create("t", TOPIC, 0, broker.ids[0]).append_as_leader(batch(5), 1)
+    manager = broker.start(replica(broker, 0, topic_id=OTHER))
+    assert manager.get_or_create("t", OTHER, 0, broker.ids[0]).log_end_offset == 0
+    assert broker.names(0) == ["t-0", "t-0-stray"]
+
+
+def test_directories_that_contradict_each_other_refuse_the_start_and_change_nothing(broker: Broker, batch) -> None:
+    manager = broker.start()
+    manager.get_or_create("t", TOPIC, 0, broker.ids[0]).append_as_leader(batch(5), 1)
+    manager.close()
+    os.rename(broker.dirs[0] / "t-0", broker.dirs[1] / "t-0")
+    broker.start().get_or_create("t", TOPIC, 0, broker.ids[0]).append_as_leader(batch(9), 2)
+    # The replica of directory 1 was not claimed: both are there again at the next start.
+    manager = broker.open()
+    with pytest.raises(StartupRefused, match="move one of the two away"):
+        manager.start([replica(broker, 0)], now_ms=0)
+    assert (broker.names(0), broker.names(1)) == (["t-0"], ["t-0"])
+
+
+def test_a_second_process_is_refused(broker: Broker) -> None:
+    broker.start()
+    code = (
+        "import sys; from pathlib import Path; from kraftlab.broker.log.log_manager import LogManager; from kraftlab.broker.log.errors import *\n"
+        "try: LogManager.open([Path(sys.argv[1])], node_id=1, cluster_id='cluster')\n"
+        "except LogDirInUse as error: print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(broker.dirs[1])], capture_output=True, text=True, timeout=20, check=True
+    )
+    assert f"{broker.dirs[1]} is in use by process {os.getpid()}" in done.stdout
+    with pytest.raises(LogDirInUse):
+        LogManager.open([broker.dirs[0]], node_id=1, cluster_id="cluster")
+
+
+@pytest.mark.parametrize(("node_id", "cluster_id"), [(2, "cluster"), (1, "another")])
+def test_directories_of_another_node_or_cluster_refuse_the_start(broker: Broker, node_id: int, cluster_id: str) -> None:
+    with pytest.raises(StartupRefused, match="belongs to node 1 of cluster cluster"):
+        LogManager.open(broker.dirs, node_id=node_id, cluster_id=cluster_id)
+    broker.start()
+
+
+def test_an_unformatted_directory_and_a_copied_one_refuse_the_start(broker: Broker, tmp_path: Path) -> None:
+    with pytest.raises(StartupRefused, match="not formatted"):
+        LogManager.open([*broker.dirs, tmp_path / "new"], node_id=1, cluster_id="cluster")
+    meta_properties.write(tmp_path / "copy", MetaProperties("cluster", 1, broker.ids[0]))
+    with pytest.raises(StartupRefused, match=r"same directory\.id"):
+        LogManager.open([*broker.dirs, tmp_path / "copy"], node_id=1, cluster_id="cluster")
+    broker.start()
+
+
+def test_a_directory_that_cannot_be_read_is_offline_and_the_others_go_on(broker: Broker, tmp_path: Path, batch) -> None:
+    dead = tmp_path / "dead"
+    dead.write_text("not a directory")
+    broker.dirs.append(dead)
+    manager = broker.start()
+    assert list(manager.offline_dirs) == [dead]
+    assert list(manager.directory_ids().values()) == broker.ids
+    with pytest.raises(ReplicaOffline, match="may be on the log directory that is offline"):
+        manager.get_or_create("t", TOPIC, 0, random_uuid())
+    assert manager.get_or_create("t", TOPIC, 0, random_uuid(), is_new=True).log_end_offset == 0
+    assert manager.get_or_create("t", TOPIC, 1, UNASSIGNED).append_as_leader(batch(), 1) == (0, 1)
+    assert manager.get_or_create("t", TOPIC, 2, broker.ids[1]).log_dir == broker.dirs[1]
+    manager.create_future(TOPIC, 2, broker.dirs[0])
+    assert [described.error is None for described in manager.describe()] == [True, True, False]
+    with pytest.raises(StartupRefused, match="none of the log directories works"):
+        LogManager.open([dead], node_id=1, cluster_id="cluster")
+
+
+def test_a_directory_that_fails_takes_its_replicas_and_moves_out(broker: Broker, batch, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = broker.start()
+    here, there = (manager.get_or_create("t", TOPIC, i, broker.ids[i]) for i in (0, 1))
+    there.append_as_leader(batch(), 1)
+    future = manager.create_future(TOPIC, 0, broker.dirs[1])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", lambda _: (_ for _ in ()).throw(OSError(errno.EIO, "Input/output error")))
+        with pytest.raises(LogDirFailed) as raised:
+            there.flush()
+    assert raised.value.log_dir == broker.dirs[1]
+    gone = manager.mark_offline(raised.value.log_dir, raised.value)
+    assert (gone.currents, gone.futures) == ((there,), (future,))
+    assert manager.mark_offline(raised.value.log_dir, raised.value).currents == ()
+    assert (manager.get(TOPIC, 1), manager.future(TOPIC, 0), manager.get(TOPIC, 0)) == (None, None, here)
+    with pytest.raises(LogDirFailed):
+        future.append_as_follower(batch())
+    assert here.append_as_leader(batch(), 1) == (0, 1)
+    with pytest.raises(ReplicaOffline):
+        manager.get_or_create("t", TOPIC, 1, broker.ids[1])
+    assert manager.directory_id_of(broker.dirs[1]) == broker.ids[1]
+    manager.write_checkpoints()
+    manager.close(broker_epoch=5)
+    assert (broker.dirs[0] / ".kafka_cleanshutdown").exists()
+    assert not (broker.dirs[1] / ".kafka_cleanshutdown").exists()
+
+
+def test_a_target_that_fails_during_the_swap_leaves_the_old_log_in_charge(broker: Broker, batch, monkeypatch) -> None:
+    manager = broker.start()
+    old = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    old.append_as_leader(batch(5), 1)
+    copy_all(old, manager.create_future(TOPIC, 0, broker.dirs[1]))
+    real = os.rename
+
+    def broken(source: Path, target: Path) -> None:
+        if Path(target).parent == broker.dirs[1]:
+            raise OSError(errno.EROFS, "Read-only file system")
+        real(source, target)
+
+    monkeypatch.setattr(files.os, "rename", broken)
+    with pytest.raises(LogDirFailed) as raised:
+        manager.swap(TOPIC, 0, now_ms=0)
+    manager.mark_offline(raised.value.log_dir, raised.value)
+    assert raised.value.log_dir == broker.dirs[1]
+    assert manager.get(TOPIC, 0) is old
+    assert old.append_as_leader(batch(1), 1) == (5, 6)
+    assert broker.names(0) == ["t-0"]
+
+
+def test_a_full_disk_refuses_a_new_replica_and_leaves_nothing(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = broker.start()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left on device")))
+        with pytest.raises(NoSpace):
+            manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    assert broker.names(0) == []
+    assert manager.get_or_create("t", TOPIC, 0, broker.ids[0]).log_end_offset == 0
+
+
+def test_description_has_sizes_and_lags(broker: Broker, batch) -> None:
+    manager = broker.start()
+    log = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    log.append_as_leader(batch(5), 1)
+    manager.create_future(TOPIC, 0, broker.dirs[1])
+    first, second = manager.describe()
+    assert (first.path, first.directory_id, first.error) == (broker.dirs[0], broker.ids[0], None)
+    assert 0 < first.usable_bytes <= first.total_bytes
+    [current], [future] = first.replicas, second.replicas
+    assert (current.topic, current.partition, current.size_bytes, current.offset_lag, current.is_future) == (
+        "t",
+        0,
+        log.size_bytes,
+        0,
+        False,
+    )
+    assert (future.size_bytes, future.offset_lag, future.is_future) == (0, 5, True)
+
+
+def test_foreign_directories_are_left_alone_and_half_created_ones_removed(broker: Broker) -> None:
+    for name in ("lost+found", "__cluster_metadata-0", ".creating-abc"):
+        (broker.dirs[0] / name).mkdir()
+    broker.start()
+    assert broker.names(0) == ["__cluster_metadata-0", "lost+found"]
