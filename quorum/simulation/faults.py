@@ -1,8 +1,8 @@
 """The faults that can strike a simulated cluster, as data.
 
-A fault is a name, how often it strikes where it is enabled, and a function that does it to the world, drawing from the fault's own
-generator. It arranges its own end. Perturbations are bounded in number and time by the fault phase; recoveries are not, or nothing
-could be demanded of the cluster afterwards.
+A fault is a name, how often it strikes where it is enabled, and a function that does it to the world, drawing from the
+fault's own generator. It arranges its own end. Perturbations are bounded in number and time by the fault phase; recoveries
+are not, or nothing could be demanded of the cluster afterwards.
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ def crc_in_log(process: SimulatedProcess, offset: int) -> int | None:
 class CommittedHistory(Checker):
     """State machine safety: whatever any node ever reported committed is one sequence, the same for all (etcd's LogInv).
 
-    Equal crcs at equal offsets mean equal prefixes, so the sequence is kept as batch ends and crcs, with the epoch of the leader that
-    first reported each end. Other checkers read it. Only a leader may extend it.
+    Equal crcs at equal offsets mean equal prefixes, so the sequence is kept as batch ends and crcs, with the epoch of the
+    leader that first reported each end. Other checkers read it. Only a leader may extend it.
     """
 
     def __init__(self, world: World) -> None:
@@ -240,6 +240,28 @@ class CommittedIsDurable(Checker):
             )
 
 
+class CommittedSurvivesAnyElection(Checker):
+    """S6, looking ahead: were all machines to restart now, nobody without the committed data could win an election.
+
+    This is what the rule against committing older epochs by counting replicas is for (Raft §5.4.2, figure 8; KAFKA-12619).
+    """
+
+    def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
+        if not leading:
+            return
+        crc = crc_in_log(process, high_watermark)
+        logs = [(v, self.world.machines[v].durable) for v in self.world.voter_ids]
+        for candidate, log in logs:
+            if log.crc_at(high_watermark) == crc:
+                continue
+            electors = [voter for voter, other in logs if other.last_position <= log.last_position]
+            if len(electors) > len(logs) // 2:
+                raise Violation(
+                    f"S6 n{process.node_id} commits up to {high_watermark}, yet "
+                    f"n{candidate}, which lacks it, could be elected by {electors}"
+                )
+
+
 class CommittedIsNeverTruncated(Checker):
     """S9: nobody truncates below its own high watermark, nor anything that was committed and that it holds."""
 
@@ -303,8 +325,8 @@ class AcknowledgedIsCommitted(Checker):
 class ClaimsAreDurable(Checker):
     """S17: no message leaves before the disk holds what it claims.
 
-    Fetch(o): the log through o. A granted vote, or a request for one: that vote. BeginQuorumEpoch: the leadership. Any message: an
-    epoch at least as high.
+    Fetch(o): the log through o. A granted vote, or a request for one: that vote. BeginQuorumEpoch: the leadership. Any
+    message: an epoch at least as high.
     """
 
     def on_sent(self, process: SimulatedProcess, send: Send) -> None:
@@ -364,6 +386,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     LeaderIsAppendOnly,
     HighWatermarkIsMonotone,
     CommittedIsDurable,
+    CommittedSurvivesAnyElection,
     CommittedIsNeverTruncated,
     WrittenOnce,
     FollowersCommitAfterLeaders,

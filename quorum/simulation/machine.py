@@ -1,7 +1,8 @@
 """A machine: a disk and a clock that outlive processes, and what the checkers know to be on that disk.
 
-A crash may catch a flush or a store of the election state half-way: then the real storage code runs up to some operation, the power
-goes, and the simulated disk forgets what it may. The next boot runs the real recovery on the rest, and may itself be cut short.
+A crash may catch a flush or a store of the election state half-way: then the real storage code runs up to some operation,
+the power goes, and the simulated disk forgets what it may. The next boot runs the real recovery on the rest, and may itself
+be cut short.
 """
 
 from __future__ import annotations
@@ -40,6 +41,11 @@ class DurableLog:
     @property
     def end_offset(self) -> int:
         return self.ends[-1] if self.ends else 0
+
+    @property
+    def last_position(self) -> tuple[int, int]:
+        """Epoch and end offset, as elections compare logs."""
+        return (self.epochs[-1], self.ends[-1]) if self.ends else (0, 0)
 
     def cut(self, offset: int) -> None:
         keep = bisect_left(self.ends, offset + 1)
@@ -146,6 +152,16 @@ class Machine:
         self.world.network.process_died(process)
         self.world.after(down_us if down_us is not None else self._random.randint(20_000, 1_500_000), self.boot)
 
+    def flush_ended(self, taken: Taken) -> None:
+        self.durable.flushed(taken)
+        self.is_durable_exact = True
+
+    def flush_was_cut_short(self, taken: Taken) -> None:
+        """Some of it may be on the disk, of the cut and of the rest."""
+        self.is_durable_exact = False
+        if taken.cut_position is not None:
+            self.durable.cut(taken.cut_offset)
+
     def _cut_flush_short(self, process: SimulatedProcess) -> None:
         if process.flush is None or self._random.random() < 0.4:
             return
@@ -154,11 +170,9 @@ class Machine:
         try:
             process.log.finish_flush(taken)
         except (PowerCut, StorageFull, FsyncFailed):
-            self.is_durable_exact = False
-            if taken.cut_position is not None:
-                self.durable.cut(taken.cut_offset)
+            self.flush_was_cut_short(taken)
         else:
-            self.durable.flushed(taken)
+            self.flush_ended(taken)
         self.file_system.operations_left = None
 
     def _cut_store_short(self, process: SimulatedProcess) -> None:
@@ -179,5 +193,5 @@ class Machine:
         if process.flush is None and process.storing is None and not self.file_system.full and not self.file_system.fsync_fails:
             taken = process.log.begin_flush()
             process.log.finish_flush(taken)
-            self.durable.flushed(taken)
+            self.flush_ended(taken)
         self.crash(power_cut=False, reason="stopped", down_us=down_us)

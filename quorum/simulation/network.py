@@ -1,8 +1,8 @@
 """The network between nodes: requests and responses that are delayed, reordered, lost, duplicated, cut off or refused.
 
-A request to a machine without a process comes back as refused (the kernel answers for it), unless the way is cut. A response can be
-lost although its request was carried out. When a process dies, its callers hear of a broken connection or of nothing at all, and
-those it had called may hear that it hung up. Timeouts are the sender's own business.
+A request to a machine without a process comes back as refused (the kernel answers for it), unless the way is cut. A response
+can be lost although its request was carried out. When a process dies, its callers hear of a broken connection or of nothing
+at all, and those it had called may hear that it hung up. Timeouts are the sender's own business.
 """
 
 from __future__ import annotations

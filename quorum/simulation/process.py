@@ -314,6 +314,7 @@ class SimulatedProcess:
         try:
             self.log.finish_flush(taken)
         except StorageFull as error:
+            self.machine.flush_was_cut_short(taken)
             self.world.after(RETRY_US, self._begin_flush)
             self.step(StorageFailed(str(error)))
             return
@@ -321,7 +322,7 @@ class SimulatedProcess:
             self.machine.crash(power_cut=True, reason=str(error))
             return
         self._flushed_id = append_id
-        self.machine.durable.flushed(taken)
+        self.machine.flush_ended(taken)
         self._release_all(self.outbox.storage_completed(append_id))
         self.step(StorageCompleted(append_id))
         self._begin_flush()

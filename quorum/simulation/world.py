@@ -1,8 +1,9 @@
 """The simulated world: a heap of (virtual time, sequence number, action) and everything the actions happen to.
 
 A run has two phases. In the fault phase everything that the seed has drawn may go wrong while a workload proposes batches to
-whoever leads. Then everything heals for good, and liveness is demanded: a leader within `ELECTION_TIMEOUTS` election timeouts (L1),
-and soon after all nodes at its high watermark with equal state (L2). Nothing here reads a clock, a hash or a thread: a seed is a run.
+whoever leads. Then everything heals for good, and liveness is demanded: a leader within `ELECTION_TIMEOUTS` election
+timeouts (L1), and soon after all nodes at its high watermark with equal state (L2). Nothing here reads a clock, a hash or a
+thread: a seed is a run.
 """
 
 from __future__ import annotations

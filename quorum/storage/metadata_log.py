@@ -20,6 +20,7 @@ Not checked here: what the records mean, and whether a truncation is right beyon
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -53,6 +54,10 @@ class Taken(NamedTuple):
     end_offset: int
     previous_epoch: int
     previous_crc: int
+
+
+def _start_position(segment: Segment) -> int:
+    return segment.start_position
 
 
 class MetadataLog:
@@ -205,11 +210,12 @@ class MetadataLog:
     def _places(self, start: int, end: int) -> list[tuple[Segment, int, int]]:
         """The pieces of segments that hold bytes `[start, end)` of the stream: segment, position, size."""
         places: list[tuple[Segment, int, int]] = []
-        for number, segment in enumerate(self._segments):
-            limit = self._segments[number + 1].start_position if number + 1 < len(self._segments) else end
-            piece_start, piece_end = max(start, segment.start_position), min(end, limit)
-            if piece_start < piece_end:
-                places.append((segment, piece_start, piece_end - piece_start))
+        while start < end:
+            number = bisect_right(self._segments, start, key=_start_position) - 1
+            last = number + 1 == len(self._segments)
+            limit = end if last else min(end, self._segments[number + 1].start_position)
+            places.append((self._segments[number], start, limit - start))
+            start = limit
         return places
 
     def _verify(self, data: bytes, first: int, places: list[tuple[Segment, int, int]]) -> None:
