@@ -6,6 +6,10 @@ answer with the point where the logs may still agree if they differ; (5) otherwi
 acknowledgement: the follower holds everything below it durably. Note it, perhaps raise the high watermark; (6) answer at once
 if there is anything to tell, else park. Acknowledgement happens in step 5 only, never on the way out of 3 or 4.
 
+What is news depends on who asks. A voter is told of every append at once; a new high watermark alone waits a few milliseconds
+for records to travel with, since under load each would cost a round trip of its own. An observer has no use for records before
+they are committed: it is answered when the high watermark rises, with records and high watermark together.
+
 The leader's own log counts only through its durable end. Records leave before they are durable here, so that the disks of leader
 and followers work at the same time; the barrier they wait for is the stored leadership alone.
 """
@@ -32,6 +36,7 @@ from .messages import (
 from .purgatory import ParkedFetch
 from .quorum_state import NO_RECORDS, QuorumState
 from .requests import RequestManager
+from .types import ReplicaKey
 
 
 class Leadership:
@@ -80,7 +85,7 @@ class Leadership:
         self._log.append([read_header(data)], data)
         leader.uncommitted.append((view.end_offset, len(data)))
         leader.uncommitted_bytes += len(data)
-        for fetch in leader.purgatory.take_all():
+        for fetch in leader.purgatory.take_awaiting_records():
             self._read(leader, fetch.correlation, fetch.request)
 
     # Fetches
@@ -101,15 +106,20 @@ class Leadership:
             quorum.out.append(Reply(correlation, quorum.fetch_refusal(ErrorCode.OFFSET_OUT_OF_RANGE), quorum.barrier))
             return
         self._acknowledge(leader, request, now_ms)
+        is_voter = self._is_voter(request.replica)
+        useful_end_offset = self._log.view.end_offset if is_voter else self._log.high_watermark
         wait_ms = min(request.max_wait_ms, quorum.config.fetch_max_wait_ms)
         if leader.high_watermark > request.high_watermark:
-            wait_ms = min(wait_ms, quorum.config.high_watermark_linger_ms)
-        if request.fetch_offset < self._log.view.end_offset:
+            wait_ms = min(wait_ms, quorum.config.high_watermark_linger_ms if is_voter else 0)
+        if request.fetch_offset < useful_end_offset:
             self._read(leader, correlation, request)
         elif wait_ms <= 0 or len(leader.purgatory) >= quorum.config.parked_fetches_max:
             self._reply(leader, correlation, NO_RECORDS)
         else:
-            leader.purgatory.park(ParkedFetch(correlation, request), now_ms + wait_ms)
+            leader.purgatory.park(ParkedFetch(correlation, request, committed_only=not is_voter), now_ms + wait_ms)
+
+    def _is_voter(self, key: ReplicaKey) -> bool:
+        return self._quorum.membership.has(key)
 
     def _fetch_error(self, request: FetchRequest, now_ms: int) -> ErrorCode:
         quorum = self._quorum
@@ -143,7 +153,7 @@ class Leadership:
         if key.node_id < 0:
             return
         voter = leader.voters.get(key.node_id)
-        if voter is None or not self._quorum.membership.has(key):
+        if voter is None or not self._is_voter(key):
             observer = leader.observers.get(key)
             if observer is None:
                 observer = leader.observers[key] = ReplicaProgress(key)
@@ -204,11 +214,12 @@ class Leadership:
         if is_first:
             self._quorum.out.append(BecameLeader(leader.epoch, leader.epoch_start_offset))
         linger_ms = self._quorum.config.high_watermark_linger_ms
-        if linger_ms:
-            leader.purgatory.hasten_behind(high_watermark, now_ms + linger_ms)
-            return
-        for fetch in leader.purgatory.take_behind(high_watermark):
-            self._reply(leader, fetch.correlation, NO_RECORDS)
+        for fetch in leader.purgatory.take_behind(high_watermark, committed_only=linger_ms > 0):
+            if fetch.request.fetch_offset < self._log.view.end_offset:
+                self._read(leader, fetch.correlation, fetch.request)
+            else:
+                self._reply(leader, fetch.correlation, NO_RECORDS)
+        leader.purgatory.hasten_behind(high_watermark, now_ms + linger_ms)
 
     # Time and the end
 

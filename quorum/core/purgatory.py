@@ -1,7 +1,8 @@
 """Fetches that wait for something to tell: more log, a higher high watermark, the end of a leadership, or their own deadline.
 
-A fetch is parked only when its sender already holds everything, so any append concerns all of them, and they are few (one per
-replica): waking is a walk, in the order of arrival. Deadlines sit in a heap with lazy deletion.
+A fetch is parked only when its sender already holds everything that is of use to it: a voter the whole log, an observer what is
+committed. An append concerns the voters, a commit all of them; they are few (one per replica), so waking is a walk, in the order
+of arrival. Deadlines sit in a heap with lazy deletion.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from .messages import FetchRequest
 
 
 class ParkedFetch(NamedTuple):
-    """A request that will be answered under `correlation`."""
+    """A request that will be answered under `correlation`. `committed_only`: an append is no news to its sender."""
 
     correlation: int
     request: FetchRequest
+    committed_only: bool = False
 
 
 class Purgatory:
@@ -50,9 +52,20 @@ class Purgatory:
             if fetch.request.high_watermark < high_watermark:
                 heappush(self._deadlines, (deadline_ms, correlation))
 
-    def take_behind(self, high_watermark: int) -> list[ParkedFetch]:
-        """Those whose sender does not know of `high_watermark`."""
-        fetches = [fetch for fetch in self._parked.values() if fetch.request.high_watermark < high_watermark]
+    def take_awaiting_records(self) -> list[ParkedFetch]:
+        """Those to whom an append is news."""
+        fetches = [fetch for fetch in self._parked.values() if not fetch.committed_only]
+        for fetch in fetches:
+            del self._parked[fetch.correlation]
+        return fetches
+
+    def take_behind(self, high_watermark: int, *, committed_only: bool = False) -> list[ParkedFetch]:
+        """Those whose sender does not know of `high_watermark`; of these, perhaps, only who waits for commits alone."""
+        fetches = [
+            fetch
+            for fetch in self._parked.values()
+            if fetch.request.high_watermark < high_watermark and (fetch.committed_only or not committed_only)
+        ]
         for fetch in fetches:
             del self._parked[fetch.correlation]
         return fetches

@@ -205,16 +205,46 @@ def test_a_fetch_is_parked_until_there_is_more_log(driven, key_of) -> None:
     assert (reply.correlation, reply.response.outcome) == (parked, Records(b"batches"))
 
 
-def test_a_parked_fetch_is_answered_when_the_high_watermark_moves(driven, key_of) -> None:
+def committed_one(driven, key_of):
+    """A leader of epoch 1 whose records 0 (leader change) and 1 are durable here; voter 3 is about to acknowledge record 1."""
     node = driven()
     node.win()
     node.flush()
-    assert node.request(3, fetch(key_of(3), 1, 1, 1, high_watermark=-1)) is None or node.node.high_watermark == 1
+    assert node.request(3, fetch(key_of(3), 1, 1, 1, high_watermark=-1)) is None
+    assert node.node.high_watermark == 1
     node.step(Propose(1, BODY, 1))
+    read = node.only(ReadLog)
+    node.step(RecordsRead(read.read_id, b"batches"))
     node.flush()
-    assert node.request(3, fetch(key_of(3), 1, 2, 1, high_watermark=1)).high_watermark == 2
-    parked_effects = node.request(3, fetch(key_of(3), 1, 2, 1, high_watermark=2))
-    assert parked_effects is None
+    return node
+
+
+def test_a_new_high_watermark_alone_reaches_a_voter_after_a_moment(driven, key_of) -> None:
+    node = committed_one(driven, key_of)
+    assert node.request(3, fetch(key_of(3), 1, 2, 1, high_watermark=1)) is None
+    assert node.node.high_watermark == 2
+    node.tick(node.node.config.high_watermark_linger_ms)
+    assert (node.only(Reply).response.high_watermark, node.only(Reply).response.outcome) == (2, Records(b""))
+    assert node.request(3, fetch(key_of(3), 1, 2, 1, high_watermark=2)) is None
+
+
+def test_a_new_high_watermark_travels_with_the_next_records(driven, key_of) -> None:
+    node = committed_one(driven, key_of)
+    assert node.request(3, fetch(key_of(3), 1, 2, 1, high_watermark=1)) is None
+    node.step(Propose(1, BODY, 1))
+    node.step(RecordsRead(node.only(ReadLog).read_id, b"more"))
+    assert (node.only(Reply).response.high_watermark, node.only(Reply).response.outcome) == (2, Records(b"more"))
+
+
+def test_an_observer_gets_records_once_they_are_committed_with_the_high_watermark(driven, key_of) -> None:
+    node = committed_one(driven, key_of)
+    assert node.request(9, fetch(key_of(9), 1, 1, 1, high_watermark=1)) is None
+    observer = node.token
+    assert node.request(3, fetch(key_of(3), 1, 2, 1, high_watermark=1)) is None
+    read = node.only(ReadLog)
+    node.step(RecordsRead(read.read_id, b"batches"))
+    reply = node.only(Reply)
+    assert (reply.correlation, reply.response.high_watermark, reply.response.outcome) == (observer, 2, Records(b"batches"))
 
 
 def test_a_parked_fetch_is_answered_empty_after_its_wait(driven, key_of) -> None:
