@@ -44,7 +44,9 @@ class Replicas(Protocol):
     """The replicas of this broker, and the image they follow."""
 
     disks: Disks
-    partitions: Mapping[ReplicaId, Partition]
+
+    @property
+    def partitions(self) -> Mapping[ReplicaId, Partition]: ...
 
     @property
     def image(self) -> MetadataImage: ...

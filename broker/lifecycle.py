@@ -118,6 +118,7 @@ class Lifecycle:
         self.broker_epoch = -1
         self.registered = trio.Event()
         self.running = trio.Event()
+        self.stopped = trio.Event()
         self._config = config
         self._registration = registration
         self._channel = channel
@@ -162,6 +163,7 @@ class Lifecycle:
             if not self._may_stop():
                 await self._pause(pause_s)
                 self._check_deadlines()
+        self.stopped.set()
 
     def _may_stop(self) -> bool:
         return self.state is BrokerState.SHUTTING_DOWN

@@ -5,7 +5,8 @@ come into one delta, makes one new image, and hands both to the publishers, in t
 work, new batches gather and become the next delta, so a slow disk makes publications larger, not later.
 
 Nothing is published before the high watermark that was known at the start is reached: a broker never acts on an old prefix of the log. A fault in
-a record ends the broker; a fault in a publisher is logged and the others still run.
+a record ends the broker; a fault in a publisher is logged and the others still run, unless it is one of
+`fatal`.
 
 The newest images are kept by offset, for those who compare what nodes hold (images share what they have in common).
 """
@@ -50,10 +51,16 @@ Publisher = Callable[[Publication], Awaitable[None]]
 class MetadataPublisher:
     """State machine of the observer. `run` publishes until cancelled; a bad record leaves it as an exception."""
 
-    def __init__(self, publishers: Sequence[tuple[str, Publisher]], on_leader_changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        publishers: Sequence[tuple[str, Publisher]],
+        on_leader_changed: Callable[[], None],
+        fatal: tuple[type[Exception], ...] = (),
+    ) -> None:
         self.image = EMPTY
         """The newest published image."""
         self._publishers = publishers
+        self._fatal = fatal
         self._on_leader_changed = on_leader_changed
         self._pending: list[CommittedBatch] = []
         self._high_watermark_at_start = -1
@@ -115,6 +122,8 @@ class MetadataPublisher:
         for name, publish in self._publishers:
             try:
                 await publish(publication)
+            except self._fatal:
+                raise
             except Exception:
                 logger.exception("publishing metadata %s to %s failed", image.provenance, name)
         self._published.set()
@@ -126,9 +135,10 @@ class MetadataPublisher:
             await self._published.wait()
 
     def image_at(self, offset: int) -> MetadataImage | None:
-        """The image at the last publication at or before `offset`; None if it is not kept any more or was never published."""
+        """The image at exactly that offset; None if it was published together with later batches, or is not kept any more."""
         index = bisect_right(self._history, offset, key=lambda image: image.provenance.offset)
-        return self._history[index - 1] if index else None
+        image = self._history[index - 1] if index else None
+        return image if image is not None and image.provenance.offset == offset else None
 
 
 def replay(delta: MetadataDelta, batches: list[CommittedBatch]) -> MetadataImage:

@@ -93,11 +93,11 @@ class Mover:
             task_status.started()
             await trio.sleep_forever()
 
-    def begin(self, partition: Partition, future: PartitionLog, target_id: Uuid) -> Move:
+    def begin(self, partition: Partition, future: PartitionLog) -> Move:
         """Copies the partition's log into `future` from now on."""
         assert self._nursery is not None, "the mover is not running"
         assert partition.id not in self.moves, f"{partition} is being moved already"
-        move = Move(partition, partition.online_log().directory_id, target_id, future.log_dir)
+        move = Move(partition, partition.online_log().directory_id, future.directory_id, future.log_dir)
         partition.future = future
         self.moves[partition.id] = move
         logger.info("%s: moving from %s to %s", partition, partition.log_dir, future.log_dir)

@@ -153,6 +153,8 @@ class ReplicaManager:
                 self._note_newcomers(publication, changes)
             await self._together(partial(self._host, replica, state) for replica, state in changes.leading.items())
             await self._together(partial(self._host, replica, state) for replica, state in changes.following.items())
+            if publication.is_first:
+                self._resume_moves()
             self._compare_directories(changes)
             if publication.changes.configs:
                 self._reconfigure()
@@ -239,6 +241,13 @@ class ReplicaManager:
             return None
         self._newcomers.discard(partition.id)
         return log
+
+    def _resume_moves(self) -> None:
+        """Goes on with the moves whose future logs were found at the start."""
+        for future in self.logs.futures():
+            partition = self.partitions.get((future.topic_id, future.partition))
+            if partition is not None and partition.log is not None:
+                self.mover.begin(partition, future)
 
     def _compare_directories(self, changes: LocalChanges) -> None:
         """Tells the controller where replicas are if the metadata says otherwise, and moves what it has said."""

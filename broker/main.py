@@ -1,0 +1,350 @@
+"""A broker process: an observer of the metadata log that hosts partition data.
+
+Theory of operation. Everything that takes time at the start runs beside each other: the log directories are opened and recovered, the metadata log
+is opened and followed, the broker registers. The first published image then decides what the log directories' contents mean (the start-up
+table), replicas take up their parts, and the broker says that it is ready; the next heartbeat unfences it. The admin server comes
+last, since importing grpc takes longer than all of that.
+
+Publishers, in order: the metadata cache (the publisher's own `image`), throttles and configs, replicas, lifecycle. Configs come before
+replicas, so that a replica's throttle holds from its first byte.
+
+SIGTERM and SIGINT ask for a controlled shutdown: leaderships move away first, then logs are flushed, checkpoints and the clean mark written, and the
+metadata log closed. What cannot be repaired here ends the process with one line that says what is wrong and what to do.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import signal
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from kraftlab.config import meta_properties
+from kraftlab.config.meta_properties import MetaProperties
+from kraftlab.config.models import BrokerConfig
+from kraftlab.metadata.codec import UnreadableRecords
+from kraftlab.metadata.features import supported_features
+from kraftlab.metadata.partitions import ReplayError
+from kraftlab.metadata.peer_rpc import BrokerRegistrationRequest
+from kraftlab.metadata.records import Listener
+from kraftlab.metadata.uuids import UNASSIGNED, random_uuid
+from kraftlab.quorum.core.errors import InvariantViolation
+from kraftlab.quorum.core.raft_config import RaftConfig
+from kraftlab.quorum.driver.raft_driver import DriverConfig, RaftDriver
+from kraftlab.quorum.driver.transport import ListenError, PeerPool, PeerServer
+from kraftlab.quorum.storage.errors import StorageError
+
+from .alter_partition import AlterPartitionManager
+from .controller_channel import ControllerChannel
+from .data_plane import DataPlane
+from .directory_assignments import DirectoryAssignments
+from .disks import Disks
+from .dynamic_configs import DynamicConfigs
+from .fetch_service import FetchService
+from .fetcher import Fetchers, FetchLimits
+from .lifecycle import Lifecycle, LifecycleConfig, RegistrationFailed
+from .log.errors import LogDirFailed, LogDirInUse, LogError, StartupRefused
+from .log.log_manager import LogManager
+from .log.partition_log import LogConfig
+from .log.startup import AssignedReplica
+from .metadata_publisher import MetadataPublisher, Publication
+from .mover import Mover, wall_clock_ms
+from .replica_manager import ReplicaManager
+
+logger = logging.getLogger("kraftlab.broker")
+
+EXPIRY_CHECK_MAX_S = 5.0
+
+FATAL = (
+    StorageError,
+    ListenError,
+    UnreadableRecords,
+    ReplayError,
+    InvariantViolation,
+    LogDirInUse,
+    StartupRefused,
+    RegistrationFailed,
+    OSError,
+)
+"""What ends a node with one line; anything else is a bug and shows its traceback."""
+
+
+class AllDirectoriesFailed(StartupRefused):
+    """No log directory is left, or the metadata directory failed."""
+
+
+async def run(config: BrokerConfig) -> None:
+    """Runs a broker until it is told to stop. ConfigError for a wrong directory; SystemExit with a message for fatal errors."""
+    identity = meta_properties.verify((config.metadata_log_dir,), config.node_id, config.source)[config.metadata_log_dir]
+    try:
+        await BrokerNode(config, identity).run()
+    except BaseExceptionGroup as group:
+        cause = _only_cause(group)
+        if isinstance(cause, FATAL):
+            raise SystemExit(f"Error: {cause}") from None
+        raise cause from None
+    except FATAL as error:
+        raise SystemExit(f"Error: {error}") from None
+
+
+class BrokerNode:
+    """Everything of one broker process."""
+
+    def __init__(self, config: BrokerConfig, directory: MetaProperties) -> None:
+        self._config = config
+        self._cluster_id = directory.cluster_id
+        self._ends = trio.Event()
+        self._ready = trio.Event()
+        self._failed_dirs: set[Path] = set()
+        self._failures_in, self._failures = trio.open_memory_channel[LogDirFailed](1000)
+        self.configs = DynamicConfigs(config)
+        self.publisher = MetadataPublisher(
+            (("configs", self._publish_configs), ("replicas", self._publish_replicas), ("lifecycle", self._publish_lifecycle)),
+            self._leader_changed,
+            fatal=(StartupRefused,),
+        )
+        raft = RaftConfig(
+            node_id=config.node_id,
+            voters=config.voters,
+            directory_id=directory.directory_id,
+            endpoints=config.advertised_listeners,
+            election_timeout_ms=config.election_timeout_ms,
+            fetch_timeout_ms=config.fetch_timeout_ms,
+        )
+        self.driver = RaftDriver(
+            DriverConfig(cluster_id=self._cluster_id, directory=str(config.metadata_log_dir), raft=raft), self.publisher
+        )
+        self._channel: ControllerChannel | None = None
+        self._is_built = False
+
+    async def run(self) -> None:
+        """Serves until a signal comes or something ends the broker."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(_watch_signals, self._ends)
+            nursery.start_soon(self._serve, nursery)
+            await self._ends.wait()
+            if self._is_built:
+                await self._leave()
+            nursery.cancel_scope.cancel()
+        if self._is_built:
+            await trio.to_thread.run_sync(self.logs.close, self.broker_epoch())
+        logger.info("broker %d stopped", self._config.node_id)
+
+    async def _serve(self, nursery: trio.Nursery) -> None:
+        config = self._config
+        self.logs = await trio.to_thread.run_sync(
+            partial(
+                LogManager.open,
+                config.log_dirs,
+                node_id=config.node_id,
+                cluster_id=self._cluster_id,
+                config=LogConfig(segment_bytes=config.log_segment_bytes),
+                delete_delay_ms=config.log_segment_delete_delay_ms,
+            )
+        )
+        self._channel = ControllerChannel(nursery, self.driver.identity, lambda: self.driver.leader, config.voters)
+        self._build(nursery)
+        await nursery.start(self.driver.run)
+        for start in (self.fetchers.run, self.mover.run):
+            await nursery.start(start)
+        peer_server = PeerServer(self.driver.identity, self.data_plane.handlers())
+        await nursery.start(peer_server.serve, config.peer.host, config.peer.port)
+        tasks = (
+            self.publisher.run,
+            self._live,
+            self.isr_changes.run,
+            self.assignments.run,
+            self.replicas.run_lag_checks,
+            self.replicas.run_placing,
+            self._handle_failed_directories,
+            self._checkpoint_high_watermarks,
+            self._remove_expired,
+        )
+        for task in tasks:
+            nursery.start_soon(task)
+        await self._serve_admin(nursery)
+        await self._ready.wait()
+        await self.lifecycle.running.wait()
+        logger.info("broker %d ready: data on %s, admin API on %s", config.node_id, config.peer, config.grpc)
+
+    def _build(self, nursery: trio.Nursery) -> None:
+        """Makes the parts and wires them."""
+        config, channel = self._config, self._channel
+        assert channel is not None
+        registration = BrokerRegistrationRequest(
+            config.node_id,
+            self._cluster_id,
+            random_uuid(),
+            tuple(Listener(name, at.host, at.port) for name, at in sorted(config.advertised_listeners.items())),
+            supported_features(),
+            config.rack,
+            tuple(sorted(self.logs.directory_ids().values())),
+            self.logs.previous_broker_epoch,
+        )
+        self.lifecycle = Lifecycle(
+            LifecycleConfig(
+                config.broker_heartbeat_interval_ms,
+                config.broker_session_timeout_ms,
+                config.initial_broker_registration_timeout_ms,
+                config.log_dir_failure_timeout_ms,
+            ),
+            registration,
+            channel,
+            lambda: self.publisher.offset,
+        )
+        self.disks = Disks(self._directory_failed)
+        self.isr_changes = AlterPartitionManager(channel, config.node_id, self.broker_epoch)
+        self.assignments = DirectoryAssignments(channel, config.node_id, self.broker_epoch, lambda: self.publisher.image)
+        self.replicas = ReplicaManager(
+            config.node_id,
+            self.broker_epoch,
+            self.logs,
+            self.disks,
+            self.configs,
+            self.isr_changes,
+            self.assignments,
+            config.replica_lag_time_max_ms / 1000,
+        )
+        limits = FetchLimits(
+            config.replica_fetch_wait_max_ms,
+            config.replica_fetch_min_bytes,
+            config.replica_fetch_max_bytes,
+            config.replica_fetch_response_max_bytes,
+        )
+        leaders = PeerPool(nursery, self.driver.identity)
+        self.fetchers = Fetchers(self.replicas, leaders, self.configs.follower_gate, limits)
+        threads = config.num_replica_alter_log_dirs_threads or len(config.log_dirs)
+        self.mover = Mover(self.disks, self.logs, self.configs.move_gate, self.assignments.assign, threads)
+        self.replicas.attach(self.fetchers, self.mover)
+        self.data_plane = DataPlane(self.replicas, FetchService(self.replicas, self.configs.leader_gate))
+        self._is_built = True
+
+    def broker_epoch(self) -> int:
+        """As registered, -1 before that."""
+        return self.lifecycle.broker_epoch
+
+    async def _serve_admin(self, nursery: trio.Nursery) -> None:
+        """The admin API; its imports run in a worker thread, so that fetching and heartbeats go on meanwhile."""
+        await trio.to_thread.run_sync(_import_admin)
+        from kraftlab.rpc.server import AdminServer
+
+        from .admin_service import AdminService
+        from .log_dirs_api import LogDirsApi
+        from .metadata_api import MetadataApi
+
+        assert self._channel is not None
+        log_dirs = LogDirsApi(self.replicas, self.publisher)
+        metadata = MetadataApi(self._config.node_id, str(self._config.metadata_log_dir), self.publisher)
+        local = {
+            "AlterReplicaLogDirs": log_dirs.alter,
+            "DescribeLogDirs": log_dirs.describe,
+            "DescribeMetadata": metadata.describe,
+        }
+        service = AdminService(self._cluster_id, self._channel, self.publisher, local)
+        await nursery.start(AdminServer(service.dispatch, self._config.grpc.host, self._config.grpc.port).serve)
+
+    # --- publishers ----------------------------------------------------------------------------------------------------------
+
+    async def _publish_configs(self, publication: Publication) -> None:
+        self.configs.update(publication)
+
+    async def _publish_replicas(self, publication: Publication) -> None:
+        if publication.is_first:
+            assigned = [
+                AssignedReplica(topic.name, topic_id, number, partition.directory_of(self._config.node_id) or UNASSIGNED)
+                for topic_id, topic in publication.after.topics.by_id.items()
+                for number, partition in topic.partitions.items()
+                if self._config.node_id in partition.replicas
+            ]
+            await trio.to_thread.run_sync(self.logs.start, assigned, wall_clock_ms())
+        await self.replicas.apply(publication)
+
+    async def _publish_lifecycle(self, publication: Publication) -> None:
+        me = publication.after.cluster.brokers.get(self._config.node_id)
+        if me is not None and me.epoch == self.broker_epoch():
+            self.lifecycle.directories_registered(me.log_dirs)
+        if publication.is_first:
+            self.lifecycle.ready()
+            self._ready.set()
+
+    def _leader_changed(self) -> None:
+        if self._channel is not None:
+            self._channel.leader_changed()
+
+    # --- life ----------------------------------------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        """The broker ends when its membership does."""
+        await self.lifecycle.run()
+        self._ends.set()
+
+    async def _leave(self) -> None:
+        """Controlled shutdown, then the metadata log to disk."""
+        if self._config.controlled_shutdown_enable and self.broker_epoch() >= 0:
+            self.lifecycle.begin_shutdown()
+            await self.lifecycle.stopped.wait()
+        await self.driver.stop()
+
+    # --- directories ---------------------------------------------------------------------------------------------------------
+
+    def _directory_failed(self, error: LogDirFailed) -> None:
+        if error.log_dir not in self._failed_dirs:
+            self._failed_dirs.add(error.log_dir)
+            self._failures_in.send_nowait(error)
+
+    async def _handle_failed_directories(self) -> None:
+        """One after the other; each directory once."""
+        async for error in self._failures:
+            directory_id = self.logs.directory_id_of(error.log_dir)
+            await trio.to_thread.run_sync(self.logs.mark_offline, error.log_dir, error)
+            await self.replicas.directory_failed(error.log_dir)
+            if not self.logs.directory_ids():
+                raise AllDirectoriesFailed(f"the last log directory failed ({error}); repair the disks, then start the broker again")
+            if directory_id is not None:
+                self.lifecycle.directory_failed(directory_id)
+
+    async def _checkpoint_high_watermarks(self) -> None:
+        while True:
+            await trio.sleep(self._config.replica_high_watermark_checkpoint_interval_ms / 1000)
+            try:
+                await trio.to_thread.run_sync(self.logs.write_checkpoints)
+            except LogDirFailed as error:
+                self._directory_failed(error)
+
+    async def _remove_expired(self) -> None:
+        """Deletes what was given up once its delay is over."""
+        while True:
+            expiry_ms = self.logs.next_expiry_ms()
+            due_s = EXPIRY_CHECK_MAX_S if expiry_ms is None else (expiry_ms - wall_clock_ms()) / 1000
+            await trio.sleep(min(max(due_s, 0.1), EXPIRY_CHECK_MAX_S))
+            try:
+                await trio.to_thread.run_sync(self.logs.remove_expired, wall_clock_ms())
+            except LogDirFailed as error:
+                self._directory_failed(error)
+            except LogError as error:
+                logger.warning("directories that were given up could not be removed: %s", error)
+
+
+def _import_admin() -> None:
+    """Loads the admin API's modules (protobuf and its generated code)."""
+    for module in ("kraftlab.rpc.server", "kraftlab.broker.log_dirs_api", "kraftlab.broker.metadata_api", "kraftlab.broker.admin_service"):
+        importlib.import_module(module)
+
+
+async def _watch_signals(ends: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
+        async for number in signals:
+            logger.info("stopping on %s", signal.Signals(number).name)
+            ends.set()
+
+
+def _only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one exception inside nested groups, the group itself if there are several."""
+    cause: BaseException = group
+    while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
+        cause = cause.exceptions[0]
+    return cause
