@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .core.raft_config import RaftConfig
     from .driver.errors import NotLeader, Overloaded
-    from .driver.garbage import tame_garbage_collector
+    from .driver.interpreter import tame_interpreter
     from .driver.quorum_description import QuorumDescription, ReplicaDescription
     from .driver.raft_driver import DriverConfig, RaftDriver
     from .driver.transport import (
@@ -34,7 +34,7 @@ _HOMES = {
     "RaftConfig": "core.raft_config",
     "NotLeader": "driver.errors",
     "Overloaded": "driver.errors",
-    "tame_garbage_collector": "driver.garbage",
+    "tame_interpreter": "driver.interpreter",
     "QuorumDescription": "driver.quorum_description",
     "ReplicaDescription": "driver.quorum_description",
     "DriverConfig": "driver.raft_driver",
@@ -58,7 +58,7 @@ __all__ = (
     "RaftConfig",
     "NotLeader",
     "Overloaded",
-    "tame_garbage_collector",
+    "tame_interpreter",
     "QuorumDescription",
     "ReplicaDescription",
     "DriverConfig",

@@ -37,6 +37,11 @@ class ApplyTask:
         self.applied_offset = log.start_offset
         self.high_watermark = log.start_offset
 
+    @property
+    def busy(self) -> bool:
+        """True if there are committed batches to apply."""
+        return self.applied_offset < self.high_watermark
+
     def advance(self, high_watermark: int) -> None:
         """Everything below `high_watermark` is committed."""
         if high_watermark < self.high_watermark:

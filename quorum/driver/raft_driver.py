@@ -298,7 +298,9 @@ class RaftDriver:
         if self._stepping or self._core is None:
             return
         self._drain_inbox(self._core)
-        self._start_input_and_output()
+        self._writer.kick()
+        if self._reads:
+            self._deferred.set()
 
     def _drain_inbox(self, core: RaftNode) -> None:
         self._stepping = True
@@ -318,20 +320,22 @@ class RaftDriver:
         if deadline_ms < self._armed_ms:
             self._arm(deadline_ms)
 
-    def _start_input_and_output(self) -> None:
-        """Starts the flush, so that the disk works while messages leave, and reads what parked fetches wait for."""
-        self._writer.kick()
-        while self._reads and self._core is not None:
-            for effect in self._reads:
-                self._read_log(effect)
-            self._reads.clear()
-            self._drain_inbox(self._core)
-
     async def _run_deferred(self) -> None:
-        """Proposals of one scheduling pass share a flush and an answer to each follower: both start once all have been made."""
+        """Flushes and reads that wait for the rest of their scheduling pass.
+
+        All proposals of a pass share one flush and one answer to each follower; the disk begins before messages leave.
+        What is read because of a commit leaves after the state machine has heard of it, since somebody waits there.
+        """
         while True:
             await self._deferred.wait()
-            self._start_input_and_output()
+            self._writer.kick()
+            while self._reads and self._core is not None:
+                if self._applier.busy:
+                    await trio.lowlevel.checkpoint()
+                reads, self._reads = self._reads, []
+                for effect in reads:
+                    self._read_log(effect)
+                self._drain_inbox(self._core)
 
     def _arm(self, deadline_ms: int) -> None:
         self._armed_ms = deadline_ms

@@ -1,0 +1,151 @@
+"""Door 1: `RaftDriver.propose` in the leader's process; three driver processes on loopback, each commit fsynced by a majority."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+
+import msgspec
+import trio
+
+from kraftlab.quorum import CommittedBatch, DriverConfig, Overloaded, PeerServer, RaftConfig, RaftDriver, tame_interpreter
+from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
+
+from .measure import CommitParameters, CommitResult, percentile, run_nodes
+
+SYSTEM = "kraftlab"
+DOOR = "quorum.propose"
+VOTERS = 3
+
+
+def measure(parameters: CommitParameters) -> CommitResult:
+    return run_nodes(__spec__.name, parameters)
+
+
+class Commits:
+    """A state machine that keeps nothing and tells those who wait for a commit."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[int, trio.Event] = {}
+        self.epoch = -1
+        self.leads = trio.Event()
+
+    async def apply(self, batches: list[CommittedBatch], high_watermark: int) -> None:
+        for batch in batches:
+            waiter = self.waiting.pop(batch.end_offset, None)
+            if waiter is not None:
+                waiter.set()
+
+    async def leader_changed(self, epoch: int, leader_id: int, endpoints: dict[str, Endpoint]) -> None:
+        pass
+
+    async def became_leader(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.leads.set()
+
+    async def resigned(self, epoch: int, reason: str) -> None:
+        pass
+
+
+class Workload:
+    """The measurement itself, on the leader."""
+
+    def __init__(self, driver: RaftDriver, commits: Commits, parameters: CommitParameters) -> None:
+        self._driver = driver
+        self._commits = commits
+        self._parameters = parameters
+        record = [1000, 0, bytes(parameters.record_bytes)]
+        self._small = msgspec.msgpack.encode([record])
+        self._bulk = msgspec.msgpack.encode([record] * parameters.bulk_records)
+
+    async def commit(self, body: bytes, record_count: int) -> None:
+        while True:
+            try:
+                _, end_offset = self._driver.propose(self._commits.epoch, body, record_count)
+            except Overloaded:
+                await trio.sleep(0.001)
+                continue
+            committed = self._commits.waiting[end_offset] = trio.Event()
+            await committed.wait()
+            return
+
+    async def timed_ms(self, body: bytes, record_count: int) -> float:
+        started = time.perf_counter()
+        await self.commit(body, record_count)
+        return (time.perf_counter() - started) * 1000
+
+    async def commits_per_second(self, in_flight: int) -> float:
+        deadline = time.perf_counter() + self._parameters.seconds
+        done = 0
+
+        async def keep_committing() -> None:
+            nonlocal done
+            while time.perf_counter() < deadline:
+                await self.commit(self._small, 1)
+                done += 1
+
+        started = time.perf_counter()
+        async with trio.open_nursery() as nursery:
+            for _ in range(in_flight):
+                nursery.start_soon(keep_committing)
+        return done / (time.perf_counter() - started)
+
+    async def run(self) -> CommitResult:
+        for _ in range(self._parameters.warm_up_commits):
+            await self.commit(self._small, 1)
+        serial: list[float] = []
+        deadline = time.perf_counter() + self._parameters.seconds
+        while time.perf_counter() < deadline:
+            serial.append(await self.timed_ms(self._small, 1))
+        throughput = {count: await self.commits_per_second(count) for count in self._parameters.in_flight}
+        bulk = [await self.timed_ms(self._bulk, self._parameters.bulk_records) for _ in range(self._parameters.bulk_runs)]
+        return CommitResult(
+            system=SYSTEM,
+            door=DOOR,
+            serial_p50_ms=percentile(serial, 50),
+            serial_p99_ms=percentile(serial, 99),
+            commits_per_second=throughput,
+            bulk_ms=percentile(bulk, 50),
+        )
+
+
+async def node(index: int, ports: list[int], directory: str, report: int, parameters: CommitParameters) -> None:
+    endpoints = [{"CONTROLLER": Endpoint("127.0.0.1", port)} for port in ports]
+    voters = VoterSet(tuple(Voter(ReplicaKey(number), endpoints[number]) for number in range(VOTERS)))
+    raft = RaftConfig(node_id=index, directory_id=bytes([index + 1]) * 16, voters=voters, endpoints=endpoints[index])
+    commits = Commits()
+    driver = RaftDriver(DriverConfig(cluster_id="bench", directory=directory, raft=raft), commits)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(driver.run)
+        await nursery.start(PeerServer(driver.identity, driver.handlers()).serve, "127.0.0.1", ports[index])
+        tame_interpreter()
+        nursery.start_soon(lead, driver, commits, report, parameters)
+        await trio.to_thread.run_sync(sys.stdin.buffer.read)
+        await driver.stop()
+        nursery.cancel_scope.cancel()
+
+
+async def lead(driver: RaftDriver, commits: Commits, report: int, parameters: CommitParameters) -> None:
+    """Measures if this node leads; the others only follow."""
+    await commits.leads.wait()
+    result = await Workload(driver, commits, parameters).run()
+    os.write(report, msgspec.json.encode(result) + b"\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--index", type=int, required=True)
+    parser.add_argument("--ports", required=True)
+    parser.add_argument("--directory", required=True)
+    parser.add_argument("--report", type=int, required=True)
+    parser.add_argument("--parameters", required=True)
+    arguments = parser.parse_args()
+    parameters = msgspec.json.decode(arguments.parameters, type=CommitParameters)
+    ports = [int(port) for port in arguments.ports.split(",")]
+    trio.run(node, arguments.index, ports, arguments.directory, arguments.report, parameters)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""What measurements share: percentiles, tables, free ports, and a little cluster of processes that ends with its parent."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+
+import msgspec
+
+
+class CommitParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """How long to measure and what to write. `record_bytes` is about the size of one small metadata record."""
+
+    seconds: float = 2.0
+    warm_up_commits: int = 200
+    in_flight: tuple[int, ...] = (64, 512)
+    bulk_records: int = 10_000
+    bulk_runs: int = 5
+    record_bytes: int = 64
+
+
+class CommitResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What one system did at one door. Times are milliseconds; `commits_per_second` by number in flight."""
+
+    system: str
+    door: str
+    serial_p50_ms: float
+    serial_p99_ms: float
+    commits_per_second: dict[int, float]
+    bulk_ms: float
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The value at or below which `percent` of the values lie. `values` must not be empty."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as aligned columns, the first row being the heading: text to the left, numbers to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.ljust(width) if n < 2 else cell.rjust(width) for n, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(lines)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports on loopback that nobody listens on right now."""
+    probes = [socket.socket() for _ in range(count)]
+    try:
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+def run_nodes(module: str, parameters: CommitParameters, *, nodes: int = 3, timeout_s: float = 120.0) -> CommitResult:
+    """Starts `python -m module` once per node and returns what the first of them reports; all are ended before this returns.
+
+    A node gets its index, the ports, a directory of its own and the parameters as arguments, writes its result as one line of
+    JSON to file descriptor `--report`, and ends when its standard input closes.
+    """
+    ports = ",".join(map(str, free_ports(nodes)))
+    directory = tempfile.mkdtemp(prefix="kraftlab-bench-")
+    read_end, write_end = os.pipe()
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        for index in range(nodes):
+            home = os.path.join(directory, str(index))
+            os.mkdir(home)
+            command = [sys.executable, "-m", module, "--index", str(index), "--ports", ports, "--directory", home]
+            command += ["--report", str(write_end), "--parameters", msgspec.json.encode(parameters).decode()]
+            processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=(write_end,)))
+        os.close(write_end)
+        return msgspec.json.decode(_first_line(read_end, timeout_s), type=CommitResult)
+    finally:
+        os.close(read_end)
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.close()
+        for process in processes:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _first_line(descriptor: int, timeout_s: float) -> bytes:
+    line = b""
+    while not line.endswith(b"\n"):
+        ready, _, _ = select.select([descriptor], [], [], timeout_s)
+        part = os.read(descriptor, 65536) if ready else b""
+        if not part:
+            raise RuntimeError(f"no result within {timeout_s:.0f} s: the nodes ended or hang; their messages are on stderr")
+        line += part
+    return line
