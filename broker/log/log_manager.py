@@ -469,8 +469,7 @@ class LogManager:
     # What happens from time to time
 
     def remove_expired(self, now_ms: int) -> int:
-        """Remove directories whose delay is over, and set aside replicas that nobody claimed since the start; returns how many.
-        """
+        """Remove directories whose delay is over, and set aside replicas nobody claimed since the start; returns how many."""
         with self._lock:
             overdue = [key for key, (deadline_ms, _) in self._unclaimed.items() if deadline_ms <= now_ms]
             for key in overdue:

@@ -46,7 +46,7 @@ def test_partition_metadata_is_kafkas(tmp_path: Path) -> None:
     assert checkpoints.read_partition_metadata(tmp_path) == topic_id
     for content in ("", "version: 1\ntopic_id: x\n", "version: 0\ntopic_id: nonsense\n", "nonsense"):
         (tmp_path / checkpoints.PARTITION_METADATA).write_text(content)
-        with pytest.raises(CorruptFile, match="partition.metadata"):
+        with pytest.raises(CorruptFile, match=r"partition\.metadata"):
             checkpoints.read_partition_metadata(tmp_path)
 
 

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -349,9 +350,10 @@ def test_directories_that_contradict_each_other_refuse_the_start_and_change_noth
     manager = broker.start()
     manager.get_or_create("t", TOPIC, 0, broker.ids[0]).append_as_leader(batch(5), 1)
     manager.close()
-    os.rename(broker.dirs[0] / "t-0", broker.dirs[1] / "t-0")
-    broker.start().get_or_create("t", TOPIC, 0, broker.ids[0]).append_as_leader(batch(9), 2)
-    # The replica of directory 1 was not claimed: both are there again at the next start.
+    shutil.copytree(broker.dirs[0] / "t-0", broker.dirs[1] / "t-0")
+    twin = PartitionLog.open(broker.dirs[1] / "t-0", topic="t", partition=0, topic_id=TOPIC, directory_id=broker.ids[1])
+    twin.append_as_leader(batch(9), 2)
+    twin.close()
     manager = broker.open()
     with pytest.raises(StartupRefused, match="move one of the two away"):
         manager.start([replica(broker, 0)], now_ms=0)
@@ -361,7 +363,8 @@ def test_directories_that_contradict_each_other_refuse_the_start_and_change_noth
 def test_a_second_process_is_refused(broker: Broker) -> None:
     broker.start()
     code = (
-        "import sys; from pathlib import Path; from kraftlab.broker.log.log_manager import LogManager; from kraftlab.broker.log.errors import *\n"
+        "import sys; from pathlib import Path\n"
+        "from kraftlab.broker.log.errors import LogDirInUse; from kraftlab.broker.log.log_manager import LogManager\n"
         "try: LogManager.open([Path(sys.argv[1])], node_id=1, cluster_id='cluster')\n"
         "except LogDirInUse as error: print(error)"
     )
