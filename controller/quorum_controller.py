@@ -60,7 +60,7 @@ FENCE_TAG = "fence stale brokers"
 IDLE_TAG = "write a no-op"
 STALL_MS = 200
 """A check that runs this much late means that this process stood still; nobody is fenced for that."""
-HISTORY_LENGTH = 1024
+HISTORY_LENGTH = 8192
 
 
 class MetadataQuorum(Protocol):

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import pytest
+
+from kraftlab.controller.queue import NEVER_MS, Event, EventQueue, NotNow
+from kraftlab.metadata.errors import ApiError, ErrorCode
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.now_ms = 100
+        self.log: list[str] = []
+        self.queue = EventQueue(lambda: self.now_ms)
+
+    def event(self, name: str, deadline_ms: int = NEVER_MS) -> Event:
+        return Event(
+            name, lambda: self.log.append(name), lambda error: self.log.append(f"{name}: {error.code.name}"), deadline_ms
+        )
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+def test_an_event_runs_at_once_when_nothing_holds_the_queue(recorder: Recorder) -> None:
+    recorder.queue.append(recorder.event("a"))
+    assert recorder.log == ["a"]
+
+
+def test_an_event_that_adds_events_finishes_before_they_run(recorder: Recorder) -> None:
+    def outer() -> None:
+        recorder.queue.append(recorder.event("inner"))
+        recorder.log.append("outer")
+
+    recorder.queue.append(Event("outer", outer, lambda error: None))
+    assert recorder.log == ["outer", "inner"]
+
+
+def test_held_events_keep_their_order(recorder: Recorder) -> None:
+    recorder.queue.hold()
+    for name in "abc":
+        recorder.queue.append(recorder.event(name))
+    assert recorder.log == []
+    recorder.queue.resume()
+    assert recorder.log == ["a", "b", "c"]
+
+
+def test_a_prepended_event_runs_before_all_that_wait(recorder: Recorder) -> None:
+    recorder.queue.hold()
+    recorder.queue.append(recorder.event("client"))
+    recorder.queue.prepend(recorder.event("activation"))
+    assert recorder.log == ["activation", "client"]
+
+
+def test_an_event_whose_deadline_passes_in_the_queue_times_out_and_never_runs(recorder: Recorder) -> None:
+    recorder.queue.hold()
+    recorder.queue.append(recorder.event("early", deadline_ms=150))
+    recorder.queue.append(recorder.event("late", deadline_ms=1000))
+    assert recorder.queue.next_deadline_ms() == 150
+    recorder.now_ms = 150
+    recorder.queue.run_due()
+    assert recorder.log == ["early: REQUEST_TIMED_OUT"]
+    recorder.queue.resume()
+    assert recorder.log == ["early: REQUEST_TIMED_OUT", "late"]
+    assert recorder.queue.statistics()["timed_out"] == 1
+
+
+def test_an_event_that_cannot_run_now_stays_at_the_head(recorder: Recorder) -> None:
+    full = True
+
+    def propose() -> None:
+        if full:
+            raise NotNow
+        recorder.log.append("proposed")
+
+    recorder.queue.append(Event("propose", propose, lambda error: None))
+    recorder.queue.append(recorder.event("next"))
+    assert recorder.log == []
+    full = False
+    recorder.queue.resume()
+    assert recorder.log == ["proposed", "next"]
+
+
+def test_deferred_events_run_when_due_and_before_queued_ones(recorder: Recorder) -> None:
+    recorder.queue.schedule("fence", 200, lambda: recorder.log.append("fence"))
+    recorder.queue.append(recorder.event("a"))
+    assert recorder.log == ["a"]
+    assert recorder.queue.next_deadline_ms() == 200
+    recorder.now_ms = 200
+    recorder.queue.append(recorder.event("b"))
+    assert recorder.log == ["a", "fence", "b"]
+
+
+def test_scheduling_a_tag_again_replaces_it_and_cancelling_forgets_it(recorder: Recorder) -> None:
+    recorder.queue.schedule("idle", 150, lambda: recorder.log.append("first"))
+    recorder.queue.schedule("idle", 160, lambda: recorder.log.append("second"))
+    recorder.queue.schedule("other", 160, lambda: recorder.log.append("other"))
+    recorder.queue.cancel("other")
+    recorder.now_ms = 300
+    recorder.queue.run_due()
+    assert recorder.log == ["second"]
+    assert recorder.queue.next_deadline_ms() == NEVER_MS
+
+
+def test_a_closed_queue_fails_what_waits_and_what_comes(recorder: Recorder) -> None:
+    recorder.queue.hold()
+    recorder.queue.append(recorder.event("waiting"))
+    recorder.queue.close()
+    recorder.queue.append(recorder.event("coming"))
+    assert recorder.log == ["waiting: REQUEST_TIMED_OUT", "coming: REQUEST_TIMED_OUT"]
+
+
+def test_timer_is_announced_when_it_changes() -> None:
+    changes: list[int] = []
+    queue = EventQueue(lambda: 0, lambda: changes.append(queue.next_deadline_ms()))
+    queue.schedule("a", 50, lambda: None)
+    queue.schedule("b", 20, lambda: None)
+    queue.cancel("b")
+    queue.hold()
+    queue.append(Event("c", lambda: None, lambda error: None, 10))
+    assert changes == [50, 20, 50, NEVER_MS, 10]
+
+
+def test_errors_of_the_queue_say_that_nothing_was_done(recorder: Recorder) -> None:
+    errors: list[ApiError] = []
+    recorder.queue.hold()
+    recorder.queue.append(Event("CreateTopics", lambda: None, errors.append, 100))
+    recorder.queue.run_due()
+    assert errors[0].code is ErrorCode.REQUEST_TIMED_OUT
+    assert "CreateTopics" in errors[0].message
+    assert "nothing was done" in errors[0].message
