@@ -349,6 +349,26 @@ FLOWS: dict[str, tuple[str, list[tuple[str, str]]]] = {
             ("isr 0,1,2,3,4", "[0,3,4] / [0,3,4] / 0 / [] / [] le+1"),
         ],
     ),
+    "a refused cancel, then the original set as target, then one that is in sync": (
+        "[1] / [1] / 1",
+        [
+            ("target 2,4", "[2,4,1] / [1] / 1 / [2,4] / [1] le+0"),
+            ("isr 1,2", "[2,4,1] / [1,2] / 1 / [2,4] / [1] le+0"),
+            ("fence 1", "[2,4,1] / [2] / 2 / [2,4] / [1] le+1"),
+            ("cancel", "39"),
+            ("target 1", "[1,2,4] / [2] / 2 / [] / [2,4] le+0"),
+            ("target 2", "[2] / [2] / 2 / [] / [] le+1"),
+            ("cancel", "85"),
+        ],
+    ),
+    "dropping one adding replica, then forward": (
+        "[0,1,2] / [0,1,2] / 0",
+        [
+            ("target 0,3,4", "[0,3,4,1,2] / [0,1,2] / 0 / [3,4] / [1,2] le+0"),
+            ("target 0,1,3", "[0,1,3,2,4] / [0,1,2] / 0 / [3] / [2,4] le+0"),
+            ("isr 0,1,2,3", "[0,1,3] / [0,1,3] / 0 / [] / [] le+1"),
+        ],
+    ),
     "a cancel restores the old order": (
         "[4,1,2] / [4,1,2] / 4",
         [

@@ -26,6 +26,17 @@ def test_features_come_first(history: Callable[[int, int], list[AnyRecord]]) -> 
     assert not any(isinstance(record, FeatureLevel) for record in records[1:])
 
 
+def test_everything_stands_in_the_order_of_its_names_whatever_their_hashes() -> None:
+    names = [f"topic-{n:02}" for n in range(40)]
+    ids = {name: bytes([1 + n]) * 16 for n, name in enumerate(reversed(names))}
+    made: list[AnyRecord] = [Topic(0, name, ids[name]) for name in reversed(names)]
+    made += [Config(0, 2, "topic-00", name, "1") for name in reversed(names)]
+    assert image_records(replay(made)) == [
+        *(Topic(0, name, ids[name]) for name in names),
+        *(Config(0, 2, "topic-00", name, "1") for name in names),
+    ]
+
+
 @given(st.permutations([bytes([n]) * 16 for n in range(1, 9)]), st.randoms(use_true_random=False))
 @settings(max_examples=30)
 def test_the_digest_does_not_depend_on_the_order_in_which_things_were_made(ids: list[bytes], source: random.Random) -> None:
