@@ -111,6 +111,8 @@ class FetchService:
                         answers[part.topic_id, part.partition] = part
                     now = trio.current_time()
                     if answers or visit.is_over or now >= visit.deadline or request.min_bytes <= 0:
+                        if request.replica_id < 0:
+                            self._complete(request, answers)
                         return ReplicaFetchResponse(ErrorCode.NONE, partitions=tuple(answers.values()))
                     wake_at = max(self._gate.ready_at(), now + BUDGET_PAUSE_S) if waits_for_budget else visit.deadline
                     with trio.move_on_at(min(visit.deadline, wake_at)):
@@ -144,8 +146,7 @@ class FetchService:
         )
         if diverging is not None:
             return self._about(wanted, log, diverging=diverging)
-        upper = log.log_end_offset if request.replica_id >= 0 else log.high_watermark
-        if not log.log_start_offset <= wanted.fetch_offset <= max(upper, log.log_start_offset):
+        if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
             return self._about(wanted, log, error=ErrorCode.OFFSET_OUT_OF_RANGE)
         if request.replica_id >= 0:
             partition.follower_fetched(
@@ -179,6 +180,16 @@ class FetchService:
             elif is_follower and _has_news(wanted, log):
                 answers[key] = self._about(wanted, log, bytes_left=0)
         return readable
+
+    def _complete(self, request: ReplicaFetchRequest, answers: dict[ReplicaId, FetchedPartition]) -> None:
+        """A consumer hears of every partition it asked for, if only where that one stands."""
+        for wanted in request.partitions:
+            key = (wanted.topic_id, wanted.partition)
+            if key not in answers:
+                try:
+                    answers[key] = self._about(wanted, self._replicas.hosted(key).online_log())
+                except ReplicaError as error:
+                    answers[key] = FetchedPartition(*key, error.code)
 
     def _about(
         self,
