@@ -15,6 +15,8 @@ from .lab import TopicPartition
 
 RECORDS_PER_BATCH = 20
 VALUE_BYTES = 200
+PAUSE_S = 0.04
+"""Between batches: a load, but one that a throttled copy can catch up with."""
 
 
 class Producer:
@@ -61,6 +63,7 @@ class Producer:
                     self.failures.append(f"{topic}-{index}: {error}")
                     continue
                 acknowledged.update((value, answer.base_offset + n) for n, value in enumerate(values))
+                self._stopping.wait(PAUSE_S)
 
 
 def missing(data: DataClient, partition: TopicPartition, acknowledged: dict[bytes, int]) -> int:
