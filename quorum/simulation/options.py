@@ -25,7 +25,7 @@ CALM = NetworkOptions()
 
 
 class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Times in virtual units. `faults` are names in faults.FAULTS."""
+    """Times in virtual units. `faults` are names in faults.FAULTS; their intervals are multiplied by `fault_pace` percent."""
 
     seed: str
     voters: int
@@ -39,6 +39,7 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     fetch_max_bytes: int
     segment_bytes: int
     cache_bytes: int
+    fault_pace: int
     faults: tuple[str, ...]
 
     def random(self, component: str) -> Random:
@@ -70,5 +71,6 @@ def draw_options(seed: int | str, fault_names: Iterable[str], *, fault_phase_ms:
         fetch_max_bytes=random.choice((1, 300, 8 * 1024 * 1024)),
         segment_bytes=4096 + random.choice((600, 3_000, 1_000_000)),
         cache_bytes=random.choice((0, 1_000, 1_000_000)),
+        fault_pace=random.choice((100, 100, 40, 15)),
         faults=tuple(name for name in fault_names if random.random() < intensity),
     )

@@ -6,6 +6,7 @@ of the seeds. A result is small and picklable.
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -112,7 +113,7 @@ def run_many(
     if processes <= 1:
         yield from map(run, seeds)
         return
-    with ProcessPoolExecutor(max_workers=processes) as executor:
+    with ProcessPoolExecutor(max_workers=processes, mp_context=multiprocessing.get_context("spawn")) as executor:
         yield from executor.map(run, seeds, chunksize=4)
 
 

@@ -121,13 +121,14 @@ class World:
     def _schedule_fault(self, name: str) -> None:
         random = self.options.random(f"fault/{name}")
         fault = FAULTS[name]
+        interval_us = fault.mean_interval_ms * 10 * self.options.fault_pace
 
         def strike() -> None:
             if self._healed_at_us is None:
                 fault.strike(self, random)
-                self.after(int(random.random() * 2000 * fault.mean_interval_ms), strike)
+                self.after(int(random.random() * 2 * interval_us), strike)
 
-        self.after(int(random.random() * 2000 * fault.mean_interval_ms), strike)
+        self.after(int(random.random() * 2 * interval_us), strike)
 
     def _heal(self) -> None:
         self.note("everything heals")

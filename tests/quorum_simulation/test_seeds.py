@@ -1,0 +1,34 @@
+"""Everything may fail, every invariant holds after every event, and after the heal the cluster comes together."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from kraftlab.quorum.simulation.faults import FAULTS
+from kraftlab.quorum.simulation.runner import report, run_many, run_seed, summarize
+
+SEEDS = 200
+
+
+def test_two_hundred_seeds_break_no_rule():
+    results = list(run_many(range(SEEDS), processes=min(4, os.cpu_count() or 1)))
+    failures = [f"seed {r.seed}: {r.violations[0]}\n" + "\n".join(r.tail) for r in results if not r.ok]
+    assert not failures, "\n\n".join(failures)
+    assert [r.seed for r in results] == list(range(SEEDS))
+    assert {fault for r in results for fault in r.faults} == set(FAULTS), "a fault was never drawn"
+    assert {r.voters for r in results} == {1, 2, 3, 4, 5}
+    assert {r.observers for r in results} == {0, 1, 2, 3}
+    assert sum(r.acknowledged for r in results) > 20 * SEEDS, "the workload hardly got anything committed"
+    assert sum(r.epochs for r in results) > 2 * SEEDS, "leaders hardly ever changed"
+    summary = summarize(results, real_s=1.0)
+    assert summary.failed_seeds == ()
+    assert report(summary).startswith(f"{SEEDS} seeds, all invariants held")
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+def test_each_fault_alone_is_survived(fault):
+    for seed in range(3):
+        result = run_seed(seed, faults=[fault], fault_phase_ms=3_000)
+        assert result.ok, f"seed {seed}: {result.violations[0]}\n" + "\n".join(result.tail)
