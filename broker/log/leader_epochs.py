@@ -9,7 +9,7 @@ corrupt file is rebuilt from all of them.
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -30,24 +30,24 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochs:
-    """The table in memory. The owner (one partition log) writes it to disk and serialises access."""
+    """The table in memory. The owner (one partition log) serialises changes and writes them to disk; questions may come from any
+    thread at any time, since a change replaces the entries as a whole.
+    """
 
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
-        self._entries: list[EpochEntry] = []
+        self._entries: tuple[EpochEntry, ...] = tuple(entries)
         self.is_dirty = False
         """True if the file does not yet say what the table says."""
-        for entry in entries:
-            self.assign(entry.epoch, entry.start_offset)
-        self.is_dirty = False
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
-        return tuple(self._entries)
+        return self._entries
 
     @property
     def latest_epoch(self) -> int:
         """NO_EPOCH (-1) for a table without entries."""
-        return self._entries[-1].epoch if self._entries else NO_EPOCH
+        entries = self._entries
+        return entries[-1].epoch if entries else NO_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that `epoch` begins at `start_offset`, unless it is known already. True if the table changed.
@@ -57,10 +57,8 @@ class LeaderEpochs:
         """
         if epoch < 0 or epoch <= self.latest_epoch:
             return False
-        while self._entries and self._entries[-1].start_offset >= start_offset:
-            self._entries.pop()
-        self._entries.append(EpochEntry(epoch, start_offset))
-        self.is_dirty = True
+        kept = bisect_left(self._entries, start_offset, key=lambda entry: entry.start_offset)
+        self._replace((*self._entries[:kept], EpochEntry(epoch, start_offset)))
         return True
 
     def end_offset_for(self, epoch: int, *, log_start_offset: int, log_end_offset: int) -> tuple[int, int]:
@@ -68,34 +66,34 @@ class LeaderEpochs:
 
         (NO_EPOCH, start of what is known) if every known epoch is larger.
         """
-        index = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
+        entries = self._entries
+        index = bisect_right(entries, epoch, key=lambda entry: entry.epoch)
         if index == 0:
-            return NO_EPOCH, self._entries[0].start_offset if self._entries else log_start_offset
-        end_offset = self._entries[index].start_offset if index < len(self._entries) else log_end_offset
-        return self._entries[index - 1].epoch, end_offset
+            return NO_EPOCH, entries[0].start_offset if entries else log_start_offset
+        return entries[index - 1].epoch, entries[index].start_offset if index < len(entries) else log_end_offset
 
     def epoch_at(self, offset: int) -> int:
         """The epoch of the record at `offset`; NO_EPOCH if it lies below what is known."""
-        index = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
-        return self._entries[index - 1].epoch if index else NO_EPOCH
+        entries = self._entries
+        index = bisect_right(entries, offset, key=lambda entry: entry.start_offset)
+        return entries[index - 1].epoch if index else NO_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget epochs that begin at or after the new log end."""
-        while self._entries and self._entries[-1].start_offset >= end_offset:
-            self._entries.pop()
-            self.is_dirty = True
+        self._replace(self._entries[: bisect_left(self._entries, end_offset, key=lambda entry: entry.start_offset)])
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget epochs that ended before the new log start; the one that covers it begins there now."""
         index = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
-        if index and (index > 1 or self._entries[0].start_offset < start_offset):
-            covering = self._entries[index - 1]
-            self._entries[:index] = [EpochEntry(covering.epoch, start_offset)]
-            self.is_dirty = True
+        if index:
+            self._replace((EpochEntry(self._entries[index - 1].epoch, start_offset), *self._entries[index:]))
 
     def clear(self) -> None:
-        if self._entries:
-            self._entries.clear()
+        self._replace(())
+
+    def _replace(self, entries: tuple[EpochEntry, ...]) -> None:
+        if entries != self._entries:
+            self._entries = entries
             self.is_dirty = True
 
     def write(self, directory: Path) -> None:

@@ -1,10 +1,11 @@
 """The log of one replica: segments, leader epochs, offsets, and the rules of appending, reading and cutting.
 
-One lock per log. Appends hold it while they write to the page cache. A read holds it only to note which segments there are and
-how far they reach, then pins the log and reads beside appends; truncation, closing and renaming wait until no pin is left
-(`exclusive`). Durability is replication plus recovery, as in Kafka: an append is not fsynced. `flush` fsyncs and raises the
-recovery point, below which a start after a crash trusts the files; before a truncation lowers it, the checkpoint on disk is
-lowered (`before_truncation`), so that bytes written again later are never mistaken for those that had been fsynced.
+One lock per log; properties and `end_offset_for` answer without it. Appends hold it while they write to the page cache. A read
+holds it only to note which segments there are and how far they reach, then pins the log and reads beside appends; truncation,
+closing and renaming wait until no pin is left (`exclusive`). Durability is replication plus recovery, as in Kafka: an append is
+not fsynced. `flush` fsyncs and raises the recovery point, below which a start after a crash trusts the files; before a truncation
+lowers it, the checkpoint on disk is lowered (`before_truncation`), so that bytes written again later are never mistaken for those
+that had been fsynced.
 
 Offsets: log start <= high watermark <= log end. The log end is the end of the last batch that is there: offsets that compaction
 has left empty count as present only when a batch stands after them. Truncation never splits a batch: one that reaches over the
@@ -104,6 +105,7 @@ class PartitionLog:
         self._before_truncation = before_truncation
         self._lock = threading.RLock()
         self._pins_changed = threading.Condition(self._lock)
+        self._marks_lock = threading.Lock()
         self._pins = 0
         self._waiting_for_pins = 0
         self._exclusive_thread: int | None = None
@@ -184,8 +186,8 @@ class PartitionLog:
 
     @high_watermark.setter
     def high_watermark(self, offset: int) -> None:
-        """Set by the owner of the partition's state, bounded here by log start and log end."""
-        with self._lock:
+        """Set by the owner of the partition's state, bounded here by log start and log end. Never waits for the disk."""
+        with self._marks_lock:
             self._high_watermark = min(max(offset, self._log_start_offset), self.log_end_offset)
 
     @property
@@ -195,8 +197,7 @@ class PartitionLog:
 
     @property
     def epochs(self) -> tuple[EpochEntry, ...]:
-        with self._lock:
-            return self._epochs.entries
+        return self._epochs.entries
 
     @property
     def size_bytes(self) -> int:
@@ -211,13 +212,11 @@ class PartitionLog:
         """(largest epoch <= `epoch` in this log, its end offset); (-1, start of what is known) if there is none (KIP-101,
         KIP-279).
         """
-        with self._lock:
-            return self._epochs.end_offset_for(epoch, log_start_offset=self._log_start_offset, log_end_offset=self.log_end_offset)
+        return self._epochs.end_offset_for(epoch, log_start_offset=self._log_start_offset, log_end_offset=self.log_end_offset)
 
     def epoch_at(self, offset: int) -> int:
         """The leader epoch of the record at `offset`, -1 if unknown."""
-        with self._lock:
-            return self._epochs.epoch_at(offset)
+        return self._epochs.epoch_at(offset)
 
     # Locks
 
@@ -453,11 +452,10 @@ class PartitionLog:
                 self._truncate_segments(offset)
             except OSError as error:
                 raise self._fail(error) from error
-            self._log_end_offset = self._segments[-1].end_offset
+            self._set_marks(self._log_start_offset, self._segments[-1].end_offset)
             if self.log_end_offset < self._log_start_offset:
                 self.truncate_fully_and_start_at(self._log_start_offset)
             self._epochs.truncate_from_end(self.log_end_offset)
-            self._high_watermark = min(self._high_watermark, self.log_end_offset)
             return self.log_end_offset
 
     def _truncate_segments(self, offset: int) -> None:
@@ -493,7 +491,14 @@ class PartitionLog:
                 raise self._fail(error) from error
             self._names_are_durable = False
             self._epochs.clear()
-            self._log_start_offset = self._log_end_offset = self._high_watermark = self._recovery_point = offset
+            self._recovery_point = offset
+            self._set_marks(offset, offset)
+
+    def _set_marks(self, log_start_offset: int, log_end_offset: int) -> None:
+        """Set start and end together, and keep the high watermark between them."""
+        with self._marks_lock:
+            self._log_start_offset, self._log_end_offset = log_start_offset, log_end_offset
+            self._high_watermark = max(min(self._high_watermark, log_end_offset), log_start_offset)
 
     def _lower_recovery_point(self, offset: int) -> None:
         if offset < self._recovery_point:
@@ -511,8 +516,7 @@ class PartitionLog:
                 raise OffsetOutOfRange(self.name, offset, self._log_start_offset, self.log_end_offset)
             if offset <= self._log_start_offset:
                 return
-            self._log_start_offset = offset
-            self._high_watermark = max(self._high_watermark, offset)
+            self._set_marks(offset, self.log_end_offset)
             self._epochs.truncate_from_start(offset)
             while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
                 try:
