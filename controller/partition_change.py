@@ -54,8 +54,11 @@ def build_change(
     elected = elect(election, wanted.replicas, isr, partition.leader, acceptable)
     if elected.unclean:
         isr, recovery_state = (elected.leader,), RECOVERING
-    is_dropping = not set(partition.replicas) <= set(wanted.replicas)
-    placed = _placed(partition, wanted.replicas, directories or {}, default_directory)
+    is_in_place = wanted.replicas == partition.replicas
+    is_dropping = not is_in_place and not set(partition.replicas) <= set(wanted.replicas)
+    placed = partition.directories
+    if directories or not is_in_place:
+        placed = _placed(partition, wanted.replicas, directories or {}, default_directory)
     is_other_move = wanted[1:] != reassignment.current(partition)[1:]
     clears_elr = bool(partition.elr or partition.last_known_elr)
     change = PartitionChange(
@@ -64,7 +67,7 @@ def build_change(
         topic_id,
         isr=isr if isr and isr != partition.isr else None,
         leader=elected.leader if elected.unclean or is_dropping or elected.leader != partition.leader else None,
-        replicas=wanted.replicas if wanted.replicas != partition.replicas else None,
+        replicas=None if is_in_place else wanted.replicas,
         removing_replicas=wanted.removing if is_other_move else None,
         adding_replicas=wanted.adding if is_other_move else None,
         leader_recovery_state=recovery_state if recovery_state != partition.leader_recovery_state else None,

@@ -27,7 +27,7 @@ class Provenance(msgspec.Struct, frozen=True):
         return f"{self.offset}@{self.epoch}"
 
 
-class PartitionImage(msgspec.Struct, frozen=True):
+class PartitionImage(msgspec.Struct, frozen=True, gc=False):
     """State of one partition (KIP-455 fields; `directories` is parallel to `replicas`, KIP-858).
 
     `original` and `target` are () unless a reassignment runs: the replica set before the first of a run of reassignments, and
@@ -60,7 +60,7 @@ class PartitionImage(msgspec.Struct, frozen=True):
             return None
 
 
-class TopicImage(msgspec.Struct, frozen=True):
+class TopicImage(msgspec.Struct, frozen=True, gc=False):
     """A topic and its partitions by number."""
 
     name: str

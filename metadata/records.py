@@ -24,8 +24,11 @@ RESOURCE_TOPIC = 2
 RESOURCE_BROKER = 4
 
 
-class Record(msgspec.Struct, frozen=True, array_like=True):
-    """Base of all records. The wire form is `[TYPE, version, fields…]`; `version` is always the first field."""
+class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Base of all records. The wire form is `[TYPE, version, fields…]`; `version` is always the first field.
+
+    Records and images can form no cycles, so the garbage collector need not walk the hundred thousands of them there may be.
+    """
 
     TYPE: ClassVar[int]
 
