@@ -53,7 +53,6 @@ from ..storage import ElectionStateStore, FsyncFailed, MetadataLog, StorageFull
 from ..storage.metadata_log import Taken
 from .network import Inbound
 from .state_machine import run_at_once
-from .transcript import StepEntry
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -95,7 +94,7 @@ class SimulatedProcess:
         self._activation: BecameLeader | None = None
         self._proposals: deque[tuple[int, int, int]] = deque()
         self._timer_us: int | None = None
-        self._seen: tuple[object, int, int] | None = None
+        self._seen: object = None
         self._local: deque[Event] = deque()
         self._stepping = False
         self.raft = RaftNode(
@@ -136,7 +135,22 @@ class SimulatedProcess:
         raft = self.raft
         self.leading_before = raft.is_leader
         effects = raft.step(event, self.machine.now_ms())
-        self._record(event, effects)
+        state, log = raft.state, raft.log
+        self.world.transcript.step(
+            (
+                self.world.now_us,
+                self.node_id,
+                event,
+                state.name,
+                state.epoch,
+                state.leader_id,
+                log.end_offset,
+                raft.high_watermark,
+                effects,
+            ),
+            EVENT_KINDS[type(event)],
+            log.last_crc,
+        )
         for effect in effects:
             if self.crash_in_effects is not None:
                 self.crash_in_effects -= 1
@@ -145,11 +159,9 @@ class SimulatedProcess:
             if self.dead:
                 return effects
             self._carry_out(effect)
-        if not self.dead:
-            seen = (raft.state, raft.epoch, raft.leader_id)
-            if seen != self._seen:
-                self._seen = seen
-                self.world.checkers.on_state(self)
+        if not self.dead and raft.state is not self._seen:
+            self._seen = raft.state
+            self.world.checkers.on_state(self)
         return effects
 
     def _carry_out(self, effect: Effect) -> None:
@@ -157,21 +169,6 @@ class SimulatedProcess:
         if kind is Trace or kind is Proposed or kind is Rejected:
             return
         self._execute[kind](effect)
-
-    def _record(self, event: Event, effects: Effects) -> None:
-        raft = self.raft
-        entry = StepEntry(
-            self.world.now_us,
-            self.node_id,
-            event,
-            raft.state_name,
-            raft.epoch,
-            raft.leader_id,
-            raft.log_end_offset,
-            raft.high_watermark,
-            effects,
-        )
-        self.world.transcript.step(entry, EVENT_KINDS[type(event)], raft.log.last_crc)
 
     def deferred(self, action: Callable[..., object], *arguments: object) -> bool:
         """True if the process stands still (or is dead): the action comes later (or never)."""

@@ -50,32 +50,26 @@ def _short(value: object) -> str:
     return repr(value)
 
 
+RawStep = tuple[int, int, object, str, int, int, int, int, Effects]
+"""A StepEntry's fields; a plain tuple, because one is made at every step and hardly any is ever looked at."""
+
+
 class Transcript:
     """Keeps the last lines always, all of them if `write` is given."""
 
     def __init__(self, write: Callable[[str], None] | None = None) -> None:
         self._write = write
-        self._tail: deque[StepEntry] = deque(maxlen=TAIL_LINES)
+        self._tail: deque[RawStep] = deque(maxlen=TAIL_LINES)
         self._hash = hashlib.blake2b(digest_size=16)
+        self._update = self._hash.update
         self.steps = 0
 
-    def step(self, entry: StepEntry, kind: int, last_crc: int) -> None:
+    def step(self, step: RawStep, kind: int, last_crc: int) -> None:
         self.steps += 1
-        self._hash.update(
-            _STEP.pack(
-                entry.time_us,
-                entry.node_id,
-                kind,
-                entry.epoch,
-                entry.leader_id,
-                entry.end_offset,
-                entry.high_watermark,
-                last_crc,
-            )
-        )
-        self._tail.append(entry)
+        self._update(_STEP.pack(step[0], step[1], kind, step[4], step[5], step[6], step[7], last_crc))
+        self._tail.append(step)
         if self._write is not None:
-            self._write(entry.line())
+            self._write(StepEntry(*step).line())
 
     def note(self, time_us: int, text: str) -> None:
         """Something that no node did: a fault, a restart, the heal."""
@@ -86,7 +80,7 @@ class Transcript:
             self._write(entry.line())
 
     def tail(self) -> list[str]:
-        return [entry.line() for entry in self._tail]
+        return [StepEntry(*step).line() for step in self._tail]
 
     def digest(self) -> str:
         return self._hash.hexdigest()
