@@ -140,6 +140,7 @@ class RaftDriver:
         self._scope = trio.CancelScope()
         self._fatal: Exception | None = None
         """What broke the core: `run` raises it, whoever else the exception went to."""
+        self._has_begun = False
         self._ended = trio.Event()
         self._carry_out: dict[type[Effect], Callable[[Any], None]] = {
             StoreElectionState: self._on_store_election_state,
@@ -243,6 +244,8 @@ class RaftDriver:
         identity = LogIdentity(config.cluster_id, config.raft.directory_id, config.generation)
         open_log = partial(MetadataLog.open, self._file_system, config.directory, identity)
         self._log = await trio.to_thread.run_sync(open_log)
+        self._writer = LogWriter(self._log, self._storage_completed, self._storage_full)
+        self._has_begun = True
         for note in self._log.recovery_notes:
             logger.warning("node %d: %s", config.raft.node_id, note)
         try:
@@ -256,14 +259,16 @@ class RaftDriver:
             for responder in self._responders.values():
                 responder.refuse(ErrorCode.BROKER_NOT_AVAILABLE, "the node is stopping")
             self._responders.clear()
-            self._log.close()
+            if self._writer.is_stuck:
+                logger.error("the disk of %s does not answer; its files are left open", config.directory)
+            else:
+                self._log.close()
             self._ended.set()
 
     async def _run(self, store: ElectionStateStore, task_status: trio.TaskStatus[None]) -> None:
         election = await trio.to_thread.run_sync(store.load)
         log_view = LogView.from_headers(self._log.batches(), self._log.start_offset)
         self._clock_anchor_ms = time.time() * 1000 - trio.current_time() * 1000
-        self._writer = LogWriter(self._log, self._storage_completed, self._storage_full)
         self._election_writer = ElectionWriter(store, self._election_state_stored)
         self._applier = ApplyTask(self._log, self._state_machine)
         with self._scope, self._writer:
@@ -285,7 +290,8 @@ class RaftDriver:
                     await self._goodbyes_answered.wait()
                 await self._writer.wait_idle()
         self._scope.cancel()
-        await self._ended.wait()
+        if self._has_begun:
+            await self._ended.wait()
 
     def _now_ms(self) -> int:
         return int(trio.current_time() * 1000 + self._clock_anchor_ms)
@@ -388,7 +394,8 @@ class RaftDriver:
         self._step(ElectionStateStored(version))
 
     def _storage_full(self, reason: str) -> None:
-        self._step(StorageFailed(reason))
+        if self._core is not None and self._core.is_leader:
+            self._step(StorageFailed(reason))
 
     def _on_read_log(self, effect: ReadLog) -> None:
         self._reads.append(effect)

@@ -29,6 +29,8 @@ from .worker_thread import WorkerThread
 logger = logging.getLogger("kraftlab.quorum")
 
 FULL_DISK_RETRY_S = 0.5
+SETTLE_TIMEOUT_S = 2.0
+"""How long the end of a task waits for a disk that does not answer."""
 
 
 class LogWriter:
@@ -81,17 +83,25 @@ class LogWriter:
         """Until everything staged is durable."""
         await self._idle.wait()
 
+    @property
+    def is_stuck(self) -> bool:
+        """True if a flush still runs: after `run` has ended, the log's files must not be touched."""
+        return self._worker.is_working
+
     async def run(self) -> None:
-        while True:
-            await self._flushed()
-            self.flushes += 1
-            self.busy_since = None
-            self.staged_bytes -= self._flushing_bytes
-            self._durable_id = durable_id = self._flushing_id
-            if self._staged_id == durable_id:
-                self._idle.set()
-            self.kick()
-            self._on_durable(durable_id)
+        try:
+            while True:
+                await self._flushed()
+                self.flushes += 1
+                self.busy_since = None
+                self.staged_bytes -= self._flushing_bytes
+                self._durable_id = durable_id = self._flushing_id
+                if self._staged_id == durable_id:
+                    self._idle.set()
+                self.kick()
+                self._on_durable(durable_id)
+        finally:
+            await self._worker.settle(SETTLE_TIMEOUT_S)
 
     def _staged(self, append_id: int) -> None:
         self._staged_id = append_id
@@ -129,17 +139,21 @@ class ElectionWriter:
 
     async def run(self) -> None:
         with WorkerThread("election-state") as worker:
-            while True:
-                await self._wanted.wait()
-                newest = self._newest
-                if newest is None:
-                    continue
-                try:
-                    worker.start(partial(self._store.store, newest.state))
-                    await worker.finished()
-                except StorageFull as error:
-                    logger.error("election state cannot be written, trying again until space returns: %s", error)
-                    await trio.sleep(FULL_DISK_RETRY_S)
-                    self._wanted.set()
-                    continue
-                self._on_stored(newest.version)
+            try:
+                while True:
+                    await self._wanted.wait()
+                    if self._newest is not None:
+                        await self._store_durably(worker, self._newest)
+            finally:
+                await worker.settle(SETTLE_TIMEOUT_S)
+
+    async def _store_durably(self, worker: WorkerThread, newest: StoreElectionState) -> None:
+        try:
+            worker.start(partial(self._store.store, newest.state))
+            await worker.finished()
+        except StorageFull as error:
+            logger.error("election state cannot be written, trying again until space returns: %s", error)
+            await trio.sleep(FULL_DISK_RETRY_S)
+            self._wanted.set()
+        else:
+            self._on_stored(newest.version)

@@ -25,6 +25,8 @@ class WorkerThread:
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._function: Callable[[], None] | None = None
         self._failure: BaseException | None = None
+        self.is_working = False
+        """Whether something was started that has not been waited for."""
 
     def __enter__(self) -> WorkerThread:
         self._go_reader, self._go_writer = os.pipe()
@@ -33,6 +35,9 @@ class WorkerThread:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Ends the thread. One that still works is left alone: it is stuck in the kernel and must not hold up the process."""
+        if self.is_working:
+            return
         os.close(self._go_writer)
         self._thread.join()
         for descriptor in (self._go_reader, self._done_reader, self._done_writer):
@@ -41,18 +46,25 @@ class WorkerThread:
     def start(self, function: Callable[[], None]) -> None:
         """Lets the thread call `function`, at once. Nothing may be under way."""
         self._function = function
+        self.is_working = True
         os.write(self._go_writer, _GO)
 
     async def finished(self) -> None:
-        """Waits until what was started has ended, or will have been started and ended; what it raised is raised here.
-
-        Cancelling leaves nothing half known: leaving the `with` block waits for the thread.
-        """
+        """Waits until what was started has ended, or will have been started and ended; what it raised is raised here."""
         await trio.lowlevel.wait_readable(self._done_reader)
         os.read(self._done_reader, 1)
+        self.is_working = False
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
+
+    async def settle(self, timeout_s: float) -> None:
+        """Waits for what is under way, cancelled or not, but no longer than `timeout_s`; its outcome no longer matters."""
+        if self.is_working:
+            with trio.CancelScope(shield=True), trio.move_on_after(timeout_s):
+                await trio.lowlevel.wait_readable(self._done_reader)
+                os.read(self._done_reader, 1)
+                self.is_working = False
 
     def _work(self) -> None:
         while os.read(self._go_reader, 1):

@@ -138,6 +138,19 @@ class Node:
         self._down = trio.Event()
 
     async def start(self) -> None:
+        self._make_driver()
+        await self.cluster.nursery.start(self._live)
+
+    async def start_in_vain(self) -> None:
+        """For a node whose files do not let it start: `failure` says why."""
+        self._make_driver()
+        try:
+            await self.driver.run()
+        except Exception as error:
+            self.failure = error
+        self._down.set()
+
+    def _make_driver(self) -> None:
         self.journal = Journal()
         self.failure = None
         self._down = trio.Event()
@@ -150,7 +163,6 @@ class Node:
         directory = str(self.cluster.directory / str(self.node_id))
         config = DriverConfig(cluster_id=CLUSTER_ID, directory=directory, raft=raft)
         self.driver = RaftDriver(config, self.journal, self.disk)
-        await self.cluster.nursery.start(self._live)
 
     async def _live(self, *, task_status: trio.TaskStatus[None]) -> None:
         try:

@@ -13,8 +13,9 @@ import trio
 
 from kraftlab.quorum import NotLeader, PeerPool, QuorumDescription
 from kraftlab.quorum.core.types import Endpoint
+from kraftlab.quorum.driver import storage_tasks
 from kraftlab.quorum.driver.quorum_description import DESCRIBE_QUORUM
-from kraftlab.quorum.storage.errors import FsyncFailed
+from kraftlab.quorum.storage.errors import FsyncFailed, LogCorrupt
 
 Clusters = Callable[..., contextlib.AbstractAsyncContextManager[Any]]
 Eventually = Callable[..., Awaitable[None]]
@@ -242,6 +243,36 @@ async def test_stopping_leaves_no_task_behind(cluster: Clusters) -> None:
             await node.stop()
         assert [node.failure for node in c.nodes] == [None] * 3
         assert not c.nursery.child_tasks
+
+
+async def test_a_driver_that_never_ran_or_could_not_open_its_log_stops_at_once(cluster: Clusters) -> None:
+    async with cluster() as c:
+        node = c.nodes[0]
+        await node.crash()
+        (c.directory / "0" / "__cluster_metadata-0" / "quorum-state").write_text("nonsense")
+        await node.start_in_vain()
+        assert isinstance(node.failure, LogCorrupt)
+        await node.driver.stop()
+
+
+async def test_a_disk_that_never_answers_does_not_keep_a_node_from_ending(
+    cluster: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_tasks, "SETTLE_TIMEOUT_S", 0.05)
+    async with cluster() as c:
+        leader = await c.leader()
+        leader.disk.open_for_business.clear()
+        c.propose(leader, "stuck")
+        with trio.fail_after(3):
+            await leader.crash()
+
+
+async def test_a_proposal_no_batch_can_hold_is_refused_and_nothing_breaks(cluster: Clusters) -> None:
+    async with cluster() as c:
+        leader = await c.leader()
+        with pytest.raises(ValueError, match="records"):
+            leader.driver.propose(leader.journal.leads, b"\x90", 0)
+        await c.committed(c.propose(leader, "fine"))
 
 
 async def test_an_idle_cluster_keeps_its_leader(cluster: Clusters, caplog: pytest.LogCaptureFixture) -> None:
