@@ -1,0 +1,122 @@
+"""`kraftlab`: one command with Kafka's tools as subcommands.
+
+Subcommands are loaded when they are called, so that none pays for another's imports; a node's process loads no click at all.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    import click
+
+COMMANDS = {
+    "up": ("up", "up"),
+    "storage": ("storage_command", "storage"),
+    "topics": ("topics_command", "topics"),
+    "reassign-partitions": ("reassign_command", "reassign_partitions"),
+    "log-dirs": ("log_dirs_command", "log_dirs"),
+    "metadata-quorum": ("quorum_command", "metadata_quorum"),
+    "configs": ("configs_command", "configs"),
+    "import": ("import_command", "import_segments"),
+    "sim": ("sim_command", "sim"),
+    "completion": ("completion_command", "completion"),
+    "controller": ("node_command", "controller"),
+    "broker": ("node_command", "broker"),
+}
+"""Name → (module of this package, attribute)."""
+
+
+def main() -> NoReturn:
+    """The entry point. Exit codes: 0 done, 1 error or usage, 2 still in progress."""
+    arguments = sys.argv[1:]
+    if arguments[:1] in (["controller"], ["broker"]) and not {"--help", "-h"} & set(arguments):
+        from . import node
+
+        node.main(arguments)
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Runs a command line and returns its exit code; every failure is printed here, as one line with the next step."""
+    import click
+
+    from .output import FAILED, CommandFailed, print_failure
+
+    as_json = "--json" in (sys.argv[1:] if arguments is None else arguments)
+    try:
+        return build().main(arguments, "kraftlab", standalone_mode=False) or 0
+    except CommandFailed as error:
+        failure = error
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return FAILED
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else "kraftlab"
+        failure = CommandFailed(f"Error: {error.format_message()}\nSee: {where} --help")
+    except click.ClickException as error:
+        failure = CommandFailed(f"Error: {error.format_message()}")
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return FAILED
+    except Exception as error:
+        text = _known_failure(error)
+        if text is None:
+            raise
+        failure = CommandFailed(f"Error: {text}")
+    print_failure(failure, as_json)
+    return failure.exit_code
+
+
+def _known_failure(error: Exception) -> str | None:
+    """The text of an error that speaks for itself, None for a bug."""
+    from kraftlab.config.errors import ConfigError
+    from kraftlab.metadata.errors import ApiError
+
+    if isinstance(error, ApiError):
+        return error.message or str(error)
+    if isinstance(error, ConfigError) or type(error).__name__ in ("ClusterError", "ClusterUnreachable"):
+        return str(error)
+    return None
+
+
+def build() -> click.Group:
+    """The command with its subcommands, each loaded when it is asked for."""
+    import importlib
+
+    import click
+
+    class LazyGroup(click.Group):
+        def list_commands(self, ctx: click.Context) -> list[str]:
+            return list(COMMANDS)
+
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+            if cmd_name not in COMMANDS:
+                return None
+            module, attribute = COMMANDS[cmd_name]
+            command: click.Command = getattr(importlib.import_module(f"kraftlab.cli.{module}"), attribute)
+            return command
+
+    from kraftlab import __version__
+
+    group = LazyGroup(
+        "kraftlab",
+        help="A KIP-500-style metadata quorum that you run on one machine, break on purpose, and study.",
+        epilog="""\b
+Examples:
+  kraftlab up --controllers 3 --brokers 4 --log-dirs 2 --data /tmp/lab
+  kraftlab topics --bootstrap-server 127.0.0.1:21001 --describe
+  kraftlab COMMAND --help
+
+\b
+Exit codes: 0 done, 1 error or usage, 2 still in progress.""",
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    )
+    return click.version_option(__version__, prog_name="kraftlab")(group)
+
+
+if __name__ == "__main__":
+    main()

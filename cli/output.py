@@ -1,0 +1,64 @@
+"""How commands speak: lines for people, one JSON document for programs, errors as one line with the next step.
+
+Exit codes: 0 done, 1 error or usage, 2 still in progress.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import click
+import msgspec
+
+DONE = 0
+FAILED = 1
+IN_PROGRESS = 2
+
+
+class CommandFailed(Exception):
+    """Ends a command. `text` is printed as it stands, on stdout where Kafka's tool does so, else on stderr."""
+
+    def __init__(self, text: str, *, exit_code: int = FAILED, on_stdout: bool = False) -> None:
+        super().__init__(text)
+        self.text = text
+        self.exit_code = exit_code
+        self.on_stdout = on_stdout
+
+
+class Output:
+    """Where a command's words go. With `as_json`, lines are dropped and `result` prints the one document."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+
+    def lines(self, lines: Iterable[str]) -> None:
+        if not self.as_json:
+            for line in lines:
+                click.echo(line)
+
+    def result(self, document: Any) -> None:
+        if self.as_json:
+            print_json(document)
+
+
+def print_json(document: Any) -> None:
+    click.echo(msgspec.json.encode(document).decode())
+
+
+def print_failure(error: CommandFailed, as_json: bool) -> None:
+    if as_json:
+        print_json({"error": {"message": error.text.removeprefix("Error: ")}})
+    else:
+        click.echo(error.text, file=sys.stdout if error.on_stdout else sys.stderr)
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+bootstrap_option = click.option(
+    "--bootstrap-server",
+    "bootstrap_server",
+    metavar="HOST:PORT[,…]",
+    required=True,
+    help="gRPC endpoints of any nodes; the cluster is found through the first that answers.",
+)

@@ -1,0 +1,89 @@
+"""`kraftlab metadata-quorum describe`: the state of the metadata quorum (kafka-metadata-quorum)."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from .output import DONE, CommandFailed, Output, json_option
+
+if TYPE_CHECKING:
+    from kraftlab.admin.v1 import admin_pb2 as pb
+
+    from .quorum_text import QuorumView, ReplicaView
+
+
+@click.group("metadata-quorum", short_help="Show the state of the metadata quorum.")
+@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="gRPC endpoints of any nodes.")
+@click.option("--bootstrap-controller", metavar="HOST:PORT[,…]", help="gRPC endpoints of controllers.")
+@click.option("--command-config", metavar="FILE", help="Accepted for Kafka's sake; nothing in it is needed.")
+@click.pass_context
+def metadata_quorum(
+    context: click.Context, /, bootstrap_server: str | None, bootstrap_controller: str | None, command_config: str | None
+) -> None:
+    """Show the state of the metadata quorum."""
+    if (bootstrap_server is None) == (bootstrap_controller is None):
+        raise CommandFailed(
+            "Exactly one of --bootstrap-server and --bootstrap-controller is needed, before the subcommand\n"
+            "See: kraftlab metadata-quorum --help"
+        )
+    context.obj = bootstrap_server or bootstrap_controller
+
+
+@metadata_quorum.command(
+    "describe",
+    epilog="""\b
+Examples:
+  kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 describe --status
+  kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 describe --replication --human-readable""",
+)
+@click.option("--status", is_flag=True, help="Leader, epoch, high watermark, lag, voters and observers.")
+@click.option("--replication", is_flag=True, help="A table of replicas with their log ends and times.")
+@click.option("--human-readable", is_flag=True, help="With --replication: times as '8 ms ago'.")
+@json_option
+@click.pass_context
+def describe(context: click.Context, /, status: bool, replication: bool, human_readable: bool, as_json: bool) -> int:
+    """Describe the quorum as its leader sees it."""
+    if status == replication:
+        raise CommandFailed("One of --status or --replication must be specified with describe sub-command")
+    if status and human_readable:
+        raise CommandFailed("The option --human-readable is only supported along with --replication")
+    from kraftlab.client import AdminClient
+
+    from .quorum_text import replication_lines, status_lines
+
+    out = Output(as_json)
+    with AdminClient(context.obj) as client:
+        view = quorum_view(client.describe_quorum())
+    now_ms = int(time.time() * 1000) if human_readable else None
+    out.lines(status_lines(view) if status else replication_lines(view, now_ms))
+    out.result(view)
+    return DONE
+
+
+def quorum_view(response: pb.DescribeQuorumResponse) -> QuorumView:
+    from .quorum_text import QuorumView
+
+    return QuorumView(
+        response.cluster_id,
+        response.leader_id,
+        response.leader_epoch,
+        response.high_watermark,
+        tuple(_replica_view(replica) for replica in sorted(response.current_voters, key=lambda replica: replica.replica_id)),
+        tuple(_replica_view(replica) for replica in sorted(response.observers, key=lambda replica: replica.replica_id)),
+    )
+
+
+def _replica_view(replica: pb.QuorumReplica) -> ReplicaView:
+    from .quorum_text import ReplicaView
+
+    return ReplicaView(
+        replica.replica_id,
+        replica.replica_directory_id,
+        replica.log_end_offset,
+        replica.last_fetch_timestamp,
+        replica.last_caught_up_timestamp,
+        tuple(f"{endpoint.name}://{endpoint.host}:{endpoint.port}" for endpoint in replica.endpoints),
+    )

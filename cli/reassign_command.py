@@ -1,0 +1,255 @@
+"""`kraftlab reassign-partitions`: options as Kafka's tool has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .output import DONE, FAILED, IN_PROGRESS, CommandFailed, Output, json_option
+
+if TYPE_CHECKING:
+    from kraftlab.client import AdminClient
+
+ACTIONS = ("generate", "execute", "verify", "cancel", "list")
+_NEEDED = {
+    "generate": ("topics-to-move-json-file", "broker-list"),
+    "execute": ("reassignment-json-file",),
+    "verify": ("reassignment-json-file",),
+    "cancel": ("reassignment-json-file",),
+    "list": (),
+}
+_ALSO_ALLOWED = {
+    "generate": ("disable-rack-aware",),
+    "execute": (
+        "additional",
+        "throttle",
+        "replica-alter-log-dirs-throttle",
+        "timeout",
+        "disallow-replication-factor-change",
+    ),
+    "verify": ("preserve-throttles", "kafka-exit-code"),
+    "cancel": ("preserve-throttles", "timeout", "all"),
+    "list": (),
+}
+_ALWAYS = ("bootstrap-server", "command-config", "json")
+_CONTROLLER_ACTIONS = ("cancel", "list")
+
+
+def check_usage(given: dict[str, Any]) -> str:
+    """The one action of the options that were given (name → value, those left out missing). CommandFailed with Kafka's text."""
+    actions = [action for action in ACTIONS if action in given]
+    if len(actions) != 1:
+        _refuse("Command must include exactly one action: " + ", ".join(f"--{action}" for action in ACTIONS))
+    action = actions[0]
+    if "bootstrap-server" in given and "bootstrap-controller" in given:
+        _refuse("Please don't specify both --bootstrap-server and --bootstrap-controller")
+    if "bootstrap-server" not in given and "bootstrap-controller" not in given:
+        _refuse("Please specify either --bootstrap-server or --bootstrap-controller")
+    for option in _NEEDED[action]:
+        if option not in given and not (action == "cancel" and "all" in given):
+            _refuse(f'Missing required argument "[{option}]"')
+    allowed = {*_NEEDED[action], *_ALSO_ALLOWED[action], *_ALWAYS, action}
+    if action in _CONTROLLER_ACTIONS:
+        allowed.add("bootstrap-controller")
+    for option in given:
+        if option not in allowed:
+            _refuse(f'Option "[{option}]" can\'t be used with action "[{action}]"')
+    return action
+
+
+def _refuse(message: str) -> None:
+    raise CommandFailed(f"{message}\nSee: kraftlab reassign-partitions --help")
+
+
+@click.command(
+    "reassign-partitions",
+    short_help="Move replicas between brokers and log directories.",
+    epilog="""\b
+Examples:
+  kraftlab reassign-partitions --bootstrap-server 127.0.0.1:9092 --generate \\
+      --topics-to-move-json-file topics.json --broker-list 0,1,2,3
+  kraftlab reassign-partitions --bootstrap-server 127.0.0.1:9092 --execute \\
+      --reassignment-json-file plan.json --throttle 1000000
+  kraftlab reassign-partitions --bootstrap-server 127.0.0.1:9092 --verify --reassignment-json-file plan.json
+
+\b
+Exit codes: 0 done, 1 error (or not as planned), 2 --verify: still in progress.""",
+)
+@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="gRPC endpoints of any nodes.")
+@click.option("--bootstrap-controller", metavar="HOST:PORT[,…]", help="gRPC endpoints of controllers (--cancel, --list).")
+@click.option("--generate", is_flag=True, help="Propose a placement of topics on brokers; changes nothing.")
+@click.option("--execute", is_flag=True, help="Start the reassignment of a file.")
+@click.option("--verify", is_flag=True, help="Show how far it is; when nothing runs any more, remove throttles.")
+@click.option("--cancel", is_flag=True, help="Cancel what runs of a file.")
+@click.option("--list", "list_", is_flag=True, help="List reassignments that run.")
+@click.option("--reassignment-json-file", metavar="FILE", help='{"partitions":[{"topic":"foo","partition":0,"replicas":[1,2]}]}')
+@click.option("--topics-to-move-json-file", metavar="FILE", help='{"version":1,"topics":[{"topic":"foo"}]}')
+@click.option("--broker-list", metavar="IDS", help="Brokers to place on, for example 0,1,2.")
+@click.option("--disable-rack-aware", is_flag=True, help="Do not look at racks.")
+@click.option("--additional", is_flag=True, help="Execute although others run; also changes a throttle.")
+@click.option("--throttle", type=int, metavar="B/s", help="Limit of copying between brokers.")
+@click.option("--replica-alter-log-dirs-throttle", type=int, metavar="B/s", help="Limit of copying between log directories.")
+@click.option("--timeout", type=click.IntRange(min=0), metavar="MS", help="How long log-dir moves may take to begin (10000).")
+@click.option("--preserve-throttles", is_flag=True, help="Leave throttles as they are.")
+@click.option("--disallow-replication-factor-change", is_flag=True, help="Refuse changes of the replication factor (KIP-860).")
+@click.option("--all", "all_", is_flag=True, help="With --cancel: cancel every reassignment.")
+@click.option("--kafka-exit-code", is_flag=True, help="With --verify: exit code 0 whatever the state, as Kafka's tool.")
+@click.option("--command-config", metavar="FILE", help="Accepted for Kafka's sake; nothing in it is needed.")
+@json_option
+def reassign_partitions(as_json: bool, **options: Any) -> int:
+    """Reassign partitions: generate, execute, verify, cancel or list."""
+    given = {key.rstrip("_").replace("_", "-"): value for key, value in options.items() if value not in (None, False)}
+    action = check_usage(given)
+    from kraftlab.client import AdminClient
+
+    from .reassign import ReassignmentFailed
+    from .reassign_plan import PlanError
+
+    out = Output(as_json)
+    try:
+        servers = given.get("bootstrap-server") or given["bootstrap-controller"]
+        prepared = _read_files(action, given)
+        with AdminClient(servers) as client:
+            return _RUN[action](client, out, given, prepared)
+    except PlanError as error:
+        raise CommandFailed(f"Error: {error}", on_stdout=True) from None
+    except ReassignmentFailed as error:
+        raise CommandFailed(str(error), on_stdout=True) from None
+
+
+def _read_files(action: str, given: dict[str, Any]) -> Any:
+    """What the action's files hold, judged before anything is asked of the cluster."""
+    from . import reassign_plan as plan
+
+    if action == "generate":
+        names = plan.parse_topics(plan.read_file(given["topics-to-move-json-file"]))
+        return names, plan.parse_brokers(given["broker-list"])
+    if "reassignment-json-file" in given:
+        return plan.parse_plan(plan.read_file(given["reassignment-json-file"]))
+    return None
+
+
+def _generate(client: AdminClient, out: Output, given: dict[str, Any], files: Any) -> int:
+    from .reassign import generate
+    from .reassign_plan import format_plan
+    from .reassign_text import generate_lines
+
+    names, brokers = files
+    current, proposed = generate(client, names, brokers, "disable-rack-aware" not in given)
+    out.lines(generate_lines(format_plan(current), format_plan(proposed)))
+    out.result({"current": _raw(format_plan(current)), "proposed": _raw(format_plan(proposed))})
+    return DONE
+
+
+def _execute(client: AdminClient, out: Output, given: dict[str, Any], plan: Any) -> int:
+    from .reassign import Execution
+    from .reassign_plan import format_plan
+    from .reassign_text import name
+
+    execution = Execution(
+        client,
+        plan,
+        out.lines,
+        rate=given.get("throttle", -1),
+        log_dir_rate=given.get("replica-alter-log-dirs-throttle", -1),
+        timeout_ms=given.get("timeout", 10_000),
+        allow_change="disallow-replication-factor-change" not in given,
+    )
+    execution.run("additional" in given)
+    moves = [{"replica": "-".join(map(str, replica)), "log_dir": path} for replica, path in plan.moves().items()]
+    out.result(
+        {"rollback": _raw(format_plan(execution.rollback)), "started": [name(key) for key in plan.targets()], "moves": moves}
+    )
+    return DONE
+
+
+def _verify(client: AdminClient, out: Output, given: dict[str, Any], plan: Any) -> int:
+    from . import reassign_text as text
+    from .reassign import Verification, clear_throttles
+
+    state = Verification(client, plan)
+    out.lines(text.verify_lines(state.partitions, state.moves))
+    clears = state.may_clear_throttles and "preserve-throttles" not in given
+    if clears:
+        clear_throttles(client, plan.topics(), out.lines)
+    progress = state.progress()
+    out.result(
+        {
+            "state": progress.value,
+            "partitions": [
+                {"partition": text.name(key), "state": entry.progress.value, "replicas": entry.current, "target": entry.target}
+                for key, entry in state.partitions.items()
+            ],
+            "moves": [
+                {
+                    "replica": "-".join(map(str, replica)),
+                    "state": move.progress.value,
+                    "log_dir": move.current,
+                    "future_log_dir": move.future,
+                    "target": move.target,
+                }
+                for replica, move in state.moves.items()
+            ],
+            "throttles_cleared": clears,
+        }
+    )
+    if "kafka-exit-code" in given:
+        return DONE
+    return {text.Progress.DONE: DONE, text.Progress.RUNNING: IN_PROGRESS, text.Progress.WRONG: FAILED}[progress]
+
+
+def _cancel(client: AdminClient, out: Output, given: dict[str, Any], plan: Any) -> int:
+    from . import reassign_text as text
+    from .reassign import cancel, clear_throttles
+
+    partitions, moves, others = cancel(client, None if "all" in given else plan)
+    out.lines([text.cancelled_line(partitions), *text.cancelled_move_lines(moves)])
+    if "preserve-throttles" not in given:
+        if others:
+            out.lines([text.THROTTLES_KEPT])
+        else:
+            topics = {key[0] for key in partitions} if plan is None else set(plan.topics())
+            clear_throttles(client, topics, out.lines)
+    out.result(
+        {
+            "cancelled": [text.name(key) for key in partitions],
+            "cancelled_moves": [{"replica": "-".join(map(str, key)), "log_dir": path} for key, path in moves.items()],
+            "throttles_cleared": not others and "preserve-throttles" not in given,
+        }
+    )
+    return DONE
+
+
+def _list(client: AdminClient, out: Output, given: dict[str, Any], files: Any) -> int:
+    from . import reassign_text as text
+    from .reassign import ongoing
+
+    running = ongoing(client)
+    out.lines(text.list_lines(running))
+    out.result(
+        {
+            "reassignments": [
+                {
+                    "topic": topic,
+                    "partition": partition,
+                    "replicas": state.replicas,
+                    "adding_replicas": state.adding,
+                    "removing_replicas": state.removing,
+                    "original_replicas": state.original,
+                    "target_replicas": state.target,
+                }
+                for (topic, partition), state in sorted(running.items())
+            ]
+        }
+    )
+    return DONE
+
+
+def _raw(document: str) -> Any:
+    import msgspec
+
+    return msgspec.Raw(document.encode())
+
+
+_RUN = {"generate": _generate, "execute": _execute, "verify": _verify, "cancel": _cancel, "list": _list}

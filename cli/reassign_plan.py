@@ -1,0 +1,178 @@
+"""Reassignment files: what Kafka's reassignment tool reads and writes, parsed and judged. Texts of refusals are Kafka's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+TopicPartition = tuple[str, int]
+TopicPartitionReplica = tuple[str, int, int]
+"""Topic, partition, broker."""
+
+ANY = "any"
+T = TypeVar("T")
+
+
+class PlanError(ValueError):
+    """A file that cannot be used; the text is for the person who wrote it."""
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """One partition's replicas, preferred leader first, and the log directory of each ("any": the broker's choice)."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    log_dirs: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> TopicPartition:
+        return self.topic, self.partition
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """A reassignment file: `{"version":1,"partitions":[…]}`, its partitions sorted by topic, then number."""
+
+    partitions: tuple[Placement, ...]
+
+    def targets(self) -> dict[TopicPartition, tuple[int, ...]]:
+        return {placement.key: placement.replicas for placement in self.partitions}
+
+    def topics(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(placement.topic for placement in self.partitions))
+
+    def broker_ids(self) -> tuple[int, ...]:
+        return tuple(sorted({broker for placement in self.partitions for broker in placement.replicas}))
+
+    def moves(self) -> dict[TopicPartitionReplica, str]:
+        """The concrete log directories, in the order of the tool's lines: by broker, topic, partition."""
+        moves = {
+            (placement.topic, placement.partition, broker): path
+            for placement in self.partitions
+            for broker, path in zip(placement.replicas, placement.log_dirs, strict=False)
+            if path != ANY
+        }
+        return {replica: moves[replica] for replica in sorted(moves, key=lambda replica: (replica[2], replica[0], replica[1]))}
+
+
+class _Versioned(msgspec.Struct):
+    version: Any = 1
+
+
+class _PlanFile(msgspec.Struct):
+    partitions: tuple[Placement, ...] = ()
+
+
+class _TopicName(msgspec.Struct):
+    topic: str
+
+
+class _TopicsFile(msgspec.Struct):
+    topics: tuple[_TopicName, ...] = ()
+
+
+def read_file(path: str) -> bytes:
+    """PlanError if the file cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise PlanError(f"Cannot read {path}: {error.strerror}") from error
+
+
+def parse_plan(data: bytes) -> Plan:
+    """A reassignment file's plan, judged as far as it can be without a cluster. PlanError."""
+    _check_version(data)
+    partitions = _decode(data, _PlanFile).partitions
+    if not partitions:
+        raise PlanError("Partition reassignment list cannot be empty")
+    for placement in partitions:
+        if placement.log_dirs and len(placement.log_dirs) != len(placement.replicas):
+            raise PlanError(
+                f"Size of replicas list {_bracketed(placement.replicas)} is different from size of log dirs list "
+                f"{_bracketed(placement.log_dirs)} for partition {placement.name}"
+            )
+        for path in placement.log_dirs:
+            if path != ANY and not path.startswith("/"):
+                raise PlanError(f'Log directory {path!r} of partition {placement.name} is neither an absolute path nor "any"')
+    if not all(placement.replicas for placement in partitions):
+        raise PlanError("Partition replica list cannot be empty")
+    twice = duplicates([placement.name for placement in partitions])
+    if twice:
+        raise PlanError(f"Partition reassignment contains duplicate topic partitions: {','.join(twice)}")
+    repeated = [(placement, duplicates(placement.replicas)) for placement in partitions]
+    complaints = [f"{placement.name} contains multiple entries for {_joined(ids)}" for placement, ids in repeated if ids]
+    if complaints:
+        raise PlanError("Partition replica lists may not contain duplicate entries: " + ". ".join(complaints))
+    return Plan(tuple(sorted((_with_dirs(placement) for placement in partitions), key=lambda placement: placement.key)))
+
+
+def parse_topics(data: bytes) -> tuple[str, ...]:
+    """The names in a --topics-to-move-json-file. PlanError."""
+    _check_version(data)
+    names = tuple(entry.topic for entry in _decode(data, _TopicsFile).topics)
+    twice = duplicates(names)
+    if twice:
+        raise PlanError(f"List of topics to reassign contains duplicate entries: {_bracketed(twice)}")
+    if not names:
+        raise PlanError("List of topics to reassign cannot be empty")
+    return names
+
+
+def parse_brokers(text: str) -> tuple[int, ...]:
+    """The ids of a --broker-list. PlanError."""
+    try:
+        ids = tuple(int(item) for item in text.split(","))
+    except ValueError:
+        raise PlanError(f"--broker-list {text}: write broker ids with commas between them, for example 0,1,2") from None
+    twice = duplicates(ids)
+    if twice:
+        raise PlanError(f"Broker list contains duplicate entries: {_bracketed(twice)}")
+    return ids
+
+
+def format_plan(placements: Iterable[Placement]) -> str:
+    """The file's text for these placements: compact, sorted, log_dirs always there."""
+    ordered = sorted((_with_dirs(placement) for placement in placements), key=lambda placement: placement.key)
+    return msgspec.json.encode({"version": 1, "partitions": ordered}).decode()
+
+
+def duplicates(items: Sequence[T]) -> list[T]:
+    """What stands in `items` more than once, in order of first appearance."""
+    return [item for item, count in Counter(items).items() if count > 1]
+
+
+def _with_dirs(placement: Placement) -> Placement:
+    return placement if placement.log_dirs else msgspec.structs.replace(placement, log_dirs=(ANY,) * len(placement.replicas))
+
+
+def _check_version(data: bytes) -> None:
+    version = _decode(data, _Versioned).version
+    if version != 1:
+        raise PlanError(f"Not supported version field value {version}")
+
+
+def _decode(data: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        raise PlanError(f"The JSON is not of the expected shape: {error}") from None
+    except msgspec.DecodeError as error:
+        raise PlanError(f"The file is not valid JSON: {error}") from None
+    except UnicodeDecodeError:
+        raise PlanError("The file is not UTF-8 text") from None
+
+
+def _joined(items: Iterable[object]) -> str:
+    return ",".join(map(str, items))
+
+
+def _bracketed(items: Iterable[object]) -> str:
+    return "[" + ", ".join(map(str, items)) + "]"

@@ -1,0 +1,203 @@
+"""`kraftlab topics`: create, list, describe and delete topics (kafka-topics)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .output import DONE, CommandFailed, Output, bootstrap_option, json_option
+
+if TYPE_CHECKING:
+    from kraftlab.client import AdminClient
+
+    from .topics_text import TopicView
+
+_ACTIONS = ("create", "list", "describe", "delete")
+_CREATE_ONLY = ("partitions", "replication-factor", "replica-assignment", "config", "if-not-exists")
+_DEFAULT_CONFIG = 5
+_DYNAMIC_TOPIC_CONFIG = 1
+_TOPIC = 2
+
+
+def check_usage(given: dict[str, Any]) -> str:
+    """The one action; CommandFailed with Kafka's text for options that do not go together."""
+    actions = [action for action in _ACTIONS if action in given]
+    if len(actions) != 1:
+        _refuse("Command must include exactly one action: " + ", ".join(f"--{action}" for action in _ACTIONS))
+    action = actions[0]
+    if action in ("create", "delete") and "topic" not in given:
+        _refuse('Missing required argument "[topic]"')
+    if action != "create":
+        for option in _CREATE_ONLY:
+            if option in given:
+                _refuse(f'Option "[{option}]" can\'t be used with option "[{action}]"')
+    if "replica-assignment" in given:
+        for option in ("partitions", "replication-factor"):
+            if option in given:
+                _refuse(f'Option "[{option}]" can\'t be used with option "[replica-assignment]"')
+    return action
+
+
+def _refuse(message: str) -> None:
+    raise CommandFailed(f"{message}\nSee: kraftlab topics --help")
+
+
+def _failed(message: str) -> CommandFailed:
+    return CommandFailed(f"Error while executing topic command : {message}", on_stdout=True)
+
+
+@click.command(
+    "topics",
+    short_help="Create, list, describe and delete topics.",
+    epilog="""\b
+Examples:
+  kraftlab topics --bootstrap-server 127.0.0.1:9092 --create --topic t --partitions 3 --replication-factor 2
+  kraftlab topics --bootstrap-server 127.0.0.1:9092 --create --topic t --replica-assignment 0:1,1:2
+  kraftlab topics --bootstrap-server 127.0.0.1:9092 --describe --under-replicated-partitions""",
+)
+@bootstrap_option
+@click.option("--create", is_flag=True, help="Create a topic.")
+@click.option("--list", "list_", is_flag=True, help="List topics, one name a line.")
+@click.option("--describe", is_flag=True, help="Show topics with their partitions.")
+@click.option("--delete", is_flag=True, help="Delete topics.")
+@click.option("--topic", metavar="NAME", help="A topic; except with --create, a regular expression or several with commas.")
+@click.option("--partitions", type=int, metavar="N", help="Number of partitions (default: the cluster's).")
+@click.option("--replication-factor", type=int, metavar="N", help="Replicas of each partition (default: the cluster's).")
+@click.option("--replica-assignment", metavar="0:1,1:2,…", help="Replicas of each partition, preferred leader first.")
+@click.option("--config", multiple=True, metavar="KEY=VALUE", help="A config of the new topic; may be given again.")
+@click.option("--if-not-exists", is_flag=True, help="With --create: no error if the topic exists.")
+@click.option("--if-exists", is_flag=True, help="With --describe, --delete: no error if there is no such topic.")
+@click.option("--under-replicated-partitions", is_flag=True, help="Only partitions that lack in-sync replicas.")
+@click.option("--unavailable-partitions", is_flag=True, help="Only partitions without a leader that is up.")
+@click.option("--under-min-isr-partitions", is_flag=True, help="Only partitions below min.insync.replicas.")
+@click.option("--at-min-isr-partitions", is_flag=True, help="Only partitions exactly at min.insync.replicas.")
+@click.option("--topics-with-overrides", is_flag=True, help="Only topics with configs of their own.")
+@click.option("--exclude-internal", is_flag=True, help="Leave internal topics out.")
+@click.option("--command-config", metavar="FILE", help="Accepted for Kafka's sake; nothing in it is needed.")
+@json_option
+def topics(bootstrap_server: str, as_json: bool, **options: Any) -> int:
+    """Create, list, describe or delete topics."""
+    given = {key.rstrip("_").replace("_", "-"): value for key, value in options.items() if value not in (None, False, ())}
+    action = check_usage(given)
+    from kraftlab.client import AdminClient
+    from kraftlab.metadata.errors import ApiError
+
+    from .topics_text import TopicUsageError
+
+    out = Output(as_json)
+    try:
+        with AdminClient(bootstrap_server) as client:
+            _RUN[action](client, out, given)
+    except TopicUsageError as error:
+        raise _failed(str(error)) from None
+    except ApiError as error:
+        raise _failed(error.message or str(error)) from None
+    return DONE
+
+
+def _create(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
+    from kraftlab.admin.v1 import admin_pb2 as pb
+    from kraftlab.client import raise_first_error
+    from kraftlab.metadata.errors import ErrorCode
+
+    from .topics_text import parse_assignment, parse_configs
+
+    name = given["topic"]
+    topic = pb.CreatableTopic(
+        name=name,
+        num_partitions=given.get("partitions", -1),
+        replication_factor=given.get("replication-factor", -1),
+        configs=[pb.CreatableTopicConfig(name=key, value=value) for key, value in parse_configs(given.get("config", ())).items()],
+    )
+    if "replica-assignment" in given:
+        for partition, replicas in parse_assignment(given["replica-assignment"]).items():
+            topic.assignments.append(pb.CreatableReplicaAssignment(partition_index=partition, broker_ids=replicas))
+    results = client.create_topics([topic]).topics
+    exists = results[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS and "if-not-exists" in given
+    if not exists:
+        raise_first_error(results)
+        out.lines([f"Created topic {name}."])
+    out.result({"topic": name, "created": not exists, "topic_id": results[0].topic_id})
+
+
+def _all_names(client: AdminClient, given: dict[str, Any]) -> list[str]:
+    """The topics that --topic and --exclude-internal mean, sorted. CommandFailed if --topic means none."""
+    from .topics_text import matching
+
+    described = client.describe_topics().topics
+    known = sorted(topic.name for topic in described if not (topic.is_internal and "exclude-internal" in given))
+    if "topic" not in given:
+        return known
+    found = matching(given["topic"], known)
+    if not found and "if-exists" not in given and "list" not in given:
+        raise _failed(f"Topic '{given['topic']}' does not exist as expected")
+    return found
+
+
+def _list(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
+    names = _all_names(client, given)
+    out.lines(names)
+    out.result({"topics": names})
+
+
+def _delete(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
+    from kraftlab.client import raise_first_error
+
+    names = _all_names(client, given)
+    if names:
+        raise_first_error(client.delete_topics(names).responses)
+    out.result({"deleted": names})
+
+
+def _describe(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
+    from .topics_text import PARTITION_FILTERS, describe_lines
+
+    names = _all_names(client, given)
+    views = topic_views(client, names) if names else []
+    filters = [name for name in PARTITION_FILTERS if f"{name}-partitions" in given]
+    alive = frozenset(broker.broker_id for broker in client.describe_cluster().brokers) if filters else frozenset()
+    out.lines(describe_lines(views, filters, overrides_only="topics-with-overrides" in given, alive=alive))
+    out.result({"topics": views})
+
+
+def topic_views(client: AdminClient, names: list[str]) -> list[TopicView]:
+    """Topics as of one metadata offset, with every config that is not a default."""
+    from kraftlab.admin.v1 import admin_pb2 as pb
+
+    from .topics_text import PartitionView, TopicView
+
+    described = [topic for topic in client.describe_topics(names).topics if not topic.error_code]
+    resources = [pb.DescribeConfigsResource(resource_type=_TOPIC, resource_name=topic.name) for topic in described]
+    entries = {result.resource_name: result.configs for result in client.describe_configs(resources).results}
+    views = []
+    for topic in described:
+        configs = sorted(entries.get(topic.name, ()), key=lambda entry: entry.name)
+        minimum = next((entry.value for entry in configs if entry.name == "min.insync.replicas"), "1")
+        views.append(
+            TopicView(
+                topic.name,
+                topic.topic_id,
+                tuple(
+                    PartitionView(
+                        entry.partition_index,
+                        entry.leader_id,
+                        tuple(entry.replica_nodes),
+                        tuple(entry.isr_nodes),
+                        tuple(entry.adding_replicas),
+                        tuple(entry.removing_replicas),
+                        tuple(entry.eligible_leader_replicas),
+                        tuple(entry.last_known_elr),
+                    )
+                    for entry in sorted(topic.partitions, key=lambda entry: entry.partition_index)
+                ),
+                {entry.name: entry.value for entry in configs if entry.config_source != _DEFAULT_CONFIG},
+                topic.is_internal,
+                any(entry.config_source == _DYNAMIC_TOPIC_CONFIG for entry in configs),
+                int(minimum),
+            )
+        )
+    return views
+
+
+_RUN = {"create": _create, "list": _list, "describe": _describe, "delete": _delete}

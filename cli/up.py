@@ -1,0 +1,115 @@
+"""`kraftlab up`: a local cluster of processes in the foreground."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+import click
+
+from .output import DONE, CommandFailed, json_option, print_json
+
+if TYPE_CHECKING:
+    from kraftlab.cluster import LocalCluster
+
+_POLL_S = 0.5
+
+
+@click.command(
+    "up",
+    short_help="Start a local cluster; Ctrl-C stops it.",
+    epilog="""\b
+Examples:
+  kraftlab up --controllers 3 --brokers 4 --log-dirs 2 --data /tmp/lab
+  kraftlab up --data /tmp/lab                       # again: finds all its data
+  kraftlab up --data /tmp/small --controllers 1 --brokers 1 --property log.segment.bytes=1048576""",
+)
+@click.option("--data", required=True, metavar="DIR", help="Where everything is kept; made if it is not there.")
+@click.option("--controllers", type=click.IntRange(1, 99), metavar="N", help="Controllers of a new cluster (3).")
+@click.option("--brokers", type=click.IntRange(0, 999), metavar="N", help="Brokers of a new cluster (4).")
+@click.option("--log-dirs", type=click.IntRange(1, 99), metavar="N", help="Log directories of each broker of a new cluster (2).")
+@click.option(
+    "--property", "properties", multiple=True, metavar="KEY=VALUE", help="For all server.properties; may be given again."
+)
+@json_option
+def up(
+    data: str, controllers: int | None, brokers: int | None, log_dirs: int | None, properties: tuple[str, ...], as_json: bool
+) -> int:
+    """Start a local cluster in the foreground and print its endpoints. Ctrl-C or SIGTERM stops it cleanly."""
+    from kraftlab.cluster import LocalCluster
+
+    overrides = {}
+    for item in properties:
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise CommandFailed(f"Error: --property {item}: write KEY=VALUE")
+        overrides[key.strip()] = value.strip()
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    cluster = LocalCluster(data, controllers, brokers, log_dirs, overrides=overrides)
+    try:
+        cluster.start()
+        seconds = _wait_ready(cluster, stop)
+        if seconds is not None:
+            _announce(cluster, seconds, as_json)
+            _watch(cluster, stop)
+    finally:
+        if not as_json:
+            click.echo("stopping …", err=True)
+        cluster.close()
+    return DONE
+
+
+def _wait_ready(cluster: LocalCluster, stop: threading.Event) -> float | None:
+    """Seconds until ready, None if it was stopped before."""
+    from kraftlab.cluster import ClusterError
+
+    outcome: list[float | ClusterError] = []
+
+    def wait() -> None:
+        try:
+            outcome.append(cluster.wait_ready())
+        except ClusterError as error:
+            outcome.append(error)
+
+    waiter = threading.Thread(target=wait, daemon=True)
+    waiter.start()
+    while waiter.is_alive() and not stop.is_set():
+        waiter.join(0.05)
+    if not outcome:
+        return None
+    if isinstance(outcome[0], ClusterError):
+        raise outcome[0]
+    return outcome[0]
+
+
+def _announce(cluster: LocalCluster, seconds: float, as_json: bool) -> None:
+    document = {"ready_seconds": round(seconds, 3), **cluster.endpoints()}
+    print_json(document)
+    if as_json:
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("node", "rack", "admin API (gRPC)", "peers", "pid", "log", title=f"ready after {seconds:.2f} s")
+    for node in cluster.plan.nodes:
+        pid = cluster.pid(node.node_id)
+        table.add_row(node.name, node.rack or "", str(node.grpc), str(node.peer), str(pid), str(cluster.log_path(node.node_id)))
+    console = Console(stderr=True)
+    console.print(table)
+    console.print(
+        f"try: kraftlab topics --bootstrap-server {cluster.plan.nodes[-1].grpc} --list", highlight=False, soft_wrap=True
+    )
+    console.print("Ctrl-C stops the cluster; its data stays.")
+
+
+def _watch(cluster: LocalCluster, stop: threading.Event) -> None:
+    """Waits for the end, and tells of nodes that end by themselves; the others go on."""
+    told: set[int] = set()
+    while not stop.wait(_POLL_S):
+        for node_id, code in cluster.exited().items():
+            if node_id not in told:
+                told.add(node_id)
+                click.echo(f"{cluster.node(node_id).name} ended with code {code}: {cluster.last_words(node_id)}", err=True)
