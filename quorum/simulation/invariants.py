@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..core.batch import BatchHeader, read_header
+from ..core.batch import HEADER, LENGTH_FROM
 from ..core.effects import Append, ElectionState, Reply, Send, Truncate
 from ..core.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, FetchRequest, VoteRequest, VoteResponse
 from ..core.types import ReplicaKey
-from ..storage import MetadataLog
 from .network import Inbound
 
 if TYPE_CHECKING:
-    from .machine import Machine
+    from .machine import DurableLog, Machine
     from .process import SimulatedProcess
     from .world import World
 
@@ -28,17 +27,28 @@ class Violation(Exception):
     """A rule of consensus is broken; starts with the rule's name."""
 
 
+class AppendedBatch(NamedTuple):
+    """What identifies a batch."""
+
+    base_offset: int
+    epoch: int
+    crc: int
+
+
 class Checker:
-    """Override what concerns the rule; only overridden methods are ever called."""
+    """Override what concerns the rule; only overridden methods are ever called.
+
+    The code that runs at every step compares types by identity: isinstance of a Struct that is none takes a long way round.
+    """
 
     def __init__(self, world: World) -> None:
         self.world = world
 
-    def on_boot(self, machine: Machine, log: MetadataLog, election: ElectionState | None) -> None: ...
+    def on_boot(self, machine: Machine, log: DurableLog, election: ElectionState | None) -> None: ...
 
     def on_state(self, process: SimulatedProcess) -> None: ...
 
-    def on_append(self, process: SimulatedProcess, headers: list[BatchHeader]) -> None: ...
+    def on_append(self, process: SimulatedProcess, batches: list[AppendedBatch]) -> None: ...
 
     def on_truncate(self, process: SimulatedProcess, to_offset: int) -> None: ...
 
@@ -134,14 +144,14 @@ class DurableEpochIsMonotone(Checker):
         if machine.stored is not None and state.epoch < machine.stored.epoch:
             raise Violation(f"S2 n{machine.node_id} stores {state} after {machine.stored}")
 
-    def on_boot(self, machine: Machine, log: MetadataLog, election: ElectionState | None) -> None:
+    def on_boot(self, machine: Machine, log: DurableLog, election: ElectionState | None) -> None:
         allowed = [machine.stored] if machine.possibly_stored is None else [machine.stored, machine.possibly_stored]
         if election not in allowed:
             raise Violation(f"S2 n{machine.node_id} had stored {allowed} and finds {election}")
 
-    def on_append(self, process: SimulatedProcess, headers: list[BatchHeader]) -> None:
-        if headers[-1].epoch > process.raft.epoch:
-            raise Violation(f"S2 n{process.node_id} of epoch {process.raft.epoch} appends {headers[-1]}")
+    def on_append(self, process: SimulatedProcess, batches: list[AppendedBatch]) -> None:
+        if batches[-1].epoch > process.raft.epoch:
+            raise Violation(f"S2 n{process.node_id} of epoch {process.raft.epoch} appends {batches[-1]}")
 
 
 class OneVotePerEpoch(Checker):
@@ -157,12 +167,13 @@ class OneVotePerEpoch(Checker):
             raise Violation(f"S3 n{voter_id} votes in epoch {epoch} for n{first} and for n{candidate_id}")
 
     def on_sent(self, process: SimulatedProcess, send: Send) -> None:
-        if isinstance(send.request, VoteRequest) and not send.request.pre_vote:
-            self._vote(process.node_id, send.request.epoch, process.node_id)
+        request = send.request
+        if type(request) is VoteRequest and not request.pre_vote:
+            self._vote(process.node_id, request.epoch, process.node_id)
 
     def on_replied(self, process: SimulatedProcess, inbound: Inbound, reply: Reply) -> None:
         request, response = inbound.request, reply.response
-        if isinstance(response, VoteResponse) and isinstance(request, VoteRequest) and response.granted and not request.pre_vote:
+        if type(response) is VoteResponse and type(request) is VoteRequest and response.granted and not request.pre_vote:
             self._vote(process.node_id, request.epoch, request.candidate.node_id)
 
 
@@ -173,11 +184,13 @@ class LogMatching(Checker):
         super().__init__(world)
         self._batches: dict[tuple[int, int], int] = {}
 
-    def on_append(self, process: SimulatedProcess, headers: list[BatchHeader]) -> None:
-        for header in headers:
-            first = self._batches.setdefault((header.base_offset, header.epoch), header.crc)
-            if first != header.crc:
-                raise Violation(f"S4 n{process.node_id} appends {header}, elsewhere it has crc {first:08x}")
+    def on_append(self, process: SimulatedProcess, batches: list[AppendedBatch]) -> None:
+        for base_offset, epoch, crc in batches:
+            first = self._batches.setdefault((base_offset, epoch), crc)
+            if first != crc:
+                raise Violation(
+                    f"S4 n{process.node_id} appends {base_offset}@{epoch} with crc {crc:08x}, elsewhere it is {first:08x}"
+                )
 
 
 class LeaderIsAppendOnly(Checker):
@@ -283,14 +296,13 @@ class WrittenOnce(Checker):
         super().__init__(world)
         self._written: set[tuple[int, int]] = set()
 
-    def on_append(self, process: SimulatedProcess, headers: list[BatchHeader]) -> None:
-        if not process.raft.is_leader or headers[0].epoch != process.raft.epoch:
+    def on_append(self, process: SimulatedProcess, batches: list[AppendedBatch]) -> None:
+        if not process.raft.is_leader or batches[0].epoch != process.raft.epoch:
             return
-        for header in headers:
-            position = (header.base_offset, header.epoch)
-            if position in self._written:
-                raise Violation(f"S10 n{process.node_id} writes {header} a second time")
-            self._written.add(position)
+        for base_offset, epoch, _ in batches:
+            if (base_offset, epoch) in self._written:
+                raise Violation(f"S10 n{process.node_id} writes {base_offset}@{epoch} a second time")
+            self._written.add((base_offset, epoch))
 
 
 class FollowersCommitAfterLeaders(Checker):
@@ -332,11 +344,12 @@ class ClaimsAreDurable(Checker):
     def on_sent(self, process: SimulatedProcess, send: Send) -> None:
         request = send.request
         self._check_epoch(process, request.epoch, request)
-        if isinstance(request, FetchRequest):
+        if type(request) is FetchRequest:
             self._check_fetch(process, request)
-        elif isinstance(request, VoteRequest) and not request.pre_vote:
-            self._check_vote(process, request.epoch, process.raft.config.key)
-        elif isinstance(request, BeginQuorumEpochRequest | EndQuorumEpochRequest):
+        elif type(request) is VoteRequest:
+            if not request.pre_vote:
+                self._check_vote(process, request.epoch, process.raft.config.key)
+        elif type(request) is BeginQuorumEpochRequest or type(request) is EndQuorumEpochRequest:
             stored = process.machine.stored
             if stored is None or (stored.epoch == request.epoch and stored.leader_id != process.node_id):
                 raise Violation(f"S17 n{process.node_id} sends {request} but has stored {stored}")
@@ -345,7 +358,7 @@ class ClaimsAreDurable(Checker):
         response = reply.response
         self._check_epoch(process, response.leader.epoch, response)
         request = inbound.request
-        if isinstance(response, VoteResponse) and isinstance(request, VoteRequest) and response.granted and not request.pre_vote:
+        if type(response) is VoteResponse and type(request) is VoteRequest and response.granted and not request.pre_vote:
             self._check_vote(process, request.epoch, request.candidate)
 
     def _check_epoch(self, process: SimulatedProcess, epoch: int, message: object) -> None:
@@ -368,9 +381,8 @@ class ClaimsAreDurable(Checker):
 class DurableSurvives(Checker):
     """Storage: a restart finds exactly what was durable; after a crash in the middle of a flush, at least that."""
 
-    def on_boot(self, machine: Machine, log: MetadataLog, election: ElectionState | None) -> None:
-        expected = list(machine.durable.crcs)
-        found = [header.crc for header in log.batches()]
+    def on_boot(self, machine: Machine, log: DurableLog, election: ElectionState | None) -> None:
+        expected, found = machine.durable.crcs, log.crcs
         if found[: len(expected)] != expected or (machine.is_durable_exact and len(found) != len(expected)):
             raise Violation(
                 f"D1 n{machine.node_id} had {len(expected)} batches on disk up to {machine.durable.end_offset}, "
@@ -416,7 +428,7 @@ class Checkers:
     def history(self) -> CommittedHistory:
         return next(c for c in self.all if isinstance(c, CommittedHistory))
 
-    def on_boot(self, machine: Machine, log: MetadataLog, election: ElectionState | None) -> None:
+    def on_boot(self, machine: Machine, log: DurableLog, election: ElectionState | None) -> None:
         for check in self._hooks["on_boot"]:
             check(machine, log, election)
 
@@ -425,13 +437,14 @@ class Checkers:
             check(process)
 
     def on_append(self, process: SimulatedProcess, effect: Append) -> None:
-        headers: list[BatchHeader] = []
+        batches: list[AppendedBatch] = []
         position = 0
         while position < len(effect.data):
-            headers.append(read_header(effect.data, position))
-            position += headers[-1].size_bytes
+            _, length, crc, base_offset, epoch, *_ = HEADER.unpack_from(effect.data, position)
+            batches.append(AppendedBatch(base_offset, epoch, crc))
+            position += length + LENGTH_FROM
         for check in self._hooks["on_append"]:
-            check(process, headers)
+            check(process, batches)
 
     def on_truncate(self, process: SimulatedProcess, effect: Truncate) -> None:
         for check in self._hooks["on_truncate"]:

@@ -129,13 +129,15 @@ class Machine:
         self.file_system.operations_left = None
         store = ElectionStateStore(self.file_system, DIRECTORY, self.identity)
         election = store.load()
-        self.world.checkers.on_boot(self, log, election)
-        self.durable = DurableLog()
-        for header in log.batches():
-            self.durable.append(header.end_offset, header.epoch, header.crc)
+        headers = list(log.batches())
+        found = DurableLog()
+        for header in headers:
+            found.append(header.end_offset, header.epoch, header.crc)
+        self.world.checkers.on_boot(self, found, election)
+        self.durable = found
         self.stored, self.possibly_stored, self.is_durable_exact = election, None, True
         self.world.note(f"n{self.node_id} starts: {election}, log to {log.end_offset}; {'; '.join(log.recovery_notes)}")
-        self.process = SimulatedProcess(self, log, store)
+        self.process = SimulatedProcess(self, log, headers, store, election)
 
     def crash(self, *, power_cut: bool, reason: str, down_us: int | None = None) -> None:
         """End the process at once; it comes back after a while."""

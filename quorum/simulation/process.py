@@ -13,12 +13,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..core import batch
+from ..core.batch import BatchHeader
 from ..core.effects import (
     Append,
     Apply,
     BecameLeader,
     Effect,
     Effects,
+    ElectionState,
     LeaderChanged,
     Proposed,
     ReadLog,
@@ -66,7 +68,14 @@ EVENT_KINDS: dict[type, int] = {kind: number for number, kind in enumerate(Event
 class SimulatedProcess:
     """Made by Machine.boot; `dead` for ever once it has crashed or stopped."""
 
-    def __init__(self, machine: Machine, log: MetadataLog, store: ElectionStateStore) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        log: MetadataLog,
+        headers: list[BatchHeader],
+        store: ElectionStateStore,
+        election: ElectionState | None,
+    ) -> None:
         world = machine.world
         self.machine = machine
         self.world = world
@@ -99,8 +108,8 @@ class SimulatedProcess:
         self._stepping = False
         self.raft = RaftNode(
             world.config_of(self.node_id, machine.identity.directory_id),
-            LogView.from_headers(log.batches(), log.start_offset),
-            store.load(),
+            LogView.from_headers(headers, log.start_offset),
+            election,
             world.options.random(f"raft/{self.node_id}/{machine.boots}"),
             machine.now_ms(),
         )
@@ -270,13 +279,13 @@ class SimulatedProcess:
 
     def _release(self, message: Send | Reply) -> None:
         """The message leaves; whatever it claims must be on disk by now."""
-        if isinstance(message, Send):
+        if type(message) is Send:
             self.world.checkers.on_sent(self, message)
             if message.correlation in self._outstanding:
                 self.world.network.send(self, message)
             return
         inbound = self.inbound.pop(message.correlation, None)
-        if inbound is not None:
+        if inbound is not None and type(message) is Reply:
             self.world.checkers.on_replied(self, inbound, message)
             self.world.network.reply(self, inbound, message.response)
 

@@ -6,6 +6,7 @@ of the seeds. A result is small and picklable.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import time
 import traceback
@@ -93,6 +94,9 @@ def run_seed(
 
 
 def _run(world: World) -> tuple[str, ...]:
+    """The violations. The collector rests meanwhile: a world makes hardly any cycles until it ends, and is short-lived."""
+    collects = gc.isenabled()
+    gc.disable()
     try:
         world.run()
     except Violation as error:
@@ -102,6 +106,9 @@ def _run(world: World) -> tuple[str, ...]:
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         return (f"{type(error).__name__}: {error} ({where.name}, {where.filename.rpartition('/')[2]}:{where.lineno})",)
+    finally:
+        if collects:
+            gc.enable()
     return ()
 
 
