@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 
 import trio
 
 from .throttle import ByteBudget
+
+TURN_PAUSE_S = 0.005
+"""How soon somebody looks again whose turn it was not."""
 
 
 class ByteGate:
@@ -33,39 +36,36 @@ class ByteGate:
             self._rate_changed = trio.Event()
 
     @contextmanager
-    def claim(self) -> Iterator[Claim]:
-        """The caller wants bytes, until the block ends."""
-        ticket = self._budget.enter(trio.current_time())
+    def claim(self, key: Hashable, weight: int = 1) -> Iterator[Claim]:
+        """`key` wants bytes for `weight` replicas, until the block ends. Shares are kept by key."""
+        self._budget.enter(key, weight, trio.current_time())
         try:
-            yield Claim(self, ticket)
+            yield Claim(self, self._budget, key)
         finally:
-            self._budget.leave(ticket, trio.current_time())
+            self._budget.leave(key, trio.current_time())
+
+    def is_waiting(self, key: Hashable) -> bool:
+        return self._budget.is_waiting(key)
 
     def ready_at(self) -> float:
         """The time (trio's clock) at which the next claim may be granted something."""
         return self._budget.ready_at(trio.current_time())
 
-    def try_take(self, ticket: int, wanted_bytes: int) -> int:
-        return self._budget.take(ticket, wanted_bytes, trio.current_time())
-
     async def rate_changed(self) -> None:
         await self._rate_changed.wait()
 
-    def settle(self, granted_bytes: int, used_bytes: int) -> None:
-        """What of a grant was really used."""
-        self._budget.settle(granted_bytes, used_bytes, trio.current_time())
-
 
 class Claim:
-    """A place in the queue for bytes."""
+    """A place among those who want bytes."""
 
-    def __init__(self, gate: ByteGate, ticket: int) -> None:
+    def __init__(self, gate: ByteGate, budget: ByteBudget, key: Hashable) -> None:
         self._gate = gate
-        self._ticket = ticket
+        self._budget = budget
+        self._key = key
 
     def try_take(self, wanted_bytes: int) -> int:
         """Bytes granted now, 0 if none."""
-        return self._gate.try_take(self._ticket, wanted_bytes)
+        return self._budget.take(self._key, wanted_bytes, trio.current_time())
 
     async def take(self, wanted_bytes: int) -> int:
         """Waits until something is granted."""
@@ -73,5 +73,9 @@ class Claim:
             granted = self.try_take(wanted_bytes)
             if granted:
                 return granted
-            with trio.move_on_at(self._gate.ready_at()):
+            with trio.move_on_at(max(self._gate.ready_at(), trio.current_time() + TURN_PAUSE_S)):
                 await self._gate.rate_changed()
+
+    def settle(self, granted_bytes: int, used_bytes: int) -> None:
+        """What of a grant was really used."""
+        self._budget.settle(self._key, granted_bytes, used_bytes, trio.current_time())

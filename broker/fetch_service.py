@@ -14,7 +14,7 @@ Partitions about which there is nothing to say are left out of a follower's answ
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple, Protocol
 
@@ -104,9 +104,9 @@ class FetchService:
                 visit.changed = trio.Event()
                 with self._watched(request, visit.changed):
                     readable = self._look(request, answers)
-                    waits_for_budget = any(part.is_throttled for part in readable)
-                    if waits_for_budget and claim is None:
-                        claim = claims.enter_context(self._gate.claim())
+                    throttled = sum(part.is_throttled for part in readable)
+                    if throttled and claim is None:
+                        claim = claims.enter_context(self._gate.claim(self._claim_key(request, visit), throttled))
                     for part in await self._read(request, readable, claim):
                         answers[part.topic_id, part.partition] = part
                     now = trio.current_time()
@@ -114,7 +114,7 @@ class FetchService:
                         if request.replica_id < 0:
                             self._complete(request, answers)
                         return ReplicaFetchResponse(ErrorCode.NONE, partitions=tuple(answers.values()))
-                    wake_at = max(self._gate.ready_at(), now + BUDGET_PAUSE_S) if waits_for_budget else visit.deadline
+                    wake_at = max(self._gate.ready_at(), now + BUDGET_PAUSE_S) if throttled else visit.deadline
                     with trio.move_on_at(min(visit.deadline, wake_at)):
                         await visit.changed.wait()
 
@@ -181,6 +181,11 @@ class FetchService:
                 answers[key] = self._about(wanted, log, bytes_left=0)
         return readable
 
+    def _claim_key(self, request: ReplicaFetchRequest, visit: _Visit) -> Hashable:
+        """The follower's, so that its share is kept from fetch to fetch; its own while one that was given up has not ended."""
+        key = (request.replica_id, request.session)
+        return (key, visit) if self._gate.is_waiting(key) else key
+
     def _complete(self, request: ReplicaFetchRequest, answers: dict[ReplicaId, FetchedPartition]) -> None:
         """A consumer hears of every partition it asked for, if only where that one stands."""
         for wanted in request.partitions:
@@ -229,8 +234,8 @@ class FetchService:
             if not granted:
                 continue
             answer = await self._read_one(part, granted, is_first=not found)
-            if part.is_throttled:
-                self._gate.settle(granted, len(answer.records))
+            if part.is_throttled and claim is not None:
+                claim.settle(granted, len(answer.records))
             if answer.records or answer.error:
                 found.append(answer)
                 remaining -= len(answer.records)

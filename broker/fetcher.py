@@ -205,11 +205,11 @@ class _LeaderFetcher:
 
     async def _fetch_throttled(self, sources: list[_Source]) -> None:
         gate, limits = self._owner.gate, self._owner.limits
-        with gate.claim() as claim:
+        with gate.claim(self._leader_id, len(sources)) as claim:
             granted = await claim.take(limits.response_max_bytes)
             response = await self._ask(sources, THROTTLED, granted, min(limits.wait_max_ms, THROTTLED_WAIT_MAX_MS))
             used = sum(len(part.records) for part in response.partitions) if response is not None else 0
-            gate.settle(granted, used)
+            claim.settle(granted, used)
             if response is not None:
                 await self._take_in(sources, response)
         self._wake[STEADY].set()

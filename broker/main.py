@@ -2,8 +2,8 @@
 
 Theory of operation. Everything that takes time at the start runs beside each other: the log directories are opened and recovered, the metadata log
 is opened and followed, the broker registers. The first published image then decides what the log directories' contents mean (the start-up
-table), replicas take up their parts, and the broker says that it is ready; the next heartbeat unfences it. The admin server comes
-last, since importing grpc takes longer than all of that.
+table) and replicas take up their parts. The admin server comes last, since importing grpc takes longer than all of that; then the broker says that
+it is ready, and the next heartbeat unfences it.
 
 Publishers, in order: the metadata cache (the publisher's own `image`), throttles and configs, replicas, lifecycle. Configs come before
 replicas, so that a replica's throttle holds from its first byte.
@@ -97,7 +97,7 @@ class BrokerNode:
         self._config = config
         self._cluster_id = directory.cluster_id
         self._ends = trio.Event()
-        self._ready = trio.Event()
+        self._first_published = trio.Event()
         self._failed_dirs: set[Path] = set()
         self._failures_in, self._failures = trio.open_memory_channel[LogDirFailed](1000)
         self.configs = DynamicConfigs(config)
@@ -166,7 +166,8 @@ class BrokerNode:
         for task in tasks:
             nursery.start_soon(task)
         await self._serve_admin(nursery)
-        await self._ready.wait()
+        await self._first_published.wait()
+        self.lifecycle.ready()
         await self.lifecycle.running.wait()
         logger.info("broker %d ready: data on %s, admin API on %s", config.node_id, config.peer, config.grpc)
 
@@ -267,8 +268,7 @@ class BrokerNode:
         if me is not None and me.epoch == self.broker_epoch():
             self.lifecycle.directories_registered(me.log_dirs)
         if publication.is_first:
-            self.lifecycle.ready()
-            self._ready.set()
+            self._first_published.set()
 
     def _leader_changed(self) -> None:
         if self._channel is not None:

@@ -184,7 +184,7 @@ class Mover:
                     nursery.start_soon(_wait_and_cancel, event, nursery.cancel_scope)
 
     async def _copy_until_caught_up(self, move: Move) -> None:
-        with self._gate.claim() as claim:
+        with self._gate.claim(move.partition.id) as claim:
             while True:
                 granted = await claim.take(CHUNK_BYTES)
                 copied = left = 0
@@ -192,7 +192,7 @@ class Mover:
                     async with move.partition.move_lock:
                         copied, left = await self._copy_chunk(move, granted)
                 finally:
-                    self._gate.settle(granted, copied)
+                    claim.settle(granted, copied)
                 move.filling.record(copied, left)
                 if not left:
                     return
@@ -212,11 +212,11 @@ class Mover:
             left = await self._disks.run(current.log_dir, current.bytes_from, min(future.log_end_offset, current.log_end_offset))
             if left > CHUNK_BYTES:
                 return False
-            while True:
-                copied, left = await self._copy_chunk(move, CHUNK_BYTES)
-                self._gate.settle(0, copied)
-                if not left:
-                    break
+            with self._gate.claim(partition.id) as claim:
+                while left:
+                    copied, left = await self._copy_chunk(move, CHUNK_BYTES)
+                    claim.settle(0, copied)
+            await self._copy_chunk(move, CHUNK_BYTES)
             partition.log = await self._disks.run(move.target_dir, self._logs.swap, *partition.id, wall_clock_ms())
             partition.future = None
             self._step(move, MoveEvent.SWAPPED)

@@ -6,7 +6,8 @@ rate × t bytes have been granted, however small the replica is. A batch cannot 
 still taken whole, the account goes into debt, and nothing more is granted until the debt is paid. So over any copy the bytes stay within
 rate × time plus one batch, and the average holds where Kafka's windows let the first fetch take a mebibyte for free.
 
-Those who wait stand in a queue; whoever is granted something goes to its end, and gets no more than its share of what has been earned. While somebody waits, up to half a second
+Those who wait share by weight (the number of replicas that each asks for): whoever got least per replica comes first (start-time fair queueing),
+and gets no more than its share of what has been earned, so none starves. While somebody waits, up to half a second
 of earnings is kept, so that a late wake-up does not slow the copy down; once nobody has claimed for a quarter of a second nothing is kept.
 
 Not handled here: traffic that must never wait (replicas in sync). Whoever is in sync does not ask.
@@ -15,7 +16,7 @@ Not handled here: traffic that must never wait (replicas in sync). Whoever is in
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 QUANTUM_S = 0.05
 """A grant is at least what this long a time earns: fewer, larger reads."""
@@ -24,20 +25,22 @@ CREDIT_S = 0.5
 IDLE_S = 0.25
 """After this long without a claimant, what was earned is forgotten; debts are not."""
 METER_WINDOW_S = 3.0
+REMEMBERED_MAX = 1000
 _EVERY = -1
 
 
 class ByteBudget:
     """One rate, shared by all claimants. `rate` in bytes per second; None: unlimited; 0: nothing moves.
 
-    A claimant gets a ticket from `enter`, calls `take` at or after `ready_at` until it is granted something, does its work, calls `settle`
-    with what it really used, and `leave`s. Calls for one budget carry times that never go back.
+    A claimant `enter`s under a key of its own, calls `take` at or after `ready_at` until it is granted something, does its work, calls
+    `settle` with what it really used, and `leave`s. Calls for one budget carry times that never go back.
     """
 
     def __init__(self, rate: float | None, now_s: float) -> None:
         self.rate = rate
-        self._queue: dict[int, None] = {}
-        self._last_ticket = 0
+        self._waiting: dict[Hashable, int] = {}
+        self._served: dict[Hashable, float] = {}
+        self._turn = 0.0
         self._balance = 0.0
         self._updated_s = now_s
         self._last_active_s = float("-inf")
@@ -48,18 +51,23 @@ class ByteBudget:
         self._balance = 0.0 if rate is None else min(self._balance, 0.0)
         self.rate = rate
 
-    def enter(self, now_s: float) -> int:
-        """A ticket, behind everybody who waits."""
+    def enter(self, key: Hashable, weight: int, now_s: float) -> None:
+        """`key` waits for bytes, for `weight` (> 0) replicas. It keeps its place if it was here a moment ago."""
         self._earn(now_s)
-        if not self._queue and now_s - self._last_active_s > IDLE_S:
+        if not self._waiting and now_s - self._last_active_s > IDLE_S:
             self._balance = min(self._balance, 0.0)
-        self._last_ticket += 1
-        self._queue[self._last_ticket] = None
-        return self._last_ticket
+            self._served.clear()
+        if len(self._served) > REMEMBERED_MAX:
+            self._served = {known: at for known, at in self._served.items() if at > self._turn or known in self._waiting}
+        self._waiting[key] = weight
+        self._served[key] = max(self._served.get(key, 0.0), self._turn)
 
-    def leave(self, ticket: int, now_s: float) -> None:
+    def is_waiting(self, key: Hashable) -> bool:
+        return key in self._waiting
+
+    def leave(self, key: Hashable, now_s: float) -> None:
         self._earn(now_s)
-        del self._queue[ticket]
+        del self._waiting[key]
         self._last_active_s = now_s
 
     def ready_at(self, now_s: float) -> float:
@@ -71,27 +79,30 @@ class ByteBudget:
             return float("inf")
         return now_s + max(0.0, self._quantum() - self._balance) / self.rate
 
-    def take(self, ticket: int, wanted_bytes: int, now_s: float) -> int:
+    def take(self, key: Hashable, wanted_bytes: int, now_s: float) -> int:
         """Bytes granted, charged at once, at most `wanted_bytes` (> 0); 0: not yet, or it is another one's turn."""
         self._earn(now_s)
         if self.rate is None:
             return wanted_bytes
         quantum = self._quantum()
-        if not self.rate or self._balance < quantum * (1 - 1e-6) or next(iter(self._queue)) != ticket:
+        if not self.rate or self._balance < quantum * (1 - 1e-6) or key != min(self._waiting, key=self._served.__getitem__):
             return 0
-        share = max(self._balance / len(self._queue), quantum)
+        weight = self._waiting[key]
+        share = max(self._balance * weight / sum(self._waiting.values()), quantum)
         granted = max(1, min(wanted_bytes, int(share)))
         self._balance -= granted
-        self._queue[ticket] = self._queue.pop(ticket)
+        self._turn = self._served[key]
+        self._served[key] += granted / weight
         return granted
 
-    def settle(self, granted_bytes: int, used_bytes: int, now_s: float) -> None:
+    def settle(self, key: Hashable, granted_bytes: int, used_bytes: int, now_s: float) -> None:
         """Corrects a grant by what was really used: less is given back, more becomes debt."""
         self._earn(now_s)
-        if self.rate is not None:
-            self._balance += granted_bytes - used_bytes
-            self._balance = min(self._balance, self.rate * CREDIT_S)
         self._last_active_s = now_s
+        if self.rate is not None:
+            self._balance = min(self._balance + granted_bytes - used_bytes, self.rate * CREDIT_S)
+            if key in self._waiting:
+                self._served[key] += (used_bytes - granted_bytes) / self._waiting[key]
 
     def _quantum(self) -> float:
         assert self.rate is not None

@@ -15,10 +15,10 @@ def copy(budget: ByteBudget, batches: list[int], start_s: float, round_trip_s: f
     """Copies whole batches one claimant's way; (time, bytes so far) after each round."""
     now, done, position = start_s, 0, 0
     history = []
-    ticket = budget.enter(now)
+    budget.enter("a", 1, now)
     while position < len(batches):
         now = max(now, budget.ready_at(now))
-        granted = budget.take(ticket, 1 << 20, now)
+        granted = budget.take("a", 1 << 20, now)
         assert granted, "ready_at is the time at which something is granted"
         used = batches[position]
         position += 1
@@ -26,10 +26,10 @@ def copy(budget: ByteBudget, batches: list[int], start_s: float, round_trip_s: f
             used += batches[position]
             position += 1
         now += round_trip_s
-        budget.settle(granted, used, now)
+        budget.settle("a", granted, used, now)
         done += used
         history.append((now - start_s, done))
-    budget.leave(ticket, now)
+    budget.leave("a", now)
     return history
 
 
@@ -54,45 +54,66 @@ def test_no_pattern_of_claims_gets_more_than_the_rate_and_what_is_kept(
     budget, now, used, largest = ByteBudget(rate, 0.0), 0.0, 0, 0
     for pause_s, wanted, batch in claims:
         now += pause_s
-        ticket = budget.enter(now)
-        granted = budget.take(ticket, wanted, now)
+        budget.enter("a", 1, now)
+        granted = budget.take("a", wanted, now)
         if granted:
-            budget.settle(granted, batch, now)
+            budget.settle("a", granted, batch, now)
             used, largest = used + batch, max(largest, batch)
-        budget.leave(ticket, now)
+        budget.leave("a", now)
         assert used <= rate * now + max(rate * CREDIT_S, 1) + largest
 
 
-def test_claimants_share_what_was_earned_and_none_starves() -> None:
+@pytest.mark.parametrize("batch", [100, 20_000])
+def test_claimants_share_by_the_number_of_replicas_they_ask_for_and_none_starves(batch: int) -> None:
     budget = ByteBudget(100_000.0, 0.0)
-    got = [0, 0, 0]
-    tickets = [budget.enter(0.0) for _ in got]
-    for tick in range(1, 2000):
-        for claimant, ticket in enumerate(tickets):
-            granted = budget.take(ticket, 1 << 20, tick * 0.01)
-            budget.settle(granted, granted, tick * 0.01)
-            got[claimant] += granted
-    assert min(got) > 0.25 * sum(got)
+    weights = {"one": 1, "another": 1, "two": 2}
+    got = dict.fromkeys(weights, 0)
+    for key, weight in weights.items():
+        budget.enter(key, weight, 0.0)
+    for tick in range(1, 6000):
+        for key in weights:
+            granted = budget.take(key, 1 << 20, tick * 0.01)
+            if granted:
+                used = max(granted, batch)
+                budget.settle(key, granted, used, tick * 0.01)
+                got[key] += used
+    total = sum(got.values())
+    for key, weight in weights.items():
+        assert got[key] == pytest.approx(total * weight / 4, rel=0.1)
+
+
+def test_a_newcomer_neither_waits_for_what_others_got_before_nor_takes_their_turns() -> None:
+    budget = ByteBudget(100_000.0, 0.0)
+    got = {"old": 0, "new": 0}
+    budget.enter("old", 1, 0.0)
+    for tick in range(1, 4000):
+        if tick == 2000:
+            got["old"] = 0
+            budget.enter("new", 1, tick * 0.01)
+        for key in got:
+            granted = budget.take(key, 1 << 20, tick * 0.01) if key == "old" or tick >= 2000 else 0
+            got[key] += granted
+    assert got["new"] == pytest.approx(got["old"], rel=0.1)
 
 
 def test_a_debt_is_paid_even_while_nobody_waits() -> None:
     budget = ByteBudget(1_000.0, 0.0)
-    ticket = budget.enter(0.0)
-    granted = budget.take(ticket, 1, 1.0)
-    budget.settle(granted, 10_000, 1.0)
-    budget.leave(ticket, 1.0)
-    ticket = budget.enter(5.0)
-    assert budget.take(ticket, 1, 5.0) == 0
+    budget.enter("a", 1, 0.0)
+    granted = budget.take("a", 1, 1.0)
+    budget.settle("a", granted, 10_000, 1.0)
+    budget.leave("a", 1.0)
+    budget.enter("a", 1, 5.0)
+    assert budget.take("a", 1, 5.0) == 0
     assert budget.ready_at(5.0) == pytest.approx(10.55, abs=0.1)
 
 
 def test_a_rate_of_zero_moves_nothing_and_no_rate_holds_nothing_back() -> None:
     budget = ByteBudget(0.0, 0.0)
-    ticket = budget.enter(0.0)
-    assert budget.take(ticket, 1, 100.0) == 0
+    budget.enter("a", 1, 0.0)
+    assert budget.take("a", 1, 100.0) == 0
     assert budget.ready_at(100.0) == float("inf")
     budget.set_rate(None, 100.0)
-    assert budget.take(ticket, 1 << 30, 100.0) == 1 << 30
+    assert budget.take("a", 1 << 30, 100.0) == 1 << 30
 
 
 def test_the_meter_shows_the_rate_of_the_last_seconds() -> None:
