@@ -64,10 +64,9 @@ async def run(config: ControllerConfig) -> None:
     """Runs a controller until it is told to stop. ConfigError for a wrong directory; SystemExit with a message for fatal
     errors.
     """
-    directory = meta_properties.verify((config.metadata_log_dir,), config.node_id, config.source)[config.metadata_log_dir]
-    node = ControllerNode(config, directory)
     try:
-        await node.run()
+        directories = meta_properties.verify((config.metadata_log_dir,), config.node_id, config.source)
+        await ControllerNode(config, directories[config.metadata_log_dir]).run()
     except BaseExceptionGroup as group:
         cause = _only_cause(group)
         if isinstance(cause, FATAL):

@@ -88,15 +88,14 @@ class Cluster:
 
     # --- the quorum ---
 
-    async def lead(self, *, commit: bool = True) -> None:
+    async def lead(self) -> None:
         """This node wins an election; the first batch of its epoch is committed, and what the activation writes too."""
         self.quorum.epoch += 1
         self.quorum.leads = True
         self.quorum.control_batch()
         await self.commit()
         await self.controller.became_leader(self.quorum.epoch)
-        if commit:
-            await self.commit()
+        await self.commit()
 
     async def commit(self, batches: int | None = None) -> None:
         """Commits that many batches (None: all)."""
@@ -207,7 +206,7 @@ class Cluster:
         """Runs a manager's operation through the controller and commits it."""
         return await self.done(self.controller.write("test", lambda state, context: operation(state, request, context)))
 
-    async def set_isr(self, name: str, isr: tuple[int, ...], index: int = 0, **changes: object) -> int:
+    async def set_isr(self, name: str, members: tuple[int, ...], index: int = 0, **changes: object) -> int:
         """The leader asks for an ISR; the partition's error code."""
         topic = self.controller.newest.image.topics.get(name)
         assert topic is not None
@@ -217,7 +216,7 @@ class Cluster:
             "topic_id": topic.topic_id,
             "partition": index,
             "leader_epoch": now.leader_epoch,
-            "isr": tuple((broker_id, -1) for broker_id in isr),
+            "isr": tuple((broker_id, -1) for broker_id in members),
             "leader_recovery_state": now.leader_recovery_state,
             "partition_epoch": now.partition_epoch,
         }

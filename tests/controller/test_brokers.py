@@ -26,7 +26,7 @@ async def refused(cluster: Any, broker_id: int, incarnation: int = 1, **changes:
     return caught.value
 
 
-# --- registration ----------------------------------------------------------------------------------------------------------------
+# --- registration -----------------------------------------------------------------------------------------------------------
 
 
 async def test_the_broker_epoch_is_the_offset_of_the_first_record_and_a_new_broker_is_fenced(cluster: Any) -> None:
@@ -99,7 +99,7 @@ async def test_a_broker_must_support_every_finalized_level(cluster: Any) -> None
     assert cluster.broker(1).features == (("metadata.version", 7, 31), ("x.version", 0, 3))
 
 
-# --- heartbeats ------------------------------------------------------------------------------------------------------------------
+# --- heartbeats -------------------------------------------------------------------------------------------------------------
 
 
 async def test_heartbeats_of_strangers_and_old_incarnations_are_refused(five: Any) -> None:
@@ -188,7 +188,7 @@ async def test_unclean_election_where_the_topic_allows_it(five: Any) -> None:
     assert five.partition("t").leader_recovery_state == 1
 
 
-# --- sessions --------------------------------------------------------------------------------------------------------------------
+# --- sessions ---------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_silent_broker_is_fenced_when_its_session_ends(five: Any) -> None:
@@ -229,7 +229,7 @@ async def test_a_standby_fences_nobody(five: Any) -> None:
     assert not any(five.broker(b).fenced for b in range(5))
 
 
-# --- controlled shutdown ---------------------------------------------------------------------------------------------------------
+# --- controlled shutdown ----------------------------------------------------------------------------------------------------
 
 
 async def test_controlled_shutdown_ends_when_all_active_brokers_have_seen_the_leaderships_move(five: Any) -> None:
@@ -283,7 +283,7 @@ async def test_shutting_down_brokers_are_no_leaders_and_not_in_new_isrs(five: An
     assert five.state("u") == ((1, 2), (2,), 2, (), ())
 
 
-# --- directories -----------------------------------------------------------------------------------------------------------------
+# --- directories ------------------------------------------------------------------------------------------------------------
 
 
 async def two_dirs(cluster: Any, tools: Any) -> tuple[bytes, bytes]:

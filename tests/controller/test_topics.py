@@ -225,7 +225,7 @@ async def test_one_write_of_ten_thousand_records(five: Any) -> None:
     assert len(five.controller.committed.image.topics.get("big").partitions) == 9_999
 
 
-# --- deletion --------------------------------------------------------------------------------------------------------------------
+# --- deletion ---------------------------------------------------------------------------------------------------------------
 
 
 async def delete(cluster: Any, *entries: tuple[str | None, str | None]) -> list[tuple[str | None, str, int, str]]:
@@ -282,7 +282,7 @@ async def test_deleting_a_topic_ends_its_reassignment(five: Any) -> None:
     assert five.listed() == []
 
 
-# --- description -----------------------------------------------------------------------------------------------------------------
+# --- description ------------------------------------------------------------------------------------------------------------
 
 
 def describe(cluster: Any, *names: str) -> list[Any]:

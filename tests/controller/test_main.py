@@ -1,0 +1,143 @@
+"""A whole controller process, run inside the test: one voter on real files and sockets."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.config import meta_properties
+from kraftlab.config.errors import ConfigError
+from kraftlab.config.meta_properties import MetaProperties
+from kraftlab.config.models import ControllerConfig, build
+from kraftlab.controller import main
+from kraftlab.controller.main import ControllerNode
+from kraftlab.metadata.uuids import random_uuid
+from kraftlab.rpc.server import Call
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def configuration(directory: Path) -> ControllerConfig:
+    peer, grpc = free_ports(2)
+    values = {
+        "process.roles": "controller",
+        "node.id": "3000",
+        "controller.quorum.voters": f"3000@127.0.0.1:{peer}",
+        "listeners": f"CONTROLLER://127.0.0.1:{peer},GRPC://127.0.0.1:{grpc}",
+        "metadata.log.dir": str(directory),
+        "controller.quorum.election.timeout.ms": "20",
+        "metadata.max.idle.interval.ms": "0",
+    }
+    return build(values, "server.properties", "controller", ControllerConfig)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> ControllerConfig:
+    made = configuration(tmp_path / "metadata")
+    meta_properties.write(made.metadata_log_dir, MetaProperties("one-cluster", 3000, random_uuid()))
+    return made
+
+
+@asynccontextmanager
+async def running(config: ControllerConfig) -> AsyncIterator[ControllerNode]:
+    """The node, active and registered; stopped by a signal at the end."""
+    identity = meta_properties.read(config.metadata_log_dir)
+    assert identity is not None
+    node = ControllerNode(config, identity)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(node.run)
+        with trio.fail_after(20):
+            await until(lambda: bool(node.controller.committed.image.cluster.controllers))
+            yield node
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    with trio.fail_after(10):
+        while not condition():  # noqa: ASYNC110 (nothing tells when a real node gets there)
+            await trio.sleep(0.01)
+
+
+async def ask(node: ControllerNode, api: str, request: Any) -> Any:
+    return await node.service.dispatch(Call(api, request, "User:ANONYMOUS"))
+
+
+def change(value: str) -> pb.IncrementalAlterConfigsRequest:
+    request = pb.IncrementalAlterConfigsRequest()
+    resource = request.resources.add(resource_type=4, resource_name="")
+    resource.configs.add(name="leader.replication.throttled.rate", value=value)
+    return request
+
+
+async def test_a_node_elects_itself_registers_and_keeps_what_it_wrote_over_a_restart(config: ControllerConfig) -> None:
+    async with running(config) as node:
+        written = await ask(node, "IncrementalAlterConfigs", change("5"))
+        assert written.header.error_code == 0
+        assert written.header.leader.port == config.grpc.port
+        first = await ask(node, "DescribeMetadata", pb.DescribeMetadataRequest(reread_log=True))
+        assert first.reread_offset == first.offset == written.header.metadata_offset
+        assert first.reread_digest == first.image_digest
+    async with running(config) as node:
+        await until(lambda: node.controller.is_active)
+        assert node.controller.committed.image.config(4, "", "leader.replication.throttled.rate") == "5"
+        earlier = await ask(node, "DescribeMetadata", pb.DescribeMetadataRequest(at_offset=first.offset))
+        assert earlier.image_digest == first.image_digest
+        quorum = await ask(node, "DescribeQuorum", pb.DescribeQuorumRequest())
+        assert (quorum.leader_id, [replica.replica_id for replica in quorum.current_voters]) == (3000, [3000])
+        assert quorum.current_voters[0].endpoints[0].port == config.peer.port
+
+
+async def test_an_offset_that_is_not_reached_has_no_digest(config: ControllerConfig) -> None:
+    async with running(config) as node:
+        response = await ask(node, "DescribeMetadata", pb.DescribeMetadataRequest(at_offset=10_000))
+        assert response.header.error_code == 1
+        assert "10000" in response.header.error_message
+
+
+async def test_a_port_in_use_ends_the_start_with_one_line(config: ControllerConfig) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", config.peer.port))
+        taken.listen()
+        with pytest.raises(SystemExit) as caught:
+            await main.run(config)
+    assert str(config.peer.port) in str(caught.value)
+    assert "another process" in str(caught.value)
+
+
+async def test_directories_of_other_nodes_and_unformatted_ones_are_refused(tmp_path: Path) -> None:
+    config = configuration(tmp_path / "metadata")
+    with pytest.raises(ConfigError, match="not formatted"):
+        await main.run(config)
+    meta_properties.write(config.metadata_log_dir, MetaProperties("one-cluster", 3001, random_uuid()))
+    with pytest.raises(ConfigError, match="3001"):
+        await main.run(config)
+
+
+async def test_damage_in_committed_data_ends_the_start_with_one_line(config: ControllerConfig) -> None:
+    async with running(config) as node:
+        for value in "12345":
+            await ask(node, "IncrementalAlterConfigs", change(value))
+    (segment,) = (config.metadata_log_dir / "__cluster_metadata-0").glob("*.log")
+    data = bytearray(segment.read_bytes())
+    data[4096 + 60] ^= 0xFF
+    segment.write_bytes(data)
+    with pytest.raises(SystemExit) as caught:
+        await main.run(config)
+    assert segment.name in str(caught.value)

@@ -1,0 +1,200 @@
+"""Reassignments through the controller: the whole request, runs of replacements, cancel, faults in the middle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kraftlab.controller import reassignments
+from kraftlab.metadata.errors import ApiError, ErrorCode
+
+
+async def test_the_same_partition_twice_is_refused_in_each_place_and_others_proceed(five: Any, tools: Any) -> None:
+    await five.create("t", (0, 1, 2), (1, 2, 3))
+    request = tools.reassignment_request([("t", [(0, (0, 1, 3)), (1, (1, 2, 4))]), ("t", [(0, None)])])
+    response = await five.write(reassignments.alter, request)
+    codes = [[(p.partition_index, p.error_code) for p in topic.partitions] for topic in response.responses]
+    assert codes == [[(0, 42), (1, 0)], [(0, 42)]]
+    assert "t:0" in response.responses[0].partitions[0].error_message
+    assert five.listed() == [("t", 1)]
+    assert five.partition("t", 0).partition_epoch == 0
+
+
+async def test_a_request_larger_than_a_batch_is_refused_whole(five: Any, tools: Any) -> None:
+    await five.create("t", (0, 1))
+    request = tools.reassignment_request([("t", [(0, (2, 3))]), ("u", [(index, (0,)) for index in range(10_000)])])
+    with pytest.raises(ApiError) as caught:
+        await five.write(reassignments.alter, request)
+    assert caught.value.code is ErrorCode.POLICY_VIOLATION
+    assert "10001" in caught.value.message
+    assert five.listed() == []
+
+
+async def test_all_records_of_a_request_lie_in_one_batch(five: Any, tools: Any) -> None:
+    await five.create("t", (0, 1), (1, 2), (2, 3))
+    batches = len(five.quorum.batches)
+    await five.write(reassignments.alter, tools.reassignment_request([("t", [(i, (4, 0)) for i in range(3)])]))
+    assert len(five.quorum.batches) == batches + 1
+
+
+async def test_going_back_to_the_original_set_completes_at_once(five: Any) -> None:
+    await five.create("t", (0, 1, 2))
+    await five.reassign("t", (0, 3, 4))
+    assert await five.reassign("t", (0, 1, 2)) == (0, "")
+    assert five.state("t") == ((0, 1, 2), (0, 1, 2), 0, (), ())
+    assert five.partition("t").leader_epoch == 1
+    assert await five.reassign("t", None) == (85, "")
+
+
+@pytest.mark.parametrize(
+    ("original", "targets", "listed"),
+    [
+        ((0, 1), [(2, 3), (4, 2)], ((4, 2, 0, 1, 3), (2, 4), (0, 1, 3))),
+        ((0, 1), [(0, 2), (0, 3), (0, 4)], ((0, 4, 1, 2, 3), (4,), (1, 2, 3))),
+        ((0, 1), [(2, 3), (0, 1, 2, 3)], ((0, 1, 2, 3), (2, 3), ())),
+        ((0, 1, 2), [(3, 4), (0, 1, 3)], ((0, 1, 3, 2, 4), (3,), (2, 4))),
+        ((4, 1, 2), [(3, 1, 2)], ((3, 1, 2, 4), (3,), (4,))),
+    ],
+)
+async def test_a_cancel_restores_the_original_exactly_after_any_run_of_replacements(
+    five: Any, original: tuple[int, ...], targets: list[tuple[int, ...]], listed: tuple[tuple[int, ...], ...]
+) -> None:
+    await five.create("t", original)
+    before = five.partition("t")
+    for target in targets:
+        assert await five.reassign("t", target) == (0, "")
+    replicas, _, _, adding, removing = five.state("t")
+    assert (replicas, adding, removing) == listed
+    assert five.partition("t").original == original
+    assert await five.reassign("t", None) == (0, "")
+    after = five.partition("t")
+    assert (after.replicas, after.directories, after.isr, after.leader) == (
+        before.replicas,
+        before.directories,
+        before.isr,
+        before.leader,
+    )
+    assert five.listed() == []
+    assert (after.original, after.target) == ((), ())
+
+
+async def test_a_dropped_adder_that_was_in_sync_leaves_with_the_cancel(five: Any) -> None:
+    await five.create("t", (1, 2, 3))
+    await five.reassign("t", (3, 4, 0))
+    await five.set_isr("t", (1, 2, 3, 4))
+    assert await five.reassign("t", None) == (0, "")
+    assert five.state("t") == ((1, 2, 3), (1, 2, 3), 1, (), ())
+    assert five.partition("t").leader_epoch == 1
+
+
+async def test_a_kept_replica_that_is_down_does_not_hold_up_a_move_unless_the_set_shrinks(five: Any) -> None:
+    await five.create("t", (0, 1, 4), (0, 1, 4))
+    await five.stop_broker(4)
+    await five.reassign("t", (0, 3, 4), 0)
+    assert await five.set_isr("t", (0, 1, 3), 0) == 0
+    assert five.state("t", 0) == ((0, 3, 4), (0, 3), 0, (), ())
+    assert await five.reassign("t", (0, 4), 1) == (0, "")
+    assert five.state("t", 1) == ((0, 4, 1), (0, 1), 0, (), (1,)), "waits for 4"
+    await five.heartbeat(4)
+    assert await five.set_isr("t", (0, 1, 4), 1) == 0
+    assert five.state("t", 1) == ((0, 4), (0, 4), 0, (), ())
+
+
+async def test_a_cancel_that_would_need_an_unclean_election_is_refused_and_the_move_goes_on(five: Any) -> None:
+    await five.create("t", (1,))
+    await five.reassign("t", (2, 4))
+    await five.set_isr("t", (1, 2))
+    await five.stop_broker(1)
+    assert five.state("t") == ((2, 4, 1), (2,), 2, (2, 4), (1,))
+    code, text = await five.reassign("t", None)
+    assert code == 39
+    assert text == "Unable to revert partition assignment for t:0 because it would require an unclean leader election."
+    assert five.listed() == [("t", 0)]
+
+
+async def test_a_forced_cancel_elects_an_original_replica_that_has_to_recover(five: Any) -> None:
+    await five.create("t", (1, 3), unclean_leader_election_enable="true")
+    await five.reassign("t", (2, 4))
+    await five.set_isr("t", (1, 2, 3))
+    await five.stop_broker(1)
+    await five.stop_broker(3)
+    await five.heartbeat(3)
+    assert five.state("t")[1] == (2,)
+    assert await five.reassign("t", None) == (0, "")
+    assert five.state("t") == ((1, 3), (3,), 3, (), ())
+    assert five.partition("t").leader_recovery_state == 1
+
+
+async def test_a_cancel_may_leave_a_partition_without_leader(five: Any) -> None:
+    await five.create("t", (0,))
+    await five.reassign("t", (2, 3))
+    await five.set_isr("t", (0, 2))
+    await five.stop_broker(2)
+    await five.stop_broker(0)
+    assert five.state("t") == ((2, 3, 0), (0,), -1, (2, 3), (0,))
+    assert await five.reassign("t", None) == (0, "")
+    assert five.state("t") == ((0,), (0,), -1, (), ())
+
+
+async def test_leader_of_a_running_move_is_fenced(five: Any) -> None:
+    await five.create("t", (1, 2, 3))
+    await five.reassign("t", (4, 3, 2))
+    await five.stop_broker(1)
+    assert five.state("t") == ((4, 3, 2, 1), (2, 3), 3, (4,), (1,)), "first in-sync replica in the order of R"
+
+
+async def test_an_adder_that_is_fenced_comes_back_and_the_move_goes_on(five: Any) -> None:
+    await five.create("t", (1, 2))
+    await five.reassign("t", (3, 4))
+    await five.set_isr("t", (1, 2, 4))
+    await five.stop_broker(4)
+    assert five.state("t") == ((3, 4, 1, 2), (1, 2), 1, (3, 4), (1, 2))
+    await five.heartbeat(4)
+    assert await five.set_isr("t", (1, 2, 3, 4)) == ErrorCode.NEW_LEADER_ELECTED
+    assert five.state("t") == ((3, 4), (3, 4), 3, (), ())
+
+
+async def test_a_target_that_is_fenced_is_accepted(five: Any) -> None:
+    await five.create("t", (0, 1))
+    await five.stop_broker(4)
+    assert await five.reassign("t", (0, 4)) == (0, "")
+    assert five.state("t") == ((0, 4, 1), (0, 1), 0, (4,), (1,))
+
+
+async def test_a_retry_of_the_same_target_is_none_and_writes_nothing(five: Any) -> None:
+    await five.create("t", (0, 1))
+    await five.reassign("t", (2, 3))
+    epoch = five.partition("t").partition_epoch
+    assert await five.reassign("t", (2, 3)) == (0, "")
+    assert five.partition("t").partition_epoch == epoch
+
+
+async def test_the_size_guard_compares_with_the_running_target(five: Any) -> None:
+    await five.create("t", (0, 1))
+    assert await five.reassign("t", (0, 1, 2), allow_size_change=False) == (38, "The replication factor is changed from 2 to 3")
+    await five.reassign("t", (0, 1, 2))
+    assert await five.reassign("t", (0, 1), allow_size_change=False) == (38, "The replication factor is changed from 3 to 2")
+    assert await five.reassign("t", (0, 1, 3), allow_size_change=False) == (0, "")
+    assert await five.reassign("t", None, allow_size_change=False) == (0, "")
+
+
+async def test_new_replicas_get_a_directory_and_kept_ones_keep_theirs(five: Any, tools: Any) -> None:
+    await five.create("t", (0, 1))
+    await five.reassign("t", (2, 1))
+    assert five.partition("t").directories == tuple(tools.directory(broker_id, 0) for broker_id in (2, 1, 0))
+
+
+async def test_a_whole_run_survives_a_failover_between_each_pair_of_steps(five: Any) -> None:
+    await five.create("t", (1, 2, 3))
+    for step in (
+        lambda: five.reassign("t", (3, 4, 0)),
+        lambda: five.set_isr("t", (1, 2, 3, 4)),
+        lambda: five.reassign("t", (4, 0, 2)),
+        lambda: five.set_isr("t", (1, 2, 3, 4, 0)),
+    ):
+        await step()
+        await five.lose_leadership(survives=True)
+        await five.lead()
+    assert five.state("t")[0] == (4, 0, 2)
+    assert five.listed() == []

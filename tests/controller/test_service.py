@@ -1,0 +1,339 @@
+"""The controller's doors: headers of admin calls, refusals of whole requests, peers' requests, envelopes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+import trio.testing
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.controller.service import APIS, ControllerService
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.peer_rpc import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    Api,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationResponse,
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+    EnvelopeRequest,
+    EnvelopeResponse,
+)
+from kraftlab.metadata.records import Listener
+from kraftlab.quorum.core.types import ReplicaKey
+from kraftlab.quorum.driver.transport import DirectHandler, PeerRequest
+from kraftlab.rpc.methods import METHODS
+from kraftlab.rpc.server import Call
+
+ANONYMOUS = "User:ANONYMOUS"
+FEATURES = (("metadata.version", 30, 30),)
+
+
+class Door:
+    """The service of a controller, with the log committing as soon as nobody runs."""
+
+    def __init__(self, cluster: Any) -> None:
+        self.cluster = cluster
+        self.service = ControllerService(cluster.controller, cluster.clock, self.quorum, self.metadata)
+
+    async def quorum(self, request: Any) -> pb.DescribeQuorumResponse:
+        return pb.DescribeQuorumResponse(leader_id=3000)
+
+    async def metadata(self, request: Any) -> pb.DescribeMetadataResponse:
+        return pb.DescribeMetadataResponse(node_id=3000)
+
+    async def call(self, api: str, request: Any, **header: Any) -> Any:
+        request.header.MergeFrom(pb.RequestHeader(**header))
+        answers: list[Any] = []
+
+        async def dispatch() -> None:
+            answers.append(await self.service.dispatch(Call(api, request, ANONYMOUS)))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(dispatch)
+            await trio.testing.wait_all_tasks_blocked()
+            await self.cluster.commit()
+        return answers[0]
+
+    async def peer(self, api: int, request: Any, response_type: Any) -> Any:
+        """Sends a peer request; the decoded response, or (code, text) of a refusal."""
+        handler = self.service.peer_handlers()[api]
+        body = request if isinstance(request, bytes) else msgspec.msgpack.encode(request)
+        peer_request = PeerRequest(api, 0, ReplicaKey(1), body, ANONYMOUS, "test")
+        if isinstance(handler, DirectHandler):
+            responder = Responder()
+            handler.accept(peer_request, responder)  # type: ignore[arg-type]
+            await self.cluster.commit()
+            assert responder.answer is not None
+            if isinstance(responder.answer, tuple):
+                return responder.answer
+            return msgspec.msgpack.decode(responder.answer, type=response_type)
+        return msgspec.msgpack.decode(await handler(peer_request), type=response_type)
+
+
+class Responder:
+    def __init__(self) -> None:
+        self.answer: bytes | tuple[int, str] | None = None
+        self.on_abandoned: Callable[[], None] | None = None
+
+    def reply(self, body: bytes) -> None:
+        self.answer = body
+
+    def refuse(self, code: int, message: str) -> None:
+        self.answer = (code, message)
+
+
+@pytest.fixture
+async def door(cluster: Any) -> Door:
+    await cluster.start_brokers(0, 1, 2)
+    made = Door(cluster)
+    listeners = (Listener("CONTROLLER", "c", 1), Listener("GRPC", "c", 2))
+    request = ControllerRegistrationRequest(3000, b"i" * 16, listeners, FEATURES)
+    await made.peer(Api.CONTROLLER_REGISTRATION, request, ControllerRegistrationResponse)
+    return made
+
+
+def creation(name: str = "t") -> pb.CreateTopicsRequest:
+    return pb.CreateTopicsRequest(topics=[pb.CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
+
+
+def move(*entries: tuple[str, int, tuple[int, ...]]) -> pb.AlterPartitionReassignmentsRequest:
+    request = pb.AlterPartitionReassignmentsRequest()
+    for name, index, replicas in entries:
+        topic = request.topics.add(name=name)
+        topic.partitions.add(partition_index=index, replicas=pb.Int32List(values=replicas))
+    return request
+
+
+def test_every_method_of_the_admin_service_has_a_row() -> None:
+    assert APIS.keys() == METHODS.keys()
+
+
+# --- headers ----------------------------------------------------------------------------------------------------------------
+
+
+async def test_an_answer_says_what_it_reflects_and_who_is_active(door: Door) -> None:
+    response = await door.call("CreateTopics", creation())
+    header = response.header
+    assert response.topics[0].error_code == 0
+    assert header.metadata_offset == door.cluster.quorum.end_offset == door.cluster.controller.applied_offset
+    assert (header.error_code, header.epoch, header.leader_id) == (0, door.cluster.quorum.epoch, 3000)
+    assert (header.leader.host, header.leader.port) == ("c", 2)
+    described = await door.call("DescribeTopicPartitions", pb.DescribeTopicPartitionsRequest())
+    assert described.header.metadata_offset == header.metadata_offset
+
+
+async def test_requests_for_another_cluster_are_refused(door: Door) -> None:
+    response = await door.call("CreateTopics", creation(), cluster_id="other")
+    assert response.header.error_code == response.topics[0].error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert "other" in response.header.error_message
+    response = await door.call("CreateTopics", creation(), cluster_id=door.cluster.settings.cluster_id)
+    assert response.header.error_code == 0
+
+
+async def test_linearizable_reads_are_refused_with_advice(door: Door) -> None:
+    request = pb.DescribeClusterRequest()
+    response = await door.call("DescribeCluster", request, read_mode=pb.READ_MODE_LINEARIZABLE)
+    assert response.header.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert "min_offset" in response.header.error_message
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+async def test_a_write_without_time_is_refused_everywhere_without_text_before_any_other_check(
+    door: Door, timeout_ms: int
+) -> None:
+    response = await door.call("AlterPartitionReassignments", move(("no", 0, (0,))), timeout_ms=timeout_ms)
+    entry = response.responses[0].partitions[0]
+    assert response.header.error_code == entry.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert not response.header.HasField("error_message") and not entry.HasField("error_message")
+    created = await door.call("CreateTopics", creation(), timeout_ms=timeout_ms)
+    assert (created.topics[0].error_code, created.topics[0].num_partitions) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+
+
+async def test_a_listing_needs_no_time(door: Door) -> None:
+    response = await door.call("ListPartitionReassignments", pb.ListPartitionReassignmentsRequest(), timeout_ms=0)
+    assert response.header.error_code == 0
+
+
+async def test_a_write_that_waits_in_the_queue_past_its_timeout_does_nothing(door: Door) -> None:
+    door.cluster.controller.queue.hold()
+    answers: list[Any] = []
+
+    async def dispatch() -> None:
+        request = creation()
+        request.header.timeout_ms = 50
+        answers.append(await door.service.dispatch(Call("CreateTopics", request, ANONYMOUS)))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(dispatch)
+        await trio.testing.wait_all_tasks_blocked()
+        door.cluster.clock.now_ms += 50
+        door.cluster.controller.queue.run_due()
+    assert answers[0].header.error_code == answers[0].topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    door.cluster.controller.queue.resume()
+    await door.cluster.commit()
+    assert not door.cluster.controller.committed.image.topics.by_name
+
+
+async def test_min_offset_waits_until_it_is_applied_or_the_time_is_over(door: Door, autojump_clock: Any) -> None:
+    offset = door.cluster.controller.applied_offset
+    late = await door.call("DescribeCluster", pb.DescribeClusterRequest(), min_offset=offset + 1, timeout_ms=200)
+    assert late.header.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert str(offset + 1) in late.header.error_message
+    door.cluster.controller.write("more", lambda state, context: _config_outcome())
+    reached = await door.call("DescribeCluster", pb.DescribeClusterRequest(), min_offset=offset + 1, timeout_ms=200)
+    assert reached.header.error_code == 0
+    assert reached.header.metadata_offset == offset + 1
+
+
+def _config_outcome() -> Any:
+    from kraftlab.controller.state import Outcome
+    from kraftlab.metadata.records import NoOp
+
+    return Outcome([NoOp(0)], "")
+
+
+async def test_a_request_that_asks_for_nothing_is_answered_even_if_the_queue_stands(door: Door) -> None:
+    door.cluster.controller.queue.hold()
+    for api, request in [
+        ("CreateTopics", pb.CreateTopicsRequest()),
+        ("DeleteTopics", pb.DeleteTopicsRequest()),
+        ("IncrementalAlterConfigs", pb.IncrementalAlterConfigsRequest()),
+        ("AlterPartitionReassignments", pb.AlterPartitionReassignmentsRequest()),
+    ]:
+        response = await door.service.dispatch(Call(api, request, ANONYMOUS))
+        assert response.header.error_code == 0  # type: ignore[attr-defined]
+    assert response.allow_replication_factor_change  # type: ignore[attr-defined]
+    assert response.header.HasField("error_message"), "Kafka's answer to an empty reassignment has an empty text"  # type: ignore[attr-defined]
+
+
+async def test_a_standby_refuses_changes_in_every_entry_and_serves_reads(door: Door) -> None:
+    await door.call("CreateTopics", creation())
+    await door.call("AlterPartitionReassignments", move(("t", 0, (1, 2))))
+    await door.cluster.lose_leadership(survives=True, leader_id=3001)
+    text = "The active controller appears to be node 3001."
+    response = await door.call("AlterPartitionReassignments", move(("t", 0, (0,)), ("u", 3, (0,))))
+    entries = [p for topic in response.responses for p in topic.partitions]
+    assert [(p.error_code, p.error_message) for p in entries] == [(41, text)] * 2
+    assert (response.header.error_code, response.header.error_message) == (41, text)
+    assert (response.header.leader_id, response.header.HasField("leader")) == (3001, False), "its endpoint is not known yet"
+    assert (await door.call("CreateTopics", creation("u"))).topics[0].error_code == 41
+    deletion = pb.DeleteTopicsRequest(topics=[pb.DeleteTopicState(name="t")])
+    assert (await door.call("DeleteTopics", deletion)).responses[0].error_code == 41
+    change = pb.IncrementalAlterConfigsRequest(resources=[pb.AlterConfigsResource(resource_type=2, resource_name="t")])
+    assert (await door.call("IncrementalAlterConfigs", change)).responses[0].error_code == 41
+    assert (await door.call("DescribeQuorum", pb.DescribeQuorumRequest())).header.error_code == 41
+    listing = await door.call("ListPartitionReassignments", pb.ListPartitionReassignmentsRequest())
+    assert listing.topics[0].name == "t"
+
+
+async def test_calls_about_log_directories_belong_to_brokers(door: Door) -> None:
+    for api, request in [
+        ("DescribeLogDirs", pb.DescribeLogDirsRequest()),
+        ("AlterReplicaLogDirs", pb.AlterReplicaLogDirsRequest()),
+    ]:
+        response = await door.call(api, request)
+        assert response.header.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+
+
+async def test_local_calls_are_passed_on(door: Door) -> None:
+    assert (await door.call("DescribeQuorum", pb.DescribeQuorumRequest())).leader_id == 3000
+    assert (await door.call("DescribeMetadata", pb.DescribeMetadataRequest())).node_id == 3000
+
+
+async def test_describe_cluster(door: Door) -> None:
+    await door.cluster.stop_broker(2)
+    response = await door.call("DescribeCluster", pb.DescribeClusterRequest(include_fenced_brokers=True))
+    assert (response.cluster_id, response.controller_id, response.node_id) == (door.cluster.settings.cluster_id, 3000, 3000)
+    assert [(b.broker_id, b.port, b.peer_port, b.is_fenced) for b in response.brokers] == [
+        (0, 8000, 9000, False),
+        (1, 8001, 9001, False),
+        (2, 8002, 9002, True),
+    ]
+    assert not response.brokers[0].HasField("rack")
+    assert [(c.controller_id, c.port, c.peer_port) for c in response.controllers] == [(3000, 2, 1)]
+    response = await door.call("DescribeCluster", pb.DescribeClusterRequest())
+    assert [b.broker_id for b in response.brokers] == [0, 1]
+
+
+async def test_configs_are_described_through_the_door(door: Door) -> None:
+    request = pb.DescribeConfigsRequest(resources=[pb.DescribeConfigsResource(resource_type=4, resource_name="0")])
+    assert (await door.call("DescribeConfigs", request)).results[0].error_code == 0
+
+
+# --- peers ------------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_broker_registers_and_is_unfenced_over_peer_requests(door: Door) -> None:
+    registration = door.cluster.registration(7)
+    response = await door.peer(Api.BROKER_REGISTRATION, registration, BrokerRegistrationResponse)
+    assert response.error == 0 and response.broker_epoch == door.cluster.broker(7).epoch
+    beat = await door.peer(Api.BROKER_HEARTBEAT, door.cluster.beat(7), BrokerHeartbeatResponse)
+    assert beat == BrokerHeartbeatResponse(0, None, is_caught_up=True, is_fenced=False)
+
+
+async def test_refusals_of_peers_stand_in_the_response(door: Door) -> None:
+    registration = door.cluster.registration(7, cluster_id="other")
+    response = await door.peer(Api.BROKER_REGISTRATION, registration, BrokerRegistrationResponse)
+    assert response.error == ErrorCode.INCONSISTENT_CLUSTER_ID and "other" in response.message
+    await door.cluster.lose_leadership(survives=True)
+    change = AlterPartitionRequest(0, 1, ())
+    assert (await door.peer(Api.ALTER_PARTITION, change, AlterPartitionResponse)).error == ErrorCode.NOT_CONTROLLER
+    beat = door.cluster.beat(0)
+    assert (await door.peer(Api.BROKER_HEARTBEAT, beat, BrokerHeartbeatResponse)).error == ErrorCode.NOT_CONTROLLER
+
+
+@pytest.mark.parametrize("api", [Api.ALTER_PARTITION, Api.BROKER_HEARTBEAT, Api.BROKER_REGISTRATION, Api.ASSIGN_REPLICAS_TO_DIRS])
+async def test_bodies_that_cannot_be_read_are_refused(door: Door, api: int) -> None:
+    code, text = await door.peer(api, b"\xc1garbage", None)
+    assert code == ErrorCode.INVALID_REQUEST
+    assert "cannot be read" in text
+
+
+async def test_a_controller_that_registers_what_is_known_writes_nothing(door: Door) -> None:
+    request = ControllerRegistrationRequest(3001, b"j" * 16, (Listener("GRPC", "d", 3),), FEATURES)
+    for writes in (1, 0):
+        end = door.cluster.quorum.end_offset
+        response = await door.peer(Api.CONTROLLER_REGISTRATION, request, ControllerRegistrationResponse)
+        assert response.error == 0
+        assert door.cluster.quorum.end_offset == end + writes
+    old = ControllerRegistrationRequest(3002, b"k" * 16, ())
+    response = await door.peer(Api.CONTROLLER_REGISTRATION, old, ControllerRegistrationResponse)
+    assert response.error == ErrorCode.UNSUPPORTED_VERSION
+
+
+async def envelope(door: Door, api: str, request: bytes) -> EnvelopeResponse:
+    answers: list[EnvelopeResponse] = []
+
+    async def send() -> None:
+        answers.append(await door.peer(Api.ENVELOPE, EnvelopeRequest(api, ANONYMOUS, request), EnvelopeResponse))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(send)
+        await trio.testing.wait_all_tasks_blocked()
+        await door.cluster.commit()
+    return answers[0]
+
+
+async def test_an_admin_call_that_a_broker_passes_on_is_answered_like_any_other(door: Door) -> None:
+    answer = await envelope(door, "CreateTopics", creation().SerializeToString())
+    assert answer.error == 0
+    response = pb.CreateTopicsResponse.FromString(answer.response)
+    assert (response.topics[0].name, response.topics[0].error_code) == ("t", 0)
+
+
+async def test_an_envelope_says_when_the_controller_has_moved(door: Door) -> None:
+    await door.cluster.lose_leadership(survives=True)
+    answer = await envelope(door, "CreateTopics", creation().SerializeToString())
+    assert answer.error == ErrorCode.NOT_CONTROLLER
+    assert pb.CreateTopicsResponse.FromString(answer.response).topics[0].error_code == 41
+
+
+async def test_envelopes_with_unknown_calls_or_garbage_are_refused(door: Door) -> None:
+    assert (await envelope(door, "NoSuchCall", b"")).error == ErrorCode.UNSUPPORTED_VERSION
+    assert (await envelope(door, "CreateTopics", b"\xff\xff")).error == ErrorCode.INVALID_REQUEST
