@@ -14,7 +14,7 @@ from collections.abc import Callable
 import msgspec
 
 from . import commit_quorum
-from .measure import CommitParameters, CommitResult, table
+from .measure import CommitParameters, CommitResult, NoResult, table
 
 Door = Callable[[CommitParameters], CommitResult]
 
@@ -54,7 +54,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--ours-only", action="store_true", help="do not measure other systems")
     chosen = parser.parse_args(arguments)
     parameters = CommitParameters(seconds=chosen.seconds)
-    results = [door(parameters) for door in (doors()[:1] if chosen.ours_only else doors())]
+    results: list[CommitResult] = []
+    for door in doors()[:1] if chosen.ours_only else doors():
+        try:
+            results.append(door(parameters))
+        except NoResult as error:
+            print(f"{door.__module__}: {error}", file=sys.stderr)
+            if not results:
+                return 1
     if chosen.json:
         print(msgspec.json.encode({"commit": results}).decode())
     else:

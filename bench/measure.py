@@ -14,6 +14,10 @@ from collections.abc import Sequence
 import msgspec
 
 
+class NoResult(RuntimeError):
+    """The nodes of a measurement ended, or hang."""
+
+
 class CommitParameters(msgspec.Struct, frozen=True, kw_only=True):
     """How long to measure and what to write. `record_bytes` is about the size of one small metadata record."""
 
@@ -106,6 +110,6 @@ def _first_line(descriptor: int, timeout_s: float) -> bytes:
         ready, _, _ = select.select([descriptor], [], [], timeout_s)
         part = os.read(descriptor, 65536) if ready else b""
         if not part:
-            raise RuntimeError(f"no result within {timeout_s:.0f} s: the nodes ended or hang; their messages are on stderr")
+            raise NoResult(f"no result within {timeout_s:.0f} s: the nodes ended or hang; their messages are on stderr")
         line += part
     return line

@@ -408,15 +408,14 @@ class PeerClient:
         """Connections, one after the other, while there is something to send; what was sent on one that ended fails."""
         failure = PeerUnreachable(f"the connection to {self.endpoint} was closed by this node")
         try:
-            with trio.CancelScope() as self._scope:
-                if self._closed:
-                    self._scope.cancel()
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._expire)
-                    while self._unsent:
-                        await trio.sleep_until(self._next_attempt)
-                        self._fail_sent(await self._exchange())
-                    nursery.cancel_scope.cancel()
+            while self._unsent and not self._closed:
+                with trio.CancelScope() as self._scope:
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(self._expire)
+                        while self._unsent:
+                            await trio.sleep_until(self._next_attempt)
+                            self._fail_sent(await self._exchange())
+                        nursery.cancel_scope.cancel()
         finally:
             self._connecting = False
             self._unsent.clear()
