@@ -32,7 +32,7 @@ def main() -> NoReturn:
     """The entry point. Exit codes: 0 done, 1 error or usage, 2 still in progress."""
     arguments = sys.argv[1:]
     if arguments[:1] in (["controller"], ["broker"]) and not {"--help", "-h"} & set(arguments):
-        from . import node
+        from kraftlab.cluster import node
 
         node.main(arguments)
     sys.exit(run(arguments))

@@ -1,10 +1,10 @@
-"""Help for `kraftlab controller` and `kraftlab broker`; `node.py` runs them."""
+"""Help for `kraftlab controller` and `kraftlab broker`; `cluster/node.py` runs them."""
 
 from __future__ import annotations
 
 import click
 
-from . import node
+from kraftlab.cluster import node
 
 
 def _command(role: str) -> click.Command:

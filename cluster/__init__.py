@@ -1,8 +1,19 @@
-"""Local clusters of real processes."""
+"""Local clusters of real processes. What a node's process needs (`node.py`) is imported without the rest."""
 
 from __future__ import annotations
 
-from .layout import ClusterError, ClusterPlan, NodePlan
-from .local import LocalCluster
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .layout import ClusterError, ClusterPlan, NodePlan
+    from .local import LocalCluster
 
 __all__ = ["ClusterError", "ClusterPlan", "LocalCluster", "NodePlan"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from . import layout, local
+
+        return getattr(local if name == "LocalCluster" else layout, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,10 +1,10 @@
 """A cluster of real processes on this machine: start, break, restart, stop.
 
-Theory of operation. Every node is `python -m kraftlab.cli.node ROLE --config FILE` in a session of its own, so that Ctrl-C in a
-terminal reaches only the parent, which then stops brokers first (they hand over their leaderships while controllers still live).
-A node's standard input is a pipe from the parent: when the parent goes, however it goes, the pipe closes and the node stops, so
-a kill -9 of the parent leaves no orphans. (A node paused with SIGSTOP stops when it is resumed.) One lock per directory keeps a
-second parent out. Readiness is what a client sees: a controller leads and every broker is unfenced.
+Theory of operation. Nodes are forked from a server that has imported their code (`fork_server.py`); each has a session of its
+own, so that Ctrl-C in a terminal reaches only the parent, which then stops brokers first (they hand over their leaderships while
+controllers still live). When the parent goes, however it goes, the server stops them all: a kill -9 of the parent leaves no
+orphans. One lock per directory keeps a second parent out. Readiness is what a client sees: a controller leads and every broker
+is unfenced.
 """
 
 from __future__ import annotations
@@ -12,30 +12,27 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO
-
-import msgspec
+from typing import IO, NamedTuple
 
 from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.metadata.errors import ApiError
 
 from . import layout
 from .layout import ClusterError, ClusterPlan, NodePlan
+from .processes import ForkServerProcess, NodeProcess
 
 _POLL_S = 0.02
 _STOP_TIMEOUT_S = 10.0
 
 
-class _Running(msgspec.Struct):
-    """A node's process, since when it runs, and how much of its log file is older than it."""
+class _Running(NamedTuple):
+    """A node's process, and how much of its log file is older than it."""
 
-    process: subprocess.Popen[bytes]
+    process: NodeProcess
     log_offset: int
 
 
@@ -65,6 +62,7 @@ class LocalCluster:
             raise
         self._nodes = {node.node_id: node for node in self.plan.nodes}
         self._running: dict[int, _Running] = {}
+        self._fork_server: ForkServerProcess | None = None
         self._started_at = time.monotonic()
 
     def _take_lock(self) -> IO[bytes]:
@@ -124,7 +122,7 @@ class LocalCluster:
     def pid(self, node_id: int) -> int | None:
         """The process id of a node, None if it does not run."""
         running = self._running.get(node_id)
-        return running.process.pid if running is not None and running.process.poll() is None else None
+        return running.process.pid if running is not None and running.process.code is None else None
 
     def endpoints(self) -> dict[str, object]:
         """What a person or a script needs to know to use the cluster, ready for JSON."""
@@ -157,31 +155,26 @@ class LocalCluster:
     def start(self) -> None:
         """Starts every node that does not run. Controllers first: the quorum elects while brokers still load."""
         self._started_at = time.monotonic()
-        for node_id in self._nodes:
-            if self.pid(node_id) is None:
-                self.start_node(node_id)
+        self._start_nodes([node for node in self.plan.nodes if self.pid(node.node_id) is None])
 
     def start_node(self, node_id: int) -> None:
         """Starts one node's process; ClusterError if it runs."""
         node = self.node(node_id)
         if self.pid(node_id) is not None:
             raise ClusterError(f"{node.name} runs already")
-        path = layout.log_path(self.directory, node)
-        command = [
-            sys.executable,
-            "-m",
-            "kraftlab.cli.node",
-            node.role,
-            "--config",
-            str(layout.properties_path(self.directory, node)),
-            "--until-stdin-closes",
-        ]
-        with open(path, "ab") as log:
-            offset = log.tell()
-            process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=self.directory, start_new_session=True
-            )
-        self._running[node_id] = _Running(process, offset)
+        self._start_nodes([node])
+
+    def _start_nodes(self, nodes: list[NodePlan]) -> None:
+        if self._fork_server is None:
+            self._fork_server = ForkServerProcess()
+        begun = []
+        for node in nodes:
+            log = layout.log_path(self.directory, node)
+            size = log.stat().st_size if log.exists() else 0
+            config = layout.properties_path(self.directory, node)
+            begun.append((node.node_id, size, self._fork_server.begin(node.role, str(config), str(log))))
+        for node_id, size, number in begun:
+            self._running[node_id] = _Running(self._fork_server.collect(number), size)
 
     def wait_ready(self, timeout_s: float = 30.0) -> float:
         """Waits until a controller leads and every broker is registered and unfenced; seconds since `start`. ClusterError."""
@@ -205,8 +198,7 @@ class LocalCluster:
 
     def _raise_if_died(self, node_ids: Iterable[int]) -> None:
         for node_id in node_ids:
-            running = self._running[node_id]
-            code = running.process.poll()
+            code = self._running[node_id].process.code
             if code is not None:
                 raise ClusterError(f"{self.node(node_id).name} ended with code {code}: {self.last_words(node_id)}")
 
@@ -221,7 +213,7 @@ class LocalCluster:
 
     def exited(self) -> dict[int, int]:
         """Exit codes of the nodes that were started and have ended by themselves."""
-        codes = {node_id: running.process.poll() for node_id, running in self._running.items()}
+        codes = {node_id: running.process.code for node_id, running in self._running.items()}
         return {node_id: code for node_id, code in codes.items() if code is not None}
 
     # -- breaking and stopping -------------------------------------------------------------------------------------------
@@ -273,28 +265,23 @@ class LocalCluster:
             self.kill()
             raise
         finally:
+            if self._fork_server is not None:
+                self._fork_server.close()
+                self._fork_server = None
             self._lock.close()
 
     def _signal(self, node_id: int, number: signal.Signals) -> None:
         running = self._running.get(node_id)
-        if running is not None and running.process.poll() is None:
-            running.process.send_signal(number)
+        if running is not None:
+            running.process.signal(number)
 
     def _reap(self, node_id: int, timeout_s: float) -> bool:
-        running = self._running.get(node_id)
-        if running is None:
+        running = self._running.pop(node_id, None)
+        if running is None or running.process.wait(timeout_s):
             return True
-        try:
-            running.process.wait(timeout_s)
-            return True
-        except subprocess.TimeoutExpired:
-            running.process.kill()
-            running.process.wait()
-            return False
-        finally:
-            if running.process.stdin is not None:
-                running.process.stdin.close()
-            del self._running[node_id]
+        running.process.signal(signal.SIGKILL)
+        running.process.wait(_STOP_TIMEOUT_S)
+        return False
 
     def __enter__(self) -> LocalCluster:
         try:

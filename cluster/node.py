@@ -1,4 +1,4 @@
-"""The entry of a node's process: `kraftlab controller --config F`, `kraftlab broker --config F`.
+"""A node's process: `kraftlab controller --config F`, `kraftlab broker --config F`.
 
 Start time counts, since a cluster is seven of these: nothing is imported here that the node itself does not need, and the garbage
 collector rests while modules load.
@@ -13,7 +13,8 @@ import os
 import signal
 import sys
 import threading
-from typing import NoReturn
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn
 
 ROLES = ("controller", "broker")
 _PATIENCE_S = 10.0
@@ -21,7 +22,6 @@ _PATIENCE_S = 10.0
 
 def main(arguments: list[str]) -> NoReturn:
     """Runs the node until it is stopped: exit code 0 after a graceful stop, 1 after a fatal error (one line says which)."""
-    gc.disable()
     parser = argparse.ArgumentParser(
         prog="kraftlab",
         description="Runs one node in the foreground. SIGTERM or Ctrl-C stops it gracefully.",
@@ -31,34 +31,45 @@ def main(arguments: list[str]) -> NoReturn:
     parser.add_argument("--config", "-c", required=True, metavar="FILE", help="a Kafka-style server.properties")
     parser.add_argument("--until-stdin-closes", action="store_true", help="stop when standard input ends (for supervisors)")
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    if options.until_stdin_closes:
-        threading.Thread(target=_stop_when_stdin_closes, name="stdin", daemon=True).start()
-    sys.exit(_run(options.role, options.config))
+    gc.disable()
+    load(options.role)
+    gc.enable()
+    sys.exit(run(options.role, options.config, until_stdin_closes=options.until_stdin_closes))
 
 
-def _run(role: str, path: str) -> int:
+def load(role: str) -> tuple[Callable[[str], Any], Callable[[Any], Awaitable[None]]]:
+    """Imports a role's code: what reads its configuration, and what runs it."""
+    if role == "controller":
+        from kraftlab.config.models import load_controller
+        from kraftlab.controller.main import run as run_controller
+
+        return load_controller, run_controller
+    from kraftlab.broker.main import run as run_broker
+    from kraftlab.config.models import load_broker
+
+    return load_broker, run_broker
+
+
+def run(role: str, path: str, *, until_stdin_closes: bool) -> int:
+    """Runs a node in this process and returns its exit code; a fatal error is printed as one line."""
     import trio
 
     from kraftlab.config.errors import ConfigError
-    from kraftlab.config.models import load_broker, load_controller
 
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    if until_stdin_closes:
+        threading.Thread(target=_stop_when_stdin_closes, name="stdin", daemon=True).start()
+    read_config, run_node = load(role)
     try:
-        if role == "controller":
-            controller_config = load_controller(path)
-            from kraftlab.controller.main import run as run_controller
-
-            gc.enable()
-            trio.run(run_controller, controller_config)
-        else:
-            broker_config = load_broker(path)
-            from kraftlab.broker.main import run as run_broker
-
-            gc.enable()
-            trio.run(run_broker, broker_config)
+        trio.run(run_node, read_config(path))
     except ConfigError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
+    except SystemExit as error:
+        if isinstance(error.code, str):
+            print(error.code, file=sys.stderr)
+            return 1
+        return error.code or 0
     except KeyboardInterrupt:
         return 0
     return 0

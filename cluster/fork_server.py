@@ -1,0 +1,160 @@
+"""The process from which a local cluster's nodes are forked: it imports their code once, so that each starts in milliseconds.
+
+Theory of operation. Seven interpreters that import the same modules cost seven times half a second of processor time; one that
+forks costs it once. The server has one thread and no event loop, so a fork of it is clean: no lock is held and no gRPC object
+exists (gRPC is imported, not used). It reads requests from standard input and writes what happens to standard output, both as
+lines of JSON: it forks a node when asked, signals it when asked, and says when it has ended. Only the server reaps, and it
+signals only what it has not reaped, so a signal never reaches a stranger that got the same process id.
+
+A node is a process like any other: a session of its own, its log as standard output and error, and as standard input a pipe that
+only the server holds open. When whoever started the server goes, its standard input ends: it asks all nodes to stop and ends with
+the last of them. When the server itself is killed, the nodes' pipes close and they stop.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import selectors
+import signal
+import sys
+from typing import NoReturn
+
+import msgspec
+
+from . import node
+
+
+class Start(msgspec.Struct, frozen=True, tag="start"):
+    """Fork a node. `request` comes back in the answer."""
+
+    request: int
+    role: str
+    config: str
+    log: str
+
+
+class Signal(msgspec.Struct, frozen=True, tag="signal"):
+    """Send a signal to a node; one that has ended is left in peace."""
+
+    pid: int
+    number: int
+
+
+class Started(msgspec.Struct, frozen=True, tag="started"):
+    request: int
+    pid: int
+
+
+class Ended(msgspec.Struct, frozen=True, tag="ended"):
+    """`code` is the exit code, or the negative number of the signal that ended it."""
+
+    pid: int
+    code: int
+
+
+Request = Start | Signal
+Event = Started | Ended
+
+_decode = msgspec.json.Decoder(Request).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class ForkServer:
+    """The server's state: which of its children live. `serve` returns when standard input has ended and they all have."""
+
+    def __init__(self) -> None:
+        self._alive: set[int] = set()
+        self._death_pipe = os.pipe()
+        self._wakeup = os.pipe()
+        self._input = b""
+
+    def serve(self) -> None:
+        for descriptor in self._wakeup:
+            os.set_blocking(descriptor, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wakeup[1], warn_on_full_buffer=False)
+        with selectors.DefaultSelector() as selector:
+            selector.register(0, selectors.EVENT_READ)
+            selector.register(self._wakeup[0], selectors.EVENT_READ)
+            reading = True
+            while reading or self._alive:
+                for key, _ in selector.select():
+                    if key.fd == self._wakeup[0]:
+                        os.read(self._wakeup[0], 4096)
+                        self._reap()
+                    elif not self._read():
+                        reading = False
+                        selector.unregister(0)
+                        self._stop_all()
+
+    def _read(self) -> bool:
+        data = os.read(0, 65536)
+        *lines, self._input = (self._input + data).split(b"\n")
+        for line in lines:
+            request = _decode(line)
+            if isinstance(request, Start):
+                self._start(request)
+            elif request.pid in self._alive:
+                os.kill(request.pid, request.number)
+        return bool(data)
+
+    def _start(self, request: Start) -> None:
+        node.load(request.role)
+        import grpc  # noqa: F401 (once here instead of in each node)
+
+        gc.freeze()
+        pid = os.fork()
+        if pid == 0:
+            self._become_node(request)
+        self._alive.add(pid)
+        self._say(Started(request.request, pid))
+
+    def _become_node(self, request: Start) -> NoReturn:
+        code = 1
+        try:
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            log = os.open(request.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            for source, target in ((self._death_pipe[0], 0), (log, 1), (log, 2)):
+                os.dup2(source, target)
+            for descriptor in (log, *self._death_pipe, *self._wakeup):
+                os.close(descriptor)
+            gc.enable()
+            code = node.run(request.role, request.config, until_stdin_closes=True)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+    def _reap(self) -> None:
+        while self._alive:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            self._alive.discard(pid)
+            self._say(Ended(pid, os.waitstatus_to_exitcode(status)))
+
+    def _stop_all(self) -> None:
+        for pid in self._alive:
+            os.kill(pid, signal.SIGCONT)
+            os.kill(pid, signal.SIGTERM)
+
+    def _say(self, event: Event) -> None:
+        try:
+            os.write(1, _encode(event) + b"\n")
+        except BrokenPipeError:
+            return
+
+
+def main() -> None:
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    gc.disable()
+    ForkServer().serve()
+
+
+if __name__ == "__main__":
+    main()

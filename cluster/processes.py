@@ -1,0 +1,111 @@
+"""The parent's side of the fork server: node processes to start, signal and wait for."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import threading
+import time
+
+import msgspec
+
+from .fork_server import Event, Request, Signal, Start, Started
+from .layout import ClusterError
+
+_START_TIMEOUT_S = 30.0
+_decode = msgspec.json.Decoder(Event).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class NodeProcess:
+    """A node's process. `code` is None while it runs, else its exit code or the negative number of the signal that ended it."""
+
+    def __init__(self, server: ForkServerProcess, pid: int) -> None:
+        self._server = server
+        self.pid = pid
+        self.code: int | None = None
+        self.ended = threading.Event()
+
+    def signal(self, number: int) -> None:
+        """Sends a signal if the process still runs."""
+        self._server.send(Signal(self.pid, int(number)))
+
+    def wait(self, timeout_s: float) -> bool:
+        """True if it ended in time."""
+        return self.ended.wait(timeout_s)
+
+
+class ForkServerProcess:
+    """Starts the server when made. Thread-safe. `close` ends it with every node that still runs."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "kraftlab.cluster.fork_server"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._changed = threading.Condition()
+        self._numbers = itertools.count()
+        self._nodes: dict[int, NodeProcess] = {}
+        self._started: dict[int, NodeProcess] = {}
+        self._gone = False
+        self._reader = threading.Thread(target=self._read, name="fork-server", daemon=True)
+        self._reader.start()
+
+    def begin(self, role: str, config: str, log: str) -> int:
+        """Asks for a node and returns at once; `collect` gives its process."""
+        number = next(self._numbers)
+        self.send(Start(number, role, config, log))
+        return number
+
+    def collect(self, number: int) -> NodeProcess:
+        """The process that was asked for. ClusterError if the server is gone."""
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        with self._changed:
+            while number not in self._started:
+                if self._gone or not self._changed.wait(max(deadline - time.monotonic(), 0)):
+                    raise ClusterError("the process that starts nodes has ended; its message stands above")
+            return self._started.pop(number)
+
+    def send(self, request: Request) -> None:
+        assert self._process.stdin is not None, "it is a pipe"
+        with self._changed:
+            try:
+                self._process.stdin.write(_encode(request) + b"\n")
+                self._process.stdin.flush()
+            except (BrokenPipeError, ValueError):
+                self._gone = True
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None, "it is a pipe"
+        for line in self._process.stdout:
+            event = _decode(line)
+            with self._changed:
+                if isinstance(event, Started):
+                    self._nodes[event.pid] = self._started[event.request] = NodeProcess(self, event.pid)
+                else:
+                    self._end(self._nodes.pop(event.pid), event.code)
+                self._changed.notify_all()
+        with self._changed:
+            self._gone = True
+            for process in self._nodes.values():
+                self._end(process, -1)
+            self._changed.notify_all()
+
+    def _end(self, process: NodeProcess, code: int) -> None:
+        process.code = code
+        process.ended.set()
+
+    def close(self, timeout_s: float = 15.0) -> None:
+        """Ends the server; nodes that run are asked to stop and the server waits for them."""
+        assert self._process.stdin is not None, "it is a pipe"
+        with self._changed:
+            self._process.stdin.close()
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join()

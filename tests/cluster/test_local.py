@@ -1,0 +1,109 @@
+"""Real processes: what holds them together when things end in other ways than planned."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kraftlab.cluster import ClusterError, LocalCluster
+
+DEADLINE_S = 20.0
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return Path(f"/proc/{pid}/stat").exists() and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def wait_until_gone(pids: list[int]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not all(gone(pid) for pid in pids):
+        assert time.monotonic() < deadline, "processes were left behind"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("lab"), 1, 1, 1) as running:
+        yield running
+
+
+def test_a_cluster_becomes_ready_and_answers(cluster: LocalCluster) -> None:
+    with cluster.admin() as client:
+        described = client.describe_cluster()
+    assert [broker.broker_id for broker in described.brokers] == [0]
+    assert described.cluster_id == cluster.cluster_id
+
+
+def test_a_killed_node_comes_back_with_its_data(cluster: LocalCluster) -> None:
+    before = cluster.pid(0)
+    cluster.kill_node(0)
+    assert cluster.pid(0) is None
+    cluster.start_node(0)
+    cluster.wait_ready()
+    assert cluster.pid(0) not in (None, before)
+
+
+def test_a_node_runs_once(cluster: LocalCluster) -> None:
+    with pytest.raises(ClusterError, match="controller-3000 runs already"):
+        cluster.start_node(3000)
+    with pytest.raises(ClusterError, match="there is no node 7; nodes are 3000,0"):
+        cluster.start_node(7)
+
+
+def test_a_node_that_is_killed_from_outside_is_noticed(cluster: LocalCluster) -> None:
+    pid = cluster.pid(0)
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + DEADLINE_S
+    while not cluster.exited():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert cluster.exited() == {0: -signal.SIGKILL}
+    cluster.start_node(0)
+    cluster.wait_ready()
+
+
+def test_a_graceful_stop_ends_every_node_by_itself(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, 1, 1, 1)
+    try:
+        cluster.start()
+        cluster.wait_ready()
+        assert cluster.stop_node(0)
+        assert cluster.stop_node(3000)
+    finally:
+        cluster.close()
+    assert "stopped" in cluster.log_path(3000).read_text()
+
+
+PARENT = """
+import sys, time
+from kraftlab.cluster import LocalCluster
+cluster = LocalCluster(sys.argv[1], 1, 1, 1)
+cluster.start()
+print(cluster.pid(3000), cluster.pid(0), cluster._fork_server._process.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("victim", ["parent", "fork server"])
+def test_no_node_outlives_those_who_started_it(tmp_path: Path, victim: str) -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert parent.stdout is not None
+        *nodes, fork_server = map(int, parent.stdout.readline().split())
+        os.kill(parent.pid if victim == "parent" else fork_server, signal.SIGKILL)
+        wait_until_gone([*nodes, fork_server])
+    finally:
+        parent.kill()
+        parent.wait()
