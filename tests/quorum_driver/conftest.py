@@ -91,7 +91,7 @@ class MoodyDisk(RealFileSystem):
         self.open_for_business = threading.Event()
         self.open_for_business.set()
 
-    def open(self, path: str, *, create: bool = False) -> File:
+    def open(self, path: str, *, create: bool = False) -> File:  # type: ignore[override]
         return MoodyFile(super().open(path, create=create), self)
 
 
