@@ -17,7 +17,13 @@ from kraftlab.quorum.core.types import Endpoint
 from kraftlab.rpc.methods import METHODS, SERVICE, STREAM_METHOD
 
 _MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+# A node that hangs keeps its sockets: only pings tell it from one that is slow to answer.
+_PING_AFTER_MS = 1000
+_PING_TIMEOUT_MS = 1000
 _OPTIONS = (
+    ("grpc.keepalive_time_ms", _PING_AFTER_MS),
+    ("grpc.http2.ping_timeout_ms", _PING_TIMEOUT_MS),
+    ("grpc.http2.max_pings_without_data", 0),
     ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
     ("grpc.initial_reconnect_backoff_ms", 20),

@@ -44,6 +44,8 @@ MAX_IN_FLIGHT = 1024
 MAX_THREADS = 256
 MAX_CONCURRENT_CALLS = 4096
 STOP_GRACE_S = 0.2
+MIN_PING_INTERVAL_MS = 500
+"""Clients ping during a call, to tell a node that hangs from one that is slow."""
 
 
 class Call(NamedTuple):
@@ -97,6 +99,8 @@ class AdminServer:
             ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="admin"),
             options=(
                 ("grpc.so_reuseport", 0),
+                ("grpc.http2.min_ping_interval_without_data_ms", MIN_PING_INTERVAL_MS),
+                ("grpc.http2.max_ping_strikes", 0),
                 ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
                 ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
             ),

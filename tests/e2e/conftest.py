@@ -1,0 +1,332 @@
+"""Clusters of real processes for the tests, with nothing left behind: no process, no port, no directory.
+
+`lab` is the shared cluster of three controllers and three brokers: a test may kill, pause and stop its nodes, since they are
+brought back afterwards. What a test breaks for good belongs in a `small_lab` or in a `node_files` of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.broker.log.record_batch import Record, build_batch
+from kraftlab.client.admin import raise_first_error
+from kraftlab.cluster import LocalCluster, layout
+from kraftlab.cluster.layout import NodePlan
+from kraftlab.config import properties
+from kraftlab.demo import verify
+from kraftlab.demo.lab import Lab, TopicPartition, wait_until
+
+OVERRIDES = {
+    "broker.session.timeout.ms": "1500",
+    "broker.heartbeat.interval.ms": "300",
+    "log.segment.delete.delay.ms": "300",
+}
+LOG_LINES_OF_A_FAILURE = 12
+
+_directories: set[pathlib.Path] = set()
+
+
+@contextmanager
+def scratch_directory(name: str) -> Iterator[pathlib.Path]:
+    """A directory that is gone afterwards, and with it whatever process still uses it."""
+    directory = pathlib.Path(tempfile.mkdtemp(prefix=f"kraftlab-e2e-{name}-"))
+    _directories.add(directory)
+    try:
+        yield directory
+    finally:
+        _directories.discard(directory)
+        left = processes_of(directory)
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(directory, ignore_errors=True)
+    assert not left, f"processes outlived the test: {left}"
+
+
+def processes_of(directory: pathlib.Path) -> dict[int, str]:
+    """Command lines of living processes that were given the directory or hold a file of it open, by process id."""
+    found = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                files = [os.readlink(link) for link in (entry / "fd").iterdir()]
+            except OSError:
+                continue
+            if any(str(directory) in text for text in (command, *files)):
+                found[int(entry.name)] = command
+    return found
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """A failure shows the last lines of every node's log."""
+    report = yield
+    if report.failed:
+        for directory in _directories:
+            for path in sorted(directory.glob("**/*.log")):
+                if path.parent.name == "logs":
+                    tail = path.read_text(errors="replace").splitlines()[-LOG_LINES_OF_A_FAILURE:]
+                    report.sections.append((f"log of {path.stem}", "\n".join(tail)))
+    return report
+
+
+class Workbench(Lab):
+    """A running cluster, the demo's questions to it, and what tests do all the time."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        super().__init__(cluster)
+        self._topics = 0
+
+    @property
+    def active(self) -> int:
+        """The active controller."""
+        return self.admin.describe_cluster().controller_id
+
+    def create_topic(self, name: str, *assignments: list[int], configs: dict[str, str] | None = None) -> None:
+        """One partition per assignment, returned once its leader is known."""
+        topic = pb.CreatableTopic(
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[
+                pb.CreatableReplicaAssignment(partition_index=index, broker_ids=replicas)
+                for index, replicas in enumerate(assignments)
+            ],
+            configs=[pb.CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
+        )
+        raise_first_error(self.admin.create_topics([topic]).topics)
+        self.data.refresh()
+
+    def fill(self, topic: str, size_bytes: int, *, partition: int = 0) -> None:
+        """Appends about so many bytes, in sync on all replicas when it returns."""
+        now_ms = int(time.time() * 1000)
+        value = os.urandom(1000)
+        for _ in range(max(size_bytes // 20_000, 1)):
+            self.data.produce(topic, partition, build_batch([Record(None, value, now_ms)] * 20))
+
+    def reassign(self, targets: dict[TopicPartition, list[int] | None]) -> None:
+        answer = self.admin.alter_partition_reassignments(targets)
+        raise_first_error(item for topic in answer.responses for item in topic.partitions)
+
+    def throttle(self, topic: str, rate: int | None) -> None:
+        """Throttles every replica of a topic to `rate` bytes per second; None takes throttles away."""
+        value = None if rate is None else "*"
+        self.set_topic_configs(topic, dict.fromkeys((f"{side}.replication.throttled.replicas" for side in ("leader", "follower")), value))
+        rates = (f"{side}.replication.throttled.rate" for side in ("leader", "follower"))
+        self.set_broker_configs(dict.fromkeys(rates, None if rate is None else str(rate)))
+
+    def set_topic_configs(self, topic: str, configs: dict[str, str | None]) -> None:
+        changes = [
+            pb.AlterableConfig(name=name, config_operation=0 if value is not None else 1, value=value)
+            for name, value in configs.items()
+        ]
+        resource = pb.AlterConfigsResource(resource_type=2, resource_name=topic, configs=changes)
+        raise_first_error(self.admin.incremental_alter_configs([resource]).responses)
+
+    def topic_configs(self, topic: str) -> dict[str, str]:
+        """Dynamic configs of a topic."""
+        return {entry.name: entry.value for entry in self.admin.describe_topics([topic]).topics[0].configs}
+
+    def contents(self, topic: str) -> dict[int, dict[int, verify.Content]]:
+        """What every replica of a topic holds: partition → broker → content."""
+        return {
+            partition: {broker: verify.content_of_replica(digest) for broker, digest in held.items()}
+            for (name, partition), held in self.digests().items()
+            if name == topic
+        }
+
+    def replicas_are_equal(self, topic: str) -> bool:
+        """Whether every assigned replica is in sync, holds the same bytes, and nobody else has a replica."""
+        placed = {index: item for (name, index), item in self.partitions().items() if name == topic}
+        held = self.contents(topic)
+        return all(
+            sorted(item.isr_nodes) == sorted(item.replica_nodes) == sorted(held.get(index, {}))
+            and len({repr(content) for content in held[index].values()}) == 1
+            for index, item in placed.items()
+        )
+
+    def state_of(self, topic: str) -> dict[int, object]:
+        """What a cancelled reassignment must leave as it was: replicas, ISR, directories, and what stands on the disks."""
+        on_disk = self.replicas_on_disk()
+        return {
+            index: (
+                list(item.replica_nodes),
+                sorted(item.isr_nodes),
+                list(item.directories),
+                list(item.adding_replicas),
+                list(item.removing_replicas),
+                sorted((row.broker, row.log_dir, row.is_future) for row in on_disk.get((name, index), [])),
+            )
+            for (name, index), item in self.partitions().items()
+            if name == topic
+        }
+
+    def bytes_arrived(self, topic: str, broker: int) -> int:
+        """Size of the replicas of a topic on a broker that does not have all of them yet."""
+        rows = (row for (name, _), found in self.replicas_on_disk().items() if name == topic for row in found)
+        return sum(row.size_bytes for row in rows if row.broker == broker and not row.is_future)
+
+    def metadata_is_equal_everywhere(self) -> bool:
+        """Whether every node's image, and the image that its log on disk gives, are the same at one offset."""
+        offset = self.admin.describe_cluster().header.metadata_offset
+        digests = set()
+        for node in self.cluster.plan.nodes:
+            wait_until(f"{node.name} reaches {offset}", lambda at=node.grpc: self.metadata_of(at).offset >= offset)
+            answer = self.metadata_of(node.grpc, at_offset=offset, reread_log=True)
+            digests |= {bytes(answer.image_digest), bytes(answer.reread_digest)}
+        return len(digests) == 1
+
+    def heal(self) -> None:
+        """Every node runs and serves again."""
+        for node_id in (*self.cluster.controller_ids, *self.cluster.broker_ids):
+            self.cluster.resume_node(node_id)
+        self.cluster.start()
+        self.cluster.wait_ready()
+
+
+@pytest.fixture(scope="session")
+def shared_cluster() -> Iterator[LocalCluster]:
+    with scratch_directory("shared") as directory, LocalCluster(directory, 3, 3, 2, overrides=OVERRIDES) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def lab(shared_cluster: LocalCluster) -> Iterator[Workbench]:
+    """The shared cluster, whole before and after."""
+    lab = Workbench(shared_cluster)
+    try:
+        lab.heal()
+        yield lab
+    finally:
+        lab.close()
+        Workbench(shared_cluster).heal()
+
+
+@pytest.fixture
+def small_lab() -> Iterator[Workbench]:
+    """A cluster of one controller and one broker that the test may break."""
+    with scratch_directory("small") as directory:
+        cluster = LocalCluster(directory, 1, 1, 2, overrides=OVERRIDES)
+        try:
+            cluster.start()
+            cluster.wait_ready()
+            lab = Workbench(cluster)
+            try:
+                yield lab
+            finally:
+                lab.close()
+        finally:
+            cluster.close()
+
+
+class NodeFiles:
+    """A laid-out cluster of one controller and one broker, of which no node runs yet: what a person who starts nodes by hand has."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self.directory = directory
+        cluster = LocalCluster(directory, 1, 1, 2)
+        self.plan = cluster.plan
+        cluster.close()
+        self.started: list[subprocess.Popen[str]] = []
+
+    def node(self, role: str) -> NodePlan:
+        return (self.plan.controllers if role == "controller" else self.plan.brokers)[0]
+
+    def home(self, role: str) -> pathlib.Path:
+        return self.directory / self.node(role).name
+
+    def config(self, role: str) -> pathlib.Path:
+        return layout.properties_path(self.directory, self.node(role))
+
+    def change(self, role: str, **changes: str | None) -> None:
+        """Sets keys of a node's server.properties (`_` for `.`), or removes them."""
+        values = properties.load(self.config(role)) | {key.replace("_", "."): value for key, value in changes.items()}
+        text = properties.dumps({key: value for key, value in values.items() if value is not None})
+        self.config(role).write_text(text, encoding="utf-8")
+
+    def start(self, role: str) -> subprocess.Popen[str]:
+        """`kraftlab ROLE --config FILE`."""
+        command = [sys.executable, "-m", "kraftlab.cli.main", role, "--config", str(self.config(role))]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.started.append(process)
+        return process
+
+    def run(self, role: str) -> tuple[int, str]:
+        """Starts a node that is expected to give up: exit code, and the last line it said."""
+        process = self.start(role)
+        try:
+            said, _ = process.communicate(timeout=15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            said, _ = process.communicate()
+            raise AssertionError(f"{role} did not give up within 15 s; it said:\n{said}") from None
+        return process.returncode, said.strip().splitlines()[-1] if said.strip() else ""
+
+    def wait_until_serving(self, role: str) -> None:
+        wait_until(f"{role} serves", lambda: is_listening(self.node(role).grpc_port))
+
+    def close(self) -> None:
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def node_files() -> Iterator[NodeFiles]:
+    with scratch_directory("node") as directory:
+        files = NodeFiles(directory)
+        try:
+            yield files
+        finally:
+            files.close()
+
+
+def is_listening(port: int) -> bool:
+    import socket
+
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((layout.HOST, port)) == 0
+
+
+@pytest.fixture
+def listening() -> Callable[[int], bool]:
+    """Whether something listens on a port."""
+    return is_listening
+
+
+@pytest.fixture
+def processes() -> Callable[[pathlib.Path], dict[int, str]]:
+    """Processes that use a directory."""
+    return processes_of
+
+
+@pytest.fixture
+def scratch() -> Iterator[pathlib.Path]:
+    """A directory for the test."""
+    with scratch_directory("scratch") as directory:
+        yield directory
+
+
+@pytest.fixture
+def kraftlab() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs the command line: `kraftlab("topics", "--list", …)`."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "kraftlab.cli.main", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=30)
+
+    return run

@@ -1,0 +1,127 @@
+"""Controllers that die, hang and come back: the quorum goes on, and nothing that was acknowledged is lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.client.admin import raise_first_error
+from kraftlab.demo.lab import wait_until
+from kraftlab.metadata.errors import ApiError, ErrorCode
+
+FAILOVER_S = 2.0
+
+
+class TopicMaker(threading.Thread):
+    """Creates topics one after the other until stopped; remembers which were acknowledged, and when."""
+
+    def __init__(self, bootstrap_servers: str, prefix: str) -> None:
+        super().__init__(daemon=True)
+        self.acknowledged: dict[str, float] = {}
+        self._bootstrap_servers = bootstrap_servers
+        self._prefix = prefix
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        number = 0
+        with AdminClient(self._bootstrap_servers, timeout_ms=5000) as admin:
+            while not self._stopping.is_set():
+                name = f"{self._prefix}-{number}"
+                number += 1
+                try:
+                    result = admin.create_topics([pb.CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
+                    raise_first_error(result.topics)
+                except (ApiError, ClusterUnreachable):
+                    continue
+                self.acknowledged[name] = time.monotonic()
+                self._stopping.wait(0.03)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join(timeout=10)
+
+
+def test_a_killed_active_controller_is_replaced_within_two_seconds_and_nothing_acknowledged_is_lost(lab: Any) -> None:
+    maker = TopicMaker(lab.cluster.bootstrap_servers, "made")
+    maker.start()
+    try:
+        wait_until("topics are made", lambda: len(maker.acknowledged) >= 3)
+        killed = lab.active
+        lab.cluster.kill_node(killed)
+        killed_at = time.monotonic()
+        wait_until("writes commit again", lambda: any(at > killed_at for at in maker.acknowledged.values()))
+    finally:
+        maker.stop()
+    assert min(at for at in maker.acknowledged.values() if at > killed_at) - killed_at < FAILOVER_S
+    assert lab.active != killed
+
+    lab.cluster.start_node(killed)
+    offset = lab.admin.describe_cluster().header.metadata_offset
+    lab.cluster.wait_ready()
+    endpoint = lab.cluster.node(killed).grpc
+    wait_until("the killed one serves", lambda: answers(lab, endpoint))
+    wait_until("the killed one catches up", lambda: lab.metadata_of(endpoint).offset >= offset)
+    assert lab.metadata_is_equal_everywhere()
+    names = {topic.name for topic in lab.admin.describe_topics().topics}
+    assert set(maker.acknowledged) <= names
+    raise_first_error(lab.admin.delete_topics(sorted(maker.acknowledged)).responses)
+
+
+def test_a_paused_active_controller_is_replaced_and_follows_when_it_goes_on(lab: Any) -> None:
+    lab.create_topic("paused", [0])
+    paused = lab.active
+    lab.cluster.pause_node(paused)
+    paused_at = time.monotonic()
+    lab.small_write("paused", 1_000_000)
+    assert time.monotonic() - paused_at < 2 * FAILOVER_S
+    successor = lab.active
+    assert successor != paused
+
+    offset = lab.small_write("paused", 2_000_000)
+    lab.cluster.resume_node(paused)
+    endpoint = lab.cluster.node(paused).grpc
+    wait_until("the resumed one catches up", lambda: lab.metadata_of(endpoint).offset >= offset)
+    assert lab.admin.call_at(endpoint, "DescribeCluster", pb.DescribeClusterRequest()).controller_id == successor
+    assert lab.topic_configs("paused")["retention.ms"] == "2000000"
+    assert lab.metadata_is_equal_everywhere()
+
+
+def test_nothing_commits_without_a_majority_and_writes_go_on_when_it_is_back(lab: Any) -> None:
+    lab.create_topic("alone", [0])
+    lab.small_write("alone", 1_000_000)
+    survivor, *others = lab.cluster.controller_ids
+    for node_id in others:
+        lab.cluster.kill_node(node_id)
+    with pytest.raises((ClusterUnreachable, ApiError)):
+        lab.small_write("alone", 2_000_000, timeout_ms=1500)
+
+    lab.cluster.start_node(others[0])
+    offset = lab.small_write("alone", 3_000_000)
+    assert lab.topic_configs("alone")["retention.ms"] == "3000000"
+    lab.cluster.start_node(others[1])
+    endpoint = lab.cluster.node(others[1]).grpc
+    wait_until("the last one serves", lambda: answers(lab, endpoint))
+    wait_until("the last one catches up", lambda: lab.metadata_of(endpoint).offset >= offset)
+
+
+def test_a_controller_that_is_not_active_names_the_one_that_is(lab: Any) -> None:
+    active = lab.active
+    other = next(node_id for node_id in lab.cluster.controller_ids if node_id != active)
+    request = pb.DeleteTopicsRequest(topics=[pb.DeleteTopicState(name="nothing")])
+    with pytest.raises(ApiError) as refused:
+        lab.admin.call_at(lab.cluster.node(other).grpc, "DeleteTopics", request)
+    assert refused.value.code == ErrorCode.NOT_CONTROLLER
+    assert lab.admin.leader == lab.cluster.node(active).grpc
+
+
+def answers(lab: Any, endpoint: Any) -> bool:
+    try:
+        lab.metadata_of(endpoint)
+    except (ApiError, ClusterUnreachable):
+        return False
+    return True
