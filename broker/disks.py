@@ -25,12 +25,12 @@ class Disks:
 
     def __init__(self, on_failed: Callable[[LogDirFailed], None]) -> None:
         self.failed = on_failed
-        self._limiters: dict[Path, trio.CapacityLimiter] = {}
+        self._limiters: dict[Path | None, trio.CapacityLimiter] = {}
 
     async def run(
-        self, log_dir: Path, work: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+        self, log_dir: Path | None, work: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Result:
-        """What `work` returns or raises. `log_dir` is the directory it touches."""
+        """What `work` returns or raises. `log_dir` is the directory it touches; None: any of them."""
         limiter = self._limiters.get(log_dir)
         if limiter is None:
             limiter = self._limiters[log_dir] = trio.CapacityLimiter(THREADS_PER_DIRECTORY)

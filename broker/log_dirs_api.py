@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-import trio
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
@@ -143,7 +142,7 @@ class LogDirsApi:
         if message.HasField("topics"):
             wanted = {(topic.topic, number) for topic in message.topics.topics for number in topic.partitions}
         response = admin_pb2.DescribeLogDirsResponse(header=self._header(), broker_id=self._replicas.broker_id)
-        for directory in await trio.to_thread.run_sync(self._replicas.logs.describe):
+        for directory in await self._replicas.disks.run(None, self._replicas.logs.describe):
             response.results.append(self._describe_dir(directory, wanted))
         return response
 

@@ -29,7 +29,7 @@ from .directory_assignments import DirectoryAssignments
 from .disks import Disks
 from .dynamic_configs import DynamicConfigs
 from .fetcher import Fetchers
-from .log.errors import LogDirFailed, LogError
+from .log.errors import LogError
 from .log.log_manager import LogManager
 from .log.partition_log import PartitionLog
 from .metadata_publisher import Publication
@@ -232,10 +232,7 @@ class ReplicaManager:
             config=self.configs.log_config(partition.topic),
         )
         try:
-            log = await trio.to_thread.run_sync(create)
-        except LogDirFailed as error:
-            self.disks.failed(error)
-            return None
+            log = await self.disks.run(None, create)
         except LogError as error:
             logger.error("%s: no log can be created: %s", partition, error)
             return None

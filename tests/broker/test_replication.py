@@ -1,0 +1,210 @@
+"""Followers copy their leaders, in order, through leader changes, and the in-sync set says who has what."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.peer_rpc import FetchPartition, ReplicaFetchRequest
+
+Batch = Callable[..., bytes]
+Eventually = Callable[..., Awaitable[None]]
+SameData = Callable[..., bool]
+
+
+async def three(world: Any) -> list[Any]:
+    return [await world.add_broker(broker_id) for broker_id in range(3)]
+
+
+async def test_an_append_acknowledged_by_all_is_on_every_replica(world: Any, batch: Batch, same_data: SameData) -> None:
+    brokers = await three(world)
+    await world.create_topic("t", [0, 1, 2])
+    for _ in range(20):
+        answer = await brokers[0].produce("t", 0, batch(5))
+        assert answer.error == ErrorCode.NONE
+        assert all(broker.log("t", 0).log_end_offset >= answer.log_end_offset for broker in brokers)
+    assert same_data("t", 0, brokers)
+
+
+async def test_the_high_watermark_reaches_followers_within_a_round_trip(world: Any, batch: Batch) -> None:
+    brokers = await three(world)
+    await world.create_topic("t", [0, 1, 2])
+    await trio.sleep(1)
+    begun = trio.current_time()
+    answer = await brokers[0].produce("t", 0, batch())
+    assert trio.current_time() - begun < 0.02
+    await trio.sleep(0.01)
+    assert [broker.log("t", 0).high_watermark for broker in brokers] == [answer.log_end_offset] * 3
+
+
+async def test_a_consumer_sees_nothing_above_the_high_watermark(world: Any, batch: Batch) -> None:
+    brokers = await three(world)
+    topic_id = await world.create_topic("t", [0, 1, 2])
+    await brokers[0].produce("t", 0, batch())
+    world.unreachable.add(0)
+    await trio.sleep(1)
+    await brokers[0].produce("t", 0, batch(), acks=1)
+    wanted = FetchPartition(topic_id, 0, -1, 0, -1, -1, 1 << 20)
+    response = await brokers[0].data_plane._fetches.fetch(ReplicaFetchRequest(-1, -1, 0, 1, 1 << 20, (wanted,)))
+    [found] = response.partitions
+    assert (found.high_watermark, found.log_end_offset) == (1, 2)
+    assert len(found.records) == len(batch())
+
+
+async def test_what_only_the_old_leader_had_is_cut_when_it_follows_the_new_one(
+    world: Any, batch: Batch, eventually: Eventually, same_data: SameData
+) -> None:
+    brokers = await three(world)
+    await world.create_topic("t", [0, 1, 2])
+    await brokers[0].produce("t", 0, batch(3))
+    world.unreachable.add(0)
+    await trio.sleep(1)
+    for _ in range(4):
+        await brokers[0].produce("t", 0, batch(), acks=1)
+    await world.change("t", 0, leader=1, isr=(1, 2))
+    for _ in range(2):
+        assert (await brokers[1].produce("t", 0, batch(2))).error == ErrorCode.NONE
+    world.unreachable.clear()
+    await eventually(lambda: world.state("t", 0).isr == (1, 2, 0), "broker 0 is back in the ISR")
+    assert brokers[0].log("t", 0).log_end_offset == 7
+    assert same_data("t", 0, brokers)
+
+
+async def test_a_leader_that_wrote_nothing_in_its_epoch_can_follow_again(
+    world: Any, batch: Batch, eventually: Eventually, same_data: SameData
+) -> None:
+    brokers = await three(world)
+    await world.create_topic("t", [0, 1, 2])
+    await brokers[0].produce("t", 0, batch())
+    world.unreachable.update((1, 2))
+    await world.change("t", 0, leader=1)
+    await world.change("t", 0, leader=2)
+    world.unreachable.clear()
+    assert (await brokers[2].produce("t", 0, batch())).error == ErrorCode.NONE
+    assert same_data("t", 0, brokers)
+
+
+async def test_a_follower_that_stands_still_leaves_the_isr_and_comes_back(
+    world: Any, batch: Batch, eventually: Eventually, same_data: SameData
+) -> None:
+    brokers = await three(world)
+    await world.create_topic("t", [0, 1, 2])
+    brokers[2].scope.cancel()
+    sending = trio.current_time()
+    answer = await brokers[0].produce("t", 0, batch())
+    assert answer.error == ErrorCode.NONE
+    assert trio.current_time() - sending > 2, "the append waits until the member has left"
+    await eventually(lambda: world.state("t", 0).isr == (0, 1), "broker 2 has left the ISR")
+    brokers[2].crash()
+    await brokers[2].restart()
+    await eventually(lambda: world.state("t", 0).isr == (0, 1, 2), "broker 2 is back in the ISR")
+    assert same_data("t", 0, brokers)
+
+
+async def test_a_fenced_follower_is_not_proposed(world: Any, batch: Batch, eventually: Eventually) -> None:
+    brokers = await three(world)
+    await world.create_topic("t", [0, 1, 2])
+    await world.fence(2, True)
+    await world.change("t", 0, isr=(0, 1))
+    await brokers[0].produce("t", 0, batch())
+    await trio.sleep(2)
+    assert world.state("t", 0).isr == (0, 1)
+    await world.fence(2, False)
+    await eventually(lambda: world.state("t", 0).isr == (0, 1, 2), "broker 2 joins once it is unfenced")
+
+
+async def test_an_isr_wish_of_uncertain_fate_is_not_repeated_until_the_metadata_speaks(
+    world: Any, batch: Batch, eventually: Eventually
+) -> None:
+    brokers = await three(world)
+    await world.create_topic("t", [0, 1, 2])
+    world.refuse_isr_with = ErrorCode.INVALID_UPDATE_VERSION
+    await world.change("t", 0, isr=(0, 1))
+    await trio.sleep(3)
+    assert len(world.isr_requests) == 1
+    world.refuse_isr_with = 0
+    await world.change("t", 0, isr=(0, 1))
+    await eventually(lambda: world.state("t", 0).isr == (0, 1, 2), "asked again")
+
+
+async def test_acks_all_is_refused_with_too_few_in_sync_and_acks_one_is_not(world: Any, batch: Batch) -> None:
+    brokers = await three(world)
+    await world.create_topic("t", [0, 1])
+    await world.configure(2, "t", min_insync_replicas="2")
+    world.unreachable.add(0)
+    await world.change("t", 0, isr=(0,))
+    answer = await brokers[0].produce("t", 0, batch())
+    assert answer.error == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert brokers[0].log("t", 0).log_end_offset == 0
+    assert (await brokers[0].produce("t", 0, batch(), acks=1)).error == ErrorCode.NONE
+
+
+async def test_a_produce_that_cannot_be_served_says_why(world: Any, batch: Batch) -> None:
+    brokers = await three(world)
+    await world.create_topic("t", [0, 1])
+    assert (await brokers[1].produce("t", 0, batch())).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (await brokers[2].produce("t", 0, batch())).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (await brokers[0].produce("t", 7, batch())).error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (await brokers[0].produce("t", 0, batch(), acks=0)).error == ErrorCode.INVALID_REQUIRED_ACKS
+    damaged = bytearray(batch())
+    damaged[-1] ^= 1
+    assert (await brokers[0].produce("t", 0, bytes(damaged))).error == ErrorCode.CORRUPT_MESSAGE
+
+
+async def test_a_fetch_with_another_leader_epoch_is_told_which_side_is_behind(world: Any) -> None:
+    brokers = await three(world)
+    topic_id = await world.create_topic("t", [0, 1])
+    await world.change("t", 0, leader=0)
+    for epoch, error in ((0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)):
+        wanted = FetchPartition(topic_id, 0, epoch, 0, -1, 0, 1 << 20)
+        response = await brokers[0].data_plane._fetches.fetch(ReplicaFetchRequest(1, 1, 0, 1, 1 << 20, (wanted,)))
+        assert [part.error for part in response.partitions] == [error]
+
+
+async def test_a_follower_behind_the_leaders_log_start_starts_over(
+    world: Any, batch: Batch, eventually: Eventually, same_data: SameData
+) -> None:
+    brokers = await three(world)
+    await world.create_topic("t", [0, 1])
+    world.unreachable.add(0)
+    await world.change("t", 0, isr=(0,))
+    for _ in range(10):
+        await brokers[0].produce("t", 0, batch())
+    brokers[0].log("t", 0).advance_log_start(6)
+    world.unreachable.clear()
+    await eventually(lambda: world.state("t", 0).isr == (0, 1), "broker 1 is in sync")
+    assert brokers[1].log("t", 0).log_start_offset == 6
+    assert same_data("t", 0, brokers[:2])
+
+
+async def test_replicas_come_and_go_by_the_metadata_alone(world: Any, batch: Batch, eventually: Eventually) -> None:
+    brokers = await three(world)
+    await world.create_topic("t", [0, 1])
+    await brokers[0].produce("t", 0, batch())
+    await world.change("t", 0, replicas=(0, 1, 2), directories=(*world.state("t", 0).directories, b"\0" * 15 + b"\1"))
+    await eventually(lambda: 2 in world.state("t", 0).isr, "broker 2 has been filled")
+    await world.change("t", 0, replicas=(0, 1), isr=(0, 1), directories=world.state("t", 0).directories[:2])
+    assert all("-delete" in name for name in brokers[2].directories())
+    old = world.image.topics.by_name["t"]
+    await world.delete_topic("t")
+    assert await world.create_topic("t", [0, 1]) != old
+    assert brokers[0].log("t", 0).log_end_offset == 0
+
+
+async def test_the_controller_learns_where_each_replica_was_placed(world: Any, eventually: Eventually) -> None:
+    brokers = await three(world)
+    await world.create_topic("t", *([[0, 1]] * 4))
+
+    def placed() -> bool:
+        return all(
+            world.state("t", number).directory_of(broker.broker_id) == broker.log("t", number).directory_id
+            for number in range(4)
+            for broker in brokers[:2]
+        )
+
+    await eventually(placed, "the metadata names the real directories")
+    used = {broker.log("t", number).log_dir for number in range(4) for broker in brokers[:1]}
+    assert used == set(brokers[0].dirs)
