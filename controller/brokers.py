@@ -13,6 +13,7 @@ log tells a consistent story.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from kraftlab.metadata.errors import ApiError, ErrorCode
@@ -30,6 +31,8 @@ from kraftlab.metadata.uuids import is_reserved, to_text
 from .heartbeats import BrokerState, HeartbeatFacts, HeartbeatTable, next_state
 from .partitions import check_broker_epoch, with_broker, without_broker
 from .state import Context, ControllerState, Outcome, Settings
+
+logger = logging.getLogger("kraftlab.controller")
 
 
 def register(
@@ -68,6 +71,7 @@ def register(
             table.arrived(request.broker_id, -1, context.now_ms)
         else:
             table.register(request.broker_id, context.now_ms)
+            logger.info("broker %d registered with epoch %d", request.broker_id, epoch)
 
     return Outcome(records, BrokerRegistrationResponse(ErrorCode.NONE, None, epoch), atomic=False, appended=appended)
 
@@ -204,14 +208,19 @@ def _change_state(
     if following is BrokerState.UNFENCED:
         unfence: AnyRecord = BrokerRegistrationChange(0, broker_id, broker.epoch, fenced=False)
         elections = with_broker(state, state.index.leaderless(), broker_id, settings)
-        return [unfence, *elections], lambda end_offset: None
+        return [unfence, *elections], lambda end_offset: logger.info("broker %d is unfenced", broker_id)
     if following is BrokerState.CONTROLLED_SHUTDOWN:
         records: list[AnyRecord] = []
         if not broker.in_controlled_shutdown:
             records.append(BrokerRegistrationChange(0, broker_id, broker.epoch, in_controlled_shutdown=True))
         records += without_broker(state, state.index.partitions_in_isr(broker_id), broker_id, settings)
         return records, lambda end_offset: table.enter_controlled_shutdown(broker_id, end_offset)
-    return _fence_records(state, broker, settings), lambda end_offset: table.leave_controlled_shutdown(broker_id)
+
+    def gone(end_offset: int) -> None:
+        table.leave_controlled_shutdown(broker_id)
+        logger.info("broker %d is fenced by its own wish", broker_id)
+
+    return _fence_records(state, broker, settings), gone
 
 
 def _fence_records(state: ControllerState, broker: BrokerImage, settings: Settings) -> list[AnyRecord]:

@@ -35,8 +35,6 @@ from kraftlab.metadata.image import MetadataImage, Provenance
 from kraftlab.metadata.peer_rpc import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
-    BrokerRegistrationRequest,
-    BrokerRegistrationResponse,
 )
 from kraftlab.metadata.records import AbortTransaction, AnyRecord, NoOp
 from kraftlab.quorum.core.batch import MAX_RECORDS
@@ -194,15 +192,6 @@ class QuorumController:
         self.queue.append(Event(name, partial(self._run_write, name, generate, answer), answer.fail, deadline_ms))
         return answer
 
-    def register_broker(
-        self, request: BrokerRegistrationRequest, *, deadline_ms: int = NEVER_MS
-    ) -> Answer[BrokerRegistrationResponse]:
-        return self.write(
-            "BrokerRegistration",
-            lambda state, context: brokers.register(state, self.heartbeats, request, context),
-            deadline_ms=deadline_ms,
-        )
-
     def heartbeat(self, request: BrokerHeartbeatRequest) -> Answer[BrokerHeartbeatResponse]:
         """Notes the contact now. What changes nothing is answered at once; the rest waits half a heartbeat interval at most."""
         now_ms = self._clock()
@@ -327,6 +316,8 @@ class QuorumController:
 
     async def apply(self, batches: list[CommittedBatch], high_watermark: int) -> None:
         """Moves the committed state; replays what this node did not write itself in this epoch."""
+        if self._claimed_epoch is not None and batches[-1].epoch > self._claimed_epoch:
+            self._step_down(f"epoch {batches[-1].epoch} has begun")
         state = self._committed
         pending = self._pending
         for batch in batches:
@@ -359,6 +350,8 @@ class QuorumController:
 
     async def became_leader(self, epoch: int) -> None:
         """Becomes active. Nothing else runs before the activation has been written."""
+        if self._claimed_epoch is not None:
+            self._step_down(f"it leads epoch {epoch} now")
         self._epoch, self._leader_id, self._leader_endpoints = epoch, self.settings.node_id, {}
         self._claimed_epoch = epoch
         now_ms = self._clock()

@@ -48,6 +48,7 @@ class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
     broker_id: int
     broker_epoch: int
     current_metadata_offset: int
+    """End offset (exclusive) of the image that the broker has published."""
     want_fence: bool
     want_shutdown: bool
     offline_log_dirs: tuple[Uuid, ...] = ()

@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.controller import configs, reassignments, topics
+from kraftlab.controller import brokers, configs, reassignments, topics
 from kraftlab.controller.partitions import alter_partition
 from kraftlab.controller.purgatory import Answer
 from kraftlab.controller.quorum_controller import QuorumController
@@ -151,7 +151,9 @@ class Cluster:
         return BrokerRegistrationRequest(**(fields | changes))  # type: ignore[arg-type]
 
     async def register(self, broker_id: int, incarnation: int = 1, **changes: object) -> int:
-        answer = self.controller.register_broker(self.registration(broker_id, incarnation, **changes))
+        request = self.registration(broker_id, incarnation, **changes)
+        table = self.controller.heartbeats
+        answer = self.controller.write("register", lambda state, context: brokers.register(state, table, request, context))
         return (await self.done(answer)).broker_epoch
 
     async def heartbeat(self, broker_id: int, **changes: object) -> BrokerHeartbeatResponse:

@@ -92,6 +92,20 @@ async def test_every_write_is_one_batch_and_a_large_one_is_cut_only_if_it_may_be
     assert value(cluster) == "1"
 
 
+async def test_a_cut_change_that_the_log_takes_only_in_part_costs_the_leadership(cluster: Any) -> None:
+    propose = cluster.quorum.propose
+
+    def take_one(epoch: int, body: bytes, record_count: int) -> tuple[int, int]:
+        offsets: tuple[int, int] = propose(epoch, body, record_count)
+        cluster.quorum.overloaded = True
+        return offsets
+
+    cluster.quorum.propose = take_one
+    answer = cluster.controller.write("large", set_key("1", count=10_001, atomic=False))
+    assert answer.error.code is ErrorCode.NOT_CONTROLLER
+    assert cluster.quorum.resignations[0][0] == cluster.quorum.epoch
+
+
 async def test_an_operation_that_fails_unexpectedly_changes_nothing_and_costs_no_leadership(cluster: Any) -> None:
     def bug(state: ControllerState, context: Context) -> Outcome[str]:
         raise KeyError("a bug")
@@ -219,6 +233,15 @@ async def test_another_leader_means_losing_leadership_even_without_a_notice(clus
     await cluster.controller.leader_changed(cluster.quorum.epoch + 1, 3001, {})
     assert answer.error.code is ErrorCode.NOT_CONTROLLER
     assert not cluster.controller.is_active
+
+
+async def test_a_new_epoch_of_the_same_node_begins_from_committed_state(cluster: Any) -> None:
+    answer = cluster.controller.write("set", set_key("1"))
+    del cluster.quorum.batches[cluster.quorum.committed_batches :]
+    await cluster.lead()
+    assert answer.error.code is ErrorCode.NOT_CONTROLLER
+    assert cluster.controller.is_active and value(cluster) is None
+    assert await cluster.done(cluster.controller.write("set", set_key("2"))) == "2"
 
 
 async def test_a_proposal_refused_by_the_log_is_not_controller_and_changes_nothing(cluster: Any) -> None:
