@@ -55,6 +55,12 @@ def crash_between_effects(world: World, random: Random) -> None:
         process.crash_in_effects = random.randint(0, 30)
 
 
+def crash_while_writing(world: World, random: Random) -> None:
+    process = _some_machine(world, random).process
+    if process is not None:
+        process.crash_while_writing = True
+
+
 def crash_in_recovery(world: World, random: Random) -> None:
     machine = _some_machine(world, random)
     machine.cut_at_boot = random.randint(0, 6)
@@ -136,6 +142,7 @@ FAULTS: dict[str, Fault] = {
         Fault("power-cut", 1500, power_cut, "a machine loses what was not synced, sector by sector"),
         Fault("power-cut-everywhere", 5000, power_cut_everywhere, "all machines lose power at once"),
         Fault("crash-between-effects", 1500, crash_between_effects, "power goes between two effects of one step"),
+        Fault("crash-while-writing", 800, crash_while_writing, "power goes while a flush or an election state is half-way"),
         Fault("crash-in-recovery", 3000, crash_in_recovery, "power goes, and again during the recovery"),
         Fault("graceful-restart", 2000, graceful_restart, "a node is asked to stop, ends and comes back"),
         Fault("resign", 2000, resign, "the leader is asked to resign"),

@@ -24,6 +24,8 @@ DIRECTORY = "/data"
 CLUSTER_ID = "simulated"
 ANCHOR_MS = 1_000_000
 """Virtual time zero on every node's clock."""
+CUT_SHORT_AFTER = (0, 1, 1, 1, 2, 2, 3, 4)
+"""Operations of a flush or a store that still happen when the power goes; after one, the write is there and not yet synced."""
 FULL_RATE = 1_000
 """A clock's rate in thousandths: 1000 runs true."""
 
@@ -154,6 +156,11 @@ class Machine:
         self.world.network.process_died(process)
         self.world.after(down_us if down_us is not None else self._random.randint(20_000, 1_500_000), self.boot)
 
+    def crash_process(self, process: SimulatedProcess, reason: str) -> None:
+        """Power goes, unless that process is gone already."""
+        if not process.dead:
+            self.crash(power_cut=True, reason=reason)
+
     def flush_ended(self, taken: Taken) -> None:
         self.durable.flushed(taken)
         self.is_durable_exact = True
@@ -165,10 +172,10 @@ class Machine:
             self.durable.cut(taken.cut_offset)
 
     def _cut_flush_short(self, process: SimulatedProcess) -> None:
-        if process.flush is None or self._random.random() < 0.4:
+        if process.flush is None or self._random.random() < 0.2:
             return
         taken = process.flush[0]
-        self.file_system.operations_left = self._random.randint(0, 8)
+        self.file_system.operations_left = self._random.choice(CUT_SHORT_AFTER)
         try:
             process.log.finish_flush(taken)
         except (PowerCut, StorageFull, FsyncFailed):
@@ -178,10 +185,10 @@ class Machine:
         self.file_system.operations_left = None
 
     def _cut_store_short(self, process: SimulatedProcess) -> None:
-        if process.storing is None or self._random.random() < 0.4:
+        if process.storing is None or self._random.random() < 0.2:
             return
         self.possibly_stored = process.storing.state
-        self.file_system.operations_left = self._random.randint(0, 8)
+        self.file_system.operations_left = self._random.choice(CUT_SHORT_AFTER)
         try:
             process.store.store(process.storing.state)
         except (PowerCut, StorageFull, FsyncFailed):

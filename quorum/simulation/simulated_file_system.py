@@ -156,8 +156,8 @@ class SimulatedFileSystem:
                 self._durable_names[full] = inode
 
     def _paths(self, directory: str) -> list[str]:
-        prefix = f"{directory}/"
-        return sorted({p for names in (self._names, self._durable_names) for p in names if p.startswith(prefix)})
+        """Every file in the directory itself, by any of the two truths."""
+        return sorted({p for p in (*self._names, *self._durable_names) if p.rpartition("/")[0] == directory})
 
     def crash(self, *, power_cut: bool) -> None:
         """The process is gone; with a power cut, so is some of what was not synced. Handles from before are dead."""
@@ -180,7 +180,7 @@ class SimulatedFileSystem:
         if not inode.dirty and len(inode.data) == len(inode.durable):
             return
         dirty = {s for start, end in inode.dirty for s in range(start // SECTOR_BYTES, -(-end // SECTOR_BYTES))}
-        tear = self._random.random() < 0.3
+        tear = self._random.random() < 0.5
         kept_pages: dict[int, bool] = {}
         survivor = bytearray(inode.durable)
         for sector in sorted(dirty):

@@ -112,7 +112,7 @@ class World:
     def _body(self) -> tuple[bytes, int]:
         """One MessagePack array of small positive integers, different each time: body and record count."""
         count = self._workload.choice((1, 1, 1, 2, 5))
-        size = self._workload.choice((0, 0, 10, 200))
+        size = self._workload.choice((0, 10, 200, 3_000))
         records = b"".join(b"\xce" + self._workload.randrange(1 << 32).to_bytes(4, "big") for _ in range(count - 1))
         return bytes([0x90 + count]) + records + b"\xc5" + size.to_bytes(2, "big") + bytes(size), count
 
@@ -142,6 +142,7 @@ class World:
             machine.file_system.fsync_fails = False
             if machine.process is not None:
                 machine.process.crash_in_effects = None
+                machine.process.crash_while_writing = False
             machine.boot()
         self.after(POLL_US, self._check_liveness)
 

@@ -2,8 +2,9 @@
 
 The file is two lines: a JSON object and the crc32 of that line in hex, so that `cat` shows it and any flipped bit is
 noticed. A new state goes to `quorum-state.tmp`, is fsynced, renamed over the old one, and the directory is fsynced: after a
-power cut the file holds the old record or the new one, never a mixture. `sequence` counts the records written in this
-directory's life.
+power cut the file holds the old record or the new one, never a mixture. What `load` returns is made durable first: after a
+mere kill the new name may be in the page cache alone, and a node must not act on a vote that the next power cut takes back.
+`sequence` counts the records written in this directory's life.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class ElectionStateStore:
         file.close()
         record = self._decode(data)
         self._identity.check(LogIdentity(record.cluster_id, record.directory_id, record.generation), self._path)
+        self._file_system.sync_directory(self._directory)
         self._sequence = record.sequence
         voted = ReplicaKey(record.voted_id, record.voted_directory_id) if record.voted_id >= 0 else None
         return ElectionState(record.epoch, record.leader_id, voted)

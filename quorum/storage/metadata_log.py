@@ -108,6 +108,7 @@ class MetadataLog:
         """Recover the log in `directory` (created if missing). Raises LogCorrupt or WrongIdentity, both with the next step."""
         path = partition_directory(directory)
         file_system.make_directory(path)
+        file_system.sync_directory(directory)
         return cls(
             file_system,
             path,

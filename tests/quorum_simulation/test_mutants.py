@@ -8,7 +8,7 @@ from kraftlab.quorum.core.outbox import Outbox
 from kraftlab.quorum.simulation.mutants import MUTANTS, planted
 from kraftlab.quorum.simulation.runner import run_seed
 
-SEEDS_MAX = 60
+SEEDS_MAX = 150
 EXPECTED: dict[str, tuple[str, ...]] = {
     "vote-before-store": ("S17",),
     "fetch-before-flush": ("S17",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -41,6 +42,21 @@ def test_a_power_cut_at_any_operation_leaves_the_old_state_or_the_new(identity):
             disk.crash(power_cut=True)
             found = ElectionStateStore(disk, "/data", identity).load()
             assert found == STATES[1] if done else found in STATES[:2]
+
+
+def test_a_loaded_state_is_durable_even_if_the_process_was_killed_before_the_directory_was_synced(identity):
+    for cut in range(8):
+        for seed in range(30):
+            disk = SimulatedFileSystem(Random(seed))
+            store = ElectionStateStore(disk, "/data", identity)
+            store.store(STATES[0])
+            disk.operations_left = cut
+            with suppress(PowerCut):
+                store.store(STATES[1])
+            disk.crash(power_cut=False)
+            loaded = ElectionStateStore(disk, "/data", identity).load()
+            disk.crash(power_cut=True)
+            assert ElectionStateStore(disk, "/data", identity).load() == loaded
 
 
 def test_every_flipped_bit_is_noticed(disk, identity):
