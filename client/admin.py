@@ -30,6 +30,9 @@ from .stream import CallStream
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.25
 _ATTEMPT_TIMEOUT_S = 15.0
+_REFUSED = "connection refused"
+_REFUSED_PATIENCE_S = 3.0
+"""How long a call goes on asking when nothing listens at any of the addresses: long enough for a restart."""
 _MOVED_ON = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE})
 
 TopicPartition = tuple[str, int]
@@ -68,15 +71,16 @@ class AdminClient:
     def call(self, api: str, request: Any, *, timeout_ms: int | None = None) -> Any:
         """Sends a request to whoever can answer it and returns the response. ApiError, ClusterUnreachable."""
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
-        deadline = time.monotonic() + timeout_ms / 1000
         self._fill_header(request, timeout_ms)
+        started = time.monotonic()
+        deadline = started + timeout_ms / 1000
         faults: dict[Endpoint, str] = {}
         pause_s = _FIRST_PAUSE_S
         while True:
             for endpoint in self._candidates():
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
-                    raise ClusterUnreachable(_unreachable(api, faults, timeout_ms))
+                    break
                 try:
                     return self._attempt(endpoint, api, request, min(left_s, _ATTEMPT_TIMEOUT_S))
                 except grpc.RpcError as error:
@@ -89,8 +93,12 @@ class AdminClient:
                         break
                 if self._leader == endpoint:
                     self._leader = None
-            if deadline - time.monotonic() <= pause_s:
-                raise ClusterUnreachable(_unreachable(api, faults, timeout_ms))
+            if self._leader is not None and self._leader not in faults and time.monotonic() < deadline:
+                continue
+            if all(fault == _REFUSED for fault in faults.values()):
+                deadline = min(deadline, started + _REFUSED_PATIENCE_S)
+            if time.monotonic() + pause_s >= deadline:
+                raise ClusterUnreachable(_unreachable(api, faults, time.monotonic() - started))
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
 
@@ -101,7 +109,7 @@ class AdminClient:
         try:
             return self._attempt(endpoint, api, request, timeout_ms / 1000)
         except grpc.RpcError as error:
-            raise ClusterUnreachable(_unreachable(api, {endpoint: _detail(error)}, timeout_ms)) from error
+            raise ClusterUnreachable(_unreachable(api, {endpoint: _detail(error)}, timeout_ms / 1000)) from error
 
     def call_broker(self, broker_id: int, api: str, request: Any, *, timeout_ms: int | None = None) -> Any:
         """Sends a request to that broker. ApiError BROKER_NOT_AVAILABLE if no such broker is registered."""
@@ -285,9 +293,9 @@ def _detail(error: grpc.RpcError) -> str:
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         return "no answer in time"
     details = error.details() or error.code().name
-    return "connection refused" if "refused" in details.lower() else details
+    return _REFUSED if "refused" in details.lower() else details
 
 
-def _unreachable(api: str, faults: Mapping[Endpoint, str], timeout_ms: int) -> str:
+def _unreachable(api: str, faults: Mapping[Endpoint, str], seconds: float) -> str:
     tried = "; ".join(f"{endpoint}: {fault}" for endpoint, fault in faults.items()) or "none could be tried"
-    return f"no node could answer {api} within {timeout_ms} ms ({tried}); check --bootstrap-server and that the nodes run"
+    return f"no node could answer {api} within {seconds:.1f} s ({tried}); check --bootstrap-server and that the nodes run"

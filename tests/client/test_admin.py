@@ -49,6 +49,15 @@ def test_nobody_there_is_said_with_names_and_causes() -> None:
     assert "check --bootstrap-server" in str(raised.value)
 
 
+def test_nodes_that_are_all_gone_are_given_up_before_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kraftlab.client.admin._REFUSED_PATIENCE_S", 0.1)
+    with (
+        AdminClient(f"127.0.0.1:{free_port()}", timeout_ms=60_000) as client,
+        pytest.raises(ClusterUnreachable, match=r"within 0\.\d s"),
+    ):
+        client.describe_cluster()
+
+
 def test_a_cluster_without_controller_is_said_after_the_deadline(cluster) -> None:
     for node in cluster.nodes:
         node.leader = None

@@ -1,0 +1,255 @@
+"""The commands against a real cluster of one controller and three brokers."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from kraftlab.cli import main
+from kraftlab.cluster import LocalCluster
+
+CAPTURE = Path(__file__).parents[2] / "examples" / "capture"
+DEADLINE_S = 20.0
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict:  # type: ignore[type-arg]
+        document = json.loads(self.out)
+        assert isinstance(document, dict)
+        return document
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("lab"), 1, 3, 2) as running:
+        yield running
+
+
+@pytest.fixture
+def run(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command against the cluster's first broker: `run("topics", "--list")`."""
+
+    def call(command: str, *arguments: str) -> Ran:
+        code = main.run([command, "--bootstrap-server", str(cluster.node(0).grpc), *arguments])
+        printed = capsys.readouterr()
+        return Ran(code, printed.out, printed.err)
+
+    return call
+
+
+def plan_file(directory: Path, *partitions: dict[str, object]) -> str:
+    path = directory / "plan.json"
+    path.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    return str(path)
+
+
+def verify_until_done(run: Run, path: str) -> Ran:
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        ran = run("reassign-partitions", "--verify", "--reassignment-json-file", path)
+        if ran.code != 2:
+            return ran
+        assert time.monotonic() < deadline, ran.out
+        time.sleep(0.05)
+
+
+def test_topics_are_created_listed_described_and_deleted(run: Run) -> None:
+    assert run(
+        "topics", "--create", "--topic", "life", "--replica-assignment", "0:1,1:2", "--config", "retention.ms=5000"
+    ) == Ran(0, "Created topic life.\n", "")
+    assert "life\n" in run("topics", "--list").out
+    described = run("topics", "--describe", "--topic", "life").out.splitlines()
+    assert "PartitionCount: 2\tReplicationFactor: 2" in described[0]
+    assert "retention.ms=5000" in described[0]
+    assert described[1].startswith("\tTopic: life\tPartition: 0\tLeader: 0\tReplicas: 0,1\t")
+    assert run("topics", "--delete", "--topic", "life") == Ran(0, "", "")
+    assert "life" not in run("topics", "--list").out
+
+
+def test_a_topic_that_exists_is_refused_unless_told_otherwise(run: Run) -> None:
+    run("topics", "--create", "--topic", "twice", "--partitions", "1", "--replication-factor", "1")
+    again = run("topics", "--create", "--topic", "twice")
+    assert (again.code, again.out) == (1, "Error while executing topic command : Topic 'twice' already exists.\n")
+    assert run("topics", "--create", "--topic", "twice", "--if-not-exists") == Ran(0, "", "")
+
+
+def test_unknown_topics_are_refused(run: Run) -> None:
+    for action in ("--describe", "--delete"):
+        ran = run("topics", action, "--topic", "nope")
+        assert (ran.code, ran.out) == (1, "Error while executing topic command : Topic 'nope' does not exist as expected\n")
+
+
+def test_a_reassignment_is_executed_into_chosen_directories_and_verified(run: Run, cluster: LocalCluster, tmp_path: Path) -> None:
+    run("topics", "--create", "--topic", "move", "--replica-assignment", "0:1")
+    directories = [str(cluster.log_dirs(broker)[1]) for broker in (2, 1)]
+    path = plan_file(tmp_path, {"topic": "move", "partition": 0, "replicas": [2, 1], "log_dirs": directories})
+    assert run("reassign-partitions", "--verify", "--reassignment-json-file", path).code == 1
+    started = run("reassign-partitions", "--execute", "--reassignment-json-file", path, "--throttle", "1000000")
+    assert started.code == 0, started
+    lines = started.out.splitlines()
+    assert lines[0] == "Current partition replica assignment"
+    assert json.loads(lines[2])["partitions"][0]["replicas"] == [0, 1]
+    assert lines[-3:] == [
+        "Successfully started partition reassignment for move-0",
+        f"Successfully started moving log directory to {directories[1]} for replica move-0 with broker 1 ",
+        f"Successfully started moving log directory to {directories[0]} for replica move-0 with broker 2 ",
+    ]
+    done = verify_until_done(run, path)
+    assert done.code == 0, done
+    assert "Clearing broker-level throttles on brokers 0,1,2" in done.out
+    held = run("log-dirs", "--describe", "--broker-list", "2", "--topic-list", "move", "--json").json
+    assert {d["logDir"]: len(d["partitions"]) for d in held["brokers"][0]["logDirs"]}[directories[0]] == 1
+    assert run("reassign-partitions", "--list").out == "No partition reassignments found.\n"
+    assert run("configs", "--describe", "--broker", "2").out == "Dynamic configs for broker 2 are:\n"
+
+
+@pytest.mark.parametrize(
+    ("partition", "said"),
+    [
+        ({"topic": "nope", "partition": 0, "replicas": [0]}, "Error: Topic nope not found.\n"),
+        ({"topic": "refuse", "partition": 9, "replicas": [0]}, "Error: Unable to find partition: refuse-9\n"),
+        ({"topic": "refuse", "partition": 0, "replicas": [0, 8]}, "Error: Unknown broker id 8\n"),
+    ],
+)
+def test_plans_that_do_not_fit_the_cluster_are_refused(run: Run, tmp_path: Path, partition: dict[str, object], said: str) -> None:
+    run("topics", "--create", "--topic", "refuse", "--replica-assignment", "0", "--if-not-exists")
+    path = plan_file(tmp_path, partition)
+    assert run("reassign-partitions", "--execute", "--reassignment-json-file", path) == Ran(1, said, "")
+
+
+def test_a_changed_replication_factor_can_be_disallowed(run: Run, tmp_path: Path) -> None:
+    run("topics", "--create", "--topic", "factor", "--replica-assignment", "0")
+    path = plan_file(tmp_path, {"topic": "factor", "partition": 0, "replicas": [0, 1, 2]})
+    arguments = ("--execute", "--reassignment-json-file", path, "--disallow-replication-factor-change")
+    ran = run("reassign-partitions", *arguments)
+    assert ran.code == 1
+    assert ran.out.splitlines()[-2:] == [
+        "Error reassigning partition(s):",
+        "factor-0: The replication factor is changed from 1 to 3",
+    ]
+
+
+def test_a_directory_that_is_none_is_refused_before_anything_starts(run: Run, tmp_path: Path) -> None:
+    run("topics", "--create", "--topic", "nodir", "--replica-assignment", "0")
+    path = plan_file(tmp_path, {"topic": "nodir", "partition": 0, "replicas": [1], "log_dirs": ["/nowhere"]})
+    ran = run("reassign-partitions", "--execute", "--reassignment-json-file", path)
+    assert ran.code == 1
+    assert "Error: Failed to alter dir for nodir-0-1" in ran.out
+    assert "Successfully" not in ran.out
+    assert "Replicas: 0\t" in run("topics", "--describe", "--topic", "nodir").out
+
+
+def test_cancel_without_anything_to_cancel(run: Run, tmp_path: Path) -> None:
+    run("topics", "--create", "--topic", "calm", "--replica-assignment", "0")
+    path = plan_file(tmp_path, {"topic": "calm", "partition": 0, "replicas": [1]})
+    ran = run("reassign-partitions", "--cancel", "--reassignment-json-file", path)
+    assert ran.code == 0
+    assert ran.out.splitlines()[:2] == [
+        "None of the specified partition reassignments are active.",
+        "None of the specified partition moves are active.",
+    ]
+
+
+def test_generate_proposes_the_same_again(run: Run, tmp_path: Path) -> None:
+    run("topics", "--create", "--topic", "spread", "--replica-assignment", "0:1,0:1,0:1")
+    topics = tmp_path / "topics.json"
+    topics.write_text('{"version":1,"topics":[{"topic":"spread"}]}')
+    arguments = ("--generate", "--topics-to-move-json-file", str(topics), "--broker-list", "0,1,2,7")
+    first = run("reassign-partitions", *arguments)
+    assert first.out.splitlines()[3] == "Proposed partition reassignment configuration"
+    proposed = json.loads(first.out.splitlines()[4])["partitions"]
+    assert [len(set(entry["replicas"])) for entry in proposed] == [2, 2, 2]
+    assert run("reassign-partitions", *arguments).out.splitlines()[4] == first.out.splitlines()[4]
+
+
+def test_captured_segments_are_imported_with_their_offsets(run: Run) -> None:
+    run("topics", "--create", "--topic", "single", "--replica-assignment", "2:1")
+    ran = run("import", "--directory", str(CAPTURE / "segments"), "--topic", "single", "--json")
+    assert ran.code == 0, ran
+    manifest = json.loads((CAPTURE / "manifest.json").read_text())
+    (recorded,) = [entry for entry in manifest["partitions"] if entry["topic"] == "single"]
+    (imported,) = ran.json["partitions"]
+    assert imported["size_bytes"] == recorded["log_bytes"]
+    assert imported["records"] == sum(file["records"] for file in recorded["files"])
+    assert imported["log_end_offset"] == recorded["files"][-1]["last_offset"] + 1
+
+
+def test_the_quorum_is_shown(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    server = ["metadata-quorum", "--bootstrap-server", str(cluster.node(3000).grpc), "describe"]
+    assert main.run([*server, "--status"]) == 0
+    assert "LeaderId:               3000\n" in capsys.readouterr().out
+    assert main.run([*server, "--replication", "--human-readable"]) == 0
+    assert [line.split("\t")[-2].strip() for line in capsys.readouterr().out.splitlines()] == ["Status", "Leader"] + 3 * [
+        "Observer"
+    ]
+    assert main.run(server) == 1
+    assert capsys.readouterr().err == "One of --status or --replication must be specified with describe sub-command\n"
+
+
+def test_configs_are_set_and_removed(run: Run) -> None:
+    key = "leader.replication.throttled.rate"
+    assert (
+        run("configs", "--alter", "--broker", "1", "--add-config", f"{key}=7").out == "Completed updating config for broker 1.\n"
+    )
+    assert f"  {key}=7 sensitive=false" in run("configs", "--describe", "--broker", "1").out
+    assert run("configs", "--alter", "--broker", "1", "--delete-config", key).code == 0
+    assert run("configs", "--describe", "--broker", "1").out == "Dynamic configs for broker 1 are:\n"
+    ran = run("configs", "--alter", "--broker", "1", "--add-config", f"{key}=-7")
+    assert (ran.code, ran.err) == (1, f"Error: Invalid value -7 for configuration {key}: Value must be at least 0\n")
+
+
+def test_nobody_at_the_address_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    monkeypatch.setattr("kraftlab.client.admin.AdminClient.__init__.__kwdefaults__", {"timeout_ms": 200, "cluster_id": ""})
+    assert main.run(["topics", "--bootstrap-server", f"127.0.0.1:{port}", "--list"]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert f"127.0.0.1:{port}: connection refused" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["topics", "--list"], "Missing option '--bootstrap-server'"),
+        (["topics", "--bootstrap-server", "nonsense", "--list"], "'nonsense' is not host:port"),
+        (
+            ["topics", "--bootstrap-server", "h:1"],
+            "Command must include exactly one action: --create, --list, --describe, --delete",
+        ),
+        (["nonsense"], "No such command 'nonsense'"),
+        (["storage", "info", "--config", "/nope"], "there is no file /nope"),
+        (["reassign-partitions", "--bootstrap-server", "h:1", "--nonsense"], "No such option"),
+    ],
+)
+def test_usage_errors_end_with_code_one(capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
+    assert main.run(arguments) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_errors_are_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["storage", "info", "--config", "/nope", "--json"]) == 1
+    printed = capsys.readouterr()
+    assert "there is no file /nope" in json.loads(printed.out)["error"]["message"]
+    assert printed.err == ""
+
+
+def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in main.COMMANDS:
+        assert main.run([command, "--help"]) == 0
+        assert "Usage: kraftlab" in capsys.readouterr().out

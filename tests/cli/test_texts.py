@@ -1,0 +1,187 @@
+"""The other tools' lines, compared with recorded runs of Kafka's."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import msgspec
+import pytest
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.cli import configs_text, log_dirs_command, quorum_text, topics_text
+from kraftlab.cli.configs_text import ConfigUsageError, ConfigView
+from kraftlab.cli.quorum_text import QuorumView, ReplicaView
+from kraftlab.cli.topics_text import PartitionView, TopicUsageError, TopicView
+
+
+def fields(line: str) -> dict[str, str]:
+    return dict(field.split(": ", 1) for field in line.strip("\t").split("\t"))
+
+
+def numbers(value: str) -> tuple[int, ...]:
+    return tuple(map(int, value.split(","))) if value else ()
+
+
+def topics_of(lines: list[str]) -> list[TopicView]:
+    """The views that recorded lines show."""
+    topics: list[TopicView] = []
+    for line in lines:
+        shown = fields(line)
+        if not line.startswith("\t"):
+            pattern = r"(?:^|,)([a-z.]+)="
+            keys = re.findall(pattern, shown["Configs"])
+            values = re.split(pattern, shown["Configs"])[2::2]
+            topics.append(TopicView(shown["Topic"], shown["TopicId"], (), dict(zip(keys, values, strict=True))))
+            continue
+        view = PartitionView(
+            int(shown["Partition"]),
+            int(shown["Leader"]),
+            numbers(shown["Replicas"]),
+            numbers(shown["Isr"]),
+            numbers(shown.get("Adding Replicas", "")),
+            numbers(shown.get("Removing Replicas", "")),
+        )
+        topics[-1] = msgspec.structs.replace(topics[-1], partitions=(*topics[-1].partitions, view))
+    return topics
+
+
+@pytest.mark.parametrize("name", ["008", "009", "024", "038"])
+def test_topics_are_described_as_kafka_describes_them(transcript, name: str) -> None:
+    recorded = transcript(name).stdout
+    assert topics_text.describe_lines(topics_of(recorded)) == recorded
+
+
+def test_adding_replicas_do_not_make_a_partition_under_replicated(transcript) -> None:
+    topics = topics_of(transcript("024").stdout)
+    assert topics_text.describe_lines(topics, ["under-replicated"]) == []
+
+
+def test_partition_filters_leave_headers_out() -> None:
+    partitions = (PartitionView(0, 1, (1, 2), (1,)), PartitionView(1, -1, (1, 2), (1, 2)), PartitionView(2, 2, (1, 2), (1, 2)))
+    topic = TopicView("t", "id", partitions, {}, min_insync_replicas=2)
+
+    def shown(name: str) -> list[str]:
+        return [line.split("\t")[2] for line in topics_text.describe_lines([topic], [name], alive=frozenset({1, 2}))]
+
+    assert shown("under-replicated") == ["Partition: 0"]
+    assert shown("unavailable") == ["Partition: 1"]
+    assert shown("under-min-isr") == ["Partition: 0"]
+    assert shown("at-min-isr") == ["Partition: 1", "Partition: 2"]
+    assert "Leader: none" in topics_text.describe_lines([topic])[2]
+    assert topics_text.describe_lines([topic], overrides_only=True) == []
+
+
+def test_topic_patterns_are_regular_expressions_and_lists() -> None:
+    names = ["a", "ab", "b", "a.b"]
+    assert topics_text.matching("a.*", names) == ["a", "ab", "a.b"]
+    assert topics_text.matching("a,b", names) == ["a", "b"]
+    with pytest.raises(TopicUsageError, match="is an invalid regular expression"):
+        topics_text.matching("(", names)
+
+
+def test_replica_assignments_are_parsed_and_judged() -> None:
+    assert topics_text.parse_assignment("0:1:2,1:2:0") == {0: (0, 1, 2), 1: (1, 2, 0)}
+    for bad, said in (
+        ("0:0", "duplicate entries: 0"),
+        ("0:1,2", "Partition 1 has different replication factor"),
+        ("x", "for example 0:1:2"),
+    ):
+        with pytest.raises(TopicUsageError, match=said):
+            topics_text.parse_assignment(bad)
+    assert topics_text.parse_configs(["a=b=c"]) == {"a": "b=c"}
+    with pytest.raises(TopicUsageError, match='format "key=val"'):
+        topics_text.parse_configs(["a"])
+
+
+def replica(number: int, directory: str, end: int, fetch: int, caught_up: int, endpoint: str | None = None) -> ReplicaView:
+    return ReplicaView(number, directory, end, fetch, caught_up, (endpoint,) if endpoint else ())
+
+
+def test_quorum_status_is_that_of_kafka(transcript) -> None:
+    recorded = transcript("014").stdout
+    voters, observers = (json.loads(line[24:]) for line in recorded[6:])
+    now = 1_000_000
+    view = QuorumView(
+        "kraftlab-oracle-000001",
+        3002,
+        1,
+        302,
+        tuple(
+            replica(v["id"], v["directoryId"], 303, now, now if v["id"] == 3002 else now - 167, v["endpoints"][0]) for v in voters
+        ),
+        tuple(replica(o["id"], o["directoryId"], 303, now, now) for o in observers),
+    )
+    assert quorum_text.status_lines(view) == recorded
+
+
+@pytest.mark.parametrize(("name", "human"), [("015", False), ("016", True)])
+def test_the_replication_table_is_that_of_kafka(transcript, name: str, human: bool) -> None:
+    recorded = transcript(name).stdout
+    rows = [[cell.strip() for cell in line.split("\t")] for line in recorded[1:]]
+    now = 10_000_000
+
+    def time_of(cell: str) -> int:
+        return now - int(cell.removesuffix(" ms ago")) if human else int(cell)
+
+    views = [replica(int(r[0]), r[1], int(r[2]), time_of(r[4]), time_of(r[5])) for r in rows]
+    view = QuorumView("c", 3002, 1, 0, tuple(views[:3]), tuple(views[3:]))
+    ours = quorum_text.replication_lines(view, now if human else None)
+    assert ours[:4] == recorded[:4]
+    assert sorted(ours[4:]) == sorted(recorded[4:])
+
+
+def test_unknown_things_of_a_quorum_are_said_so() -> None:
+    view = QuorumView("c", 1, 1, 0, (replica(1, "AAAAAAAAAAAAAAAAAAAAAA", 5, -1, -1), replica(2, "x", 3, -1, -1)), ())
+    lines = quorum_text.status_lines(view)
+    assert lines[4:6] == ["MaxFollowerLag:         2", "MaxFollowerLagTimeMs:   -1"]
+    assert '"directoryId": null' in lines[6]
+
+
+def test_log_dirs_print_kafkas_document(transcript) -> None:
+    recorded = json.loads(transcript("012").stdout[2])
+    responses = {}
+    for broker in recorded["brokers"]:
+        results = []
+        for directory in broker["logDirs"]:
+            topics: dict[str, pb.LogDirTopic] = {}
+            for entry in directory["partitions"]:
+                name, _, number = entry["partition"].rpartition("-")
+                topics.setdefault(name, pb.LogDirTopic(name=name)).partitions.append(
+                    pb.LogDirPartition(partition_index=int(number), partition_size=entry["size"], offset_lag=entry["offsetLag"])
+                )
+            topics["other"] = pb.LogDirTopic(name="other", partitions=[pb.LogDirPartition()])
+            results.append(pb.LogDirResult(log_dir=directory["logDir"], topics=topics.values()))
+        responses[broker["broker"]] = pb.DescribeLogDirsResponse(results=results)
+    ours = log_dirs_command.document(responses, frozenset({"single", "orders"}))
+    for broker in (*ours["brokers"], *recorded["brokers"]):
+        broker["logDirs"].sort(key=lambda directory: directory["logDir"])
+        for directory in broker["logDirs"]:
+            directory["partitions"].sort(key=lambda entry: entry["partition"])
+    assert json.dumps(ours) == json.dumps(recorded)
+
+
+def test_an_offline_directory_is_named_with_kafkas_error() -> None:
+    response = pb.DescribeLogDirsResponse(results=[pb.LogDirResult(error_code=56, log_dir="/d")])
+    shown = log_dirs_command.document({1: response}, None)["brokers"][0]["logDirs"][0]
+    assert shown == {"partitions": [], "error": "org.apache.kafka.common.errors.KafkaStorageException", "logDir": "/d"}
+
+
+def test_unknown_brokers_are_refused_in_kafkas_words(transcript) -> None:
+    assert log_dirs_command.unknown_brokers([9], [0, 1, 2, 3]) == transcript("013").stderr[0]
+
+
+def test_configs_are_described_as_kafka_describes_them(transcript) -> None:
+    for name, kind, entity in (("030", "broker", "3"), ("031", "topic", "orders"), ("037", "broker", "3")):
+        recorded = transcript(name).stdout
+        entries = []
+        for line in recorded[1:]:
+            key, _, value = line.strip().partition(" ")[0].partition("=")
+            entries.append(ConfigView(key, value, 2 if kind == "broker" else 1, False))
+        assert configs_text.described_lines(kind, entity, False, entries) == recorded
+
+
+def test_added_configs_keep_lists_in_brackets() -> None:
+    assert configs_text.parse_added("a=1,b=[x,y],c=") == {"a": "1", "b": "x,y", "c": ""}
+    with pytest.raises(ConfigUsageError, match="'b' is no config"):
+        configs_text.parse_added("a=1,b")
