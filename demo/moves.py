@@ -16,9 +16,13 @@ Arrival = tuple[int, TopicPartition]
 
 
 class Throughput(msgspec.Struct):
-    """What one broker received. `most_ahead` is the largest ratio seen, at any moment, of bytes received to bytes allowed by
-    then, one batch in flight set aside."""
+    """What one broker received since it was first looked at.
 
+    `most_ahead` is the largest ratio seen, at any moment after the first second, of bytes received to bytes allowed by then, one
+    batch in flight set aside.
+    """
+
+    bytes_before: int
     bytes: int = 0
     seconds: float = 0.0
     most_ahead: float = 0.0
@@ -34,8 +38,9 @@ class MoveWatch:
         self._open = set(arrivals)
         self._arrivals = arrivals
         self.received: dict[Arrival, int] = dict.fromkeys(arrivals, 0)
-        self.by_broker: dict[int, Throughput] = {broker: Throughput() for broker, _ in arrivals}
+        self._look()
         self._started = time.monotonic()
+        self.by_broker = {broker: Throughput(self._received_by(broker)) for broker, _ in arrivals}
 
     @property
     def total_bytes(self) -> int:
@@ -52,15 +57,8 @@ class MoveWatch:
     def poll(self, limit_bytes_per_s: float) -> dict[Arrival, ReplicaOnDisk]:
         """Looks at the disks once and at what still runs; updates what was received."""
         moving = self._lab.reassigning()
-        on_disk = self._lab.replicas_on_disk()
+        seen = self._look()
         elapsed = time.monotonic() - self._started
-        seen: dict[Arrival, ReplicaOnDisk] = {}
-        for arrival in self._open:
-            broker, partition = arrival
-            for replica in on_disk.get(partition, []):
-                if replica.broker == broker and not replica.is_future:
-                    seen[arrival] = replica
-                    self.received[arrival] = min(replica.size_bytes, self._sizes[partition])
         done = {arrival for arrival in self._open if arrival[1] not in moving}
         for arrival in done:
             self.received[arrival] = self._sizes[arrival[1]]
@@ -68,9 +66,23 @@ class MoveWatch:
         self._open -= done
         return seen
 
+    def _look(self) -> dict[Arrival, ReplicaOnDisk]:
+        on_disk = self._lab.replicas_on_disk()
+        seen: dict[Arrival, ReplicaOnDisk] = {}
+        for arrival in self._open:
+            broker, partition = arrival
+            for replica in on_disk.get(partition, []):
+                if replica.broker == broker and not replica.is_future:
+                    seen[arrival] = replica
+                    self.received[arrival] = min(replica.size_bytes, self._sizes[partition])
+        return seen
+
+    def _received_by(self, broker: int) -> int:
+        return sum(size for (receiver, _), size in self.received.items() if receiver == broker)
+
     def _measure(self, elapsed: float, limit_bytes_per_s: float) -> None:
         for broker, throughput in self.by_broker.items():
-            received = sum(size for (receiver, _), size in self.received.items() if receiver == broker)
+            received = self._received_by(broker) - throughput.bytes_before
             if received > throughput.bytes:
                 throughput.bytes, throughput.seconds = received, elapsed
                 if elapsed >= 1:

@@ -13,9 +13,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.cli.segments import PartitionFiles, import_partition
 from kraftlab.client.admin import raise_first_error
 from kraftlab.client.errors import ClusterUnreachable
-from kraftlab.client.segments import import_segments
 from kraftlab.cluster import LocalCluster
 from kraftlab.metadata.errors import ApiError
 
@@ -89,13 +89,10 @@ class Story:
         with self.report.progress() as progress:
             bar = add_bar(progress, "importing segments", recording.total_bytes)
             for partition in recording.partitions:
-                import_segments(
-                    self.lab.data,
-                    partition.topic,
-                    partition.partition,
-                    recording.files(partition),
-                    on_bytes=lambda count: progress.advance(bar, count),
+                files = PartitionFiles(
+                    partition.topic, partition.partition, tuple(recording.files(partition)), partition.log_bytes
                 )
+                import_partition(self.lab.data, files, lambda count: progress.advance(bar, count))
         replicas = sum(len(entry.replicas) for entry in recording.assignment)
         wait_until("followers copy the imported data", self._all_equal_to_recording)
         self.report.took("import", time.monotonic() - started)
@@ -433,7 +430,7 @@ class Story:
         answers = {}
         for node_id in nodes:
             endpoint = self.cluster.node(node_id).grpc
-            wait_until(f"node {node_id} reaches offset {offset}", lambda at=endpoint: self.lab.metadata_of(at).offset >= offset)
+            wait_until(f"node {node_id} reaches offset {offset}", lambda: _has_reached(self.lab, self.cluster, node_id, offset))  # noqa: B023 — called at once
             answers[node_id] = self.lab.metadata_of(endpoint, at_offset=offset, reread_log=True)
         images = {bytes(answer.image_digest) for answer in answers.values()}
         reread = {bytes(answer.reread_digest) for answer in answers.values()}
