@@ -177,24 +177,37 @@ class LocalCluster:
             self._running[node_id] = _Running(self._fork_server.collect(number), size)
 
     def wait_ready(self, timeout_s: float = 30.0) -> float:
-        """Waits until a controller leads and every broker is registered and unfenced; seconds since `start`. ClusterError."""
+        """Waits until a controller leads, every node that runs says that it serves, and brokers are unfenced; seconds since
+        `start`. ClusterError.
+
+        Metadata alone would not do: it remembers brokers as unfenced that were killed a moment ago and are only starting.
+        """
         deadline = time.monotonic() + timeout_s
-        wanted = {node_id for node_id in self.broker_ids if node_id in self._running}
         state = "no controller answers"
         with self.admin(timeout_ms=1000) as client:
             while True:
                 self._raise_if_died(self._running)
                 try:
                     cluster = client.describe_cluster(include_fenced_brokers=True)
-                    waiting = wanted - {broker.broker_id for broker in cluster.brokers if not broker.is_fenced}
-                    if not waiting:
+                    unfenced = {broker.broker_id for broker in cluster.brokers if not broker.is_fenced}
+                    waiting = [
+                        node_id
+                        for node_id in self._running
+                        if not self._serves(node_id) or (self.node(node_id).role == "broker" and node_id not in unfenced)
+                    ]
+                    if not waiting and cluster.controller_id >= 0:
                         return time.monotonic() - self._started_at
-                    state = "brokers that are not unfenced yet: " + ",".join(map(str, sorted(waiting)))
+                    state = f"nodes that do not serve yet: {','.join(map(str, waiting))}" if waiting else "no controller leads"
                 except (ApiError, ClusterUnreachable) as error:
                     state = str(error)
                 if time.monotonic() > deadline:
                     raise ClusterError(f"the cluster is not ready after {timeout_s:g} s ({state}); see {self.directory / 'logs'}")
                 time.sleep(_POLL_S)
+
+    def _serves(self, node_id: int) -> bool:
+        """Whether a node's newest process has said in its log that it serves."""
+        name = self.node(node_id).name.replace("-", " ")
+        return f" {name} ready: " in self._log_of_newest(node_id)
 
     def _raise_if_died(self, node_ids: Iterable[int]) -> None:
         for node_id in node_ids:
@@ -204,12 +217,15 @@ class LocalCluster:
 
     def last_words(self, node_id: int) -> str:
         """The last line that a node's newest process wrote."""
-        path = self.log_path(node_id)
+        lines = self._log_of_newest(node_id).strip().splitlines()
+        return lines[-1] if lines else f"it said nothing; see {self.log_path(node_id)}"
+
+    def _log_of_newest(self, node_id: int) -> str:
+        """What a node's newest process has written so far."""
         running = self._running.get(node_id)
-        with open(path, "rb") as log:
+        with open(self.log_path(node_id), "rb") as log:
             log.seek(running.log_offset if running is not None else 0)
-            lines = log.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"it said nothing; see {path}"
+            return log.read().decode(errors="replace")
 
     def exited(self) -> dict[int, int]:
         """Exit codes of the nodes that were started and have ended by themselves."""
