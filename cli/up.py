@@ -93,15 +93,17 @@ def _announce(cluster: LocalCluster, seconds: float, as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("node", "rack", "admin API (gRPC)", "peers", "pid", "log", title=f"ready after {seconds:.2f} s")
+    table = Table(title=f"ready after {seconds:.2f} s")
+    for column in ("node", "rack", "admin API (gRPC)", "peers", "pid"):
+        table.add_column(column, no_wrap=True)
     for node in cluster.plan.nodes:
-        pid = cluster.pid(node.node_id)
-        table.add_row(node.name, node.rack or "", str(node.grpc), str(node.peer), str(pid), str(cluster.log_path(node.node_id)))
+        table.add_row(node.name, node.rack or "", str(node.grpc), str(node.peer), str(cluster.pid(node.node_id)))
     console = Console(stderr=True)
     console.print(table)
     console.print(
         f"try: kraftlab topics --bootstrap-server {cluster.plan.nodes[-1].grpc} --list", highlight=False, soft_wrap=True
     )
+    console.print(f"logs: {cluster.directory / 'logs'}", highlight=False, soft_wrap=True)
     console.print("Ctrl-C stops the cluster; its data stays.")
 
 
