@@ -1,7 +1,7 @@
 """Reading a metadata log's files beside the node that writes them: the chained batches, up to an offset.
 
-Read-only: what is committed does not change any more, and nothing above `end_offset` is looked at. For worker threads, since whole
-segments are read.
+Read-only: what is committed does not change any more, and nothing above `end_offset` is looked at. For worker threads, since
+whole segments are read.
 """
 
 from __future__ import annotations

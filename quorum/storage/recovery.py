@@ -54,7 +54,11 @@ class _Image(NamedTuple):
     file: File
     name_offset: int
     header: SegmentHeader | None
-    data: bytes
+    size_bytes: int
+
+    def read(self) -> bytes:
+        """The whole file; only one segment at a time is in memory."""
+        return self.file.pread(self.size_bytes, 0)
 
 
 class _Walk(NamedTuple):
@@ -124,7 +128,7 @@ def _load(file_system: FileSystem, directory: str, identity: LogIdentity) -> lis
             if offset is None:
                 continue
             file = file_system.open(f"{directory}/{name}")
-            images.append(_Image(file, offset, None, b""))
+            images.append(_Image(file, offset, None, 0))
             images[-1] = _load_one(file, offset, identity)
     except Exception:
         for image in images:
@@ -134,23 +138,23 @@ def _load(file_system: FileSystem, directory: str, identity: LogIdentity) -> lis
 
 
 def _load_one(file: File, name_offset: int, identity: LogIdentity) -> _Image:
-    data = file.pread(file.size(), 0)
+    size_bytes = file.size()
     try:
-        header = SegmentHeader.decode(data[:HEADER_PAGE_BYTES])
+        header = SegmentHeader.decode(file.pread(HEADER_PAGE_BYTES, 0))
     except CorruptBatch as error:
-        first = next(scan(data, 0), None)
+        first = next(scan(file.pread(size_bytes, 0), 0), None)
         if first is not None:
             raise LogCorrupt(
                 f"{file.path} position 0: {error}, yet the segment holds valid batches from offset {first.base_offset} on. "
                 + _NEXT_STEP
             ) from error
-        return _Image(file, name_offset, None, data)
+        return _Image(file, name_offset, None, size_bytes)
     identity.check(header.identity, file.path)
     if header.base_offset != name_offset:
         raise LogCorrupt(
             f"{file.path} says inside that it starts at offset {header.base_offset}: it was renamed. Rename it back."
         )
-    return _Image(file, name_offset, header, data)
+    return _Image(file, name_offset, header, size_bytes)
 
 
 def _walk(images: list[_Image]) -> _Walk:
@@ -177,7 +181,7 @@ def _walk(images: list[_Image]) -> _Walk:
                 index, starts, unsealed, number, 0, f"the segment does not follow the batch that ends at {index.end_offset}"
             )
         starts.append(index.end_position)
-        position, reason = _walk_segment(image.data, number, index, unsealed)
+        position, reason = _walk_segment(image.read(), number, index, unsealed)
         following = images[number + 1].header if number + 1 < len(images) else None
         if following is not None and following.base_offset == index.end_offset and following.previous_crc == index.last_crc:
             continue
@@ -214,7 +218,7 @@ def _committed_mark(images: list[_Image], walk: _Walk) -> int:
         scanned = list(enumerate(images))[walk.stop_segment :]
     for number, image in scanned:
         start = walk.stop_position if number == walk.stop_segment and not walk.unsealed else 0
-        mark = max(mark, max((header.high_watermark for header in scan(image.data, start)), default=0))
+        mark = max(mark, max((header.high_watermark for header in scan(image.read(), start)), default=0))
     return mark
 
 
@@ -251,16 +255,16 @@ def _mend(file_system: FileSystem, directory: str, images: list[_Image], walk: _
         file_system.remove(image.file.path)
     if walk.stop_segment < kept:
         torn = images[walk.stop_segment]
-        if any(torn.data[walk.stop_position :]):
+        if any(torn.read()[walk.stop_position :]):
             place = f"{torn.file.path} at position {walk.stop_position}, offset {walk.batches.end_offset}"
             notes.append(f"cut {place}: {walk.reason}")
-            torn.file.pwrite(bytes(len(torn.data) - walk.stop_position), walk.stop_position)
+            torn.file.pwrite(bytes(torn.size_bytes - walk.stop_position), walk.stop_position)
             torn.file.fdatasync()
     if images:
         file_system.sync_directory(directory)
     ends = [*walk.starts[1:], walk.batches.end_position]
     segments = [
-        Segment(image.file, image.name_offset, start, end - start + HEADER_PAGE_BYTES, len(image.data))
+        Segment(image.file, image.name_offset, start, end - start + HEADER_PAGE_BYTES, image.size_bytes)
         for image, start, end in zip(images, walk.starts, ends, strict=False)
     ]
     return RecoveredLog(segments, walk.batches, notes)
