@@ -81,13 +81,14 @@ class Leadership(NamedTuple):
 
 
 class ControllerStatistics(NamedTuple):
-    """`pending` batches are appended and not committed, `waiting` answers are in the purgatory."""
+    """`pending` batches are not committed, `waiting` answers are in the purgatory, `offset_waiters` want newer state."""
 
     is_active: bool
     epoch: int
     applied_offset: int
     pending: int
     waiting: int
+    offset_waiters: int
     queue: dict[str, int]
     writes: int
     quick_heartbeats: int
@@ -178,6 +179,7 @@ class QuorumController:
             self._applied_offset,
             len(self._pending),
             len(self._purgatory),
+            len(self._offset_waiters),
             self.queue.statistics(),
             self._writes,
             self._quick_heartbeats,
@@ -218,8 +220,14 @@ class QuorumController:
         if offset <= self._applied_offset:
             return
         reached = trio.Event()
-        heapq.heappush(self._offset_waiters, (offset, next(self._waiter_number), reached))
-        await reached.wait()
+        entry = (offset, next(self._waiter_number), reached)
+        heapq.heappush(self._offset_waiters, entry)
+        try:
+            await reached.wait()
+        finally:
+            if not reached.is_set():
+                self._offset_waiters.remove(entry)
+                heapq.heapify(self._offset_waiters)
 
     # --- writing -------------------------------------------------------------------------------------------------------------
 

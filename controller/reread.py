@@ -13,10 +13,9 @@ from pathlib import Path
 from kraftlab.metadata import codec
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
-from kraftlab.quorum.core.batch import HEADER_BYTES, Batch
+from kraftlab.quorum.core.batch import Batch, decode
 from kraftlab.quorum.core.errors import CorruptBatch
 from kraftlab.quorum.storage.identity import partition_directory
-from kraftlab.quorum.storage.recovery import parse
 from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES, segment_base_offset
 
 
@@ -42,11 +41,10 @@ def read_batches(directory: str, end_offset: int) -> Iterator[Batch]:
         position = HEADER_PAGE_BYTES
         while position < len(data):
             try:
-                header, _ = parse(data, position)
+                batch = decode(data, position)
             except CorruptBatch:
                 break
-            if header.base_offset != expected or header.end_offset > end_offset:
+            if batch.header.base_offset != expected or batch.header.end_offset > end_offset:
                 break
-            end = position + header.size_bytes
-            yield Batch(header, data[position + HEADER_BYTES : end], data[position:end])
-            position, expected = end, header.end_offset
+            yield batch
+            position, expected = position + batch.header.size_bytes, batch.header.end_offset

@@ -333,6 +333,12 @@ async def test_waiting_for_an_offset(cluster: Any, nursery: Any, autojump_clock:
     assert reached == [end, end + 1, end + 2]
 
 
+async def test_a_wait_that_is_given_up_leaves_nothing_behind(cluster: Any, nursery: Any, autojump_clock: Any) -> None:
+    with trio.move_on_after(1):
+        await cluster.controller.wait_applied(1 << 50)
+    assert cluster.controller.statistics().offset_waiters == 0
+
+
 # --- any history ------------------------------------------------------------------------------------------------------------
 
 

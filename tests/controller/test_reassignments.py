@@ -198,3 +198,41 @@ async def test_a_whole_run_survives_a_failover_between_each_pair_of_steps(five: 
         await five.lead()
     assert five.state("t")[0] == (4, 0, 2)
     assert five.listed() == []
+
+
+# --- where the answer differs from Kafka's on purpose ---------------------------------------------------------------------
+
+
+async def test_dropping_an_adder_that_is_down_completes_at_once(five: Any) -> None:
+    await five.create("t", (0, 1, 2))
+    await five.stop_broker(4)
+    await five.reassign("t", (0, 3, 4))
+    await five.set_isr("t", (0, 1, 2, 3))
+    assert await five.reassign("t", (0, 3)) == (0, "")
+    assert five.state("t") == ((0, 3), (0, 3), 0, (), ())
+    assert five.partition("t").leader_epoch == 1
+    assert five.listed() == []
+
+
+async def test_new_targets_after_a_refused_cancel(five: Any) -> None:
+    await five.create("t", (1,))
+    await five.stop_broker(4)
+    await five.reassign("t", (2, 4))
+    await five.set_isr("t", (1, 2))
+    await five.stop_broker(1)
+    assert (await five.reassign("t", None))[0] == 39
+    assert await five.reassign("t", (1,)) == (0, "")
+    assert five.state("t") == ((1, 2, 4), (2,), 2, (), (2, 4)), "waits for 1"
+    assert await five.reassign("t", (2,)) == (0, "")
+    assert five.state("t") == ((2,), (2,), 2, (), ())
+    assert await five.reassign("t", None) == (85, "")
+
+
+async def test_back_to_the_original_and_forward_again_is_a_new_start(five: Any) -> None:
+    await five.create("t", (0, 1, 2))
+    for target in ((0, 3, 4), (0, 1, 2), (0, 3, 4)):
+        await five.reassign("t", target)
+    assert five.state("t") == ((0, 3, 4, 1, 2), (0, 1, 2), 0, (3, 4), (1, 2))
+    await five.set_isr("t", (0, 1, 2, 3, 4))
+    assert five.state("t") == ((0, 3, 4), (0, 3, 4), 0, (), ())
+    assert five.partition("t").leader_epoch == 2
