@@ -192,8 +192,13 @@ class DataClient:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not registered")
         body = msgspec.msgpack.encode(LogDigestRequest(wanted))
         timeout_s = (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        connection = self._connection(endpoint)
         try:
-            answer = self._connection(endpoint).request(Api.LOG_DIGEST, body, timeout_s)
+            try:
+                answer = connection.request(Api.LOG_DIGEST, body, timeout_s)
+            except ConnectionError:
+                # The broker may have restarted since the connection was made.
+                answer = connection.request(Api.LOG_DIGEST, body, timeout_s)
         except OSError as error:
             raise ClusterUnreachable(f"broker {broker_id} at {endpoint} gave no digest: {error}") from error
         response = msgspec.msgpack.decode(answer, type=LogDigestResponse)

@@ -223,9 +223,12 @@ class LocalCluster:
     def _log_of_newest(self, node_id: int) -> str:
         """What a node's newest process has written so far."""
         running = self._running.get(node_id)
-        with open(self.log_path(node_id), "rb") as log:
-            log.seek(running.log_offset if running is not None else 0)
-            return log.read().decode(errors="replace")
+        try:
+            with open(self.log_path(node_id), "rb") as log:
+                log.seek(running.log_offset if running is not None else 0)
+                return log.read().decode(errors="replace")
+        except FileNotFoundError:
+            return ""
 
     def exited(self) -> dict[int, int]:
         """Exit codes of the nodes that were started and have ended by themselves."""
