@@ -153,6 +153,39 @@ def test_a_directory_that_is_none_is_refused_before_anything_starts(run: Run, tm
     assert "Replicas: 0\t" in run("topics", "--describe", "--topic", "nodir").out
 
 
+def test_a_throttled_reassignment_is_seen_guarded_and_cancelled(run: Run, cluster: LocalCluster, tmp_path: Path) -> None:
+    run("topics", "--create", "--topic", "orders", "--replica-assignment", "0:1")
+    segments = tmp_path / "segments" / "orders-0"
+    segments.mkdir(parents=True)
+    (source,) = (CAPTURE / "segments" / "orders-0").glob("*.log")
+    (segments / source.name).write_bytes(source.read_bytes())
+    assert run("import", "--directory", str(segments.parent)).code == 0
+    path = plan_file(tmp_path, {"topic": "orders", "partition": 0, "replicas": [2, 1]})
+    file = ("--reassignment-json-file", path)
+    assert run("reassign-partitions", "--execute", *file, "--throttle", "10000").code == 0
+    listed = run("reassign-partitions", "--list")
+    assert listed.out == "Current partition reassignments:\norders-0: replicas: 2,1,0. adding: 2. removing: 0.\n"
+    assert run("reassign-partitions", "--list", "--json").json["reassignments"][0]["original_replicas"] == [0, 1]
+    again = run("reassign-partitions", "--execute", *file)
+    assert (again.code, again.out.split(".")[0]) == (1, "Cannot execute because there is an existing partition assignment")
+    assert run("reassign-partitions", "--verify", *file).code == 2
+    assert run("reassign-partitions", "--verify", *file, "--kafka-exit-code").code == 0
+    raised = run("reassign-partitions", "--execute", "--additional", *file, "--throttle", "11000")
+    assert json.loads(raised.out.splitlines()[2])["partitions"][0]["replicas"] == [0, 1], (
+        "the rollback names the original replicas"
+    )
+    cancelled = run("reassign-partitions", "--cancel", *file)
+    assert cancelled.out.splitlines() == [
+        "Successfully cancelled partition reassignments for: orders-0",
+        "None of the specified partition moves are active.",
+        "Clearing broker-level throttles on brokers 0,1,2",
+        "Clearing topic-level throttles on topic orders",
+    ]
+    described = run("topics", "--describe", "--topic", "orders").out
+    assert "Replicas: 0,1\tIsr: 0,1\tElr" in described
+    assert "throttled" not in described
+
+
 def test_cancel_without_anything_to_cancel(run: Run, tmp_path: Path) -> None:
     run("topics", "--create", "--topic", "calm", "--replica-assignment", "0")
     path = plan_file(tmp_path, {"topic": "calm", "partition": 0, "replicas": [1]})

@@ -1,0 +1,136 @@
+"""Commands that need no cluster, and `up`, which is one."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kraftlab.cli import main
+from kraftlab.cli.segments import ImportFailed, chunks, find_partitions
+
+CAPTURE = Path(__file__).parents[2] / "examples" / "capture"
+
+
+def test_storage_formats_shows_and_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text(
+        "process.roles=controller\nnode.id=3000\ncontroller.quorum.voters=3000@127.0.0.1:19093\n"
+        f"listeners=CONTROLLER://127.0.0.1:19093,GRPC://127.0.0.1:19094\nmetadata.log.dir={tmp_path}/metadata\n"
+    )
+    assert main.run(["storage", "random-uuid"]) == 0
+    cluster_id = capsys.readouterr().out.strip()
+    assert len(cluster_id) == 22
+    assert main.run(["storage", "info", "-c", str(config)]) == 1
+    assert f"Found problem:\n  {tmp_path}/metadata does not exist\n" in capsys.readouterr().out
+    assert main.run(["storage", "format", "-t", cluster_id, "-c", str(config)]) == 0
+    assert capsys.readouterr().out == f"Formatting metadata directory {tmp_path}/metadata with metadata.version 4.0-IV3.\n"
+    assert main.run(["storage", "format", "-t", cluster_id, "-c", str(config)]) == 1
+    assert "is already formatted. Use --ignore-formatted" in capsys.readouterr().err
+    assert main.run(["storage", "info", "-c", str(config)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"Found log directory:\n  {tmp_path}/metadata\n\nFound metadata: {{cluster.id={cluster_id}, ")
+
+
+def test_a_node_on_a_directory_of_another_one_says_so_and_ends(tmp_path: Path) -> None:
+    config = tmp_path / "server.properties"
+    text = (
+        "process.roles=controller\nnode.id={0}\ncontroller.quorum.voters={0}@127.0.0.1:19093\n"
+        f"listeners=CONTROLLER://127.0.0.1:19093,GRPC://127.0.0.1:19094\nmetadata.log.dir={tmp_path}/metadata\n"
+    )
+    config.write_text(text.format(3000))
+    assert main.run(["storage", "format", "-t", "lab", "-c", str(config)]) == 0
+    config.write_text(text.format(3001))
+    command = [sys.executable, "-m", "kraftlab.cli.main", "controller", "--config", str(config)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert ran.returncode == 1
+    assert "was formatted for node 3000, but" in ran.stderr.splitlines()[-1]
+
+
+def test_the_simulator_prints_the_same_trace_for_the_same_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["sim", "--seed", "3", "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert main.run(["sim", "--seeds", "1", "--first", "3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["seeds"][0]["trace_hash"] == first["seeds"][0]["trace_hash"]
+    assert main.run(["sim", "--seed", "3", "--trace"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) > 100
+    assert main.run(["sim"]) == 1
+
+
+def test_a_planted_bug_is_found_and_says_how_to_see_it(capsys: pytest.CaptureFixture[str]) -> None:
+    from kraftlab.quorum.simulation.mutants import MUTANTS
+
+    mutant = next(iter(MUTANTS))
+    assert main.run(["sim", "--seeds", "60", "--mutant", mutant]) == 1
+    shown = capsys.readouterr().out
+    assert "FAILED: " in shown
+    assert "replay: kraftlab sim --seed " in shown
+    assert main.run(["sim", "--seeds", "1", "--mutant", "nonsense"]) == 1
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_get_completion(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["completion", shell]) == 0
+    assert "_KRAFTLAB_COMPLETE" in capsys.readouterr().out
+
+
+def test_captured_files_are_found_in_order_and_cut_at_batches() -> None:
+    found = find_partitions(CAPTURE / "segments")
+    assert (found[0].topic, found[0].partition) == ("audit-log", 0)
+    assert [path.name for path in next(entry for entry in found if entry.topic == "single").files] == [
+        "00000000000000000000.log",
+        "00000000000000005555.log",
+    ]
+    (file,) = found[0].files
+    assert b"".join(content for content, _, _ in chunks(file)) == file.read_bytes()
+
+
+def test_a_damaged_file_is_not_imported(tmp_path: Path) -> None:
+    source = CAPTURE / "segments" / "audit-log-0" / "00000000000000000000.log"
+    data = bytearray(source.read_bytes())
+    data[500] ^= 1
+    path = tmp_path / "damaged.log"
+    path.write_bytes(data)
+    with pytest.raises(ImportFailed, match=r"damaged\.log is damaged"):
+        list(chunks(path))
+    with pytest.raises(ImportFailed, match="holds no TOPIC-N directories"):
+        find_partitions(tmp_path)
+    with pytest.raises(ImportFailed, match="is not a directory"):
+        find_partitions(path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_up_prints_endpoints_and_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "kraftlab.cli.main", "up", "--data", str(tmp_path), "--json"]
+    process = subprocess.Popen(
+        [*command, "--controllers", "1", "--brokers", "1", "--log-dirs", "1"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        endpoints = json.loads(process.stdout.readline())
+        assert [node["id"] for node in endpoints["nodes"]] == [3000, 0]
+        process.send_signal(number)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert "stopped" in (tmp_path / "logs" / "controller-3000.log").read_text().splitlines()[-1]
+
+
+def test_up_refuses_what_is_no_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        assert main.run(["up", "--data", str(tmp_path / "file")]) == 1
+        assert "cannot use" in capsys.readouterr().err
+        assert main.run(["up", "--data", str(tmp_path), "--property", "nonsense"]) == 1
+        assert "write KEY=VALUE" in capsys.readouterr().err
+        assert main.run(["up", "--data", str(tmp_path / "lab"), "--property", "non.sense=1"]) == 1
+        assert "sets non.sense=1, which no node knows" in capsys.readouterr().err
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
