@@ -11,8 +11,15 @@ from kraftlab.quorum.simulation.world import World
 
 
 def healthy_world(seed: int) -> World:
-    options = draw_options(f"stable/{seed}", (), fault_phase_ms=12_000)
-    calm = {"voters": 3, "observers": 0, "network": CALM, "disk_latency_us": 200, "clock_drift": False}
+    options = draw_options(f"stable/{seed}", (), fault_phase_ms=8_000)
+    calm: dict[str, object] = {
+        "voters": 3,
+        "observers": 0,
+        "network": CALM,
+        "disk_latency_us": 200,
+        "clock_drift": False,
+        "propose_interval_us": 100_000,
+    }
     return World(msgspec.structs.replace(options, **calm), Transcript())
 
 
@@ -21,7 +28,7 @@ def leader_id(world: World) -> int:
 
 
 def epoch_growth(world: World, links: str) -> int:
-    """How far the epoch has risen ten seconds after the links were cut for good."""
+    """How far the epoch has risen six seconds after the links were cut for good."""
     epochs: list[int] = []
 
     def cut() -> None:
@@ -41,14 +48,14 @@ def epoch_growth(world: World, links: str) -> int:
         epochs.append(max(m.process.raft.epoch for m in world.machines if m.process is not None))
 
     world.after(1_900_000, cut)
-    world.after(11_900_000, note)
+    world.after(7_900_000, note)
     world.run()
     return epochs[-1] - epochs[0]
 
 
 @pytest.mark.parametrize("links", ["hears nobody", "is heard by nobody", "hears all but the leader", "is alone"])
 def test_one_follower_with_broken_links_starts_no_new_epoch(links):
-    assert [epoch_growth(healthy_world(seed), links) for seed in range(5)] == [0] * 5
+    assert [epoch_growth(healthy_world(seed), links) for seed in range(3)] == [0] * 3
 
 
 def test_a_healthy_cluster_elects_once():
