@@ -233,7 +233,8 @@ class FetchService:
             granted = claim.try_take(wanted_bytes) if part.is_throttled and claim is not None else wanted_bytes
             if not granted:
                 continue
-            answer = await self._read_one(part, granted, is_first=not found)
+            # Whoever is first, or is held back by the throttle alone, borrows for a whole batch rather than stand still.
+            answer = await self._read_one(part, granted, min_one_batch=not found or granted < wanted_bytes)
             if part.is_throttled and claim is not None:
                 claim.settle(granted, len(answer.records))
             if answer.records or answer.error:
@@ -241,13 +242,11 @@ class FetchService:
                 remaining -= len(answer.records)
         return found
 
-    async def _read_one(self, part: _Readable, max_bytes: int, *, is_first: bool) -> FetchedPartition:
+    async def _read_one(self, part: _Readable, max_bytes: int, *, min_one_batch: bool) -> FetchedPartition:
         wanted, log = part.wanted, part.log
 
         def read() -> tuple[bytes, int]:
-            # A throttled replica may borrow for a whole batch; others get more than they asked for only to make any progress.
-            whole = is_first or part.is_throttled
-            records = log.read(wanted.fetch_offset, max_bytes, upto=part.upto, min_one_batch=whole)
+            records = log.read(wanted.fetch_offset, max_bytes, upto=part.upto, min_one_batch=min_one_batch)
             left = log.bytes_from(wanted.fetch_offset) - len(records) if part.is_filling else -1
             return records, left
 

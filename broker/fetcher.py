@@ -276,12 +276,12 @@ class _LeaderFetcher:
         """Partitions are handled beside each other: a slow disk holds up only its own."""
         asked = {source.partition.id: source for source in sources}
         async with trio.open_nursery() as nursery:
-            for part in response.partitions:
+            for part in sorted(response.partitions, key=lambda part: len(part.records)):
                 source = asked.get((part.topic_id, part.partition))
                 if source is None or self._sources.get(source.partition.id) is not source:
                     continue
                 if part.records:
-                    # Served last, so asked last: the others come first in the next fetch.
+                    # Asked last in the next fetch, after those that got less.
                     self._sources[source.partition.id] = self._sources.pop(source.partition.id)
                 nursery.start_soon(self._take_in_one, source, part)
 

@@ -148,9 +148,7 @@ class World:
         await self.commit(RemoveTopic(0, self.image.topics.by_name[name]))
 
     async def configure(self, resource_type: int, resource: str, **values: str | None) -> None:
-        await self.commit(
-            *(Config(0, resource_type, resource, name.replace("_", "."), value) for name, value in values.items())
-        )
+        await self.commit(*(Config(0, resource_type, resource, name.replace("_", "."), value) for name, value in values.items()))
 
     async def fence(self, broker_id: int, fenced: bool) -> None:
         await self.commit(BrokerRegistrationChange(0, broker_id, self.brokers[broker_id].epoch, fenced=fenced))
@@ -338,7 +336,8 @@ class Broker:
 
 
 @pytest.fixture
-async def world(tmp_path: Path, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> World:
+async def world(tmp_path: Path, nursery: trio.Nursery) -> World:
+    """Tests that use it ask for `autojump_clock` themselves, or else time is real."""
     return World(tmp_path, nursery)
 
 

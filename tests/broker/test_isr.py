@@ -21,7 +21,12 @@ OFFSETS = st.integers(-1, 50)
 
 
 @given(
-    st.integers(0, 50), st.integers(0, 50), st.integers(0, 50), st.lists(OFFSETS, max_size=5), st.integers(1, 5), st.integers(1, 5)
+    st.integers(0, 50),
+    st.integers(0, 50),
+    st.integers(0, 50),
+    st.lists(OFFSETS, max_size=5),
+    st.integers(1, 5),
+    st.integers(1, 5),
 )
 def test_the_high_watermark_is_monotone_and_inside_the_log(
     current: int, start: int, length: int, ends: list[int], members: int, min_isr: int

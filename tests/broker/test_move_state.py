@@ -30,7 +30,9 @@ def test_a_dropped_move_takes_back_what_the_controller_may_have_been_told(state:
     assert next_step(state, MoveEvent.DROP) == (MoveState.DROPPED, action)
 
 
-@given(st.lists(st.sampled_from([MoveEvent.CAUGHT_UP, MoveEvent.TARGET_COMMITTED, MoveEvent.SWAPPED, MoveEvent.DROP]), max_size=20))
+@given(
+    st.lists(st.sampled_from([MoveEvent.CAUGHT_UP, MoveEvent.TARGET_COMMITTED, MoveEvent.SWAPPED, MoveEvent.DROP]), max_size=20)
+)
 def test_no_history_swaps_before_the_metadata_says_so_or_leaves_a_wrong_directory(events: list[MoveEvent]) -> None:
     state, committed, told = MoveState.COPYING, False, "source"
     for event in events:

@@ -19,7 +19,9 @@ async def three(world: Any) -> list[Any]:
     return [await world.add_broker(broker_id) for broker_id in range(3)]
 
 
-async def test_an_append_acknowledged_by_all_is_on_every_replica(world: Any, batch: Batch, same_data: SameData) -> None:
+async def test_an_append_acknowledged_by_all_is_on_every_replica(
+    autojump_clock: Any, world: Any, batch: Batch, same_data: SameData
+) -> None:
     brokers = await three(world)
     await world.create_topic("t", [0, 1, 2])
     for _ in range(20):
@@ -29,7 +31,7 @@ async def test_an_append_acknowledged_by_all_is_on_every_replica(world: Any, bat
     assert same_data("t", 0, brokers)
 
 
-async def test_the_high_watermark_reaches_followers_within_a_round_trip(world: Any, batch: Batch) -> None:
+async def test_the_high_watermark_reaches_followers_within_a_round_trip(autojump_clock: Any, world: Any, batch: Batch) -> None:
     brokers = await three(world)
     await world.create_topic("t", [0, 1, 2])
     await trio.sleep(1)
@@ -40,7 +42,7 @@ async def test_the_high_watermark_reaches_followers_within_a_round_trip(world: A
     assert [broker.log("t", 0).high_watermark for broker in brokers] == [answer.log_end_offset] * 3
 
 
-async def test_a_consumer_sees_nothing_above_the_high_watermark(world: Any, batch: Batch) -> None:
+async def test_a_consumer_sees_nothing_above_the_high_watermark(autojump_clock: Any, world: Any, batch: Batch) -> None:
     brokers = await three(world)
     topic_id = await world.create_topic("t", [0, 1, 2])
     await brokers[0].produce("t", 0, batch())
@@ -55,7 +57,7 @@ async def test_a_consumer_sees_nothing_above_the_high_watermark(world: Any, batc
 
 
 async def test_what_only_the_old_leader_had_is_cut_when_it_follows_the_new_one(
-    world: Any, batch: Batch, eventually: Eventually, same_data: SameData
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually, same_data: SameData
 ) -> None:
     brokers = await three(world)
     await world.create_topic("t", [0, 1, 2])
@@ -74,7 +76,7 @@ async def test_what_only_the_old_leader_had_is_cut_when_it_follows_the_new_one(
 
 
 async def test_a_leader_that_wrote_nothing_in_its_epoch_can_follow_again(
-    world: Any, batch: Batch, eventually: Eventually, same_data: SameData
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually, same_data: SameData
 ) -> None:
     brokers = await three(world)
     await world.create_topic("t", [0, 1, 2])
@@ -88,7 +90,7 @@ async def test_a_leader_that_wrote_nothing_in_its_epoch_can_follow_again(
 
 
 async def test_a_follower_that_stands_still_leaves_the_isr_and_comes_back(
-    world: Any, batch: Batch, eventually: Eventually, same_data: SameData
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually, same_data: SameData
 ) -> None:
     brokers = await three(world)
     await world.create_topic("t", [0, 1, 2])
@@ -104,7 +106,7 @@ async def test_a_follower_that_stands_still_leaves_the_isr_and_comes_back(
     assert same_data("t", 0, brokers)
 
 
-async def test_a_fenced_follower_is_not_proposed(world: Any, batch: Batch, eventually: Eventually) -> None:
+async def test_a_fenced_follower_is_not_proposed(autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually) -> None:
     brokers = await three(world)
     await world.create_topic("t", [0, 1, 2])
     await world.fence(2, True)
@@ -117,10 +119,11 @@ async def test_a_fenced_follower_is_not_proposed(world: Any, batch: Batch, event
 
 
 async def test_an_isr_wish_of_uncertain_fate_is_not_repeated_until_the_metadata_speaks(
-    world: Any, batch: Batch, eventually: Eventually
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
 ) -> None:
     brokers = await three(world)
     await world.create_topic("t", [0, 1, 2])
+    await trio.sleep(1)
     world.refuse_isr_with = ErrorCode.INVALID_UPDATE_VERSION
     await world.change("t", 0, isr=(0, 1))
     await trio.sleep(3)
@@ -130,7 +133,9 @@ async def test_an_isr_wish_of_uncertain_fate_is_not_repeated_until_the_metadata_
     await eventually(lambda: world.state("t", 0).isr == (0, 1, 2), "asked again")
 
 
-async def test_acks_all_is_refused_with_too_few_in_sync_and_acks_one_is_not(world: Any, batch: Batch) -> None:
+async def test_acks_all_is_refused_with_too_few_in_sync_and_acks_one_is_not(
+    autojump_clock: Any, world: Any, batch: Batch
+) -> None:
     brokers = await three(world)
     await world.create_topic("t", [0, 1])
     await world.configure(2, "t", min_insync_replicas="2")
@@ -142,7 +147,7 @@ async def test_acks_all_is_refused_with_too_few_in_sync_and_acks_one_is_not(worl
     assert (await brokers[0].produce("t", 0, batch(), acks=1)).error == ErrorCode.NONE
 
 
-async def test_a_produce_that_cannot_be_served_says_why(world: Any, batch: Batch) -> None:
+async def test_a_produce_that_cannot_be_served_says_why(autojump_clock: Any, world: Any, batch: Batch) -> None:
     brokers = await three(world)
     await world.create_topic("t", [0, 1])
     assert (await brokers[1].produce("t", 0, batch())).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -154,7 +159,7 @@ async def test_a_produce_that_cannot_be_served_says_why(world: Any, batch: Batch
     assert (await brokers[0].produce("t", 0, bytes(damaged))).error == ErrorCode.CORRUPT_MESSAGE
 
 
-async def test_a_fetch_with_another_leader_epoch_is_told_which_side_is_behind(world: Any) -> None:
+async def test_a_fetch_with_another_leader_epoch_is_told_which_side_is_behind(autojump_clock: Any, world: Any) -> None:
     brokers = await three(world)
     topic_id = await world.create_topic("t", [0, 1])
     await world.change("t", 0, leader=0)
@@ -165,7 +170,7 @@ async def test_a_fetch_with_another_leader_epoch_is_told_which_side_is_behind(wo
 
 
 async def test_a_follower_behind_the_leaders_log_start_starts_over(
-    world: Any, batch: Batch, eventually: Eventually, same_data: SameData
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually, same_data: SameData
 ) -> None:
     brokers = await three(world)
     await world.create_topic("t", [0, 1])
@@ -180,7 +185,9 @@ async def test_a_follower_behind_the_leaders_log_start_starts_over(
     assert same_data("t", 0, brokers[:2])
 
 
-async def test_replicas_come_and_go_by_the_metadata_alone(world: Any, batch: Batch, eventually: Eventually) -> None:
+async def test_replicas_come_and_go_by_the_metadata_alone(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
+) -> None:
     brokers = await three(world)
     await world.create_topic("t", [0, 1])
     await brokers[0].produce("t", 0, batch())
@@ -194,7 +201,9 @@ async def test_replicas_come_and_go_by_the_metadata_alone(world: Any, batch: Bat
     assert brokers[0].log("t", 0).log_end_offset == 0
 
 
-async def test_the_controller_learns_where_each_replica_was_placed(world: Any, eventually: Eventually) -> None:
+async def test_the_controller_learns_where_each_replica_was_placed(
+    autojump_clock: Any, world: Any, eventually: Eventually
+) -> None:
     brokers = await three(world)
     await world.create_topic("t", *([[0, 1]] * 4))
 

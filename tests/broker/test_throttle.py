@@ -48,9 +48,7 @@ def test_a_copy_is_not_slower_than_nine_tenths_of_the_rate(rate: float, batch: i
 
 
 @given(RATES, st.lists(st.tuples(st.floats(0.0, 2.0), st.integers(1, 1 << 20), st.integers(0, 1 << 20)), max_size=100))
-def test_no_pattern_of_claims_gets_more_than_the_rate_and_what_is_kept(
-    rate: float, claims: list[tuple[float, int, int]]
-) -> None:
+def test_no_pattern_of_claims_gets_more_than_the_rate_and_what_is_kept(rate: float, claims: list[tuple[float, int, int]]) -> None:
     budget, now, used, largest = ByteBudget(rate, 0.0), 0.0, 0, 0
     for pause_s, wanted, batch in claims:
         now += pause_s

@@ -1,0 +1,308 @@
+"""Moves between the log directories of a broker: nothing acknowledged is lost, and the metadata always names a directory that holds a log."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.broker.log.errors import LogDirFailed
+from kraftlab.broker.log.record_batch import iterate
+from kraftlab.broker.move_state import MoveState
+from kraftlab.metadata.errors import ErrorCode
+
+Batch = Callable[..., bytes]
+Eventually = Callable[..., Awaitable[None]]
+SameData = Callable[..., bool]
+
+
+async def alter(broker: Any, path: str, topic: str = "t", number: int = 0) -> tuple[int, str]:
+    """One AlterReplicaLogDirs of one replica: its code and message."""
+    request = admin_pb2.AlterReplicaLogDirsRequest(
+        dirs=[
+            admin_pb2.AlterReplicaLogDir(path=path, topics=[admin_pb2.AlterReplicaLogDirTopic(name=topic, partitions=[number])])
+        ]
+    )
+    response = await broker.log_dirs_api.alter(request)
+    [result] = response.results
+    [answer] = result.partitions
+    return answer.error_code, answer.error_message
+
+
+async def described(broker: Any) -> dict[tuple[int, bool], admin_pb2.LogDirPartition]:
+    response = await broker.log_dirs_api.describe(admin_pb2.DescribeLogDirsRequest())
+    return {
+        (part.partition_index, part.is_future_key): part
+        for result in response.results
+        for topic in result.topics
+        for part in topic.partitions
+    }
+
+
+def other_dir(broker: Any, topic: str = "t", number: int = 0) -> Any:
+    return next(path for path in broker.dirs if path != broker.log(topic, number).log_dir)
+
+
+async def filled(world: Any, batch: Batch, replicas: list[int], batches: int = 40) -> list[Any]:
+    """Brokers with a topic t of one partition that holds some data and whose directories the metadata knows."""
+    brokers = [await world.add_broker(broker_id) for broker_id in sorted(replicas)]
+    await world.create_topic("t", replicas)
+    leader = world.brokers[replicas[0]]
+    for _ in range(batches):
+        await leader.produce("t", 0, batch(1, 5_000))
+    await trio.sleep(1)
+    return brokers
+
+
+async def slow_down(world: Any, bytes_per_second: int) -> None:
+    await world.configure(4, "", replica_alter_log_dirs_io_max_bytes_per_second=str(bytes_per_second))
+
+
+@pytest.mark.parametrize("mover", [0, 1], ids=["leader", "follower"])
+async def test_a_replica_moves_while_a_producer_keeps_appending(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually, same_data: SameData, mover: int
+) -> None:
+    brokers = await filled(world, batch, [0, 1])
+    await slow_down(world, 150_000)
+    moving, target = brokers[mover], other_dir(brokers[mover])
+    acknowledged: list[int] = []
+
+    async def produce() -> None:
+        while True:
+            answer = await brokers[0].produce("t", 0, batch(1, 500))
+            assert answer.error == ErrorCode.NONE
+            acknowledged.append(answer.base_offset)
+            await trio.sleep(0.01)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(produce)
+        assert await alter(moving, str(target)) == (ErrorCode.NONE, "")
+        await eventually(lambda: moving.log("t", 0).log_dir == target, "the replica has moved", 30)
+        await trio.sleep(0.5)
+        nursery.cancel_scope.cancel()
+    assert len(acknowledged) > 50
+    await trio.sleep(1)
+    assert same_data("t", 0, brokers)
+    held = {header.base_offset for _, header in iterate(moving.log("t", 0).read(0, 1 << 24))}
+    assert set(acknowledged) <= held
+    assert world.state("t", 0).directory_of(mover) == moving.log("t", 0).directory_id
+
+
+async def test_the_controller_is_told_before_the_swap(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
+) -> None:
+    [broker] = await filled(world, batch, [0])
+    source, target = broker.log("t", 0).log_dir, other_dir(broker)
+    world.controller_answers = trio.Event()
+    await alter(broker, str(target))
+    replica = broker.partition("t", 0).id
+    await eventually(lambda: broker.mover.moves[replica].state is MoveState.QUEUED, "caught up and queued")
+    await broker.produce("t", 0, batch(1, 5_000))
+    await trio.sleep(3)
+    assert broker.log("t", 0).log_dir == source
+    world.controller_answers.set()
+    await eventually(lambda: broker.log("t", 0).log_dir == target, "swapped once the metadata said so")
+    assert [request.assignments[0].directory_id for request in world.directory_requests[-1:]] == [
+        broker.logs.directory_id_of(target)
+    ]
+    assert broker.log("t", 0).log_end_offset == 41
+
+
+async def test_the_move_throttle_holds_and_progress_is_shown(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
+) -> None:
+    [broker] = await filled(world, batch, [0])
+    size, target = broker.log("t", 0).size_bytes, other_dir(broker)
+    await slow_down(world, 50_000)
+    begun = trio.current_time()
+    await alter(broker, str(target))
+    await trio.sleep(2)
+    shown = (await described(broker))[0, True]
+    assert shown.bytes_left + shown.partition_size == pytest.approx(size, rel=0.01)
+    assert shown.bytes_per_second == pytest.approx(50_000, rel=0.2)
+    assert shown.offset_lag == broker.log("t", 0).log_end_offset - shown.log_end_offset > 0
+    await eventually(lambda: broker.log("t", 0).log_dir == target, "moved", 30)
+    assert 45_000 <= size / (trio.current_time() - begun) <= 55_000
+
+
+@pytest.mark.parametrize("way", ["any", "current directory"])
+async def test_a_cancelled_move_leaves_no_trace(autojump_clock: Any, world: Any, batch: Batch, way: str) -> None:
+    [broker] = await filled(world, batch, [0])
+    source = broker.log("t", 0).log_dir
+    await slow_down(world, 50_000)
+    await alter(broker, str(other_dir(broker)))
+    await trio.sleep(1)
+    assert (0, True) in await described(broker)
+    assert await alter(broker, "any" if way == "any" else str(source)) == (ErrorCode.NONE, "")
+    broker.logs.remove_expired(1 << 60)
+    assert broker.directories() == {f"{source.name}/t-0"}
+    assert not broker.mover.moves
+    assert (await broker.produce("t", 0, batch())).error == ErrorCode.NONE
+    assert world.directory_requests[1:] == []
+
+
+async def test_a_move_cancelled_while_the_controller_is_asked_gives_the_old_directory_back(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
+) -> None:
+    [broker] = await filled(world, batch, [0])
+    source = broker.log("t", 0).directory_id
+    world.controller_answers = trio.Event()
+    await alter(broker, str(other_dir(broker)))
+    replica = broker.partition("t", 0).id
+    await eventually(lambda: broker.mover.moves[replica].state is MoveState.QUEUED, "queued")
+    await trio.sleep(0.1)
+    await alter(broker, "any")
+    world.controller_answers.set()
+    await trio.sleep(1)
+    assert world.state("t", 0).directory_of(0) == source == broker.log("t", 0).directory_id
+
+
+async def test_a_move_to_a_third_directory_replaces_the_one_that_runs(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
+) -> None:
+    broker = await world.add_broker(0, log_dirs=3)
+    await world.create_topic("t", [0])
+    for _ in range(40):
+        await broker.produce("t", 0, batch(1, 5_000))
+    first, second = (path for path in broker.dirs if path != broker.log("t", 0).log_dir)
+    await slow_down(world, 100_000)
+    await alter(broker, str(first))
+    await trio.sleep(0.5)
+    await alter(broker, str(second))
+    await eventually(lambda: broker.log("t", 0).log_dir == second, "it is in the second one", 30)
+    broker.logs.remove_expired(1 << 60)
+    assert broker.directories() == {f"{second.name}/t-0"}
+
+
+async def test_a_follower_that_is_cut_while_it_moves_does_not_keep_what_was_cut(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually, same_data: SameData
+) -> None:
+    brokers = await filled(world, batch, [0, 1], batches=10)
+    world.unreachable.add(0)
+    await trio.sleep(1)
+    for _ in range(10):
+        await brokers[0].produce("t", 0, batch(1, 5_000), acks=1)
+    world.controller_answers = trio.Event()
+    target = other_dir(brokers[0])
+    await alter(brokers[0], str(target))
+    replica = brokers[0].partition("t", 0).id
+    await eventually(lambda: brokers[0].mover.moves[replica].state is MoveState.QUEUED, "the copy has it all")
+    await world.change("t", 0, leader=1, isr=(1,))
+    await brokers[1].produce("t", 0, batch(1, 5_000))
+    world.unreachable.clear()
+    world.controller_answers.set()
+    await eventually(lambda: brokers[0].log("t", 0).log_dir == target, "moved")
+    await eventually(lambda: world.state("t", 0).isr == (1, 0), "in sync again")
+    assert same_data("t", 0, brokers)
+
+
+async def test_a_move_goes_on_after_a_crash(autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually) -> None:
+    [broker] = await filled(world, batch, [0])
+    end, target = broker.log("t", 0).log_end_offset, other_dir(broker)
+    await slow_down(world, 50_000)
+    await alter(broker, str(target))
+    await trio.sleep(2)
+    copied = broker.partition("t", 0).future.size_bytes
+    assert copied
+    broker.crash()
+    await broker.restart()
+    assert broker.partition("t", 0).future.size_bytes == copied
+    await eventually(lambda: broker.log("t", 0).log_dir == target, "moved", 30)
+    assert broker.log("t", 0).log_end_offset == end
+
+
+async def test_a_move_whose_target_fails_ends_and_the_replica_serves_on(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
+) -> None:
+    [broker] = await filled(world, batch, [0])
+    target = other_dir(broker)
+    await slow_down(world, 50_000)
+    await alter(broker, str(target))
+    await trio.sleep(1)
+    error = LogDirFailed(target, OSError(5, "Input/output error"))
+    broker.logs.mark_offline(target, error)
+    await broker.replicas.directory_failed(target)
+    assert not broker.mover.moves
+    assert (await broker.produce("t", 0, batch())).error == ErrorCode.NONE
+    code, text = await alter(broker, str(target))
+    assert code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert "offline" in text
+
+
+async def test_replicas_of_a_failed_directory_answer_storage_error_and_the_others_serve_on(
+    autojump_clock: Any, world: Any, batch: Batch
+) -> None:
+    broker = await world.add_broker(0)
+    await world.create_topic("t", [0], [0])
+    dead, alive = broker.log("t", 0).log_dir, broker.log("t", 1).log_dir
+    assert dead != alive
+    broker.logs.mark_offline(dead, LogDirFailed(dead, OSError(5, "Input/output error")))
+    await broker.replicas.directory_failed(dead)
+    assert (await broker.produce("t", 0, batch())).error == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await broker.produce("t", 1, batch())).error == ErrorCode.NONE
+
+
+async def test_a_topic_deleted_in_the_middle_of_a_move_goes_with_both_its_logs(
+    autojump_clock: Any, world: Any, batch: Batch
+) -> None:
+    [broker] = await filled(world, batch, [0])
+    await slow_down(world, 50_000)
+    await alter(broker, str(other_dir(broker)))
+    await trio.sleep(1)
+    await world.delete_topic("t")
+    broker.logs.remove_expired(1 << 60)
+    assert broker.directories() == set()
+    assert not broker.mover.moves
+
+
+async def test_a_parked_move_shows_why_and_is_tried_again_on_request(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [broker] = await filled(world, batch, [0])
+    target = other_dir(broker)
+    await slow_down(world, 50_000)
+    await alter(broker, str(target))
+    await trio.sleep(1)
+    from kraftlab.broker.log.errors import NoSpace
+
+    def full(batches: bytes) -> int:
+        raise NoSpace(target, 0)
+
+    future = broker.partition("t", 0).future
+    monkeypatch.setattr(future, "append_as_follower", full)
+    await trio.sleep(20)
+    assert "no space left" in (await described(broker))[0, True].error
+    monkeypatch.undo()
+    await slow_down(world, 10_000_000)
+    begun = trio.current_time()
+    assert await alter(broker, str(target)) == (ErrorCode.NONE, "")
+    await eventually(lambda: broker.log("t", 0).log_dir == target, "moved")
+    assert trio.current_time() - begun < 1
+
+
+async def test_requests_that_cannot_be_served_are_answered_per_replica(autojump_clock: Any, world: Any, batch: Batch) -> None:
+    [broker] = await filled(world, batch, [0], batches=1)
+    await world.add_broker(1)
+    await world.create_topic("elsewhere", [1])
+    here = broker.log("t", 0).log_dir
+    for path in (f"{here}/", "any thing", "", "d0"):
+        code, text = await alter(broker, path)
+        assert code == ErrorCode.LOG_DIR_NOT_FOUND
+        assert str(here) in text
+    assert (await alter(broker, str(here), "nowhere"))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (await alter(broker, str(here), "t", 9))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (await alter(broker, str(here), "elsewhere"))[0] == ErrorCode.REPLICA_NOT_AVAILABLE
+    assert await alter(broker, str(here)) == (ErrorCode.NONE, "")
+    assert await alter(broker, "any") == (ErrorCode.NONE, "")
+
+
+async def test_a_destination_is_remembered_until_the_replica_is_created(autojump_clock: Any, world: Any, batch: Batch) -> None:
+    broker = await world.add_broker(0)
+    for path in reversed(broker.dirs):
+        name = f"to-{path.name}"
+        assert (await alter(broker, str(path), name))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await world.create_topic(name, [0])
+        assert broker.log(name, 0).log_dir == path

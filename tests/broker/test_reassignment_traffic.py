@@ -1,0 +1,172 @@
+"""Filling new replicas: throttles hold over small copies, progress is shown, and replicas in sync do not notice."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata.uuids import UNASSIGNED
+
+Batch = Callable[..., bytes]
+Eventually = Callable[..., Awaitable[None]]
+SameData = Callable[..., bool]
+
+RATE = 100_000
+
+
+async def limit(world: Any, brokers: list[int], leader: bool = True, follower: bool = True) -> None:
+    """Throttles every replica of topic t on those brokers, as kafka-reassign-partitions --throttle does."""
+    sides = [side for side, wanted in (("leader", leader), ("follower", follower)) if wanted]
+    for broker_id in brokers:
+        await world.configure(4, str(broker_id), **{f"{side}_replication_throttled_rate": str(RATE) for side in sides})
+    await world.configure(2, "t", **{f"{side}_replication_throttled_replicas": "*" for side in sides})
+
+
+async def add_replica(world: Any, number: int, broker_id: int) -> None:
+    state = world.state("t", number)
+    await world.change(
+        "t",
+        number,
+        replicas=(*state.replicas, broker_id),
+        adding_replicas=(broker_id,),
+        removing_replicas=(),
+        original_replicas=state.replicas,
+        target_replicas=(*state.replicas, broker_id),
+        directories=(*state.directories, UNASSIGNED),
+    )
+
+
+@pytest.mark.parametrize(("leader", "follower"), [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize(("batches", "batch_bytes"), [(100, 2_000), (20, 10_000)])
+async def test_the_throttle_holds_over_a_small_copy(
+    autojump_clock: Any,
+    world: Any,
+    batch: Batch,
+    eventually: Eventually,
+    leader: bool,
+    follower: bool,
+    batches: int,
+    batch_bytes: int,
+) -> None:
+    source = await world.add_broker(0)
+    await world.add_broker(1)
+    await world.create_topic("t", [0])
+    for _ in range(batches):
+        await source.produce("t", 0, batch(1, batch_bytes))
+    size = source.log("t", 0).size_bytes
+    await limit(world, [0, 1], leader, follower)
+    begun = trio.current_time()
+    await add_replica(world, 0, 1)
+    await eventually(lambda: 1 in world.state("t", 0).isr, "the new replica is in sync", 60)
+    rate = size / (trio.current_time() - begun)
+    assert rate <= RATE * 1.1 + batch_bytes / (size / RATE)
+    assert rate >= RATE * 0.9
+
+
+async def test_the_throttle_is_shared_by_copies_from_several_leaders(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
+) -> None:
+    sources = [await world.add_broker(broker_id) for broker_id in range(2)]
+    target = await world.add_broker(2)
+    await world.create_topic("t", [0], [0], [1])
+    for number, source in ((0, sources[0]), (1, sources[0]), (2, sources[1])):
+        for _ in range(60):
+            await source.produce("t", number, batch(1, 2_000))
+    await limit(world, [0, 1, 2])
+    begun = trio.current_time()
+    for number in range(3):
+        await add_replica(world, number, 2)
+    await trio.sleep(2)
+    half_way = [target.log("t", number).size_bytes for number in range(3)]
+    assert min(half_way) > 0.75 * max(half_way), "each partition gets its share"
+    await eventually(lambda: all(2 in world.state("t", number).isr for number in range(3)), "all in sync", 60)
+    total = sum(target.log("t", number).size_bytes for number in range(3))
+    assert 0.9 * RATE <= total / (trio.current_time() - begun) <= 1.1 * RATE
+
+
+async def test_replicas_in_sync_are_neither_throttled_nor_delayed(autojump_clock: Any, world: Any, batch: Batch) -> None:
+    brokers = [await world.add_broker(broker_id) for broker_id in range(3)]
+    await world.create_topic("t", [0, 1], [0])
+    for _ in range(50):
+        await brokers[0].produce("t", 1, batch(1, 10_000))
+    await limit(world, [0, 1, 2])
+    await add_replica(world, 1, 1)
+    await trio.sleep(0.5)
+    begun = trio.current_time()
+    for _ in range(20):
+        await brokers[0].produce("t", 0, batch(1, 50_000))
+    assert trio.current_time() - begun < 1, "a million bytes to a replica in sync, past a throttle of a tenth of that"
+
+
+async def test_progress_of_a_replica_that_is_filled_shows_bytes_rate_and_start(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
+) -> None:
+    source = await world.add_broker(0)
+    target = await world.add_broker(1)
+    await world.create_topic("t", [0])
+    for _ in range(100):
+        await source.produce("t", 0, batch(1, 4_000))
+    size = source.log("t", 0).size_bytes
+    await limit(world, [0, 1])
+    await add_replica(world, 0, 1)
+    await trio.sleep(2)
+    described = await target.log_dirs_api.describe(admin_pb2.DescribeLogDirsRequest())
+    [shown] = [part for result in described.results for topic in result.topics for part in topic.partitions]
+    assert shown.bytes_left + shown.partition_size == pytest.approx(size, rel=0.05)
+    assert shown.bytes_per_second == pytest.approx(RATE, rel=0.2)
+    assert shown.started_ms > 0
+    assert shown.error == ""
+    await eventually(lambda: 1 in world.state("t", 0).isr, "in sync", 60)
+    described = await target.log_dirs_api.describe(admin_pb2.DescribeLogDirsRequest())
+    [shown] = [part for result in described.results for topic in result.topics for part in topic.partitions]
+    assert (shown.bytes_left, shown.offset_lag) == (-1, 0)
+
+
+async def test_a_cancelled_reassignment_leaves_everything_as_before(
+    autojump_clock: Any, world: Any, batch: Batch, same_data: SameData
+) -> None:
+    brokers = [await world.add_broker(broker_id) for broker_id in range(3)]
+    await world.create_topic("t", [0, 1])
+    for _ in range(50):
+        await brokers[0].produce("t", 0, batch(1, 10_000))
+    await trio.sleep(0.5)
+    before = world.state("t", 0)
+    await limit(world, [0, 1, 2])
+    await add_replica(world, 0, 2)
+    await trio.sleep(1)
+    assert 0 < brokers[2].log("t", 0).size_bytes < brokers[0].log("t", 0).size_bytes
+    await world.change(
+        "t",
+        0,
+        replicas=before.replicas,
+        directories=before.directories,
+        adding_replicas=(),
+        removing_replicas=(),
+        original_replicas=(),
+        target_replicas=(),
+    )
+    assert not brokers[2].replicas.partitions
+    brokers[2].logs.remove_expired(1 << 60)
+    assert brokers[2].directories() == set()
+    assert (await brokers[0].produce("t", 0, batch())).error == 0
+    assert same_data("t", 0, brokers[:2])
+
+
+async def test_lifting_the_throttle_takes_effect_at_once(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
+) -> None:
+    source = await world.add_broker(0)
+    await world.add_broker(1)
+    await world.create_topic("t", [0])
+    for _ in range(100):
+        await source.produce("t", 0, batch(1, 20_000))
+    await limit(world, [0, 1])
+    await add_replica(world, 0, 1)
+    await trio.sleep(1)
+    for broker_id in (0, 1):
+        await world.configure(4, str(broker_id), leader_replication_throttled_rate=None, follower_replication_throttled_rate=None)
+    await eventually(lambda: 1 in world.state("t", 0).isr, "the new replica is in sync", 1.5)
