@@ -1,7 +1,8 @@
-"""The admin API on a broker: its own log directories and metadata are answered here, everything else is passed on to the active controller.
+"""The admin API on a broker: its own log directories and metadata are answered here, everything else is passed on to the
+active controller.
 
-A call that is passed on travels in an Envelope over peer frames and its answer is given unchanged. While there is no active controller, or it
-has just moved, the broker looks for it again until the call's deadline.
+A call that is passed on travels in an Envelope over peer frames and its answer is given unchanged. While there is no active
+controller, or it has just moved, the broker looks for it again until the call's deadline.
 """
 
 from __future__ import annotations
@@ -91,4 +92,6 @@ class AdminService:
                     return fault(method, response.message or ErrorCode(response.error).message, response.error)
                 reason = response.message or "the controller has moved"
             await self._channel.wait_for_change(min(RETRY_BACKOFF_S, max(rest_s, 0)))
-        return fault(method, f"{call.api} could not be passed on to the active controller in time: {reason}", ErrorCode.REQUEST_TIMED_OUT)
+        return fault(
+            method, f"{call.api} could not be passed on to the active controller in time: {reason}", ErrorCode.REQUEST_TIMED_OUT
+        )

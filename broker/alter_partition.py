@@ -1,4 +1,5 @@
-"""Sends ISR wishes of this broker's leaders to the controller: one request in flight, one pending wish per partition (KIP-497)."""
+"""Sends ISR wishes of this broker's leaders to the controller: one request in flight, one pending wish per partition
+(KIP-497)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Requests of this broker to the active controller, wherever it is.
 
-The leader of the metadata quorum is the active controller, and the observer knows who leads. Two connections are kept to it: one for what the
-broker itself must say (registration, heartbeats, ISR changes, directories), one for admin calls passed on for clients, so that a heartbeat never
-waits behind somebody's large request.
+The leader of the metadata quorum is the active controller, and the observer knows who leads. Two connections are kept to it:
+one for what the broker itself must say (registration, heartbeats, ISR changes, directories), one for admin calls passed on
+for clients, so that a heartbeat never waits behind somebody's large request.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ CONTROLLER_LISTENER = "CONTROLLER"
 class ControllerChannel:
     """`leader` tells who leads now. `leader_changed()` is to be called whenever that changes."""
 
-    def __init__(
-        self, nursery: trio.Nursery, identity: PeerIdentity, leader: Callable[[], LeaderView], voters: VoterSet
-    ) -> None:
+    def __init__(self, nursery: trio.Nursery, identity: PeerIdentity, leader: Callable[[], LeaderView], voters: VoterSet) -> None:
         self._own = PeerPool(nursery, identity)
         self._passed_on = PeerPool(nursery, identity)
         self._leader = leader

@@ -78,8 +78,8 @@ class DataPlane:
     async def produce(self, request: ProduceRequest) -> ProduceResponse:
         """Appends; with acks=-1 answers once every in-sync replica has it.
 
-        Errors: 21 bad acks, 3/100/6/56 by the replica, 19 too few in sync before and 20 after the append, 7 not replicated in time
-        (it may still be), 2/87 for batches that are none or do not continue the log.
+        Errors: 21 bad acks, 3/100/6/56 by the replica, 19 too few in sync before and 20 after the append, 7 not replicated in
+        time (it may still be), 2/87 for batches that are none or do not continue the log.
         """
         if request.acks not in (ACKS_LEADER, ACKS_ALL):
             return _refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; send 1 or -1 (all)")
@@ -89,8 +89,8 @@ class DataPlane:
             if request.acks == ACKS_ALL and partition.is_below_min_isr():
                 raise ReplicaError(
                     ErrorCode.NOT_ENOUGH_REPLICAS,
-                    f"{partition} has {len(partition.state.isr)} replicas in sync ({partition.state.isr}), min.insync.replicas asks "
-                    "for more; nothing was written",
+                    f"{partition} has {len(partition.state.isr)} replicas in sync {partition.state.isr}, fewer than min.insync.replicas; "
+                    "nothing was written",
                 )
             base, end, epoch = await partition.append_as_leader(request.records, keep_offsets=request.keep_offsets)
         except (ReplicaError, LogError) as error:

@@ -1,8 +1,8 @@
 """Tells the controller in which directory each replica of this broker is (AssignReplicasToDirs, KIP-858).
 
-The newest assignment of a replica wins. One request is in flight, with at most 2250 assignments; after a failure the pause doubles from 100 ms
-to 10 s. What the metadata already says, and replicas that have left this broker, are not sent. Errors that cannot mend (unknown topic or
-partition, not a replica) drop the assignment: the metadata log is about to say why.
+The newest assignment of a replica wins. One request is in flight, with at most 2250 assignments; after a failure the pause
+doubles from 100 ms to 10 s. What the metadata already says, and replicas that have left this broker, are not sent. Errors
+that cannot mend (unknown topic or partition, not a replica) drop the assignment: the metadata log is about to say why.
 """
 
 from __future__ import annotations

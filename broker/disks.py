@@ -1,4 +1,5 @@
-"""Blocking work on log directories, off the event loop: a few threads per directory, so that a slow disk holds up only itself."""
+"""Blocking work on log directories, off the event loop: a few threads per directory, so that a slow disk holds up only
+itself."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ Result = TypeVar("Result")
 
 
 class Disks:
-    """Runs functions in worker threads, bounded per directory, and tells `on_failed` of a directory that failed (each time it is met).
+    """Runs functions in worker threads, bounded per directory, and tells `on_failed` of a directory that failed (each time it
+    is met).
 
     Work that has begun is never abandoned: cancelling the caller waits for it.
     """

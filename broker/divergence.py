@@ -1,8 +1,9 @@
 """Where two logs part, by leader epochs (KIP-101, KIP-279, KIP-595). Pure.
 
-A follower says with each fetch which epoch its last record has. If the leader's log does not hold that epoch up to the fetch offset, it answers
-with the largest epoch that it knows at or below, and where that one ends. The follower cuts its log to the smaller of both ends; if it does not know
-that epoch itself, to the end of its largest smaller epoch, and asks again. Every round drops at least one epoch, so it ends.
+A follower says with each fetch which epoch its last record has. If the leader's log does not hold that epoch up to the fetch
+offset, it answers with the largest epoch that it knows at or below, and where that one ends. The follower cuts its log to the
+smaller of both ends; if it does not know that epoch itself, to the end of its largest smaller epoch, and asks again. Every
+round drops at least one epoch, so it ends.
 """
 
 from __future__ import annotations

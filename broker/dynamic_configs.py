@@ -1,7 +1,9 @@
-"""What topics and brokers are configured to, as the metadata and this broker's file say: throttles, min.insync.replicas, log limits.
+"""What topics and brokers are configured to, as the metadata and this broker's file say: throttles, min.insync.replicas, log
+limits.
 
-A broker's value comes from its own dynamic config, else the cluster's dynamic default, else its file, else the default. A topic's comes from its
-dynamic config, else the broker's synonym in that order, else the default. Rates at or over 2^63 - 1 mean no limit, as Kafka's default says.
+A broker's value comes from its own dynamic config, else the cluster's dynamic default, else its file, else the default. A
+topic's comes from its dynamic config, else the broker's synonym in that order, else the default. Rates at or over 2^63 - 1
+mean no limit, as Kafka's default says.
 """
 
 from __future__ import annotations

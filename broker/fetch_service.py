@@ -1,13 +1,13 @@
 """Answers fetches from followers and consumers: the leader's side of replication.
 
-Theory of operation. A fetch is looked at as a whole: what can be said at once (an error, a divergence, a newer high watermark) or read
-(records below the log end for followers, below the high watermark for consumers) is answered; otherwise the fetch is parked until one of its
-partitions changes or its wait is over. A follower's fetch offset says that it holds everything below: it is noted before anything else, and may
-raise the high watermark, which wakes the other followers' parked fetches. So a high watermark travels in one message after the fetch
-that raised it.
+Theory of operation. A fetch is looked at as a whole: what can be said at once (an error, a divergence, a newer high
+watermark) or read (records below the log end for followers, below the high watermark for consumers) is answered; otherwise
+the fetch is parked until one of its partitions changes or its wait is over. A follower's fetch offset says that it holds
+everything below: it is noted before anything else, and may raise the high watermark, which wakes the other followers' parked
+fetches. So a high watermark travels in one message after the fetch that raised it.
 
-Followers that are throttled and out of sync get no more than the budget allows; while it is used up their records wait, not the others'. A
-newer fetch of the same replica and session ends the one that is parked: its sender has given it up.
+Followers that are throttled and out of sync get no more than the budget allows; while it is used up their records wait, not
+the others'. A newer fetch of the same replica and session ends the one that is parked: its sender has given it up.
 
 Partitions about which there is nothing to say are left out of a follower's answer.
 """
@@ -149,9 +149,7 @@ class FetchService:
         if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
             return self._about(wanted, log, error=ErrorCode.OFFSET_OUT_OF_RANGE)
         if request.replica_id >= 0:
-            partition.follower_fetched(
-                request.replica_id, wanted.fetch_offset, wanted.log_start_offset, request.broker_epoch
-            )
+            partition.follower_fetched(request.replica_id, wanted.fetch_offset, wanted.log_start_offset, request.broker_epoch)
         return None
 
     def _look(self, request: ReplicaFetchRequest, answers: dict[ReplicaId, FetchedPartition]) -> list[_Readable]:
@@ -220,9 +218,7 @@ class FetchService:
 
     # --- reading -------------------------------------------------------------------------------------------------------------
 
-    async def _read(
-        self, request: ReplicaFetchRequest, readable: list[_Readable], claim: Claim | None
-    ) -> list[FetchedPartition]:
+    async def _read(self, request: ReplicaFetchRequest, readable: list[_Readable], claim: Claim | None) -> list[FetchedPartition]:
         """Records in the order of the request until the response is full; throttled partitions as far as the budget goes."""
         found: list[FetchedPartition] = []
         remaining = min(request.max_bytes, RESPONSE_BYTES_MAX)
@@ -280,5 +276,3 @@ def _epoch_error(asked: int, current: int) -> ErrorCode:
 def _has_news(wanted: FetchPartition, log: PartitionLog) -> bool:
     """The follower could raise its high watermark or its log start."""
     return min(log.high_watermark, wanted.fetch_offset) > wanted.high_watermark or log.log_start_offset > wanted.log_start_offset
-
-

@@ -1,13 +1,15 @@
 """Copies partitions from their leaders: the follower's side of replication.
 
-Theory of operation. For each broker that leads something here there are two lanes, each with at most one fetch in flight. The steady lane carries
-replicas that are in sync or not throttled, and parks at the leader until there is news. The throttled lane carries replicas that are out of sync
-and listed in follower.replication.throttled.replicas, and asks only for what the budget allows, so that filling a new replica never delays
-those in sync. A replica changes lanes by itself when it comes into the ISR or its throttle goes.
+Theory of operation. For each broker that leads something here there are two lanes, each with at most one fetch in flight. The
+steady lane carries replicas that are in sync or not throttled, and parks at the leader until there is news. The throttled
+lane carries replicas that are out of sync and listed in follower.replication.throttled.replicas, and asks only for what the
+budget allows, so that filling a new replica never delays those in sync. A replica changes lanes by itself when it comes into
+the ISR or its throttle goes.
 
-A fetch offset is the log's end, and says that everything below is held. What comes back is appended, or the log is cut where the leader says
-that the two part (`divergence.py`), or the replica pauses if the leader refused: the metadata log, or the leader's, is about to catch up. The set
-of partitions and their leaders is changed by the replica manager only. When it changes, a parked fetch is given up and sent anew.
+A fetch offset is the log's end, and says that everything below is held. What comes back is appended, or the log is cut where
+the leader says that the two part (`divergence.py`), or the replica pauses if the leader refused: the metadata log, or the
+leader's, is about to catch up. The set of partitions and their leaders is changed by the replica manager only. When it
+changes, a parked fetch is given up and sent anew.
 """
 
 from __future__ import annotations
@@ -216,9 +218,7 @@ class _LeaderFetcher:
         if response is not None and any(not self._owner.context.is_follower_throttled(source.partition) for source in sources):
             self.wake()
 
-    async def _ask(
-        self, sources: list[_Source], lane: int, max_bytes: int, wait_max_ms: int
-    ) -> ReplicaFetchResponse | None:
+    async def _ask(self, sources: list[_Source], lane: int, max_bytes: int, wait_max_ms: int) -> ReplicaFetchResponse | None:
         """One request; None if it failed, after a pause."""
         owner = self._owner
         endpoint = owner.context.endpoint_of(self._leader_id)
@@ -322,5 +322,3 @@ class _LeaderFetcher:
     def _note_error(self, partition: Partition, text: str) -> None:
         if isinstance(partition.role, FollowerRole) and partition.role.filling is not None:
             partition.role.filling.error = text
-
-

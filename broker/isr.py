@@ -1,13 +1,14 @@
 """The in-sync set as a leader keeps it: who may join, who must leave, how far everyone has come. Pure functions over values.
 
-Theory of operation. The committed ISR is what the metadata log says. A leader that wants another one asks the controller (AlterPartition)
-and, until the answer is certain, counts the *maximal* ISR: everyone in the committed set or in the asked-for one. The high watermark
-is the smallest log end among them, so that whichever of both sets turns out to be valid, each of its members holds everything below
-the high watermark. Therefore a growing set counts at once and a shrinking one only when it is committed (KIP-497).
+Theory of operation. The committed ISR is what the metadata log says. A leader that wants another one asks the controller
+(AlterPartition) and, until the answer is certain, counts the *maximal* ISR: everyone in the committed set or in the asked-for
+one. The high watermark is the smallest log end among them, so that whichever of both sets turns out to be valid, each of its
+members holds everything below the high watermark. Therefore a growing set counts at once and a shrinking one only when it is
+committed (KIP-497).
 
-A follower is in sync while its log end reached the leader's within the last `replica.lag.time.max.ms`. One fetch cannot show that under
-steady writes: the follower asks for what the leader had when the last fetch was answered. So a fetch that reaches the leader's end *as of the
-fetch before* proves that it was caught up at that earlier time (KIP-16).
+A follower is in sync while its log end reached the leader's within the last `replica.lag.time.max.ms`. One fetch cannot show
+that under steady writes: the follower asks for what the leader had when the last fetch was answered. So a fetch that reaches
+the leader's end *as of the fetch before* proves that it was caught up at that earlier time (KIP-16).
 
 Not decided here: whether the controller accepts a wish, and which of several wishes it saw last.
 """
@@ -54,7 +55,8 @@ def may_join(
 ) -> bool:
     """Whether a follower outside the ISR may be proposed (KIP-841, KIP-903).
 
-    `registered_epoch` is the broker epoch in the metadata (None: not registered), `is_active`: neither fenced nor shutting down.
+    `registered_epoch` is the broker epoch in the metadata (None: not registered), `is_active`: neither fenced nor shutting
+    down.
     """
     return (
         is_active
@@ -78,8 +80,7 @@ def lagging_members(
         sorted(
             member
             for member in isr
-            if member != leader_id
-            and not progress.get(member, nothing).is_caught_up(leader_end_offset, now_s, lag_time_max_s)
+            if member != leader_id and not progress.get(member, nothing).is_caught_up(leader_end_offset, now_s, lag_time_max_s)
         )
     )
 
@@ -99,8 +100,9 @@ def advance_high_watermark(
 ) -> int:
     """The leader's next high watermark: monotone and within the log.
 
-    `follower_ends`: log ends (-1 unknown) of every follower that counts: the maximal ISR, and those caught up and allowed to join. With
-    fewer members than `min_isr_size` it stays (KIP-966), since what is written now is not yet as safe as was promised.
+    `follower_ends`: log ends (-1 unknown) of every follower that counts: the maximal ISR, and those caught up and allowed to
+    join. With fewer members than `min_isr_size` it stays (KIP-966), since what is written now is not yet as safe as was
+    promised.
     """
     floor = max(current, log_start_offset)
     if committed_isr_size < min_isr_size:

@@ -1,12 +1,14 @@
 """A broker's membership in the cluster: registration, heartbeats, controlled shutdown (KIP-631).
 
-Theory of operation. A broker registers (the record's offset becomes its epoch), then heartbeats: every 10 ms until it runs, then at
-`broker.heartbeat.interval.ms`. It asks to stay fenced until it has published an image that contains its own registration and its logs are
-loaded. Heartbeats go to whoever leads the metadata quorum; when the leader changes, the next one leaves at once. To stop, it asks for a
-controlled shutdown, and may go when the controller says that its leaderships are elsewhere and everybody has seen that, at latest after a bound.
+Theory of operation. A broker registers (the record's offset becomes its epoch), then heartbeats: every 10 ms until it runs,
+then at `broker.heartbeat.interval.ms`. It asks to stay fenced until it has published an image that contains its own
+registration and its logs are loaded. Heartbeats go to whoever leads the metadata quorum; when the leader changes, the next
+one leaves at once. To stop, it asks for a controlled shutdown, and may go when the controller says that its leaderships are
+elsewhere and everybody has seen that, at latest after a bound.
 
 A controller that does not know this registration any more (unregistered, or replaced) makes the broker register again.
-Directories that failed are named in every heartbeat until the registration in the metadata lacks them; a controller that cannot be told in time ends the broker.
+Directories that failed are named in every heartbeat until the registration in the metadata lacks them; a controller that
+cannot be told in time ends the broker.
 """
 
 from __future__ import annotations
@@ -105,7 +107,8 @@ _FINAL = (
 
 
 class Lifecycle:
-    """`run` registers and heartbeats until the broker may stop. The registration is fixed but for directories and the previous epoch."""
+    """`run` registers and heartbeats until the broker may stop. The registration is fixed but for directories and the
+    previous epoch."""
 
     def __init__(
         self,
@@ -201,8 +204,9 @@ class Lifecycle:
         overdue = min(self._offline.values(), default=now) + self._config.log_dir_failure_timeout_ms / 1000
         if self._offline and now > overdue:
             raise RegistrationFailed(
-                f"a failed log directory could not be reported to the controller within {self._config.log_dir_failure_timeout_ms} ms; "
-                "the broker stops, so that its replicas are not believed alive. See that the controllers run, then start it again"
+                "a failed log directory could not be reported to the controller within "
+                f"{self._config.log_dir_failure_timeout_ms} ms; the broker stops, so that its replicas are not believed alive. "
+                "See that the controllers run, then start it again"
             )
 
     # --- registration --------------------------------------------------------------------------------------------------------

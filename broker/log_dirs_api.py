@@ -1,8 +1,8 @@
 """AlterReplicaLogDirs and DescribeLogDirs of one broker (KIP-113, KIP-827), with progress and reasons beside Kafka's fields.
 
-Beyond Kafka: `any` drops a running move as the current directory does; a move goes on while another disk is dead; every refusal says what to
-do; a request for the directory a parked move goes to tries it again; and DescribeLogDirs shows of each replica that is being filled, by a move or
-from its leader, the bytes left, the rate, since when, and why it stands still.
+Beyond Kafka: `any` drops a running move as the current directory does; a move goes on while another disk is dead; every
+refusal says what to do; a request for the directory a parked move goes to tries it again; and DescribeLogDirs shows of each
+replica that is being filled, by a move or from its leader, the bytes left, the rate, since when, and why it stands still.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class LogDirsApi:
     # --- AlterReplicaLogDirs -------------------------------------------------------------------------------------------------
 
     async def alter(self, message: Message) -> Message:
-        """Error codes per partition: 57 no such directory, 56 offline, 9 no replica here (the destination is remembered), 3 unknown.
+        """Error codes per partition: 57 no such directory, 56 offline, 9 no replica here (the destination is remembered), 3
+        unknown.
 
         NONE means that the move has begun or that there is nothing to do, not that it is finished.
         """
@@ -108,7 +109,8 @@ class LogDirsApi:
         if known is None:
             names = ", ".join(map(str, logs.log_dirs))
             raise ReplicaError(
-                ErrorCode.LOG_DIR_NOT_FOUND, f"{path!r} is not a log directory of broker {self._replicas.broker_id}; it has {names}"
+                ErrorCode.LOG_DIR_NOT_FOUND,
+                f"{path!r} is not a log directory of broker {self._replicas.broker_id}; it has {names}",
             )
         if known in logs.offline_dirs:
             raise ReplicaError(
@@ -194,4 +196,3 @@ class LogDirsApi:
     def _header(self) -> admin_pb2.ResponseHeader:
         provenance = self._publisher.image.provenance
         return admin_pb2.ResponseHeader(metadata_offset=provenance.offset, epoch=provenance.epoch, leader_id=-1)
-

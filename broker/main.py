@@ -1,15 +1,16 @@
 """A broker process: an observer of the metadata log that hosts partition data.
 
-Theory of operation. Everything that takes time at the start runs beside each other: the log directories are opened and recovered, the metadata log
-is opened and followed, the broker registers. The first published image then decides what the log directories' contents mean (the start-up
-table) and replicas take up their parts. The admin server comes last, since importing grpc takes longer than all of that; then the broker says that
-it is ready, and the next heartbeat unfences it.
+Theory of operation. Everything that takes time at the start runs beside each other: the log directories are opened and
+recovered, the metadata log is opened and followed, the broker registers. The first published image then decides what the log
+directories' contents mean (the start-up table) and replicas take up their parts. The admin server comes last, since importing
+grpc takes longer than all of that; then the broker says that it is ready, and the next heartbeat unfences it.
 
-Publishers, in order: the metadata cache (the publisher's own `image`), throttles and configs, replicas, lifecycle. Configs come before
-replicas, so that a replica's throttle holds from its first byte.
+Publishers, in order: the metadata cache (the publisher's own `image`), throttles and configs, replicas, lifecycle. Configs
+come before replicas, so that a replica's throttle holds from its first byte.
 
-SIGTERM and SIGINT ask for a controlled shutdown: leaderships move away first, then logs are flushed, checkpoints and the clean mark written, and the
-metadata log closed. What cannot be repaired here ends the process with one line that says what is wrong and what to do.
+SIGTERM and SIGINT ask for a controlled shutdown: leaderships move away first, then logs are flushed, checkpoints and the
+clean mark written, and the metadata log closed. What cannot be repaired here ends the process with one line that says what is
+wrong and what to do.
 """
 
 from __future__ import annotations
@@ -302,7 +303,9 @@ class BrokerNode:
             await trio.to_thread.run_sync(self.logs.mark_offline, error.log_dir, error)
             await self.replicas.directory_failed(error.log_dir)
             if not self.logs.directory_ids():
-                raise AllDirectoriesFailed(f"the last log directory failed ({error}); repair the disks, then start the broker again")
+                raise AllDirectoriesFailed(
+                    f"the last log directory failed ({error}); repair the disks, then start the broker again"
+                )
             if directory_id is not None:
                 self.lifecycle.directory_failed(directory_id)
 
@@ -330,7 +333,12 @@ class BrokerNode:
 
 def _import_admin() -> None:
     """Loads the admin API's modules (protobuf and its generated code)."""
-    for module in ("kraftlab.rpc.server", "kraftlab.broker.log_dirs_api", "kraftlab.broker.metadata_api", "kraftlab.broker.admin_service"):
+    for module in (
+        "kraftlab.rpc.server",
+        "kraftlab.broker.log_dirs_api",
+        "kraftlab.broker.metadata_api",
+        "kraftlab.broker.admin_service",
+    ):
         importlib.import_module(module)
 
 

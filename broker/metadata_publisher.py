@@ -1,11 +1,12 @@
 """The broker's view of the metadata log: committed batches in, published images out (KIP-500, KIP-631).
 
-Theory of operation. As the observer's state machine it is handed committed batches and only puts them aside. One task merges everything that has
-come into one delta, makes one new image, and hands both to the publishers, in the order they were given, one after the other. While they
-work, new batches gather and become the next delta, so a slow disk makes publications larger, not later.
+Theory of operation. As the observer's state machine it is handed committed batches and only puts them aside. One task merges
+everything that has come into one delta, makes one new image, and hands both to the publishers, in the order they were given,
+one after the other. While they work, new batches gather and become the next delta, so a slow disk makes publications larger,
+not later.
 
-Nothing is published before the high watermark that was known at the start is reached: a broker never acts on an old prefix of the log. A fault in
-a record ends the broker; a fault in a publisher is logged and the others still run, unless it is one of
+Nothing is published before the high watermark that was known at the start is reached: a broker never acts on an old prefix of
+the log. A fault in a record ends the broker; a fault in a publisher is logged and the others still run, unless it is one of
 `fatal`.
 
 The newest images are kept by offset, for those who compare what nodes hold (images share what they have in common).

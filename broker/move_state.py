@@ -1,9 +1,10 @@
 """The life of one move between two log directories of a broker (KIP-113, KIP-858), as a table.
 
-A move copies the current log into a future log in the target directory. When it first catches up the broker does not swap: it tells the controller
-where the replica is about to be (AssignReplicasToDirs) and waits until the metadata log says so. Only then may the future log take the current
-one's place. So wherever a crash falls, the metadata names a directory that holds a log, and a restart knows which of the two was decided.
-A move that is dropped after the controller may have been told has to tell it again that the replica stays.
+A move copies the current log into a future log in the target directory. When it first catches up the broker does not swap: it
+tells the controller where the replica is about to be (AssignReplicasToDirs) and waits until the metadata log says so. Only
+then may the future log take the current one's place. So wherever a crash falls, the metadata names a directory that holds a
+log, and a restart knows which of the two was decided. A move that is dropped after the controller may have been told has to
+tell it again that the replica stays.
 
 `None` of KIP-858's names is called COPYING here.
 """

@@ -1,16 +1,18 @@
 """Moves replicas between the log directories of this broker (KIP-113, KIP-858).
 
-Theory of operation. A move copies the current log into a future log in the target directory, chunk by chunk through one throttle, while the
-replica goes on leading or following. Each chunk begins by making sure that the future log is a prefix of the current one (by leader epochs),
-so a log that was cut meanwhile, or while the broker was down, cannot leave records behind. When the ends meet, `move_state.py` says what is next:
-first the controller is told, and only when the metadata names the target does the future log take over. For that the last chunk is copied
-under the partition's lock, so that a busy producer cannot keep the ends apart for ever.
+Theory of operation. A move copies the current log into a future log in the target directory, chunk by chunk through one
+throttle, while the replica goes on leading or following. Each chunk begins by making sure that the future log is a prefix of
+the current one (by leader epochs), so a log that was cut meanwhile, or while the broker was down, cannot leave records
+behind. When the ends meet, `move_state.py` says what is next: first the controller is told, and only when the metadata names
+the target does the future log take over. For that the last chunk is copied under the partition's lock, so that a busy
+producer cannot keep the ends apart for ever.
 
-A copy that fails is parked with its reason, which DescribeLogDirs shows, and tried again after a growing pause; a new request for the same
-directory tries again at once. As many moves copy at a time as there are mover threads, first come first served; one that only waits for the
-controller holds no place.
+A copy that fails is parked with its reason, which DescribeLogDirs shows, and tried again after a growing pause; a new request
+for the same directory tries again at once. As many moves copy at a time as there are mover threads, first come first served;
+one that only waits for the controller holds no place.
 
-Not done here: creating and dropping future logs on request (`log_dirs_api.py`), and the files themselves (`log/log_manager.py`).
+Not done here: creating and dropping future logs on request (`log_dirs_api.py`), and the files themselves
+(`log/log_manager.py`).
 """
 
 from __future__ import annotations

@@ -1,15 +1,18 @@
 """One replica of this broker: its log, and its part in the replication of its partition.
 
-Theory of operation. What the replica is comes from metadata images alone (`lead`, `follow`); the data plane may only ask. A leader keeps for
-each follower how far it has come (`isr.py`), raises the high watermark as followers fetch, and proposes ISR changes to the controller, one at a time. A
-follower appends what its fetcher brings and cuts its log where the leader says that they part. A replica whose log is not there (its
-directory is offline) has no role; whoever asks is answered KAFKA_STORAGE_ERROR.
+Theory of operation. What the replica is comes from metadata images alone (`lead`, `follow`); the data plane may only ask. A
+leader keeps for each follower how far it has come (`isr.py`), raises the high watermark as followers fetch, and proposes ISR
+changes to the controller, one at a time. A follower appends what its fetcher brings and cuts its log where the leader says
+that they part. A replica whose log is not there (its directory is offline) has no role; whoever asks is answered
+KAFKA_STORAGE_ERROR.
 
-Two locks guard the log, outer first. `move_lock`: truncation, and each step that copies into a future log, so that a future log never
-keeps what the current one lost. `lock`: everything that changes the log or the role. So an append sees one role from beginning to end, and a
-swap sees no append. Reads take neither: the log is safe for them, and a log that was swapped away says so and is asked for again.
+Two locks guard the log, outer first. `move_lock`: truncation, and each step that copies into a future log, so that a future
+log never keeps what the current one lost. `lock`: everything that changes the log or the role. So an append sees one role
+from beginning to end, and a swap sees no append. Reads take neither: the log is safe for them, and a log that was swapped
+away says so and is asked for again.
 
-Whoever waits for news (parked fetches, producers that asked for all, movers) leaves an event with `watch`; it is set at the next change.
+Whoever waits for news (parked fetches, producers that asked for all, movers) leaves an event with `watch`; it is set at the
+next change.
 
 Not kept here: which bytes are durable. As in Kafka an append counts once the log has it; replication makes it safe.
 """
@@ -82,7 +85,8 @@ class LeaderRole:
 
 
 class FollowerRole:
-    """State that only a follower has. `leader_id` -1: nobody to follow. `filling`: what it still lacks, while it is out of sync."""
+    """State that only a follower has. `leader_id` -1: nobody to follow. `filling`: what it still lacks, while it is out of
+    sync."""
 
     def __init__(self, epoch: int, leader_id: int) -> None:
         self.epoch = epoch
@@ -297,11 +301,11 @@ class Partition:
         if not isinstance(role, LeaderRole) or log is None:
             return
         now_s = trio.current_time()
-        counting: set[int] = set(maximal_isr(self.state.isr, role.wish))
+        counting = set(maximal_isr(self.state.isr, role.wish))
         for follower_id, progress in role.progress.items():
-            if follower_id not in counting and progress.is_caught_up(log.log_end_offset, now_s, self._around.lag_time_max_s):
-                if self._may_join(role, log, follower_id, progress):
-                    counting.add(follower_id)
+            level = progress.is_caught_up(log.log_end_offset, now_s, self._around.lag_time_max_s)
+            if level and self._may_join(role, log, follower_id, progress):
+                counting.add(follower_id)
         counting.discard(self._around.broker_id)
         nothing = FollowerProgress()
         raised = advance_high_watermark(
@@ -328,7 +332,8 @@ class Partition:
             self.role.filling = Filling()
 
     async def append_fetched(self, leader_epoch: int, fetched: FetchedPartition) -> None:
-        """Appends what the leader of `leader_epoch` gave; nothing if the replica has moved on meanwhile. LogError of the storage."""
+        """Appends what the leader of `leader_epoch` gave; nothing if the replica has moved on meanwhile. LogError of the
+        storage."""
         async with self.lock:
             role, log = self.role, self.log
             if not isinstance(role, FollowerRole) or log is None or role.epoch != leader_epoch:
@@ -367,7 +372,9 @@ class Partition:
             log = self._following_log(leader_epoch)
             if log is None:
                 return
-            logger.warning("%s: the leader's log begins at %d, this log ended at %d; starting over", self, offset, log.log_end_offset)
+            logger.warning(
+                "%s: the leader's log begins at %d, this log ended at %d; starting over", self, offset, log.log_end_offset
+            )
             await self._around.disks.run(log.log_dir, log.truncate_fully_and_start_at, offset)
             if self.future is not None:
                 await self._around.disks.run(self.future.log_dir, self.future.truncate_fully_and_start_at, offset)
@@ -399,5 +406,3 @@ def _with_isr(state: PartitionImage, result: IsrChangeResult) -> PartitionImage:
         elr=state.elr,
         last_known_elr=state.last_known_elr,
     )
-
-

@@ -1,12 +1,12 @@
 """All replicas of this broker: they appear, change their part, and go by published metadata only.
 
-Theory of operation. `apply` is a publisher: it takes the step between two images and carries it out: removals first, then leaders, then
-followers, each group beside each other, since their time goes to disks. A replica whose log cannot be had (its directory is offline, its disk full) is
-kept without a log and answers KAFKA_STORAGE_ERROR. Whoever changes which logs there are (this publisher, requests to move replicas, the
-failure of a directory) holds `state_lock`.
+Theory of operation. `apply` is a publisher: it takes the step between two images and carries it out: removals first, then
+leaders, then followers, each group beside each other, since their time goes to disks. A replica whose log cannot be had (its
+directory is offline, its disk full) is kept without a log and answers KAFKA_STORAGE_ERROR. Whoever changes which logs there
+are (this publisher, requests to move replicas, the failure of a directory) holds `state_lock`.
 
-Where a replica really is, is compared with what the metadata says after each step; if they differ, the controller is told, unless a move
-is about to make it true.
+Where a replica really is, is compared with what the metadata says after each step; if they differ, the controller is told,
+unless a move is about to make it true.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ class ReplicaManager:
             raise ReplicaError(ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_ID.message)
         if replica[1] not in topic.partitions:
             raise ReplicaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} has no partition {replica[1]}")
-        raise ReplicaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.broker_id} hosts no replica of {topic.name}-{replica[1]}")
+        raise ReplicaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.broker_id} hosts no replica of {topic.name}-{replica[1]}"
+        )
 
     def registered_epoch(self, broker_id: int) -> int | None:
         broker = self.image.cluster.brokers.get(broker_id)
@@ -209,7 +211,9 @@ class ReplicaManager:
         if state.leader == self.broker_id:
             self.fetchers.forget(partition.id)
             if await partition.lead(state):
-                logger.info("%s: leads epoch %d from offset %d", partition, state.leader_epoch, partition.online_log().log_end_offset)
+                logger.info(
+                    "%s: leads epoch %d from offset %d", partition, state.leader_epoch, partition.online_log().log_end_offset
+                )
         elif await partition.follow(state):
             logger.info("%s: follows broker %d in epoch %d", partition, state.leader, state.leader_epoch)
             if state.leader >= 0:
@@ -300,4 +304,3 @@ class ReplicaManager:
                     self.fetchers.forget(replica)
                     await self.mover.drop(replica)
                     await partition.retire()
-

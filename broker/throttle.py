@@ -1,14 +1,17 @@
-"""The arithmetic of replication throttles: who is throttled, and how many bytes may go now (KIP-73, KIP-113). Pure: time is an argument.
+"""The arithmetic of replication throttles: who is throttled, and how many bytes may go now (KIP-73, KIP-113). Pure: time is
+an argument.
 
-Theory of operation. A `ByteBudget` is an account in bytes that earns `rate` per second and is charged for every byte copied. Nothing is
-granted before a quantum (50 ms worth) has been earned, so a copy begins with an empty account: by time t after its beginning at most
-rate × t bytes have been granted, however small the replica is. A batch cannot be split: one that is larger than the grant is
-still taken whole, the account goes into debt, and nothing more is granted until the debt is paid. So over any copy the bytes stay within
-rate × time plus one batch, and the average holds where Kafka's windows let the first fetch take a mebibyte for free.
+Theory of operation. A `ByteBudget` is an account in bytes that earns `rate` per second and is charged for every byte copied.
+Nothing is granted before a quantum (50 ms worth) has been earned, so a copy begins with an empty account: by time t after its
+beginning at most rate × t bytes have been granted, however small the replica is. A batch cannot be split: one that is larger
+than the grant is still taken whole, the account goes into debt, and nothing more is granted until the debt is paid. So over
+any copy the bytes stay within rate × time plus one batch, and the average holds where Kafka's windows let the first fetch
+take a mebibyte for free.
 
-Those who wait share by weight (the number of replicas that each asks for): whoever got least per replica comes first (start-time fair queueing),
-and gets no more than its share of what has been earned, so none starves. While somebody waits, up to half a second
-of earnings is kept, so that a late wake-up does not slow the copy down; once nobody has claimed for a quarter of a second nothing is kept.
+Those who wait share by weight (the number of replicas that each asks for): whoever got least per replica comes first
+(start-time fair queueing), and gets no more than its share of what has been earned, so none starves. While somebody waits, up
+to half a second of earnings is kept, so that a late wake-up does not slow the copy down; once nobody has claimed for a
+quarter of a second nothing is kept.
 
 Not handled here: traffic that must never wait (replicas in sync). Whoever is in sync does not ask.
 """
@@ -32,8 +35,8 @@ _EVERY = -1
 class ByteBudget:
     """One rate, shared by all claimants. `rate` in bytes per second; None: unlimited; 0: nothing moves.
 
-    A claimant `enter`s under a key of its own, calls `take` at or after `ready_at` until it is granted something, does its work, calls
-    `settle` with what it really used, and `leave`s. Calls for one budget carry times that never go back.
+    A claimant `enter`s under a key of its own, calls `take` at or after `ready_at` until it is granted something, does its
+    work, calls `settle` with what it really used, and `leave`s. Calls for one budget carry times that never go back.
     """
 
     def __init__(self, rate: float | None, now_s: float) -> None:

@@ -1,4 +1,5 @@
-"""Brokers in one process: real logs under tmp_path, an in-memory network, a controller that is a few lines of metadata, virtual time.
+"""Brokers in one process: real logs under tmp_path, an in-memory network, a controller that is a few lines of metadata,
+virtual time.
 
 Disk work runs inline, so that with `autojump_clock` a test is deterministic and takes no longer than its work.
 """

@@ -1,4 +1,5 @@
-"""Moves between the log directories of a broker: nothing acknowledged is lost, and the metadata always names a directory that holds a log."""
+"""Moves between the log directories of a broker: nothing acknowledged is lost, and the metadata always names a directory that
+holds a log."""
 
 from __future__ import annotations
 

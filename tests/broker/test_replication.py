@@ -121,7 +121,7 @@ async def test_a_fenced_follower_is_not_proposed(autojump_clock: Any, world: Any
 async def test_an_isr_wish_of_uncertain_fate_is_not_repeated_until_the_metadata_speaks(
     autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
 ) -> None:
-    brokers = await three(world)
+    await three(world)
     await world.create_topic("t", [0, 1, 2])
     await trio.sleep(1)
     world.refuse_isr_with = ErrorCode.INVALID_UPDATE_VERSION

@@ -1,0 +1,193 @@
+"""A broker registers, heartbeats, follows the active controller, and leaves in good order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+
+from kraftlab.broker.lifecycle import BrokerState, Lifecycle, LifecycleConfig, RegistrationFailed
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.peer_rpc import (
+    Api,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from kraftlab.metadata.uuids import random_uuid
+from kraftlab.quorum.driver.transport import PeerUnreachable
+
+
+class Controller:
+    """Answers registrations and heartbeats, and remembers when they came."""
+
+    def __init__(self) -> None:
+        self.registrations: list[BrokerRegistrationRequest] = []
+        self.heartbeats: list[tuple[float, BrokerHeartbeatRequest]] = []
+        self.registration: Callable[[], BrokerRegistrationResponse] = lambda: BrokerRegistrationResponse(0, None, 17)
+        self.heartbeat: Callable[[BrokerHeartbeatRequest], BrokerHeartbeatResponse] = answer
+        self.reachable = True
+        self.changed = trio.Event()
+
+    async def request(self, api: int, body: bytes, *, timeout_ms: int) -> bytes:
+        await trio.sleep(0.001)
+        if not self.reachable:
+            raise PeerUnreachable("no controller is known to lead")
+        if api == Api.BROKER_REGISTRATION:
+            self.registrations.append(msgspec.msgpack.decode(body, type=BrokerRegistrationRequest))
+            return msgspec.msgpack.encode(self.registration())
+        request = msgspec.msgpack.decode(body, type=BrokerHeartbeatRequest)
+        self.heartbeats.append((trio.current_time(), request))
+        return msgspec.msgpack.encode(self.heartbeat(request))
+
+    async def wait_for_change(self, timeout_s: float) -> None:
+        changed = self.changed
+        with trio.move_on_after(timeout_s):
+            await changed.wait()
+
+    def leader_changed(self) -> None:
+        self.changed.set()
+        self.changed = trio.Event()
+
+
+def answer(request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+    """As a controller that has nothing against the broker."""
+    return BrokerHeartbeatResponse(0, None, True, request.want_fence or request.want_shutdown, request.want_shutdown)
+
+
+def lifecycle_for(controller: Controller, **settings: int) -> Lifecycle:
+    registration = BrokerRegistrationRequest(4, "cluster", random_uuid(), (), (), None, (), 11)
+    return Lifecycle(LifecycleConfig(**settings), registration, controller, lambda: 20)
+
+
+async def running(controller: Controller, nursery: trio.Nursery) -> Lifecycle:
+    lifecycle = lifecycle_for(controller)
+    nursery.start_soon(lifecycle.run)
+    lifecycle.ready()
+    await lifecycle.running.wait()
+    return lifecycle
+
+
+async def test_it_asks_every_ten_ms_to_stay_fenced_until_it_is_ready(autojump_clock: Any, nursery: trio.Nursery) -> None:
+    controller = Controller()
+    lifecycle = lifecycle_for(controller)
+    nursery.start_soon(lifecycle.run)
+    await trio.sleep(1)
+    assert lifecycle.state is BrokerState.RECOVERY
+    assert 80 <= len(controller.heartbeats) <= 100
+    assert all(request.want_fence for _, request in controller.heartbeats)
+    lifecycle.ready()
+    await lifecycle.running.wait()
+    assert not controller.heartbeats[-1][1].want_fence
+    seen = len(controller.heartbeats)
+    await trio.sleep(11)
+    assert len(controller.heartbeats) - seen == 5, "one each two seconds"
+
+
+async def test_the_first_registration_tells_the_epoch_before_a_clean_shutdown_and_later_ones_do_not(
+    autojump_clock: Any, nursery: trio.Nursery
+) -> None:
+    controller = Controller()
+    lifecycle = await running(controller, nursery)
+    assert lifecycle.broker_epoch == 17
+    controller.registration = lambda: BrokerRegistrationResponse(0, None, 99)
+    controller.heartbeat = lambda request: (
+        answer(request) if request.broker_epoch == 99 else BrokerHeartbeatResponse(ErrorCode.STALE_BROKER_EPOCH)
+    )
+    await trio.sleep(5)
+    assert lifecycle.broker_epoch == 99
+    assert [request.previous_broker_epoch for request in controller.registrations] == [11, -1]
+
+
+async def test_registration_is_tried_again_with_growing_pauses(autojump_clock: Any, nursery: trio.Nursery) -> None:
+    controller = Controller()
+    refused = BrokerRegistrationResponse(ErrorCode.DUPLICATE_BROKER_REGISTRATION, "another incarnation is running")
+    controller.registration = lambda: refused if trio.current_time() - begun < 20 else BrokerRegistrationResponse(0, None, 5)
+    begun = trio.current_time()
+    lifecycle = lifecycle_for(controller)
+    nursery.start_soon(lifecycle.run)
+    await lifecycle.registered.wait()
+    assert 7 <= len(controller.registrations) <= 10
+
+
+async def test_it_gives_up_after_the_registration_timeout_and_says_why(autojump_clock: Any) -> None:
+    controller = Controller()
+    controller.reachable = False
+    with pytest.raises(RegistrationFailed, match=r"within 60000 ms \(initial.broker.*\): no controller is known to lead"):
+        await lifecycle_for(controller).run()
+
+
+async def test_a_refusal_that_cannot_mend_ends_the_broker_at_once(autojump_clock: Any) -> None:
+    controller = Controller()
+    controller.registration = lambda: BrokerRegistrationResponse(ErrorCode.INVALID_REGISTRATION, "no listener named GRPC")
+    with pytest.raises(RegistrationFailed, match="broker 4 was refused: no listener named GRPC"):
+        await lifecycle_for(controller).run()
+    assert len(controller.registrations) == 1
+
+
+async def test_a_new_leader_hears_from_it_at_once(autojump_clock: Any, nursery: trio.Nursery) -> None:
+    controller = Controller()
+    await running(controller, nursery)
+    await trio.sleep(0.5)
+    seen = len(controller.heartbeats)
+    controller.leader_changed()
+    await trio.sleep(0.05)
+    assert len(controller.heartbeats) == seen + 1
+
+
+async def test_a_controlled_shutdown_waits_for_the_controllers_leave(autojump_clock: Any, nursery: trio.Nursery) -> None:
+    controller = Controller()
+    lifecycle = await running(controller, nursery)
+    allowed = trio.current_time() + 3
+    controller.heartbeat = lambda request: BrokerHeartbeatResponse(0, None, True, True, trio.current_time() >= allowed)
+    lifecycle.begin_shutdown()
+    await lifecycle.stopped.wait()
+    assert allowed <= trio.current_time() < allowed + 0.2
+    assert controller.heartbeats[-1][1].want_shutdown
+
+
+@pytest.mark.parametrize("reachable", [True, False])
+async def test_a_controlled_shutdown_is_bounded(autojump_clock: Any, nursery: trio.Nursery, reachable: bool) -> None:
+    controller = Controller()
+    lifecycle = await running(controller, nursery)
+    controller.heartbeat = lambda request: BrokerHeartbeatResponse(0, None, True, True, False)
+    controller.reachable = reachable
+    begun = trio.current_time()
+    lifecycle.begin_shutdown(timeout_s=5)
+    await lifecycle.stopped.wait()
+    assert trio.current_time() - begun == pytest.approx(5, abs=0.1)
+
+
+async def test_a_failed_directory_is_named_until_the_registration_lacks_it(autojump_clock: Any, nursery: trio.Nursery) -> None:
+    controller = Controller()
+    lifecycle = await running(controller, nursery)
+    dead, alive = random_uuid(), random_uuid()
+    lifecycle.directory_failed(dead)
+    await trio.sleep(0.1)
+    assert controller.heartbeats[-1][1].offline_log_dirs == (dead,)
+    lifecycle.directories_registered((alive, dead))
+    await trio.sleep(3)
+    assert controller.heartbeats[-1][1].offline_log_dirs == (dead,)
+    lifecycle.directories_registered((alive,))
+    await trio.sleep(3)
+    assert not controller.heartbeats[-1][1].offline_log_dirs
+
+
+async def test_a_failed_directory_that_cannot_be_reported_ends_the_broker(autojump_clock: Any) -> None:
+    controller = Controller()
+    lifecycle = lifecycle_for(controller)
+    lifecycle.ready()
+    lifecycle.directory_failed(random_uuid())
+
+    async def cut_off() -> None:
+        await lifecycle.running.wait()
+        controller.reachable = False
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cut_off)
+        with pytest.raises(RegistrationFailed, match="could not be reported to the controller within 30000 ms"):
+            await lifecycle.run()
