@@ -38,7 +38,8 @@ def import_segments(bootstrap_server: str, directory: str, topics: tuple[str, ..
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     try:
         sources = [source for source in find_partitions(Path(directory)) if not topics or source.topic in topics]
-        bar = Progress(*columns, console=Console(stderr=True), disable=as_json, transient=True)
+        console = Console(stderr=True)
+        bar = Progress(*columns, console=console, disable=as_json or not console.is_terminal, transient=True)
         with AdminClient(bootstrap_server) as admin, DataClient(admin) as data, bar:
             task = bar.add_task("importing", total=sum(source.size_bytes for source in sources))
             imported = []

@@ -1,10 +1,25 @@
-"""The typed Python client: `AdminClient` for the admin API, `DataClient` for whole record batches."""
+"""The typed Python client: `AdminClient` for the admin API, `DataClient` for whole record batches.
+
+`DataClient` is loaded when it is asked for: it needs the peer frames' run-time, which most commands do without.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from .admin import AdminClient, raise_first_error
-from .data import DataClient
 from .errors import ClusterUnreachable
 from .stream import CallStream
 
+if TYPE_CHECKING:
+    from .data import DataClient
+
 __all__ = ["AdminClient", "CallStream", "ClusterUnreachable", "DataClient", "raise_first_error"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "DataClient":
+        from .data import DataClient
+
+        return DataClient
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

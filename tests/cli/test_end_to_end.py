@@ -197,6 +197,19 @@ def test_cancel_without_anything_to_cancel(run: Run, tmp_path: Path) -> None:
     ]
 
 
+def test_everything_that_runs_can_be_cancelled_at_once(run: Run, tmp_path: Path) -> None:
+    run("topics", "--create", "--topic", "all", "--replica-assignment", "0:1,1:0")
+    segments = tmp_path / "segments" / "all-1"
+    segments.mkdir(parents=True)
+    (source,) = (CAPTURE / "segments" / "orders-0").glob("*.log")
+    (segments / source.name).write_bytes(source.read_bytes())
+    assert run("import", "--directory", str(segments.parent)).code == 0
+    path = plan_file(tmp_path, {"topic": "all", "partition": 1, "replicas": [1, 2]})
+    assert run("reassign-partitions", "--execute", "--reassignment-json-file", path, "--throttle", "10000").code == 0
+    assert run("reassign-partitions", "--cancel", "--all", "--json").json["cancelled"] == ["all-1"]
+    assert run("reassign-partitions", "--list").out == "No partition reassignments found.\n"
+
+
 def test_generate_proposes_the_same_again(run: Run, tmp_path: Path) -> None:
     run("topics", "--create", "--topic", "spread", "--replica-assignment", "0:1,0:1,0:1")
     topics = tmp_path / "topics.json"
@@ -219,6 +232,9 @@ def test_captured_segments_are_imported_with_their_offsets(run: Run) -> None:
     assert imported["size_bytes"] == recorded["log_bytes"]
     assert imported["records"] == sum(file["records"] for file in recorded["files"])
     assert imported["log_end_offset"] == recorded["files"][-1]["last_offset"] + 1
+    again = run("import", "--directory", str(CAPTURE / "segments"), "--topic", "single")
+    assert again.code == 1
+    assert again.err.count("\n") == 1
 
 
 def test_the_quorum_is_shown(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> None:
