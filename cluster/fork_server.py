@@ -7,12 +7,14 @@ lines of JSON: it forks a node when asked, signals it when asked, and says when 
 signals only what it has not reaped, so a signal never reaches a stranger that got the same process id.
 
 A node is a process like any other: a session of its own, its log as standard output and error, and as standard input a pipe that
-only the server holds open. When whoever started the server goes, its standard input ends: it asks all nodes to stop and ends with
-the last of them. When the server itself is killed, the nodes' pipes close and they stop.
+only the server holds open. When whoever started the server goes, its standard input ends: it asks the brokers to stop, which hand
+over their leaderships while controllers live, then the controllers, and ends with the last of them. When the server itself is
+killed, the nodes' pipes close and they stop.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import selectors
@@ -64,7 +66,9 @@ class ForkServer:
     """The server's state: which of its children live. `serve` returns when standard input has ended and they all have."""
 
     def __init__(self) -> None:
-        self._alive: set[int] = set()
+        self._alive: dict[int, str] = {}
+        """Roles by process id."""
+        self._stopping = False
         self._death_pipe = os.pipe()
         self._wakeup = os.pipe()
         self._input = b""
@@ -86,7 +90,9 @@ class ForkServer:
                     elif not self._read():
                         reading = False
                         selector.unregister(0)
-                        self._stop_all()
+                        self._stopping = True
+                        self._stop("broker")
+                        self._stop_controllers_when_alone()
 
     def _read(self) -> bool:
         data = os.read(0, 65536)
@@ -107,13 +113,14 @@ class ForkServer:
         pid = os.fork()
         if pid == 0:
             self._become_node(request)
-        self._alive.add(pid)
+        self._alive[pid] = request.role
         self._say(Started(request.request, pid))
 
     def _become_node(self, request: Start) -> NoReturn:
         code = 1
         try:
             os.setsid()
+            _call_process(os.path.basename(os.path.dirname(request.config)))
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             log = os.open(request.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -135,11 +142,17 @@ class ForkServer:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 return
-            self._alive.discard(pid)
+            del self._alive[pid]
+            if self._stopping:
+                self._stop_controllers_when_alone()
             self._say(Ended(pid, os.waitstatus_to_exitcode(status)))
 
-    def _stop_all(self) -> None:
-        for pid in self._alive:
+    def _stop_controllers_when_alone(self) -> None:
+        if "broker" not in self._alive.values():
+            self._stop("controller")
+
+    def _stop(self, role: str) -> None:
+        for pid in [pid for pid, its in self._alive.items() if its == role]:
             os.kill(pid, signal.SIGCONT)
             os.kill(pid, signal.SIGTERM)
 
@@ -148,6 +161,12 @@ class ForkServer:
             os.write(1, _encode(event) + b"\n")
         except BrokenPipeError:
             return
+
+
+def _call_process(name: str) -> None:
+    """Lets `ps` and `top` show a node by its name, where the system can (Linux)."""
+    with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="utf-8") as file:
+        file.write(name)
 
 
 def main() -> None:
