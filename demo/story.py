@@ -425,20 +425,25 @@ class Story:
 
     def verify_metadata(self) -> None:
         """Every node's image at one offset is the same, and so is the image its log gives when read again from disk."""
-        offset = self.lab.admin.describe_cluster().header.metadata_offset
         nodes = (*self.cluster.controller_ids, *self.cluster.broker_ids)
-        answers = {}
-        for node_id in nodes:
-            endpoint = self.cluster.node(node_id).grpc
-            wait_until(f"node {node_id} reaches offset {offset}", lambda: _has_reached(self.lab, self.cluster, node_id, offset))  # noqa: B023 — called at once
-            answers[node_id] = self.lab.metadata_of(endpoint, at_offset=offset, reread_log=True)
-        images = {bytes(answer.image_digest) for answer in answers.values()}
-        reread = {bytes(answer.reread_digest) for answer in answers.values()}
-        offsets = {answer.offset for answer in answers.values()} | {answer.reread_offset for answer in answers.values()}
-        same = len(images) == 1 and offsets == {offset}
-        self.report.check("same metadata everywhere", same, f"{len(nodes)} nodes hold the same image at offset {offset}")
+        published: dict[int, pb.DescribeMetadataResponse] = {}
+
+        def at_one_offset() -> bool:
+            published.update((node_id, self.lab.metadata_of(self.cluster.node(node_id).grpc)) for node_id in nodes)
+            return len({answer.offset for answer in published.values()}) == 1
+
+        wait_until("all nodes publish the same offset", at_one_offset)
+        offset = published[nodes[0]].offset
+        images = {bytes(answer.image_digest) for answer in published.values()}
         self.report.check(
-            "metadata log re-read", same and reread == images, f"{len(nodes)} logs read again from disk give the same image"
+            "same metadata everywhere", len(images) == 1, f"{len(nodes)} nodes have published the same image at offset {offset}"
+        )
+        logs = [self.lab.metadata_of(self.cluster.node(node_id).grpc, at_offset=offset, reread_log=True) for node_id in nodes]
+        reread = {(answer.reread_offset, bytes(answer.reread_digest)) for answer in logs}
+        self.report.check(
+            "metadata log re-read",
+            len(images) == 1 and reread == {(offset, *images)},
+            f"{len(nodes)} logs read again from disk give that image",
         )
 
 
