@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
 
 import msgspec
 import trio
@@ -21,13 +22,15 @@ from kraftlab.quorum.driver.transport import PeerError, PeerTimeout, PeerUnreach
 from kraftlab.rpc.methods import METHODS, Method, fault
 from kraftlab.rpc.server import Call
 
-from .controller_channel import ControllerChannel
+from .controller_channel import NoController
 from .metadata_publisher import MetadataPublisher
 
 logger = logging.getLogger("kraftlab.broker.admin")
 
 TIMEOUT_DEFAULT_MS = 60_000
 RETRY_BACKOFF_S = 0.05
+ONCE = ("CreateTopics", "DeleteTopics")
+"""Made twice, these answer that the topic exists, or does not: their outcome would be told wrongly."""
 
 LocalCall = Callable[[Message], Awaitable[Message]]
 
@@ -35,12 +38,18 @@ _encode = msgspec.msgpack.encode
 _envelope = msgspec.msgpack.Decoder(EnvelopeResponse)
 
 
+class Channel(Protocol):
+    """The way to the active controller (`ControllerChannel`)."""
+
+    async def pass_on(self, api: int, body: bytes, *, timeout_ms: int) -> bytes: ...
+
+    async def wait_for_change(self, timeout_s: float) -> None: ...
+
+
 class AdminService:
     """`dispatch` of the broker's AdminServer. `local` has the calls that this broker answers itself, by method name."""
 
-    def __init__(
-        self, cluster_id: str, channel: ControllerChannel, publisher: MetadataPublisher, local: Mapping[str, LocalCall]
-    ) -> None:
+    def __init__(self, cluster_id: str, channel: Channel, publisher: MetadataPublisher, local: Mapping[str, LocalCall]) -> None:
         self._cluster_id = cluster_id
         self._channel = channel
         self._publisher = publisher
@@ -78,6 +87,8 @@ class AdminService:
             except PeerTimeout:
                 break
             except PeerUnreachable as error:
+                if call.api in ONCE and not error.refused and not isinstance(error, NoController):
+                    return fault(method, f"{error}; whether the topics were changed is unknown", ErrorCode.NETWORK_EXCEPTION)
                 reason = str(error)
             except PeerError as error:
                 if error.code not in (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE):

@@ -18,6 +18,10 @@ from kraftlab.quorum.driver.transport import PeerIdentity, PeerPool, PeerUnreach
 CONTROLLER_LISTENER = "CONTROLLER"
 
 
+class NoController(PeerUnreachable):
+    """Nobody known leads: the request was not sent."""
+
+
 class ControllerChannel:
     """`leader` tells who leads now. `leader_changed()` is to be called whenever that changes."""
 
@@ -38,11 +42,6 @@ class ControllerChannel:
         with trio.move_on_after(timeout_s):
             await changed.wait()
 
-    @property
-    def leader_id(self) -> int:
-        """-1: nobody known leads."""
-        return self._leader().leader_id
-
     def endpoint(self) -> Endpoint | None:
         """The active controller's peer listener, None if nobody known leads."""
         leader = self._leader()
@@ -55,7 +54,7 @@ class ControllerChannel:
         return endpoint
 
     async def request(self, api: int, body: bytes, *, timeout_ms: int) -> bytes:
-        """The broker's own request. PeerUnreachable, PeerTimeout or PeerError; PeerUnreachable also if nobody leads in time."""
+        """The broker's own request. PeerUnreachable, PeerTimeout or PeerError; NoController if nobody leads in time."""
         return await self._request(self._own, api, body, timeout_ms)
 
     async def pass_on(self, api: int, body: bytes, *, timeout_ms: int) -> bytes:
@@ -67,7 +66,7 @@ class ControllerChannel:
         while (endpoint := self.endpoint()) is None:
             rest_s = deadline - trio.current_time()
             if rest_s <= 0:
-                raise PeerUnreachable("no controller is known to lead; see that a majority of the controllers runs")
+                raise NoController("no controller is known to lead; see that a majority of the controllers runs")
             await self.wait_for_change(rest_s)
         rest_ms = max(1, int((deadline - trio.current_time()) * 1000))
         return await pool.request(endpoint, api, body, timeout_ms=rest_ms)

@@ -1,0 +1,112 @@
+"""Admin calls on a broker: its own are answered here, the others by the active controller, wherever that is by then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import trio
+from google.protobuf.message import Message
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.broker.admin_service import AdminService
+from kraftlab.broker.controller_channel import NoController
+from kraftlab.broker.metadata_publisher import MetadataPublisher
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.peer_rpc import EnvelopeRequest, EnvelopeResponse
+from kraftlab.quorum.driver.transport import PeerTimeout, PeerUnreachable
+from kraftlab.rpc.server import Call
+
+Answer = EnvelopeResponse | Exception
+
+
+class Channel:
+    """Gives the answers it was told to, one for each attempt, the last one for ever."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+        self.passed_on: list[EnvelopeRequest] = []
+
+    async def pass_on(self, api: int, body: bytes, *, timeout_ms: int) -> bytes:
+        await trio.sleep(0.01)
+        self.passed_on.append(msgspec.msgpack.decode(body, type=EnvelopeRequest))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return msgspec.msgpack.encode(answer)
+
+    async def wait_for_change(self, timeout_s: float) -> None:
+        await trio.sleep(timeout_s)
+
+
+def service_on(channel: Channel, handler: Callable[[Message], Any] | None = None) -> AdminService:
+    async def local(message: Message) -> Message:
+        return admin_pb2.DescribeLogDirsResponse(broker_id=3)
+
+    return AdminService("cluster", channel, MetadataPublisher((), lambda: None), {"DescribeLogDirs": handler or local})
+
+
+def done(offset: int = 42) -> EnvelopeResponse:
+    header = admin_pb2.ResponseHeader(metadata_offset=offset, leader_id=3001)
+    return EnvelopeResponse(0, None, admin_pb2.CreateTopicsResponse(header=header).SerializeToString())
+
+
+def create(timeout_ms: int = 1000) -> Call:
+    header = admin_pb2.RequestHeader(timeout_ms=timeout_ms)
+    return Call("CreateTopics", admin_pb2.CreateTopicsRequest(header=header, validate_only=True), "User:alice")
+
+
+async def test_a_call_is_passed_on_and_the_controllers_answer_given_unchanged(autojump_clock: Any) -> None:
+    channel = Channel(done())
+    response: Any = await service_on(channel).dispatch(create())
+    assert (response.header.metadata_offset, response.header.leader_id) == (42, 3001)
+    [envelope] = channel.passed_on
+    assert (envelope.api, envelope.principal) == ("CreateTopics", "User:alice")
+    assert admin_pb2.CreateTopicsRequest.FromString(envelope.request).validate_only
+
+
+async def test_the_controller_is_looked_for_until_the_deadline(autojump_clock: Any) -> None:
+    moved = EnvelopeResponse(ErrorCode.NOT_CONTROLLER, "node 3000 is not the active controller")
+    channel = Channel(moved, NoController("nobody"), PeerUnreachable("refused", refused=True), done())
+    response: Any = await service_on(channel).dispatch(create())
+    assert response.header.metadata_offset == 42
+    response = await service_on(Channel(moved)).dispatch(create(500))
+    assert response.header.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert "node 3000 is not the active controller" in response.header.error_message
+
+
+async def test_a_controller_lost_in_the_middle_is_asked_again_only_if_that_is_harmless(autojump_clock: Any) -> None:
+    lost = PeerUnreachable("the connection to 127.0.0.1:9 was lost")
+    response: Any = await service_on(Channel(lost, done())).dispatch(create())
+    assert response.header.error_code == ErrorCode.NETWORK_EXCEPTION
+    assert "unknown" in response.header.error_message
+    listing = Call("ListPartitionReassignments", admin_pb2.ListPartitionReassignmentsRequest(), "User:alice")
+    channel = Channel(lost, EnvelopeResponse(0, None, b""))
+    response = await service_on(channel).dispatch(listing)
+    assert response.header.error_code == ErrorCode.NONE
+    assert len(channel.passed_on) == 2
+
+
+async def test_a_controller_that_does_not_answer_in_time_is_a_timeout(autojump_clock: Any) -> None:
+    response: Any = await service_on(Channel(PeerTimeout("no answer"))).dispatch(create())
+    assert response.header.error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_the_brokers_own_calls_are_answered_here(autojump_clock: Any) -> None:
+    channel = Channel(done())
+    response: Any = await service_on(channel).dispatch(Call("DescribeLogDirs", admin_pb2.DescribeLogDirsRequest(), "User:alice"))
+    assert response.broker_id == 3
+    assert not channel.passed_on
+
+
+async def test_a_request_for_another_cluster_or_a_later_offset_is_refused_with_the_value(autojump_clock: Any) -> None:
+    service = service_on(Channel(done()))
+    elsewhere = admin_pb2.DescribeLogDirsRequest(header=admin_pb2.RequestHeader(cluster_id="other"))
+    response: Any = await service.dispatch(Call("DescribeLogDirs", elsewhere, "User:alice"))
+    assert response.header.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert "other" in response.header.error_message
+    later = admin_pb2.DescribeLogDirsRequest(header=admin_pb2.RequestHeader(min_offset=99, timeout_ms=100))
+    response = await service.dispatch(Call("DescribeLogDirs", later, "User:alice"))
+    assert response.header.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert "99" in response.header.error_message
