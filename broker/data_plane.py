@@ -89,7 +89,7 @@ class DataPlane:
             if request.acks == ACKS_ALL and partition.is_below_min_isr():
                 raise ReplicaError(
                     ErrorCode.NOT_ENOUGH_REPLICAS,
-                    f"of {partition} only {partition.state.isr} are in sync, min.insync.replicas asks for more; nothing was written",
+                    f"only {partition.state.isr} of {partition} are in sync, fewer than min.insync.replicas; nothing was written",
                 )
             base, end, epoch = await partition.append_as_leader(request.records, keep_offsets=request.keep_offsets)
         except (ReplicaError, LogError) as error:

@@ -92,7 +92,7 @@ class LogDirsApi:
             if move is not None:
                 await self._replicas.mover.drop(partition.id)
         if partition is None or partition.log is None:
-            self._replicas.logs.remember_destination(topic, number, target)
+            await self._replicas.disks.run(None, self._replicas.logs.remember_destination, topic, number, target)
             self._hosted(topic, number)
             return DONE
         if partition.log.log_dir == target:

@@ -36,6 +36,7 @@ from kraftlab.quorum.core.errors import InvariantViolation
 from kraftlab.quorum.core.raft_config import RaftConfig
 from kraftlab.quorum.driver.raft_driver import DriverConfig, RaftDriver
 from kraftlab.quorum.driver.transport import ListenError, PeerPool, PeerServer
+from kraftlab.quorum.storage.directory_lock import DirectoryLock
 from kraftlab.quorum.storage.errors import StorageError
 
 from .alter_partition import AlterPartitionManager
@@ -81,7 +82,8 @@ async def run(config: BrokerConfig) -> None:
     """Runs a broker until it is told to stop. ConfigError for a wrong directory; SystemExit with a message for fatal errors."""
     identity = meta_properties.verify((config.metadata_log_dir,), config.node_id, config.source)[config.metadata_log_dir]
     try:
-        await BrokerNode(config, identity).run()
+        with DirectoryLock(str(config.metadata_log_dir)):
+            await BrokerNode(config, identity).run()
     except BaseExceptionGroup as group:
         cause = _only_cause(group)
         if isinstance(cause, FATAL):
@@ -320,7 +322,7 @@ class BrokerNode:
     async def _remove_expired(self) -> None:
         """Deletes what was given up once its delay is over."""
         while True:
-            expiry_ms = self.logs.next_expiry_ms()
+            expiry_ms = await trio.to_thread.run_sync(self.logs.next_expiry_ms)
             due_s = EXPIRY_CHECK_MAX_S if expiry_ms is None else (expiry_ms - wall_clock_ms()) / 1000
             await trio.sleep(min(max(due_s, 0.1), EXPIRY_CHECK_MAX_S))
             try:

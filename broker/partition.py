@@ -157,7 +157,7 @@ class Partition:
             log = self.online_log()
             began = not isinstance(self.role, LeaderRole) or self.role.epoch != state.leader_epoch
             if began:
-                log.start_epoch(state.leader_epoch)
+                await self._around.disks.run(log.log_dir, log.start_epoch, state.leader_epoch)
                 self.role = LeaderRole(state.leader_epoch, log.log_end_offset)
                 now_s = trio.current_time()
                 # A member of the ISR was caught up when this epoch began, as far as anybody knows.
@@ -200,6 +200,13 @@ class Partition:
             return
         if state.partition_epoch > self.state.partition_epoch:
             self._drop_wish()
+        self._set_state(state)
+
+    def _set_state(self, state: PartitionImage) -> None:
+        if isinstance(self.role, LeaderRole):
+            for dropped in set(self.state.isr) - set(state.isr):
+                # It was caught up, but may never fetch again: the high watermark waits for it only once it has.
+                self.role.progress.pop(dropped, None)
         self.state = state
 
     def _drop_wish(self) -> None:
@@ -258,7 +265,7 @@ class Partition:
         match reaction_to(result.error):
             case Reaction.ADOPT:
                 if result.leader_epoch == role.epoch and result.partition_epoch >= self.state.partition_epoch:
-                    self.state = _with_isr(self.state, result)
+                    self._set_state(_with_isr(self.state, result))
                 role.wish = None
             case Reaction.RESET:
                 role.wish = None

@@ -29,7 +29,7 @@ from .directory_assignments import DirectoryAssignments
 from .disks import Disks
 from .dynamic_configs import DynamicConfigs
 from .fetcher import Fetchers
-from .log.errors import LogError
+from .log.errors import LogError, ReplicaOffline
 from .log.log_manager import LogManager
 from .log.partition_log import PartitionLog
 from .metadata_publisher import Publication
@@ -202,7 +202,6 @@ class ReplicaManager:
             partition.state = state
             partition.log = await self._place(partition, state)
             if partition.log is None:
-                self._unplaced.add(replica)
                 return
         self._unplaced.discard(replica)
         await self._take_part(partition, state)
@@ -237,8 +236,12 @@ class ReplicaManager:
         )
         try:
             log = await self.disks.run(None, create)
+        except ReplicaOffline as error:
+            logger.debug("%s: %s", partition, error)
+            return None
         except LogError as error:
-            logger.error("%s: no log can be created: %s", partition, error)
+            logger.error("%s: no log can be created: %s; trying again", partition, error)
+            self._unplaced.add(partition.id)
             return None
         self._newcomers.discard(partition.id)
         return log

@@ -106,6 +106,19 @@ async def test_a_follower_that_stands_still_leaves_the_isr_and_comes_back(
     assert same_data("t", 0, brokers)
 
 
+async def test_a_member_that_the_controller_has_dropped_does_not_hold_the_high_watermark(
+    autojump_clock: Any, world: Any, batch: Batch
+) -> None:
+    brokers = await three(world)
+    await world.create_topic("t", [0, 1, 2])
+    await trio.sleep(1)
+    brokers[2].scope.cancel()
+    await world.change("t", 0, isr=(0, 1))
+    sending = trio.current_time()
+    assert (await brokers[0].produce("t", 0, batch())).error == ErrorCode.NONE
+    assert trio.current_time() - sending < 0.1
+
+
 async def test_a_fenced_follower_is_not_proposed(autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually) -> None:
     brokers = await three(world)
     await world.create_topic("t", [0, 1, 2])
