@@ -55,9 +55,9 @@ class Channels:
         return call
 
     def stream(self, endpoint: Endpoint) -> Any:
-        """The callable `(iterator of CallRequest) -> iterator of CallResponse` of the pipelined door at a node."""
+        """The callable `(iterator of CallRequests) -> iterator of CallResponses` of the pipelined door at a node."""
         return self._channel(endpoint).stream_stream(
-            f"/{SERVICE}/{STREAM_METHOD}", admin_pb2.CallRequest.SerializeToString, admin_pb2.CallResponse.FromString
+            f"/{SERVICE}/{STREAM_METHOD}", admin_pb2.CallRequests.SerializeToString, admin_pb2.CallResponses.FromString
         )
 
     def _channel(self, endpoint: Endpoint) -> grpc.Channel:

@@ -1,4 +1,8 @@
-"""Pipelined admin calls: many in flight over one gRPC stream, each a future."""
+"""Pipelined admin calls: many in flight over one gRPC stream, each a future.
+
+gRPC asks for the next message when it has sent the last one; it gets all calls that were submitted meanwhile. So a call never
+waits for others, and calls that come fast share the cost of a message.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,9 @@ from kraftlab.rpc.methods import METHODS
 from .channels import Channels
 from .errors import ClusterUnreachable, api_error
 
+_MESSAGE_BYTES = 256 * 1024
+"""A message takes no more calls once it is this large."""
+
 
 class CallStream:
     """One stream to one node. `submit` returns at once; answers come in any order, as the node finishes.
@@ -34,7 +41,7 @@ class CallStream:
         self._pending: dict[int, Future[Message]] = {}
         self._next = 0
         self._broken: str | None = None
-        self._answers = channels.stream(endpoint)(iter(self._requests.get, None))
+        self._answers = channels.stream(endpoint)(self._messages())
         self._reader = threading.Thread(target=self._read, args=(self._answers,), name="call-stream", daemon=True)
         self._reader.start()
 
@@ -51,11 +58,32 @@ class CallStream:
         self._requests.put(admin_pb2.CallRequest(**fields))
         return future
 
-    def _read(self, answers: Iterator[admin_pb2.CallResponse]) -> None:
+    def _messages(self) -> Iterator[admin_pb2.CallRequests]:
+        """What was submitted, until the end is: each message as much as there is."""
+        ended = False
+        while not ended:
+            call = self._requests.get()
+            message = admin_pb2.CallRequests()
+            size_bytes = 0
+            while call is not None:
+                message.calls.append(call)
+                size_bytes += call.ByteSize()
+                if size_bytes >= _MESSAGE_BYTES:
+                    break
+                try:
+                    call = self._requests.get_nowait()
+                except queue.Empty:
+                    break
+            ended = call is None
+            if message.calls:
+                yield message
+
+    def _read(self, answers: Iterator[admin_pb2.CallResponses]) -> None:
         reason = f"the stream to {self.endpoint} was closed before the answer came; whether the call took effect is not known"
         try:
-            for answer in answers:
-                self._settle(answer)
+            for message in answers:
+                for answer in message.calls:
+                    self._settle(answer)
         except grpc.RpcError as error:
             detail = error.details() if isinstance(error, grpc.Call) else str(error)
             reason = f"the stream to {self.endpoint} broke ({detail}); whether the call took effect is not known"

@@ -1,10 +1,9 @@
 """The admin API's gRPC server in front of a trio program.
 
 Theory of operation. grpcio has no trio event loop, so the plain threaded server runs beside the loop. A call is handed to the
-loop with `run_sync_soon`, runs there as a task of `serve`'s nursery, and its answer wakes the thread that waits for it. The
-bidirectional `Call` stream is the pipelined door: one thread reads requests and hands each to the loop at once, another writes
-answers in the order they come; `MAX_IN_FLIGHT` per stream holds a client back by TCP. The stream costs no thread per call and
-is the fast one.
+loop with `run_sync_soon`, runs there as a task of `serve`'s nursery, and its answer wakes the thread that waits for it: some
+twenty thread switches per call, most of them gRPC's own. The bidirectional `Call` stream (`call_stream.py`) is the pipelined
+door, whose calls share those switches: it is the fast one.
 
 grpc is imported on a worker thread when serving begins: it takes longer than electing a leader. `dispatch` should answer
 faults in the body; what it raises becomes error code -1 there and a traceback in the log. When `serve` is cancelled, calls
@@ -20,7 +19,7 @@ import os
 import queue
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,10 +27,10 @@ import trio
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.quorum.driver.transport import ListenError
 
-from .methods import METHOD_OF_FIELD, METHODS, SERVICE, STREAM_METHOD, Method, fault
+from .call_stream import Begin, ServedStream, Settle
+from .methods import METHODS, SERVICE, STREAM_METHOD, Method, fault
 
 if TYPE_CHECKING:
     import grpc
@@ -40,7 +39,6 @@ logger = logging.getLogger("kraftlab.rpc")
 
 ANONYMOUS = "User:ANONYMOUS"
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-MAX_IN_FLIGHT = 1024
 MAX_THREADS = 256
 MAX_CONCURRENT_CALLS = 4096
 STOP_GRACE_S = 0.2
@@ -57,7 +55,6 @@ class Call(NamedTuple):
 
 
 Dispatch = Callable[[Call], Awaitable[Message]]
-_Answer = Callable[[Message | None], None]
 
 
 class AdminServer:
@@ -113,7 +110,7 @@ class AdminServer:
             for method in METHODS.values()
         }
         handlers[STREAM_METHOD] = grpc.stream_stream_rpc_method_handler(
-            self._stream, admin_pb2.CallRequest.FromString, admin_pb2.CallResponse.SerializeToString
+            self._stream, admin_pb2.CallRequests.FromString, admin_pb2.CallResponses.SerializeToString
         )
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         host = self._host or "0.0.0.0"
@@ -125,15 +122,16 @@ class AdminServer:
             raise ListenError(f"cannot listen on {host}:{self._port} for GRPC: {_why_not(host, self._port)}")
         return server, port
 
-    def _begin(self, method: Method, request: Message, answer: _Answer) -> None:
-        """Starts a call on the loop; `answer` is called once, with None if the node stops first. On the event loop."""
-        if self._nursery is None:
-            answer(None)
-            return
-        self._in_flight += 1
-        self._nursery.start_soon(self._run, method, request, answer)
+    def _begin(self, calls: Sequence[Begin]) -> None:
+        """Starts calls; each is answered once, with None if the node stops first. On the event loop."""
+        for method, request, settle in calls:
+            if self._nursery is None:
+                settle(None)
+            else:
+                self._in_flight += 1
+                self._nursery.start_soon(self._run, method, request, settle)
 
-    async def _run(self, method: Method, request: Message, answer: _Answer) -> None:
+    async def _run(self, method: Method, request: Message, settle: Settle) -> None:
         response: Message | None = None
         try:
             response = await self._dispatch(Call(method.api, request, ANONYMOUS))
@@ -144,18 +142,20 @@ class AdminServer:
         finally:
             self._calls += 1
             self._in_flight -= 1
-            answer(response)
+            settle(response)
 
-    def _hand_over(self, method: Method, request: Message, answer: _Answer) -> None:
+    def _hand_over(self, calls: Sequence[Begin]) -> None:
+        """Begins calls on the event loop, all with one wake-up. On any other thread."""
         assert self._token is not None, "calls arrive only while serving"
         try:
-            self._token.run_sync_soon(self._begin, method, request, answer)
+            self._token.run_sync_soon(self._begin, calls)
         except trio.RunFinishedError:
-            answer(None)
+            for _, _, settle in calls:
+                settle(None)
 
     def _unary(self, method: Method, request: Message, context: grpc.ServicerContext) -> Message:
         answers: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
-        self._hand_over(method, request, answers.put)
+        self._hand_over([(method, request, answers.put)])
         response = answers.get()
         if response is None:
             _abort_stopping(context)
@@ -163,76 +163,14 @@ class AdminServer:
         return response
 
     def _stream(
-        self, requests: Iterator[admin_pb2.CallRequest], context: grpc.ServicerContext
-    ) -> Iterator[admin_pb2.CallResponse]:
-        stream = _Stream(self._hand_over)
+        self, requests: Iterator[admin_pb2.CallRequests], context: grpc.ServicerContext
+    ) -> Iterator[admin_pb2.CallResponses]:
+        stream = ServedStream(self._hand_over)
         context.add_callback(stream.close)
         threading.Thread(target=stream.read, args=(requests,), name="admin-stream", daemon=True).start()
         yield from stream.responses()
         if stream.stopping:
             _abort_stopping(context)
-
-
-class _Stream:
-    """One `Call` stream: requests go to the loop as they are read, answers leave as they come."""
-
-    def __init__(self, hand_over: Callable[[Method, Message, _Answer], None]) -> None:
-        self._hand_over = hand_over
-        self._answers: queue.SimpleQueue[admin_pb2.CallResponse | None] = queue.SimpleQueue()
-        self._slots = threading.Semaphore(MAX_IN_FLIGHT)
-        self._read = 0
-        self._written = 0
-        self._ended = False
-        self._closed = False
-        self.stopping = False
-
-    def read(self, requests: Iterator[admin_pb2.CallRequest]) -> None:
-        """Reads to the end of the client's requests, or until the stream breaks."""
-        try:
-            for request in requests:
-                self._slots.acquire()
-                if self._closed:
-                    return
-                self._read += 1
-                self._start(request)
-        except Exception as error:
-            logger.debug("an admin stream broke: %r", error)
-        finally:
-            self._ended = True
-            self._answers.put(None)
-
-    def _start(self, request: admin_pb2.CallRequest) -> None:
-        correlation = request.correlation
-        field = request.WhichOneof("request")
-        if field is None:
-            refusal = "the call names no request that this node knows"
-            header = admin_pb2.ResponseHeader(error_code=ErrorCode.INVALID_REQUEST, error_message=refusal, leader_id=-1)
-            self._answers.put(admin_pb2.CallResponse(correlation=correlation, fault=header))
-            return
-        self._hand_over(METHOD_OF_FIELD[field], getattr(request, field), functools.partial(self._answer, correlation, field))
-
-    def _answer(self, correlation: int, field: str, response: Message | None) -> None:
-        if response is None:
-            self.stopping = True
-            self.close()
-            return
-        fields: dict[str, Any] = {"correlation": correlation, field: response}
-        self._answers.put(admin_pb2.CallResponse(**fields))
-
-    def responses(self) -> Iterator[admin_pb2.CallResponse]:
-        """Answers until all requests that were read have theirs, or the stream is closed."""
-        while not self._closed and not (self._ended and self._written == self._read):
-            response = self._answers.get()
-            if response is not None:
-                self._written += 1
-                self._slots.release()
-                yield response
-
-    def close(self) -> None:
-        """The client went away, or the node stops."""
-        self._closed = True
-        self._slots.release()
-        self._answers.put(None)
 
 
 def _abort_stopping(context: grpc.ServicerContext) -> None:

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import itertools
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import grpc
 import pytest
@@ -15,6 +16,16 @@ from kraftlab.rpc.server import AdminServer
 
 def describe_cluster(number: int) -> admin_pb2.DescribeClusterRequest:
     return admin_pb2.DescribeClusterRequest(header=admin_pb2.RequestHeader(min_offset=number))
+
+
+def in_messages(calls: Iterable[admin_pb2.CallRequest], calls_per_message: int = 1) -> Iterator[admin_pb2.CallRequests]:
+    iterator = iter(calls)
+    while message := list(itertools.islice(iterator, calls_per_message)):
+        yield admin_pb2.CallRequests(calls=message)
+
+
+def answers_of(messages: Iterable[admin_pb2.CallResponses]) -> list[admin_pb2.CallResponse]:
+    return [answer for message in messages for answer in message.calls]
 
 
 def test_the_table_of_methods_is_the_service() -> None:
@@ -46,7 +57,7 @@ async def test_a_fault_of_the_dispatcher_is_answered_in_the_body(echo, stub: adm
 async def test_the_stream_answers_as_calls_finish(echo, stub: admin_pb2_grpc.AdminStub) -> None:
     echo.gates[1] = trio.Event()
     requests = [admin_pb2.CallRequest(correlation=n, describe_cluster=describe_cluster(n)) for n in (1, 2, 3)]
-    answers = stub.Call(iter(requests))
+    answers = itertools.chain.from_iterable(message.calls for message in stub.Call(in_messages(requests)))
     early = [await trio.to_thread.run_sync(next, answers) for _ in range(2)]
     assert {answer.correlation for answer in early} == {2, 3}
     echo.gates[1].set()
@@ -57,7 +68,7 @@ async def test_the_stream_answers_as_calls_finish(echo, stub: admin_pb2_grpc.Adm
 
 async def test_the_stream_carries_every_kind_of_call(echo, stub: admin_pb2_grpc.AdminStub) -> None:
     requests = [admin_pb2.CallRequest(correlation=n, **{m.field: m.request()}) for n, m in enumerate(METHODS.values())]
-    answers = await trio.to_thread.run_sync(list, stub.Call(iter(requests)))
+    answers = await trio.to_thread.run_sync(answers_of, stub.Call(in_messages(requests)))
     assert {(answer.correlation, answer.WhichOneof("response")) for answer in answers} == {
         (n, m.field) for n, m in enumerate(METHODS.values())
     }
@@ -65,17 +76,22 @@ async def test_the_stream_carries_every_kind_of_call(echo, stub: admin_pb2_grpc.
 
 async def test_a_stream_call_without_a_request_is_a_fault_of_that_call_alone(echo, stub: admin_pb2_grpc.AdminStub) -> None:
     requests = [admin_pb2.CallRequest(correlation=5), admin_pb2.CallRequest(correlation=6, describe_cluster=describe_cluster(1))]
-    answers = {answer.correlation: answer for answer in await trio.to_thread.run_sync(list, stub.Call(iter(requests)))}
+    answers = {
+        answer.correlation: answer for answer in await trio.to_thread.run_sync(answers_of, stub.Call(in_messages(requests)))
+    }
     assert answers[5].fault.error_code == 42
     assert answers[6].describe_cluster.header.error_code == 0
 
 
-async def test_more_calls_than_fit_in_flight_are_all_answered(echo, stub: admin_pb2_grpc.AdminStub) -> None:
+@pytest.mark.parametrize("calls_per_message", [1, 7, 2000])
+async def test_more_calls_than_fit_in_flight_are_all_answered(
+    echo, stub: admin_pb2_grpc.AdminStub, calls_per_message: int
+) -> None:
     def requests() -> Iterator[admin_pb2.CallRequest]:
         for n in range(3000):
             yield admin_pb2.CallRequest(correlation=n, describe_cluster=describe_cluster(n + 1000))
 
-    answers = await trio.to_thread.run_sync(list, stub.Call(requests()))
+    answers = await trio.to_thread.run_sync(answers_of, stub.Call(in_messages(requests(), calls_per_message)))
     assert sorted(answer.correlation for answer in answers) == list(range(3000))
 
 
@@ -110,7 +126,7 @@ async def test_stopping_ends_calls_that_wait_with_unavailable(echo) -> None:
 
         requests = [admin_pb2.CallRequest(correlation=1, describe_cluster=describe_cluster(1))]
         clients.start_soon(trio.to_thread.run_sync, ask, lambda: stub.DescribeCluster(describe_cluster(1)))
-        clients.start_soon(trio.to_thread.run_sync, ask, lambda: list(stub.Call(iter(requests))))
+        clients.start_soon(trio.to_thread.run_sync, ask, lambda: list(stub.Call(in_messages(requests))))
         with trio.fail_after(5):
             while len(echo.calls) < 2:
                 await trio.lowlevel.checkpoint()

@@ -96,8 +96,8 @@ class AdminStub(object):
                 _registered_method=True)
         self.Call = channel.stream_stream(
                 '/kraftlab.admin.v1.Admin/Call',
-                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CallRequest.SerializeToString,
-                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CallResponse.FromString,
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CallRequests.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CallResponses.FromString,
                 _registered_method=True)
 
 
@@ -180,6 +180,7 @@ class AdminServicer(object):
 
     def Call(self, request_iterator, context):
         """Any of the unary calls above, pipelined over one stream. Answers carry the call's correlation and may come in another order.
+        A message holds the calls, or answers, that were ready together: it is not the unit of anything.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -250,8 +251,8 @@ def add_AdminServicer_to_server(servicer, server):
             ),
             'Call': grpc.stream_stream_rpc_method_handler(
                     servicer.Call,
-                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CallRequest.FromString,
-                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CallResponse.SerializeToString,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CallRequests.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CallResponses.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -603,8 +604,8 @@ class Admin(object):
             request_iterator,
             target,
             '/kraftlab.admin.v1.Admin/Call',
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.CallRequest.SerializeToString,
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.CallResponse.FromString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.CallRequests.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.CallResponses.FromString,
             options,
             channel_credentials,
             insecure,
