@@ -130,9 +130,18 @@ class AdminClient:
         raise AssertionError("the second attempt returns or raises")
 
     def open_stream(self) -> CallStream:
-        """A pipelined stream to the active controller."""
+        """A pipelined stream to the active controller. ClusterUnreachable if nobody says in time where that is."""
+        deadline = time.monotonic() + self._timeout_ms / 1000
         self.describe_cluster()
-        return CallStream(self._channels, self._leader or self._bootstrap[0])
+        while self._leader is None:
+            if time.monotonic() > deadline:
+                raise ClusterUnreachable(
+                    f"no node has said within {self._timeout_ms / 1000:g} s where the active controller is; "
+                    "see `kraftlab metadata-quorum describe --status`"
+                )
+            time.sleep(_FIRST_PAUSE_S)
+            self.describe_cluster()
+        return CallStream(self._channels, self._leader)
 
     def _attempt(self, endpoint: Endpoint, api: str, request: Message, timeout_s: float) -> Any:
         response: Any = self._channels.unary(endpoint, api)(request, timeout=timeout_s)
