@@ -2,7 +2,8 @@
 
 The leader of the metadata quorum is the active controller, and the observer knows who leads. Two connections are kept to it:
 one for what the broker itself must say (registration, heartbeats, ISR changes, directories), one for admin calls passed on
-for clients, so that a heartbeat never waits behind somebody's large request.
+for clients, so that a heartbeat never waits behind somebody's large request. A request that waits for a controller which is
+not active any more is given up at once: it may hang.
 """
 
 from __future__ import annotations
@@ -31,8 +32,14 @@ class ControllerChannel:
         self._leader = leader
         self._voters = voters
         self._changed = trio.Event()
+        self._in_flight: dict[trio.CancelScope, Endpoint] = {}
 
     def leader_changed(self) -> None:
+        """Wakes those who wait for a controller, and gives up requests to one that is not active any more."""
+        current = self.endpoint()
+        for scope, asked in self._in_flight.items():
+            if current is not None and current != asked:
+                scope.cancel()
         self._changed.set()
         self._changed = trio.Event()
 
@@ -69,7 +76,13 @@ class ControllerChannel:
                 raise NoController("no controller is known to lead; see that a majority of the controllers runs")
             await self.wait_for_change(rest_s)
         rest_ms = max(1, int((deadline - trio.current_time()) * 1000))
-        return await pool.request(endpoint, api, body, timeout_ms=rest_ms)
+        with trio.CancelScope() as scope:
+            self._in_flight[scope] = endpoint
+            try:
+                return await pool.request(endpoint, api, body, timeout_ms=rest_ms)
+            finally:
+                del self._in_flight[scope]
+        raise PeerUnreachable(f"the controller at {endpoint} is not the active one any more")
 
     def close(self) -> None:
         self._own.close()

@@ -38,7 +38,7 @@ logger = logging.getLogger("kraftlab.broker.lifecycle")
 STARTING_INTERVAL_S = 0.01
 REGISTRATION_BACKOFF_S = 0.1
 HEARTBEAT_BACKOFF_S = 0.05
-CONTROLLED_SHUTDOWN_TIMEOUT_S = 10.0
+CONTROLLED_SHUTDOWN_TIMEOUT_S = 5.0
 
 _encode = msgspec.msgpack.encode
 _registration = msgspec.msgpack.Decoder(BrokerRegistrationResponse)

@@ -6,17 +6,10 @@ looked at. For a worker thread, since whole segments are read.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from pathlib import Path
-
 from kraftlab.metadata import codec
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
-from kraftlab.quorum.core.batch import Batch, decode
-from kraftlab.quorum.core.errors import CorruptBatch
-from kraftlab.quorum.storage.identity import partition_directory
-from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES, segment_base_offset
+from kraftlab.quorum.storage.log_reader import read_batches
 
 
 def reread_image(directory: str, end_offset: int) -> MetadataImage:
@@ -28,23 +21,3 @@ def reread_image(directory: str, end_offset: int) -> MetadataImage:
             delta.replay_all(codec.decode(body, header.base_offset, header.record_count), header.base_offset)
         image = delta.apply(Provenance(header.end_offset, header.epoch, header.append_time_ms))
     return image
-
-
-def read_batches(directory: str, end_offset: int) -> Iterator[Batch]:
-    """The chained batches in the segments of a metadata.log.dir, in order, up to `end_offset` or the end of what is on disk."""
-    path = Path(partition_directory(directory))
-    expected = 0
-    for name in sorted(os.listdir(path)):
-        if segment_base_offset(name) != expected:
-            continue
-        data = (path / name).read_bytes()
-        position = HEADER_PAGE_BYTES
-        while position < len(data):
-            try:
-                batch = decode(data, position)
-            except CorruptBatch:
-                break
-            if batch.header.base_offset != expected or batch.header.end_offset > end_offset:
-                break
-            yield batch
-            position, expected = position + batch.header.size_bytes, batch.header.end_offset

@@ -10,10 +10,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..core.batch import HEADER_BYTES, Batch
+from ..core.batch import Batch, decode
 from ..core.errors import CorruptBatch
 from .identity import partition_directory
-from .recovery import parse
 from .segment import HEADER_PAGE_BYTES, segment_base_offset
 
 
@@ -28,11 +27,10 @@ def read_batches(directory: str, end_offset: int) -> Iterator[Batch]:
         position = HEADER_PAGE_BYTES
         while position < len(data):
             try:
-                header, _ = parse(data, position)
+                batch = decode(data, position)
             except CorruptBatch:
                 break
-            if header.base_offset != expected or header.end_offset > end_offset:
+            if batch.header.base_offset != expected or batch.header.end_offset > end_offset:
                 break
-            end = position + header.size_bytes
-            yield Batch(header, data[position + HEADER_BYTES : end], data[position:end])
-            position, expected = end, header.end_offset
+            yield batch
+            position, expected = position + batch.header.size_bytes, batch.header.end_offset
