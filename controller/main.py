@@ -35,6 +35,7 @@ from kraftlab.quorum.core.raft_config import RaftConfig
 from kraftlab.quorum.driver.quorum_description import ReplicaDescription
 from kraftlab.quorum.driver.raft_driver import DriverConfig, RaftDriver
 from kraftlab.quorum.driver.transport import ListenError, PeerError, PeerPool, PeerServer, PeerTimeout, PeerUnreachable
+from kraftlab.quorum.storage.directory_lock import DirectoryLock
 from kraftlab.quorum.storage.errors import StorageError
 from kraftlab.rpc.server import AdminServer
 
@@ -66,7 +67,8 @@ async def run(config: ControllerConfig) -> None:
     """
     try:
         directories = meta_properties.verify((config.metadata_log_dir,), config.node_id, config.source)
-        await ControllerNode(config, directories[config.metadata_log_dir]).run()
+        with DirectoryLock(str(config.metadata_log_dir)):
+            await ControllerNode(config, directories[config.metadata_log_dir]).run()
     except BaseExceptionGroup as group:
         cause = _only_cause(group)
         if isinstance(cause, FATAL):

@@ -68,6 +68,7 @@ from ..core.raft_node import RaftNode, RaftStatistics
 from ..core.types import Endpoint
 from ..state_machine import StateMachine
 from ..storage.election_store import ElectionStateStore
+from ..storage.errors import WrongIdentity
 from ..storage.file_system import FileSystem, RealFileSystem
 from ..storage.identity import LogIdentity
 from ..storage.metadata_log import MetadataLog
@@ -76,7 +77,17 @@ from .errors import NotLeader, Overloaded
 from .quorum_description import DESCRIBE_QUORUM, QuorumDescription, describe_quorum
 from .signal import Signal
 from .storage_tasks import ElectionWriter, LogWriter
-from .transport import DirectHandler, PeerAnswer, PeerFailure, PeerIdentity, PeerPool, PeerRequest, PeerUnreachable, Responder
+from .transport import (
+    DirectHandler,
+    PeerAnswer,
+    PeerError,
+    PeerFailure,
+    PeerIdentity,
+    PeerPool,
+    PeerRequest,
+    PeerUnreachable,
+    Responder,
+)
 
 logger = logging.getLogger("kraftlab.quorum")
 
@@ -138,6 +149,8 @@ class RaftDriver:
         self._armed_ms = 0
         self._clock_anchor_ms = 0.0
         self._scope = trio.CancelScope()
+        self._strangers: set[Endpoint] = set()
+        """Voters' endpoints where a node of another cluster answered."""
         self._fatal: Exception | None = None
         """What broke the core: `run` raises it, whoever else the exception went to."""
         self._has_begun = False
@@ -238,7 +251,8 @@ class RaftDriver:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Opens the log, takes part in the quorum until `stop`. Started once the log is recovered and peers are answered.
 
-        Raises StorageError (LogCorrupt, WrongIdentity at the start; FsyncFailed, DiskFailed later) and InvariantViolation.
+        Raises StorageError (LogCorrupt, WrongIdentity at the start or when most voters are of another cluster; FsyncFailed,
+        DiskFailed later) and InvariantViolation.
         """
         config = self.config
         identity = LogIdentity(config.cluster_id, config.raft.directory_id, config.generation)
@@ -461,7 +475,7 @@ class RaftDriver:
         api = API_OF[type(message.request)]
         if isinstance(message.request, EndQuorumEpochRequest):
             self._goodbyes.add(message.correlation)
-        on_answer = partial(self._answered, api, message.correlation, message.destination)
+        on_answer = partial(self._answered, api, message.correlation, message.destination, endpoint)
         self._pool.client(endpoint).send(api, _encode(message.request), timeout_ms=message.timeout_ms, on_answer=on_answer)
 
     def _endpoint_of(self, node_id: int) -> Endpoint | None:
@@ -476,7 +490,9 @@ class RaftDriver:
         voter = voters.get(node_id)
         return voter.endpoints.get(listener) if voter is not None else None
 
-    def _answered(self, api: int, correlation: int, destination: int, answer: PeerAnswer | PeerFailure) -> None:
+    def _answered(
+        self, api: int, correlation: int, destination: int, endpoint: Endpoint, answer: PeerAnswer | PeerFailure
+    ) -> None:
         if self._goodbyes:
             self._goodbyes.discard(correlation)
             if not self._goodbyes:
@@ -491,7 +507,23 @@ class RaftDriver:
                 self._step(ResponseReceived(correlation, answer.source.node_id, response))
         else:
             logger.debug("api %d to node %d: %s", api, destination, answer)
+            if isinstance(answer, PeerError) and answer.code == ErrorCode.INCONSISTENT_CLUSTER_ID:
+                self._met_stranger(endpoint, answer)
             self._step(RequestFailed(correlation, destination, isinstance(answer, PeerUnreachable) and answer.refused))
+
+    def _met_stranger(self, endpoint: Endpoint, refusal: PeerError) -> None:
+        """A voter is of another cluster. If most are, it is this node that is wrong, and it ends (KIP-595)."""
+        if endpoint in self._strangers:
+            return
+        self._strangers.add(endpoint)
+        logger.warning("the node at %s belongs to another cluster: %s", endpoint, refusal)
+        if 2 * len(self._strangers) > len(self.config.raft.voters.voters):
+            self._fatal = WrongIdentity(
+                f"{self.config.directory} belongs to cluster {self.config.cluster_id}, but the controllers at "
+                f"{', '.join(sorted(map(str, self._strangers)))} do not ({refusal}). Correct controller.quorum.voters or "
+                "metadata.log.dir of this node."
+            )
+            self._scope.cancel()
 
     def _accept(self, request: PeerRequest, responder: Responder) -> None:
         if self._core is None:

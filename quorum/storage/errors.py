@@ -30,3 +30,7 @@ class LogCorrupt(StorageError):
 
 class WrongIdentity(StorageError):
     """The directory belongs to another node, cluster or generation; nothing on disk was modified."""
+
+
+class DirectoryInUse(StorageError):
+    """Another process runs on the directory; nothing was read or modified."""

@@ -123,7 +123,9 @@ class Workbench(Lab):
     def throttle(self, topic: str, rate: int | None) -> None:
         """Throttles every replica of a topic to `rate` bytes per second; None takes throttles away."""
         value = None if rate is None else "*"
-        self.set_topic_configs(topic, dict.fromkeys((f"{side}.replication.throttled.replicas" for side in ("leader", "follower")), value))
+        self.set_topic_configs(
+            topic, dict.fromkeys((f"{side}.replication.throttled.replicas" for side in ("leader", "follower")), value)
+        )
         rates = (f"{side}.replication.throttled.rate" for side in ("leader", "follower"))
         self.set_broker_configs(dict.fromkeys(rates, None if rate is None else str(rate)))
 
@@ -232,7 +234,7 @@ def small_lab() -> Iterator[Workbench]:
 
 
 class NodeFiles:
-    """A laid-out cluster of one controller and one broker, of which no node runs yet: what a person who starts nodes by hand has."""
+    """One controller and one broker, laid out and not started: what a person has who starts nodes by hand."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.directory = directory
@@ -274,8 +276,23 @@ class NodeFiles:
             raise AssertionError(f"{role} did not give up within 15 s; it said:\n{said}") from None
         return process.returncode, said.strip().splitlines()[-1] if said.strip() else ""
 
+    def run_once(self, role: str) -> None:
+        """Starts a node, and stops it once it serves: its logs are there then."""
+        process = self.start(role)
+        self.wait_until_serving(role)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=15)
+        self.started.remove(process)
+
     def wait_until_serving(self, role: str) -> None:
-        wait_until(f"{role} serves", lambda: is_listening(self.node(role).grpc_port))
+        """Until its admin port accepts; what it said, should it end instead."""
+
+        def serves() -> bool:
+            ended = next((process for process in self.started if process.poll() is not None), None)
+            assert ended is None, f"{role} ended with {ended.returncode}: {ended.communicate()[0]}"
+            return is_listening(self.node(role).grpc_port)
+
+        wait_until(f"{role} serves", serves)
 
     def close(self) -> None:
         for process in self.started:

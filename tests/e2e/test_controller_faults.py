@@ -94,7 +94,7 @@ def test_a_paused_active_controller_is_replaced_and_follows_when_it_goes_on(lab:
 def test_nothing_commits_without_a_majority_and_writes_go_on_when_it_is_back(lab: Any) -> None:
     lab.create_topic("alone", [0])
     lab.small_write("alone", 1_000_000)
-    survivor, *others = lab.cluster.controller_ids
+    others = lab.cluster.controller_ids[1:]
     for node_id in others:
         lab.cluster.kill_node(node_id)
     with pytest.raises((ClusterUnreachable, ApiError)):
