@@ -39,7 +39,7 @@ NO_PREVIOUS_CRC = 0
 _AFTER_CRC = struct.Struct(">QIHHQQI")
 
 
-class BatchHeader(NamedTuple):
+class BatchHeader(msgspec.Struct, frozen=True, gc=False):
     """One batch's header. `size_bytes` is the whole batch's size, header included."""
 
     size_bytes: int

@@ -6,7 +6,7 @@ from one state to the next. `QuorumState` alone makes them.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import ClassVar
 
 from .effects import ElectionState
@@ -19,8 +19,11 @@ EPOCH_MAX = 2**31 - 1
 """Epochs beyond this (Kafka's int32) are a peer's nonsense."""
 
 
-class EpochState(ABC):
-    """One node's part in one epoch. `leader_id` -1: none known; `voted_key` None: no vote cast in this epoch."""
+class EpochState:
+    """One node's part in one epoch. `leader_id` -1: none known; `voted_key` None: no vote cast in this epoch.
+
+    Abstract for the type checker; without ABCMeta, whose isinstance takes a long way round and is asked at every step.
+    """
 
     __slots__ = ("epoch", "leader_endpoints", "leader_id", "voted_key")
     name: ClassVar[str]

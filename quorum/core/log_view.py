@@ -22,13 +22,18 @@ from .types import OffsetAndEpoch
 class LogView:
     """The log `[start_offset, end_offset)`. `start` is the position of whatever precedes it (a snapshot's end, later)."""
 
-    __slots__ = ("_crcs", "_ends", "_epochs", "_start_crc", "high_watermark_stamp", "start")
+    __slots__ = ("_crcs", "_ends", "_epochs", "_start_crc", "end_offset", "high_watermark_stamp", "last_crc", "last_epoch", "start")
 
     def __init__(self, start: OffsetAndEpoch = OffsetAndEpoch(0, 0), start_crc: int = NO_PREVIOUS_CRC) -> None:
         self.start = start
         self.high_watermark_stamp = 0
         """The largest high watermark found in a batch header: everything below it was committed when that batch was written."""
         self._start_crc = start_crc
+        self.end_offset = start.offset
+        self.last_epoch = start.epoch
+        """The epoch of the last record, or of what precedes an empty log."""
+        self.last_crc = start_crc
+        """The crc of the last batch: the next one's `previous_crc`."""
         self._ends = array("q")
         self._crcs = array("I")
         self._epochs = EpochIndex()
@@ -48,20 +53,6 @@ class LogView:
         return self.start.offset
 
     @property
-    def end_offset(self) -> int:
-        return self._ends[-1] if self._ends else self.start.offset
-
-    @property
-    def last_epoch(self) -> int:
-        """The epoch of the last record, or of what precedes an empty log."""
-        return self._epochs.last_epoch if self._ends else self.start.epoch
-
-    @property
-    def last_crc(self) -> int:
-        """The crc of the last batch: the next one's `previous_crc`."""
-        return self._crcs[-1] if self._crcs else self._start_crc
-
-    @property
     def end(self) -> OffsetAndEpoch:
         return OffsetAndEpoch(self.end_offset, self.last_epoch)
 
@@ -69,10 +60,16 @@ class LogView:
         """One more batch at the end."""
         if header.base_offset != self.end_offset or header.epoch < self.last_epoch or header.previous_crc != self.last_crc:
             raise InvariantViolation(f"batch {header!r} does not continue {self!r}")
-        self._epochs.assign(header.epoch, header.base_offset)
-        self._ends.append(header.end_offset)
+        if header.epoch != self.last_epoch or not self._ends:
+            self._epochs.assign(header.epoch, header.base_offset)
+            self.last_epoch = header.epoch
+        self.end_offset = header.end_offset
+        self.last_crc = header.crc
+        self._ends.append(self.end_offset)
         self._crcs.append(header.crc)
-        self.high_watermark_stamp = max(self.high_watermark_stamp, min(header.high_watermark, header.base_offset))
+        stamp = min(header.high_watermark, header.base_offset)
+        if stamp > self.high_watermark_stamp:
+            self.high_watermark_stamp = stamp
 
     def truncate(self, to_offset: int) -> None:
         """Forget every batch at or above `to_offset`, which must be a batch boundary."""
@@ -82,6 +79,9 @@ class LogView:
         del self._ends[keep:]
         del self._crcs[keep:]
         self._epochs.truncate(to_offset)
+        self.end_offset = to_offset
+        self.last_epoch = self._epochs.last_epoch if self._ends else self.start.epoch
+        self.last_crc = self._crcs[-1] if self._crcs else self._start_crc
 
     def is_boundary(self, offset: int) -> bool:
         """True if a batch ends (or the log starts) exactly at `offset`."""

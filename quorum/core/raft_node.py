@@ -206,7 +206,7 @@ class RaftNode:
 
     @property
     def is_leader(self) -> bool:
-        return isinstance(self._quorum.state, Leader)
+        return type(self._quorum.state) is Leader
 
     @property
     def voters(self) -> VoterSet:

@@ -1,7 +1,7 @@
 """A disk that keeps exactly what POSIX promises, and at a power cut forgets the rest.
 
-Every file has what programs see and what the platter holds. `fdatasync` copies the one to the other; a power cut reverts every
-512-byte sector that was written since, independently: lost, kept, or torn in the middle of a page. A directory entry that was
+Every file has what programs see, and remembers what was overwritten since its last `fdatasync`: undone, that is what the platter
+holds. A power cut reverts every 512-byte sector that was written since, independently: lost, kept, or torn in the middle of a page. A directory entry that was
 created, renamed or removed and not fsynced is kept or lost by itself. A kill without a power cut (the process dies, the machine
 lives) loses nothing but the open handles.
 
@@ -24,12 +24,38 @@ class PowerCut(Exception):
 
 
 class _Inode:
-    __slots__ = ("data", "dirty", "durable")
+    """`data` is what programs see. `dirty`: start, end and former bytes of each write since the last sync, in order."""
+
+    __slots__ = ("data", "dirty", "durable_bytes")
 
     def __init__(self) -> None:
         self.data = bytearray()
-        self.durable = bytearray()
-        self.dirty: list[tuple[int, int]] = []
+        self.durable_bytes = 0
+        self.dirty: list[tuple[int, int, bytearray]] = []
+
+    def write(self, data: bytes, position: int) -> None:
+        own, end = self.data, position + len(data)
+        if position > len(own):
+            own.extend(bytes(position - len(own)))
+        self.dirty.append((position, end, own[position:end]))
+        own[position:end] = data
+
+    def synced(self) -> None:
+        self.durable_bytes = len(self.data)
+        self.dirty.clear()
+
+    def durable(self) -> bytearray:
+        """What the platter holds."""
+        data = self.data[:]
+        for start, _, former in reversed(self.dirty):
+            data[start : start + len(former)] = former
+        del data[self.durable_bytes :]
+        return data
+
+    def replace(self, data: bytearray) -> None:
+        """`data` is what programs see and what the platter holds."""
+        self.data = data
+        self.synced()
 
 
 class SimulatedFile:
@@ -41,42 +67,32 @@ class SimulatedFile:
         self._inode = inode
         self._boot = file_system.boots
 
-    def _operation(self, *, needs_space: bool = False) -> None:
-        if self._boot != self._file_system.boots:
+    def _operation(self, needs_space: bool) -> None:
+        file_system = self._file_system
+        if self._boot != file_system.boots:
             raise AssertionError(f"{self.path}: used after the crash of the process that opened it")
-        self._file_system.operation(self.path, needs_space=needs_space)
+        file_system.operation(self.path, needs_space)
 
     def pread(self, size_bytes: int, position: int) -> bytes:
         return bytes(self._inode.data[position : position + size_bytes])
 
     def pwrite(self, data: bytes, position: int) -> None:
-        self._operation(needs_space=position + len(data) > len(self._inode.data))
-        inode = self._inode
-        end = position + len(data)
-        if end > len(inode.data):
-            inode.data.extend(bytes(end - len(inode.data)))
-        inode.data[position:end] = data
-        inode.dirty.append((position, end))
+        self._operation(position + len(data) > len(self._inode.data))
+        self._inode.write(data, position)
 
     def preallocate(self, size_bytes: int) -> None:
         inode = self._inode
         if size_bytes > len(inode.data):
-            self._operation(needs_space=True)
-            inode.dirty.append((len(inode.data), size_bytes))
-            inode.data.extend(bytes(size_bytes - len(inode.data)))
+            self._operation(True)
+            inode.write(bytes(size_bytes - len(inode.data)), len(inode.data))
 
     def fdatasync(self) -> None:
-        self._operation()
+        self._operation(False)
         inode = self._inode
         if self._file_system.fsync_fails:
-            inode.data = bytearray(inode.durable)
-            inode.dirty = []
+            inode.replace(inode.durable())
             raise FsyncFailed(f"fsync of {self.path} failed: simulated")
-        if len(inode.durable) < len(inode.data):
-            inode.durable.extend(bytes(len(inode.data) - len(inode.durable)))
-        for start, end in inode.dirty:
-            inode.durable[start:end] = inode.data[start:end]
-        inode.dirty = []
+        inode.synced()
 
     def size(self) -> int:
         return len(self._inode.data)
@@ -93,6 +109,8 @@ class SimulatedFileSystem:
         self._names: dict[str, _Inode] = {}
         self._durable_names: dict[str, _Inode] = {}
         self._directories: dict[str, set[str]] = {}
+        self._unsynced_names: dict[str, set[str]] = {}
+        """By directory: paths whose entry has changed since the directory was synced."""
         self.boots = 0
         self.operations = 0
         self.operations_left: int | None = None
@@ -100,7 +118,7 @@ class SimulatedFileSystem:
         self.full = False
         self.fsync_fails = False
 
-    def operation(self, path: str, *, needs_space: bool = False) -> None:
+    def operation(self, path: str, needs_space: bool = False) -> None:
         """Account for one operation; raises what it was told to."""
         self.operations += 1
         if self.operations_left is not None:
@@ -115,13 +133,14 @@ class SimulatedFileSystem:
         if inode is None:
             if not create:
                 raise FileNotFoundError(path)
-            self.operation(path, needs_space=True)
+            self.operation(path, True)
             inode = _Inode()
             self._name(path, inode)
         return SimulatedFile(self, path, inode)
 
     def _name(self, path: str, inode: _Inode | None) -> None:
         directory, _, name = path.rpartition("/")
+        self._unsynced_names[directory].add(path)
         if inode is None:
             self._names.pop(path, None)
             self._directories[directory].discard(name)
@@ -134,6 +153,7 @@ class SimulatedFileSystem:
 
     def make_directory(self, path: str) -> None:
         self._directories.setdefault(path, set())
+        self._unsynced_names.setdefault(path, set())
 
     def rename(self, source: str, target: str) -> None:
         self.operation(source)
@@ -148,16 +168,16 @@ class SimulatedFileSystem:
 
     def sync_directory(self, path: str) -> None:
         self.operation(path)
-        for full in self._paths(path):
+        unsynced = self._unsynced_names.get(path)
+        if not unsynced:
+            return
+        for full in unsynced:
             inode = self._names.get(full)
             if inode is None:
                 self._durable_names.pop(full, None)
             else:
                 self._durable_names[full] = inode
-
-    def _paths(self, directory: str) -> list[str]:
-        """Every file in the directory itself, by any of the two truths."""
-        return sorted({p for p in (*self._names, *self._durable_names) if p.rpartition("/")[0] == directory})
+        unsynced.clear()
 
     def crash(self, *, power_cut: bool) -> None:
         """The process is gone; with a power cut, so is some of what was not synced. Handles from before are dead."""
@@ -168,21 +188,23 @@ class SimulatedFileSystem:
             return
         keep = self._random.choice((0.0, 1.0, 0.5, self._random.random()))
         for directory in sorted(self._directories):
-            for path in self._paths(directory):
+            for path in sorted(self._unsynced_names[directory]):
                 seen, durable = self._names.get(path), self._durable_names.get(path)
                 if seen is not durable and self._random.random() >= keep:
                     self._name(path, durable)
         for path in sorted(self._names):
             self._lose_sectors(self._names[path], keep)
         self._durable_names = dict(self._names)
+        for unsynced in self._unsynced_names.values():
+            unsynced.clear()
 
     def _lose_sectors(self, inode: _Inode, keep: float) -> None:
-        if not inode.dirty and len(inode.data) == len(inode.durable):
+        if not inode.dirty:
             return
-        dirty = {s for start, end in inode.dirty for s in range(start // SECTOR_BYTES, -(-end // SECTOR_BYTES))}
+        dirty = {s for start, end, _ in inode.dirty for s in range(start // SECTOR_BYTES, -(-end // SECTOR_BYTES))}
         tear = self._random.random() < 0.5
         kept_pages: dict[int, bool] = {}
-        survivor = bytearray(inode.durable)
+        survivor = inode.durable()
         for sector in sorted(dirty):
             page = sector * SECTOR_BYTES // PAGE_BYTES
             if page not in kept_pages or tear:
@@ -194,9 +216,7 @@ class SimulatedFileSystem:
                 survivor[start:end] = inode.data[start:end]
         if len(survivor) < len(inode.data) and self._random.random() < keep:
             survivor.extend(bytes(len(inode.data) - len(survivor)))
-        inode.data = survivor
-        inode.durable = bytearray(survivor)
-        inode.dirty = []
+        inode.replace(survivor)
 
     def snapshot(self) -> dict[str, bytes]:
         """Every file's bytes as programs see them, for tests."""
