@@ -22,7 +22,17 @@ from .types import OffsetAndEpoch
 class LogView:
     """The log `[start_offset, end_offset)`. `start` is the position of whatever precedes it (a snapshot's end, later)."""
 
-    __slots__ = ("_crcs", "_ends", "_epochs", "_start_crc", "end_offset", "high_watermark_stamp", "last_crc", "last_epoch", "start")
+    __slots__ = (
+        "_crcs",
+        "_ends",
+        "_epochs",
+        "_start_crc",
+        "end_offset",
+        "high_watermark_stamp",
+        "last_crc",
+        "last_epoch",
+        "start",
+    )
 
     def __init__(self, start: OffsetAndEpoch = OffsetAndEpoch(0, 0), start_crc: int = NO_PREVIOUS_CRC) -> None:
         self.start = start

@@ -1,9 +1,9 @@
 """A disk that keeps exactly what POSIX promises, and at a power cut forgets the rest.
 
-Every file has what programs see, and remembers what was overwritten since its last `fdatasync`: undone, that is what the platter
-holds. A power cut reverts every 512-byte sector that was written since, independently: lost, kept, or torn in the middle of a page. A directory entry that was
-created, renamed or removed and not fsynced is kept or lost by itself. A kill without a power cut (the process dies, the machine
-lives) loses nothing but the open handles.
+Every file has what programs see, and remembers what was overwritten since its last `fdatasync`: undone, that is what the
+platter holds. A power cut reverts every 512-byte sector that was written since, independently: lost, kept, or torn in the middle
+of a page. A directory entry that was created, renamed or removed and not fsynced is kept or lost by itself. A kill without a
+power cut (the process dies, the machine lives) loses nothing but the open handles.
 
 Faults on demand: a power cut at the n-th operation, a full disk, an fsync that fails and takes the dirty pages with it.
 Not modelled: rot and misdirected writes (tests flip bits themselves), and sectors that keep an older unsynced version.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -52,7 +53,7 @@ def test_a_batch_that_does_not_continue_the_log_is_refused(batches_of: Batches) 
     with pytest.raises(InvariantViolation, match="does not continue"):
         view.append(first)
     with pytest.raises(InvariantViolation, match="does not continue"):
-        view.append(second._replace(previous_crc=7))
+        view.append(msgspec.structs.replace(second, previous_crc=7))
 
 
 def test_truncation_into_a_batch_is_refused(batches_of: Batches) -> None:
