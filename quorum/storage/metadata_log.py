@@ -85,6 +85,8 @@ class MetadataLog:
         self._index: BatchIndex = recovered.batches
         self._segments: list[Segment] = recovered.segments
         self._retired: list[Segment] = []
+        self._unwanted: list[str] = []
+        """Files that must be gone before anything else is written: the next start would take them for part of the log."""
         self._cache = TailCache(cache_bytes, self._index.end_position)
         self._cuts = 0
         self._staged_cut: int | None = None
@@ -271,6 +273,7 @@ class MetadataLog:
         if self._failure is not None:
             raise self._failure
         try:
+            self._remove_unwanted()
             if taken.cut_position is not None:
                 self._cut(taken.cut_position, taken.cut_offset)
             self._write(taken)
@@ -296,22 +299,28 @@ class MetadataLog:
         """Remove segments that start behind `position`, zero what the last one holds from there on."""
         if not self._segments:
             return
-        removed: list[Segment] = []
         with self._lock:
             while len(self._segments) > 1 and self._segments[-1].start_position > position:
-                removed.append(self._segments.pop())
-        for segment in removed:
-            self._retired.append(segment)
-            self._file_system.remove(segment.file.path)
+                segment = self._segments.pop()
+                self._retired.append(segment)
+                self._unwanted.append(segment.file.path)
+        self._remove_unwanted()
         last = self._segments[-1]
         start = last.file_position(position)
         if last.written_bytes > start:
             last.file.pwrite(bytes(last.written_bytes - start), start)
             last.file.fdatasync()
             last.written_bytes = start
-        if removed:
-            self._file_system.sync_directory(self._directory)
         self.durable_end_offset = min(self.durable_end_offset, offset)
+
+    def _remove_unwanted(self) -> None:
+        """Durably. What a disk refuses to remove now is tried again by the next flush."""
+        if not self._unwanted:
+            return
+        for path in self._unwanted:
+            self._file_system.remove(path)
+        self._file_system.sync_directory(self._directory)
+        self._unwanted.clear()
 
     def _write(self, taken: Taken) -> None:
         """Write the batches segment by segment, each made durable before the next begins."""
@@ -351,7 +360,8 @@ class MetadataLog:
             self._file_system.sync_directory(self._directory)
         except StorageFull:
             file.close()
-            self._file_system.remove(path)
+            self._unwanted.append(path)
+            self._remove_unwanted()
             raise
         allocated = max(self._preallocate_bytes, HEADER_PAGE_BYTES)
         segment = Segment(file, header.base_offset, position, HEADER_PAGE_BYTES, allocated)

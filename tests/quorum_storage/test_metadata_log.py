@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from kraftlab.quorum.core.errors import InvariantViolation
+from kraftlab.quorum.simulation.simulated_file_system import SimulatedFile, SimulatedFileSystem
 from kraftlab.quorum.storage import FsyncFailed, LogCorrupt, MetadataLog, RealFileSystem, StorageFull
 
 
@@ -99,6 +102,72 @@ def test_full_disk_loses_nothing_and_the_same_flush_works_later(disk, open_log, 
         log.flush()
     disk.full = False
     log.flush()
+    assert open_log(disk).read(0, 1 << 20) == b"".join(made.data for made in written)
+
+
+class DiskThatKeepsNames(SimulatedFileSystem):
+    """Refuses to remove files while `keeps_names`, as one that was remounted read-only does."""
+
+    keeps_names = False
+
+    def open(self, path: str, *, create: bool = False) -> SimulatedFile:
+        """A full disk still has room for a name."""
+        full, self.full = self.full, False
+        try:
+            return super().open(path, create=create)
+        finally:
+            self.full = full
+
+    def remove(self, path: str) -> None:
+        if self.keeps_names and path in self.snapshot():
+            raise StorageFull(f"cannot remove {path}: the simulated disk is read-only")
+        super().remove(path)
+
+
+def test_a_cut_that_the_disk_refuses_half_way_is_finished_later(open_log, builder):
+    disk = DiskThatKeepsNames(Random(1))
+    log = open_log(disk)
+    old = builder.log(40)
+    append_all(log, old)
+    log.flush()
+    log.truncate(3)
+    written = old[:3]
+    for _ in range(3):
+        written.append(builder.next(written, epoch=2, body_bytes=30))
+    append_all(log, written[3:])
+    disk.keeps_names = True
+    with pytest.raises(StorageFull):
+        log.flush()
+    disk.keeps_names = False
+    for _ in range(60):
+        written.append(builder.next(written, epoch=2, body_bytes=30))
+    append_all(log, written[6:])
+    log.flush()
+    assert log.durable_end_offset == written[-1].end_offset
+    reopened = open_log(disk)
+    assert reopened.recovery_notes == []
+    assert reopened.read(0, 1 << 20) == b"".join(made.data for made in written)
+
+
+def test_a_segment_whose_creation_was_refused_and_not_undone_is_removed_later(open_log, builder):
+    disk = DiskThatKeepsNames(Random(1))
+    log = open_log(disk)
+    old = builder.log(9)
+    append_all(log, old[:8])
+    log.flush()
+    room_for_one_segment = len(disk.snapshot())
+    append_all(log, old[8:])
+    disk.full = disk.keeps_names = True
+    with pytest.raises(StorageFull):
+        log.flush()
+    disk.full = disk.keeps_names = False
+    log.truncate(5)
+    written = old[:5]
+    for _ in range(30):
+        written.append(builder.next(written, epoch=2, body_bytes=60))
+    append_all(log, written[5:])
+    log.flush()
+    assert len(disk.snapshot()) > room_for_one_segment
     assert open_log(disk).read(0, 1 << 20) == b"".join(made.data for made in written)
 
 
