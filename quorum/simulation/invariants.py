@@ -9,11 +9,19 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..core.batch import HEADER, LENGTH_FROM
 from ..core.effects import Append, ElectionState, Reply, Send, Truncate
-from ..core.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, FetchRequest, VoteRequest, VoteResponse
+from ..core.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    Request,
+    Response,
+    VoteRequest,
+    VoteResponse,
+)
 from ..core.types import ReplicaKey
 from .network import Inbound
 
@@ -27,12 +35,8 @@ class Violation(Exception):
     """A rule of consensus is broken; starts with the rule's name."""
 
 
-class AppendedBatch(NamedTuple):
-    """What identifies a batch."""
-
-    base_offset: int
-    epoch: int
-    crc: int
+AppendedBatch = tuple[int, int, int]
+"""What identifies a batch: base offset, epoch, crc."""
 
 
 class Checker:
@@ -52,9 +56,12 @@ class Checker:
 
     def on_truncate(self, process: SimulatedProcess, to_offset: int) -> None: ...
 
-    def on_sent(self, process: SimulatedProcess, send: Send) -> None: ...
+    def on_sent(self, process: SimulatedProcess, request: Request) -> None: ...
 
-    def on_replied(self, process: SimulatedProcess, inbound: Inbound, reply: Reply) -> None: ...
+    def on_replied(self, process: SimulatedProcess, response: Response) -> None: ...
+
+    def on_vote(self, process: SimulatedProcess, epoch: int, candidate: ReplicaKey) -> None:
+        """A standard vote leaves: granted to another, or its own with the request for votes. Comes after the other two."""
 
     def on_stored(self, machine: Machine, state: ElectionState) -> None: ...
 
@@ -150,8 +157,9 @@ class DurableEpochIsMonotone(Checker):
             raise Violation(f"S2 n{machine.node_id} had stored {allowed} and finds {election}")
 
     def on_append(self, process: SimulatedProcess, batches: list[AppendedBatch]) -> None:
-        if batches[-1].epoch > process.raft.epoch:
-            raise Violation(f"S2 n{process.node_id} of epoch {process.raft.epoch} appends {batches[-1]}")
+        base_offset, epoch, _ = batches[-1]
+        if epoch > process.raft.epoch:
+            raise Violation(f"S2 n{process.node_id} of epoch {process.raft.epoch} appends {base_offset}@{epoch}")
 
 
 class OneVotePerEpoch(Checker):
@@ -161,20 +169,10 @@ class OneVotePerEpoch(Checker):
         super().__init__(world)
         self._votes: dict[tuple[int, int], int] = {}
 
-    def _vote(self, voter_id: int, epoch: int, candidate_id: int) -> None:
-        first = self._votes.setdefault((voter_id, epoch), candidate_id)
-        if first != candidate_id:
-            raise Violation(f"S3 n{voter_id} votes in epoch {epoch} for n{first} and for n{candidate_id}")
-
-    def on_sent(self, process: SimulatedProcess, send: Send) -> None:
-        request = send.request
-        if type(request) is VoteRequest and not request.pre_vote:
-            self._vote(process.node_id, request.epoch, process.node_id)
-
-    def on_replied(self, process: SimulatedProcess, inbound: Inbound, reply: Reply) -> None:
-        request, response = inbound.request, reply.response
-        if type(response) is VoteResponse and type(request) is VoteRequest and response.granted and not request.pre_vote:
-            self._vote(process.node_id, request.epoch, request.candidate.node_id)
+    def on_vote(self, process: SimulatedProcess, epoch: int, candidate: ReplicaKey) -> None:
+        first = self._votes.setdefault((process.node_id, epoch), candidate.node_id)
+        if first != candidate.node_id:
+            raise Violation(f"S3 n{process.node_id} votes in epoch {epoch} for n{first} and for {candidate}")
 
 
 class LogMatching(Checker):
@@ -297,7 +295,7 @@ class WrittenOnce(Checker):
         self._written: set[tuple[int, int]] = set()
 
     def on_append(self, process: SimulatedProcess, batches: list[AppendedBatch]) -> None:
-        if not process.raft.is_leader or batches[0].epoch != process.raft.epoch:
+        if not process.raft.is_leader or batches[0][1] != process.raft.epoch:
             return
         for base_offset, epoch, _ in batches:
             if (base_offset, epoch) in self._written:
@@ -341,32 +339,24 @@ class ClaimsAreDurable(Checker):
     message: an epoch at least as high.
     """
 
-    def on_sent(self, process: SimulatedProcess, send: Send) -> None:
-        request = send.request
+    def on_sent(self, process: SimulatedProcess, request: Request) -> None:
         self._check_epoch(process, request.epoch, request)
         if type(request) is FetchRequest:
             self._check_fetch(process, request)
-        elif type(request) is VoteRequest:
-            if not request.pre_vote:
-                self._check_vote(process, request.epoch, process.raft.config.key)
         elif type(request) is BeginQuorumEpochRequest or type(request) is EndQuorumEpochRequest:
             stored = process.machine.stored
             if stored is None or (stored.epoch == request.epoch and stored.leader_id != process.node_id):
                 raise Violation(f"S17 n{process.node_id} sends {request} but has stored {stored}")
 
-    def on_replied(self, process: SimulatedProcess, inbound: Inbound, reply: Reply) -> None:
-        response = reply.response
+    def on_replied(self, process: SimulatedProcess, response: Response) -> None:
         self._check_epoch(process, response.leader.epoch, response)
-        request = inbound.request
-        if type(response) is VoteResponse and type(request) is VoteRequest and response.granted and not request.pre_vote:
-            self._check_vote(process, request.epoch, request.candidate)
 
     def _check_epoch(self, process: SimulatedProcess, epoch: int, message: object) -> None:
         stored = process.machine.stored
         if epoch > (stored.epoch if stored is not None else 0):
             raise Violation(f"S17 n{process.node_id} sends {message} but has stored {stored}")
 
-    def _check_vote(self, process: SimulatedProcess, epoch: int, candidate: ReplicaKey) -> None:
+    def on_vote(self, process: SimulatedProcess, epoch: int, candidate: ReplicaKey) -> None:
         stored = process.machine.stored
         if stored is None or stored.epoch < epoch or (stored.epoch == epoch and stored.voted_key != candidate):
             raise Violation(f"S17 n{process.node_id} votes for {candidate} in epoch {epoch} but has stored {stored}")
@@ -423,7 +413,8 @@ class Checkers:
             if name.startswith("on_")
         }
         self._state, self._applied = self._hooks["on_state"], self._hooks["on_applied"]
-        self._sent, self._replied = self._hooks["on_sent"], self._hooks["on_replied"]
+        self._sent, self._replied, self._vote = self._hooks["on_sent"], self._hooks["on_replied"], self._hooks["on_vote"]
+        self._append, self._apply = self._hooks["on_append"], self._hooks["on_apply"]
 
     def history(self) -> CommittedHistory:
         return next(c for c in self.all if isinstance(c, CommittedHistory))
@@ -441,9 +432,9 @@ class Checkers:
         position = 0
         while position < len(effect.data):
             _, length, crc, base_offset, epoch, *_ = HEADER.unpack_from(effect.data, position)
-            batches.append(AppendedBatch(base_offset, epoch, crc))
+            batches.append((base_offset, epoch, crc))
             position += length + LENGTH_FROM
-        for check in self._hooks["on_append"]:
+        for check in self._append:
             check(process, batches)
 
     def on_truncate(self, process: SimulatedProcess, effect: Truncate) -> None:
@@ -451,20 +442,28 @@ class Checkers:
             check(process, effect.to_offset)
 
     def on_sent(self, process: SimulatedProcess, send: Send) -> None:
+        request = send.request
         for check in self._sent:
-            check(process, send)
+            check(process, request)
+        if type(request) is VoteRequest and not request.pre_vote:
+            for check in self._vote:
+                check(process, request.epoch, process.key)
 
     def on_replied(self, process: SimulatedProcess, inbound: Inbound, reply: Reply) -> None:
+        request, response = inbound.request, reply.response
         for check in self._replied:
-            check(process, inbound, reply)
+            check(process, response)
+        if type(response) is VoteResponse and type(request) is VoteRequest and response.granted and not request.pre_vote:
+            for check in self._vote:
+                check(process, request.epoch, request.candidate)
 
     def on_stored(self, machine: Machine, state: ElectionState) -> None:
         for check in self._hooks["on_stored"]:
             check(machine, state)
 
     def on_apply(self, process: SimulatedProcess, high_watermark: int) -> None:
-        leading = process.leading_before or process.raft.is_leader
-        for check in self._hooks["on_apply"]:
+        leading = process.is_leading or process.raft.is_leader
+        for check in self._apply:
             check(process, high_watermark, leading)
 
     def on_applied(self, process: SimulatedProcess, end_offset: int, digest: int) -> None:

@@ -7,7 +7,9 @@ at all, and those it had called may hear that it hung up. Timeouts are the sende
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from ..core.effects import Send
 from ..core.events import RequestAbandoned, RequestFailed
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from .world import World
 
 
-class Inbound(NamedTuple):
+class Inbound(msgspec.Struct, frozen=True):
     """A request that a process has received and not answered yet."""
 
     caller: SimulatedProcess
@@ -33,6 +35,7 @@ class SimulatedNetwork:
     def __init__(self, world: World) -> None:
         self._world = world
         self._random = world.options.random("network")
+        self._draw = self._random.random
         self._options = world.options.network
         self._cuts: dict[tuple[int, int], int] = {}
         self._last_arrival_us: dict[tuple[int, int], int] = {}
@@ -54,17 +57,19 @@ class SimulatedNetwork:
             self._cuts.pop((source, target), None)
 
     def _happens(self, per_thousand: int) -> bool:
-        return per_thousand > 0 and self._random.random() * 1000 < per_thousand
+        return per_thousand > 0 and self._draw() * 1000 < per_thousand
 
     def _delay_us(self, source: int, target: int) -> int:
-        delay_us = 20 + int(self._random.random() * 2 * self._options.delay_us)
-        if self._random.random() < 0.02:
+        draw = self._draw
+        delay_us = 20 + int(draw() * 2 * self._options.delay_us)
+        if draw() < 0.02:
             delay_us *= 10
         if self._options.reordering:
             return delay_us
         now_us = self._world.now_us
-        arrival_us = max(now_us + delay_us, self._last_arrival_us.get((source, target), 0))
-        self._last_arrival_us[source, target] = arrival_us
+        way = (source, target)
+        arrival_us = max(now_us + delay_us, self._last_arrival_us.get(way, 0))
+        self._last_arrival_us[way] = arrival_us
         return arrival_us - now_us
 
     def send(self, caller: SimulatedProcess, send: Send) -> None:

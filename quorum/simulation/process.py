@@ -92,7 +92,9 @@ class SimulatedProcess:
         self.flush: tuple[Taken, int] | None = None
         self.storing: StoreElectionState | None = None
         self.store = store
-        self.leading_before = False
+        self.is_leading = False
+        """Whether it led when the newest step began (during the step) or ended."""
+        self.key = world.config_of(self.node_id, machine.identity.directory_id).key
         self._latency = world.options.random(f"disk/{self.node_id}/{machine.boots}")
         self._next_token = 1
         self._outstanding: dict[int, int] = {}
@@ -104,7 +106,9 @@ class SimulatedProcess:
         self._apply_scheduled = False
         self._activation: BecameLeader | None = None
         self._proposals: deque[tuple[int, int, int]] = deque()
-        self._timer_us: int | None = None
+        self._timer_ms = NEVER_MS
+        """The deadline of the timer that is armed; NEVER_MS: none."""
+        self._timer_us = 0
         self._seen: object = None
         self._local: deque[Event] = deque()
         self._stepping = False
@@ -115,6 +119,7 @@ class SimulatedProcess:
             world.options.random(f"raft/{self.node_id}/{machine.boots}"),
             machine.now_ms(),
         )
+        self._log_view = self.raft.log
         self._execute: dict[type[Any], Callable[[Any], None]] = {
             StoreElectionState: self._on_store_election_state,
             Append: self._on_append,
@@ -126,6 +131,9 @@ class SimulatedProcess:
             LeaderChanged: self._on_leader_changed,
             BecameLeader: self._on_became_leader,
             Resigned: self._on_resigned,
+            Proposed: self._nothing,
+            Rejected: self._nothing,
+            Trace: self._nothing,
         }
         self._arm_timer()
 
@@ -136,76 +144,79 @@ class SimulatedProcess:
         if self.dead:
             return []
         effects = self._step(event)
-        while self._local and not self.dead:
-            self._step(self._local.popleft())
-        if not self.dead:
+        local = self._local
+        while local and not self.dead:
+            self._step(local.popleft())
+        if not self.dead and self.raft.next_deadline_ms() < self._timer_ms:
             self._arm_timer()
         return effects
 
     def _step(self, event: Event) -> Effects:
-        raft = self.raft
-        self.leading_before = raft.is_leader
+        raft, log = self.raft, self._log_view
         effects = raft.step(event, self.machine.now_ms())
-        state, log = raft.state, raft.log
+        state = raft.state
         self.world.transcript.step(
-            (
-                self.world.now_us,
-                self.node_id,
-                event,
-                state.name,
-                state.epoch,
-                state.leader_id,
-                log.end_offset,
-                raft.high_watermark,
-                effects,
-            ),
+            self.world.now_us,
+            self.node_id,
+            event,
             EVENT_KINDS[type(event)],
+            state.name,
+            state.epoch,
+            state.leader_id,
+            log.end_offset,
+            raft.high_watermark,
             log.last_crc,
+            effects,
         )
+        execute = self._execute
         for effect in effects:
-            if self.crash_in_effects is not None:
-                self.crash_in_effects -= 1
-                if self.crash_in_effects < 0:
-                    self.machine.crash(power_cut=True, reason="between two effects")
-            if self.dead:
+            if self.crash_in_effects is not None and self._crashes_here():
                 return effects
-            self._carry_out(effect)
-        if not self.dead and raft.state is not self._seen:
-            self._seen = raft.state
+            execute[type(effect)](effect)
+        if state is not self._seen:
+            self._seen = state
+            self.is_leading = raft.is_leader
             self.world.checkers.on_state(self)
         return effects
 
-    def _carry_out(self, effect: Effect) -> None:
-        kind = type(effect)
-        if kind is Trace or kind is Proposed or kind is Rejected:
-            return
-        self._execute[kind](effect)
+    def _crashes_here(self) -> bool:
+        """Power goes if as many effects as the fault has drawn were carried out."""
+        assert self.crash_in_effects is not None
+        self.crash_in_effects -= 1
+        if self.crash_in_effects < 0:
+            self.machine.crash(power_cut=True, reason="between two effects")
+        return self.dead
 
-    def deferred(self, action: Callable[..., object], *arguments: object) -> bool:
-        """True if the process stands still (or is dead): the action comes later (or never)."""
+    def _nothing(self, effect: Effect) -> None:
+        """For people or for the caller of `step`."""
+
+    def _is_still(self, action: Callable[..., object], *arguments: object) -> bool:
+        """True if the process is dead or stands still: the action comes never, or later."""
         if self.dead:
             return True
         wait_us = self.machine.paused_until_us - self.world.now_us
-        if wait_us > 0:
-            self.world.after(wait_us, action, *arguments)
-            return True
-        return False
+        if wait_us <= 0:
+            return False
+        self.world.after(wait_us, action, *arguments)
+        return True
 
     # Time
 
     def _arm_timer(self) -> None:
+        """For an earlier deadline than that of the timer that is armed."""
         deadline_ms = self.raft.next_deadline_ms()
         if deadline_ms >= NEVER_MS:
             return
-        due_us = max(self.machine.time_us_at(deadline_ms), self.world.now_us)
-        if self._timer_us is None or due_us < self._timer_us:
-            self._timer_us = due_us
-            self.world.after(due_us - self.world.now_us, self._timer, due_us)
+        now_us = self.world.now_us
+        due_us = max(self.machine.time_us_at(deadline_ms), now_us)
+        if self._timer_ms == NEVER_MS or due_us < self._timer_us:
+            self._timer_ms, self._timer_us = deadline_ms, due_us
+            self.world.after(due_us - now_us, self._timer, due_us)
 
     def _timer(self, due_us: int) -> None:
-        if self._timer_us != due_us or self.deferred(self._timer, due_us):
+        if self._timer_ms == NEVER_MS or self._timer_us != due_us or self._is_still(self._timer, due_us):
             return
-        self._timer_us = None
+        self._timer_ms = NEVER_MS
         now_ms = self.machine.now_ms()
         if self.raft.next_deadline_ms() > now_ms:
             self._arm_timer()
@@ -219,44 +230,46 @@ class SimulatedProcess:
     # Messages
 
     def receive(self, inbound: Inbound) -> None:
-        if self.deferred(self.receive, inbound):
+        if self._is_still(self.receive, inbound):
             return
         token = self._next_token
         self._next_token += 1
         self.inbound[token] = inbound
-        self.step(RequestReceived(token, inbound.caller.raft.config.key, inbound.request))
+        self.step(RequestReceived(token, inbound.caller.key, inbound.request))
 
     def answered(self, correlation: int, source: int, response: Response) -> None:
-        if self.deferred(self.answered, correlation, source, response):
+        if self._is_still(self.answered, correlation, source, response):
             return
         if self._outstanding.pop(correlation, None) is not None:
             self.step(ResponseReceived(correlation, source, response))
 
     def fail(self, event: RequestFailed) -> None:
-        if self.deferred(self.fail, event):
+        if self._is_still(self.fail, event):
             return
         if self._outstanding.pop(event.correlation, None) is not None:
             self.step(event)
 
     def abandoned(self, event: RequestAbandoned) -> None:
-        if self.deferred(self.abandoned, event):
+        if self._is_still(self.abandoned, event):
             return
         if self.inbound.pop(event.correlation, None) is not None:
             self.step(event)
 
     def _on_send(self, send: Send) -> None:
-        self._outstanding[send.correlation] = send.destination
-        waiting = self._timeouts.setdefault(send.timeout_ms, deque())
-        due_us = self.world.now_us + send.timeout_ms * 1000
-        waiting.append((due_us, send.correlation))
-        if len(waiting) == 1:
-            self.world.after(send.timeout_ms * 1000, self._time_out, send.timeout_ms)
+        correlation, timeout_ms = send.correlation, send.timeout_ms
+        self._outstanding[correlation] = send.destination
+        waiting = self._timeouts.get(timeout_ms)
+        if waiting is None:
+            waiting = self._timeouts[timeout_ms] = deque()
+        if not waiting:
+            self.world.after(timeout_ms * 1000, self._time_out, timeout_ms)
+        waiting.append((self.world.now_us + timeout_ms * 1000, correlation))
         if self.outbox.put(send):
             self._release(send)
 
     def _time_out(self, timeout_ms: int) -> None:
         """The oldest request with this timeout may be overdue; those that were answered need no event of their own."""
-        if self.deferred(self._time_out, timeout_ms):
+        if self._is_still(self._time_out, timeout_ms):
             return
         waiting = self._timeouts[timeout_ms]
         while waiting and not self.dead:
@@ -320,7 +333,7 @@ class SimulatedProcess:
             self.world.after(1, self.machine.crash_process, self, "while it writes")
 
     def _end_flush(self) -> None:
-        if self.deferred(self._end_flush) or self.flush is None:
+        if self._is_still(self._end_flush) or self.flush is None:
             return
         taken, append_id = self.flush
         self.flush = None
@@ -352,7 +365,7 @@ class SimulatedProcess:
             self._perhaps_crash()
 
     def _end_store(self) -> None:
-        if self.deferred(self._end_store) or self.storing is None:
+        if self._is_still(self._end_store) or self.storing is None:
             return
         storing = self.storing
         try:
@@ -387,7 +400,7 @@ class SimulatedProcess:
             self.world.after(self._latency_us(), self._read_done, RecordsRead(effect.read_id, data))
 
     def _read_done(self, event: RecordsRead) -> None:
-        if not self.deferred(self._read_done, event):
+        if not self._is_still(self._read_done, event):
             self.step(event)
 
     # The state machine
@@ -403,7 +416,7 @@ class SimulatedProcess:
 
     def _apply(self) -> None:
         self._apply_scheduled = False
-        if self.deferred(self._apply):
+        if self._is_still(self._apply):
             self._apply_scheduled = True
             return
         while self.applied_offset < self.commit_offset:
@@ -439,7 +452,7 @@ class SimulatedProcess:
         if self.dead or self.machine.paused_until_us > self.world.now_us:
             return False
         for effect in self.step(Propose(self.raft.epoch, body, record_count)):
-            if isinstance(effect, Proposed) and not self.dead and self.raft.is_leader and self.raft.epoch == effect.epoch:
+            if type(effect) is Proposed and not self.dead and self.raft.is_leader and self.raft.epoch == effect.epoch:
                 crc = self.raft.log.crc_at(effect.end_offset)
                 if effect.end_offset <= self.applied_offset:
                     self.world.checkers.on_acknowledged(self, effect.base_offset, effect.end_offset, crc)
@@ -450,7 +463,7 @@ class SimulatedProcess:
 
     def shut_down(self, linger_us: int, down_us: int) -> None:
         """Graceful stop: tell the others, stay a moment, end; come back after `down_us`."""
-        if not self.deferred(self.shut_down, linger_us, down_us):
+        if not self._is_still(self.shut_down, linger_us, down_us):
             self.step(ShutdownAsked())
             self.world.after(linger_us, self._stop, down_us)
 

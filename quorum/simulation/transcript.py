@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ..core.effects import Effects, Trace
 
 TAIL_LINES = 40
-_STEP = struct.Struct(">QiiqqqqI")
+_pack = struct.Struct(">QiiqqqqI").pack
 
 
 class StepEntry(NamedTuple):
@@ -60,16 +60,31 @@ class Transcript:
     def __init__(self, write: Callable[[str], None] | None = None) -> None:
         self._write = write
         self._tail: deque[RawStep] = deque(maxlen=TAIL_LINES)
+        self._keep = self._tail.append
         self._hash = hashlib.blake2b(digest_size=16)
         self._update = self._hash.update
         self.steps = 0
 
-    def step(self, step: RawStep, kind: int, last_crc: int) -> None:
+    def step(
+        self,
+        time_us: int,
+        node_id: int,
+        event: object,
+        kind: int,
+        state: str,
+        epoch: int,
+        leader_id: int,
+        end_offset: int,
+        high_watermark: int,
+        last_crc: int,
+        effects: Effects,
+    ) -> None:
+        """One step of one node; `kind` numbers the event's type. Positional, for it is called at every step."""
         self.steps += 1
-        self._update(_STEP.pack(step[0], step[1], kind, step[4], step[5], step[6], step[7], last_crc))
-        self._tail.append(step)
+        self._update(_pack(time_us, node_id, kind, epoch, leader_id, end_offset, high_watermark, last_crc))
+        self._keep((time_us, node_id, event, state, epoch, leader_id, end_offset, high_watermark, effects))
         if self._write is not None:
-            self._write(StepEntry(*step).line())
+            self._write(StepEntry(*self._tail[-1]).line())
 
     def note(self, time_us: int, text: str) -> None:
         """Something that no node did: a fault, a restart, the heal."""

@@ -91,11 +91,11 @@ class World:
             self._schedule_fault(name)
         self.after(self.options.fault_phase_ms * 1000, self._heal)
         heap = self._heap
-        while not self._is_done:
+        while not self._is_done and self._sequence <= EVENTS_MAX:
             self.now_us, _, action, arguments = heappop(heap)
             action(*arguments)
-            if self._sequence > EVENTS_MAX:
-                raise Violation(f"L0 {EVENTS_MAX} events without an end")
+        if not self._is_done:
+            raise Violation(f"L0 {EVENTS_MAX} events without an end")
 
     # The workload
 
@@ -105,7 +105,7 @@ class World:
         random = self._workload
         for machine in self.machines:
             process = machine.process
-            if process is not None and process.raft.is_leader and random.random() < 0.9:
+            if process is not None and process.is_leading and random.random() < 0.9:
                 process.propose(*self._body())
         self.after(1 + int(random.random() * 2 * self.options.propose_interval_us), self._propose)
 
