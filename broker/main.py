@@ -34,6 +34,7 @@ from kraftlab.metadata.records import Listener
 from kraftlab.metadata.uuids import UNASSIGNED, random_uuid
 from kraftlab.quorum.core.errors import InvariantViolation
 from kraftlab.quorum.core.raft_config import RaftConfig
+from kraftlab.quorum.driver.interpreter import tame_interpreter
 from kraftlab.quorum.driver.raft_driver import DriverConfig, RaftDriver
 from kraftlab.quorum.driver.transport import ListenError, PeerPool, PeerServer
 from kraftlab.quorum.storage.directory_lock import DirectoryLock
@@ -172,6 +173,7 @@ class BrokerNode:
         await self._first_published.wait()
         self.lifecycle.ready()
         await self.lifecycle.running.wait()
+        tame_interpreter()
         logger.info("broker %d ready: data on %s, admin API on %s", config.node_id, config.peer, config.grpc)
 
     def _build(self, nursery: trio.Nursery) -> None:

@@ -32,6 +32,7 @@ from kraftlab.metadata.snapshot import image_digest
 from kraftlab.metadata.uuids import random_uuid, to_text
 from kraftlab.quorum.core.errors import InvariantViolation
 from kraftlab.quorum.core.raft_config import RaftConfig
+from kraftlab.quorum.driver.interpreter import tame_interpreter
 from kraftlab.quorum.driver.quorum_description import ReplicaDescription
 from kraftlab.quorum.driver.raft_driver import DriverConfig, RaftDriver
 from kraftlab.quorum.driver.transport import ListenError, PeerError, PeerPool, PeerServer, PeerTimeout, PeerUnreachable
@@ -127,8 +128,9 @@ class ControllerNode:
             handlers = {**self.driver.handlers(), **self.service.peer_handlers()}
             await nursery.start(PeerServer(self.driver.identity, handlers).serve, config.peer.host, config.peer.port)
             nursery.start_soon(self._register, nursery)
-            admin = AdminServer(self.service.dispatch, config.grpc.host, config.grpc.port)
+            admin = AdminServer(self.service.dispatch, config.grpc.host, config.grpc.port, accept=self.service.accept)
             await nursery.start(admin.serve)
+            tame_interpreter()
             logger.info("controller %d ready: quorum on %s, admin API on %s", config.node_id, config.peer, config.grpc)
             await ends.wait()
             self.controller.queue.close()

@@ -352,9 +352,9 @@ class QuorumController:
 
     async def leader_changed(self, epoch: int, leader_id: int, endpoints: dict[str, Endpoint]) -> None:
         """Another node leads, or nobody known."""
+        self._epoch, self._leader_id, self._leader_endpoints = epoch, leader_id, endpoints
         if self._claimed_epoch is not None and leader_id != self.settings.node_id:
             self._step_down(f"node {leader_id} leads epoch {epoch}")
-        self._epoch, self._leader_id, self._leader_endpoints = epoch, leader_id, endpoints
 
     async def became_leader(self, epoch: int) -> None:
         """Becomes active. Nothing else runs before the activation has been written."""

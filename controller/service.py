@@ -40,7 +40,7 @@ from kraftlab.metadata.peer_rpc import (
     EnvelopeResponse,
 )
 from kraftlab.quorum.driver.transport import DirectHandler, PeerHandler, PeerRequest, Responder
-from kraftlab.rpc.methods import METHODS
+from kraftlab.rpc.methods import METHODS, fault
 from kraftlab.rpc.server import Call
 
 from . import brokers, cluster, configs, controllers, directories, partitions, reassignments, topics
@@ -184,6 +184,44 @@ class ControllerService:
 
     # --- admin calls ---------------------------------------------------------------------------------------------------------
 
+    def accept(self, call: Call, answer: Callable[[Message], None]) -> bool:
+        """Takes a write that can go to the queue at once, and answers it when it is committed. What is not taken has changed
+        nothing: `dispatch` does the rest, refusals included.
+        """
+        row = APIS.get(call.api)
+        request: Any = call.request
+        header = request.header
+        if row is None or row.kind is not Kind.WRITE or header.min_offset > self.controller.applied_offset:
+            return False
+        if row.entries is not None and not getattr(request, row.entries):
+            return False
+        timeout_ms = _timeout_ms(header)
+        try:
+            self._check_header(header)
+        except ApiError:
+            return False
+        if timeout_ms <= 0:
+            return False
+        written = self._write(call.api, row, request, self._clock() + timeout_ms)
+        written.when_done(partial(self._answer_written, row, call, answer))
+        return True
+
+    def _answer_written(self, row: AdminApi, call: Call, answer: Callable[[Message], None], written: Answer[Any]) -> None:
+        """Runs while the controller is about its own business: nothing may escape."""
+        method = METHODS[call.api]
+        response: Any
+        try:
+            if written.error is None:
+                response, offset = written.value, written.offset
+            else:
+                response = self._refusal(method.response, row, call.request, written.error)
+                offset = self.controller.applied_offset
+            self._fill_header(response.header, offset)
+        except Exception as error:
+            logger.exception("the answer to %s cannot be given", call.api)
+            response = fault(method, f"{call.api} was carried out, but its answer failed ({type(error).__name__})")
+        answer(response)
+
     async def dispatch(self, call: Call) -> Message:
         """Answers one admin call; errors stand in its header, and in its entries where the call has a place for them."""
         row, method = APIS.get(call.api), METHODS.get(call.api)
@@ -206,7 +244,7 @@ class ControllerService:
         header = request.header
         arrived_ms = self._clock()
         self._check_header(header)
-        timeout_ms = header.timeout_ms if header.HasField("timeout_ms") else DEFAULT_TIMEOUT_MS
+        timeout_ms = _timeout_ms(header)
         if row.kind is Kind.WRITE:
             if row.entries is not None and not getattr(request, row.entries):
                 return self._nothing_asked(api, request), self.controller.applied_offset
@@ -215,14 +253,15 @@ class ControllerService:
         if header.min_offset > self.controller.applied_offset:
             await self._wait_for(header.min_offset, timeout_ms)
         if row.kind is Kind.WRITE:
-            answer: Answer[Any] = self.controller.write(
-                api, partial(_operation, row.run, request), deadline_ms=arrived_ms + timeout_ms
-            )
+            answer = self._write(api, row, request, arrived_ms + timeout_ms)
             return await answer.wait(), answer.offset
         if row.kind is Kind.READ:
             return row.run(self, request), self.controller.applied_offset
         response = await row.run(self, request)
         return response, self.controller.applied_offset
+
+    def _write(self, api: str, row: AdminApi, request: Any, deadline_ms: int) -> Answer[Any]:
+        return self.controller.write(api, partial(_operation, row.run, request), deadline_ms=deadline_ms)
 
     def _check_header(self, header: admin_pb2.RequestHeader) -> None:
         settings = self.controller.settings
@@ -340,6 +379,10 @@ class ControllerService:
 _encode = msgspec.msgpack.Encoder().encode
 _heartbeat_decoder = msgspec.msgpack.Decoder(BrokerHeartbeatRequest)
 _envelope_decoder = msgspec.msgpack.Decoder(EnvelopeRequest)
+
+
+def _timeout_ms(header: admin_pb2.RequestHeader) -> int:
+    return header.timeout_ms if header.HasField("timeout_ms") else DEFAULT_TIMEOUT_MS
 
 
 def _operation(run: Callable[..., Outcome[Any]], request: Any, state: ControllerState, context: Context) -> Outcome[Any]:

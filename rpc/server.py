@@ -1,9 +1,9 @@
 """The admin API's gRPC server in front of a trio program.
 
 Theory of operation. grpcio has no trio event loop, so the plain threaded server runs beside the loop. A call is handed to the
-loop with `run_sync_soon`, runs there as a task of `serve`'s nursery, and its answer wakes the thread that waits for it: some
-twenty thread switches per call, most of them gRPC's own. The bidirectional `Call` stream (`call_stream.py`) is the pipelined
-door, whose calls share those switches: it is the fast one.
+loop with `run_sync_soon`, is taken by `accept` or runs there as a task of `serve`'s nursery, and its answer wakes the thread that
+waits for it: some twenty thread switches per call, most of them gRPC's own. The bidirectional `Call` stream (`call_stream.py`)
+is the pipelined door, whose calls share those switches: it is the fast one.
 
 grpc is imported on a worker thread when serving begins: it takes longer than electing a leader. `dispatch` should answer
 faults in the body; what it raises becomes error code -1 there and a traceback in the log. When `serve` is cancelled, calls
@@ -55,13 +55,19 @@ class Call(NamedTuple):
 
 
 Dispatch = Callable[[Call], Awaitable[Message]]
+Accept = Callable[[Call, Callable[[Message], None]], bool]
+"""Takes a call that needs no task of its own, on the event loop, and gives its answer there, once. False: it is not taken."""
 
 
 class AdminServer:
-    """Serves `dispatch` on host:port. Use: `port = await nursery.start(server.serve)`; cancel the scope to stop."""
+    """Serves `dispatch` on host:port. Use: `port = await nursery.start(server.serve)`; cancel the scope to stop.
 
-    def __init__(self, dispatch: Dispatch, host: str, port: int) -> None:
+    `accept`, if given, is offered every call first: what it takes costs no task and no pass of the event loop.
+    """
+
+    def __init__(self, dispatch: Dispatch, host: str, port: int, *, accept: Accept | None = None) -> None:
         self._dispatch = dispatch
+        self._accept = accept
         self._host = host
         self._port = port
         self._token: trio.lowlevel.TrioToken | None = None
@@ -69,6 +75,9 @@ class AdminServer:
         self._calls = 0
         self._faults = 0
         self._in_flight = 0
+        self._accepted: dict[int, Settle] = {}
+        """Calls that `accept` took and has not answered, by a number of their own."""
+        self._last_accepted = 0
 
     def statistics(self) -> dict[str, int]:
         return {"calls": self._calls, "faults": self._faults, "in_flight": self._in_flight}
@@ -85,6 +94,8 @@ class AdminServer:
                 await trio.sleep_forever()
         finally:
             self._nursery = None
+            for number in tuple(self._accepted):
+                self._settle_accepted(number, None)
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(server.stop(STOP_GRACE_S).wait)
 
@@ -127,22 +138,46 @@ class AdminServer:
         for method, request, settle in calls:
             if self._nursery is None:
                 settle(None)
-            else:
-                self._in_flight += 1
-                self._nursery.start_soon(self._run, method, request, settle)
+                continue
+            self._in_flight += 1
+            call = Call(method.api, request, ANONYMOUS)
+            if self._accept is None or not self._accepts(self._accept, method, call, settle):
+                self._nursery.start_soon(self._run, method, call, settle)
 
-    async def _run(self, method: Method, request: Message, settle: Settle) -> None:
+    def _accepts(self, accept: Accept, method: Method, call: Call, settle: Settle) -> bool:
+        self._last_accepted = number = self._last_accepted + 1
+        self._accepted[number] = settle
+        try:
+            is_taken = accept(call, functools.partial(self._settle_accepted, number))
+        except Exception as error:
+            self._settle_accepted(number, self._failed(method, error))
+            return True
+        if not is_taken:
+            del self._accepted[number]
+        return is_taken
+
+    def _settle_accepted(self, number: int, response: Message | None) -> None:
+        settle = self._accepted.pop(number, None)
+        if settle is not None:
+            self._calls += 1
+            self._in_flight -= 1
+            settle(response)
+
+    async def _run(self, method: Method, call: Call, settle: Settle) -> None:
         response: Message | None = None
         try:
-            response = await self._dispatch(Call(method.api, request, ANONYMOUS))
+            response = await self._dispatch(call)
         except Exception as error:
-            self._faults += 1
-            logger.exception("%s failed", method.api)
-            response = fault(method, f"{method.api} failed on this node ({type(error).__name__}); its log says more")
+            response = self._failed(method, error)
         finally:
             self._calls += 1
             self._in_flight -= 1
             settle(response)
+
+    def _failed(self, method: Method, error: Exception) -> Message:
+        self._faults += 1
+        logger.exception("%s failed", method.api)
+        return fault(method, f"{method.api} failed on this node ({type(error).__name__}); its log says more")
 
     def _hand_over(self, calls: Sequence[Begin]) -> None:
         """Begins calls on the event loop, all with one wake-up. On any other thread."""

@@ -35,10 +35,13 @@ FEATURES = (("metadata.version", 30, 30),)
 
 
 class Door:
-    """The service of a controller, with the log committing as soon as nobody runs."""
+    """The service of a controller, with the log committing as soon as nobody runs. `accepts`: calls are offered to `accept`
+    first, as the gRPC server does.
+    """
 
-    def __init__(self, cluster: Any) -> None:
+    def __init__(self, cluster: Any, accepts: bool) -> None:
         self.cluster = cluster
+        self.accepts = accepts
         self.service = ControllerService(cluster.controller, cluster.clock, self.quorum, self.metadata)
 
     async def quorum(self, request: Any) -> pb.DescribeQuorumResponse:
@@ -50,6 +53,9 @@ class Door:
     async def call(self, api: str, request: Any, **header: Any) -> Any:
         request.header.MergeFrom(pb.RequestHeader(**header))
         answers: list[Any] = []
+        if self.accepts and self.service.accept(Call(api, request, ANONYMOUS), answers.append):
+            await self.cluster.commit()
+            return answers[0]
 
         async def dispatch() -> None:
             answers.append(await self.service.dispatch(Call(api, request, ANONYMOUS)))
@@ -88,13 +94,13 @@ class Responder:
         self.answer = (code, message)
 
 
-@pytest.fixture
-async def door(cluster: Any) -> Door:
+@pytest.fixture(params=[True, False], ids=["accept", "dispatch"])
+async def door(cluster: Any, request: pytest.FixtureRequest) -> Door:
     await cluster.start_brokers(0, 1, 2)
-    made = Door(cluster)
+    made = Door(cluster, request.param)
     listeners = (Listener("CONTROLLER", "c", 1), Listener("GRPC", "c", 2))
-    request = ControllerRegistrationRequest(3000, b"i" * 16, listeners, FEATURES)
-    await made.peer(Api.CONTROLLER_REGISTRATION, request, ControllerRegistrationResponse)
+    registration = ControllerRegistrationRequest(3000, b"i" * 16, listeners, FEATURES)
+    await made.peer(Api.CONTROLLER_REGISTRATION, registration, ControllerRegistrationResponse)
     return made
 
 
@@ -112,6 +118,38 @@ def move(*entries: tuple[str, int, tuple[int, ...]]) -> pb.AlterPartitionReassig
 
 def test_every_method_of_the_admin_service_has_a_row() -> None:
     assert APIS.keys() == METHODS.keys()
+
+
+# --- what needs no task -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_write_is_taken_at_once_and_answered_when_it_is_committed(door: Door) -> None:
+    answers: list[Any] = []
+    assert door.service.accept(Call("CreateTopics", creation(), ANONYMOUS), answers.append)
+    assert not answers
+    await door.cluster.commit()
+    assert (answers[0].topics[0].error_code, answers[0].header.leader_id) == (0, 3000)
+
+
+async def test_a_write_in_flight_is_answered_when_leadership_is_lost_and_names_the_new_leader(door: Door) -> None:
+    answers: list[Any] = []
+    assert door.service.accept(Call("CreateTopics", creation(), ANONYMOUS), answers.append)
+    await door.cluster.controller.leader_changed(door.cluster.quorum.epoch + 1, 3001, {})
+    header = answers[0].header
+    assert (header.error_code, header.leader_id) == (ErrorCode.NOT_CONTROLLER, 3001)
+    assert answers[0].topics[0].error_code == ErrorCode.NOT_CONTROLLER
+
+
+async def test_reads_and_writes_that_wait_or_are_refused_are_left_to_dispatch(door: Door) -> None:
+    later = pb.CreateTopicsRequest(topics=creation().topics, header=pb.RequestHeader(min_offset=1 << 40))
+    elsewhere = pb.CreateTopicsRequest(topics=creation().topics, header=pb.RequestHeader(cluster_id="other"))
+    for api, request in (
+        ("DescribeCluster", pb.DescribeClusterRequest()),
+        ("CreateTopics", pb.CreateTopicsRequest()),
+        ("CreateTopics", later),
+        ("CreateTopics", elsewhere),
+    ):
+        assert not door.service.accept(Call(api, request, ANONYMOUS), pytest.fail)
 
 
 # --- headers ----------------------------------------------------------------------------------------------------------------

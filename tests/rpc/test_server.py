@@ -2,16 +2,17 @@ from __future__ import annotations
 
 import itertools
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import grpc
 import pytest
 import trio
+from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2, admin_pb2_grpc
 from kraftlab.quorum.driver.transport import ListenError
 from kraftlab.rpc.methods import METHODS
-from kraftlab.rpc.server import AdminServer
+from kraftlab.rpc.server import AdminServer, Call
 
 
 def describe_cluster(number: int) -> admin_pb2.DescribeClusterRequest:
@@ -95,6 +96,25 @@ async def test_more_calls_than_fit_in_flight_are_all_answered(
     assert sorted(answer.correlation for answer in answers) == list(range(3000))
 
 
+async def test_what_accept_takes_is_not_dispatched(echo, nursery: trio.Nursery) -> None:
+    def accept(call: Call, answer: Callable[[Message], None]) -> bool:
+        number = call.request.header.min_offset  # type: ignore[attr-defined]
+        if number == 13:
+            raise RuntimeError("no such luck")
+        if number == 1:
+            answer(admin_pb2.DescribeClusterResponse(node_id=77))
+        return number == 1
+
+    port = await nursery.start(AdminServer(echo, "127.0.0.1", 0, accept=accept).serve)
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        stub = admin_pb2_grpc.AdminStub(channel)
+        assert (await trio.to_thread.run_sync(stub.DescribeCluster, describe_cluster(1))).node_id == 77
+        assert (await trio.to_thread.run_sync(stub.DescribeCluster, describe_cluster(2))).header.metadata_offset == 2
+        failed = await trio.to_thread.run_sync(stub.DescribeCluster, describe_cluster(13))
+        assert (failed.header.error_code, "RuntimeError" in failed.header.error_message) == (-1, True)
+        assert len(echo.calls) == 1
+
+
 async def test_random_bytes_leave_the_server_healthy(echo, served: tuple[str, int], stub: admin_pb2_grpc.AdminStub) -> None:
     def throw_garbage() -> None:
         for data in (b"\0" * 100, b"GET / HTTP/1.0\r\n\r\n", bytes(range(256)) * 40):
@@ -110,11 +130,16 @@ async def test_a_port_in_use_is_named_with_the_cause(echo, served: tuple[str, in
         await AdminServer(echo, *served).serve()
 
 
-async def test_stopping_ends_calls_that_wait_with_unavailable(echo) -> None:
+@pytest.mark.parametrize("accepts", [True, False])
+async def test_stopping_ends_calls_that_wait_with_unavailable(echo, accepts: bool) -> None:
+    def accept(call: Call, answer: Callable[[Message], None]) -> bool:
+        echo.calls.append(call)
+        return True
+
     echo.gates[1] = trio.Event()
     caught: list[grpc.StatusCode] = []
     async with trio.open_nursery() as clients, trio.open_nursery() as servers:
-        port = await servers.start(AdminServer(echo, "127.0.0.1", 0).serve)
+        port = await servers.start(AdminServer(echo, "127.0.0.1", 0, accept=accept if accepts else None).serve)
         channel = grpc.insecure_channel(f"127.0.0.1:{port}")
         stub = admin_pb2_grpc.AdminStub(channel)
 
