@@ -3,6 +3,7 @@ itself."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,8 +11,12 @@ from typing import ParamSpec, TypeVar
 
 import trio
 
-from .log.errors import LogDirFailed
+from .log.errors import LogDirFailed, NoSpace
 
+logger = logging.getLogger("kraftlab.broker.disks")
+
+FULL_DISK_REMINDER_S = 60.0
+"""A full disk is told again after this long, not with every append that it refuses."""
 THREADS_PER_DIRECTORY = 4
 
 Arguments = ParamSpec("Arguments")
@@ -28,6 +33,7 @@ class Disks:
     def __init__(self, on_failed: Callable[[LogDirFailed], None]) -> None:
         self.failed = on_failed
         self._limiters: dict[Path | None, trio.CapacityLimiter] = {}
+        self._told_full_at: dict[Path, float] = {}
 
     async def run(
         self, log_dir: Path | None, work: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
@@ -41,3 +47,12 @@ class Disks:
         except LogDirFailed as error:
             self.failed(error)
             raise
+        except NoSpace as error:
+            self._tell_full(error)
+            raise
+
+    def _tell_full(self, error: NoSpace) -> None:
+        now = trio.current_time()
+        if now >= self._told_full_at.get(error.log_dir, -FULL_DISK_REMINDER_S) + FULL_DISK_REMINDER_S:
+            self._told_full_at[error.log_dir] = now
+            logger.error("%s", error)

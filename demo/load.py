@@ -16,7 +16,9 @@ from .lab import TopicPartition
 RECORDS_PER_BATCH = 20
 VALUE_BYTES = 200
 PAUSE_S = 0.04
-"""Between batches: a load, but one that a throttled copy can catch up with."""
+"""Between batches."""
+BYTES_PER_S_MAX = int(RECORDS_PER_BATCH * (VALUE_BYTES + 20) / PAUSE_S)
+"""What one producer appends at most: a throttled copy has to be faster to catch up."""
 
 
 class Producer:

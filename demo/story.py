@@ -21,7 +21,7 @@ from kraftlab.metadata.errors import ApiError
 
 from . import verify
 from .lab import Lab, TopicPartition, wait_until
-from .load import Producer, missing
+from .load import BYTES_PER_S_MAX, Producer, missing
 from .moves import MoveWatch
 from .recording import Plan, Recording, map_directory
 from .report import Report, add_bar
@@ -237,6 +237,7 @@ class Story:
         """Moves leader and follower replicas to the other log dir of their broker while producers append to them."""
         partitions = self._largest(3)
         rate = max(int(max(self.sizes.get(partition, 0) for partition in partitions) / 2), LEAST_RATE)
+        rate += BYTES_PER_S_MAX * len(partitions)
         self.report.chapter(5, f"{', '.join(map(name_of, partitions))} move between log dirs while producers append")
         producer = Producer(self.cluster.bootstrap_servers, partitions)
         producer.start()
