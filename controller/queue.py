@@ -5,7 +5,8 @@ Theory of operation. The queue has no task and no lock. An event is a function t
 the queue until it is empty, unless it is running already further down the stack. Many events that arrive together run
 back to back, without a task switch between them.
 
-Events wait only while the queue is held: before an activation has finished, and while the log takes no more (`NotNow`).
+Events wait only while the queue is held: before an activation has finished, and while the log takes no more (`NotNow`). The
+latter ends with the next commit or, since nothing may be in flight, is tried again after a moment.
 An event with a deadline that passes while it waits fails with REQUEST_TIMED_OUT and never runs: nothing was done. Once an
 event runs there is no further deadline. `prepend` puts an event before all others and runs it even while the queue is
 held (activation); deferred events have a tag and a time, at most one per tag, and those that are due run before queued
@@ -23,6 +24,8 @@ from collections.abc import Callable
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
 NEVER_MS = 1 << 62
+RETRY_MS = 50
+"""How long a queue that `NotNow` holds waits at most before it tries again."""
 
 
 class NotNow(Exception):
@@ -54,6 +57,7 @@ class EventQueue:
         self._deferred: dict[str, tuple[int, Callable[[], None]]] = {}
         self._next_due_ms = NEVER_MS
         self._held = False
+        self._retry_ms = NEVER_MS
         self._running = False
         self._closed = False
         self._started = 0
@@ -90,7 +94,11 @@ class EventQueue:
 
     def hold(self) -> None:
         """Lets events wait until `resume` or `prepend`."""
+        self._hold_until(NEVER_MS)
+
+    def _hold_until(self, retry_ms: int) -> None:
         self._held = True
+        self._retry_ms = retry_ms
         self._on_timer_changed()
 
     def resume(self) -> None:
@@ -116,7 +124,7 @@ class EventQueue:
         """When `run_due` has something to do by the passing of time alone; NEVER_MS if there is no such time."""
         if not self._held:
             return self._next_due_ms
-        return min((event.deadline_ms for event in self._waiting), default=NEVER_MS)
+        return min(self._retry_ms, min((event.deadline_ms for event in self._waiting), default=NEVER_MS))
 
     def run_due(self) -> None:
         """Runs what can run: deferred events that are due, then the waiting ones; fails those whose deadline has passed."""
@@ -124,13 +132,15 @@ class EventQueue:
             return
         self._running = True
         try:
-            if self._held:
+            if self._held and self._clock() < self._retry_ms:
                 self._expire(self._clock())
                 return
+            self._held = False
             while True:
                 now_ms = self._clock()
                 if now_ms >= self._next_due_ms:
-                    self._run_deferred(now_ms)
+                    if not self._run_deferred(now_ms):
+                        return
                 elif not self._waiting or not self._run_next(now_ms):
                     return
         finally:
@@ -157,11 +167,12 @@ class EventQueue:
         except NotNow:
             self._started -= 1
             self._waiting.appendleft(event)
-            self.hold()
+            self._hold_until(now_ms + RETRY_MS)
             return False
         return not self._held
 
-    def _run_deferred(self, now_ms: int) -> None:
+    def _run_deferred(self, now_ms: int) -> bool:
+        """Runs the deferred event that is due first; False if the queue holds from here on."""
         tag = min(self._deferred, key=lambda name: self._deferred[name][0])
         _, run = self._deferred.pop(tag)
         self._next_due_ms = min((at_ms for at_ms, _ in self._deferred.values()), default=NEVER_MS)
@@ -172,7 +183,8 @@ class EventQueue:
             self._started -= 1
             self._deferred[tag] = (now_ms, run)
             self._next_due_ms = now_ms
-            self.hold()
+            self._hold_until(now_ms + RETRY_MS)
+        return not self._held
 
     def _deferred_changed(self) -> None:
         self._next_due_ms = min((at_ms for at_ms, _ in self._deferred.values()), default=NEVER_MS)

@@ -1,9 +1,9 @@
 """The replicated state machine of a controller: active on the quorum's leader, standby everywhere else.
 
 Theory of operation. Everything that changes state is an event of one queue (`queue.py`). A write event on the active
-controller runs to its end without waiting: a manager generates records from the newest state, the records are proposed to
-the log, which appends them as a batch at once, and replayed into memory at the offsets they got; the answer goes to the
-purgatory until the batch is committed. The state before each batch in flight is kept by its end offset. Commits (`apply`)
+controller runs to its end without waiting: a manager generates records from the newest state, the records are replayed into
+a new state at the offsets that come next, and proposed to the log, which appends them as a batch at once; the answer goes
+to the purgatory until the batch is committed. The state before each batch in flight is kept by its end offset. Commits (`apply`)
 move the committed state along these states, and release answers; a resignation drops them, fails the answers with
 NOT_CONTROLLER (outcome unknown), and goes on from the committed state. A standby replays the same records through the
 same code when they are committed.
@@ -11,8 +11,9 @@ same code when they are committed.
 Reads see committed state only, on any controller, and need no turn in the queue. Heartbeats that change nothing do not
 either.
 
-A manager that fails unexpectedly has changed nothing: its caller gets UNKNOWN_SERVER_ERROR and everything goes on.
-Records that cannot be replayed on the node that made them end the node.
+A manager that fails unexpectedly, or whose records cannot be replayed, has changed nothing: its caller gets
+UNKNOWN_SERVER_ERROR and everything goes on. Replay comes first because a record that is committed and cannot be replayed
+would end every node that reads it, for ever.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from kraftlab.metadata.peer_rpc import (
 )
 from kraftlab.metadata.records import AbortTransaction, AnyRecord, NoOp
 from kraftlab.quorum.core.batch import MAX_RECORDS
+from kraftlab.quorum.core.errors import InvariantViolation
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver.errors import NotLeader, Overloaded
 from kraftlab.quorum.state_machine import CommittedBatch
@@ -243,14 +245,17 @@ class QuorumController:
             self._defer(partial(answer.fail, error), answer.fail, self._newest_offset())
             return
         except Exception:
-            logger.exception("%s failed; it changed nothing", name)
-            message = f"{name} met an error the controller did not expect; nothing was changed. Its log has the details."
-            answer.fail(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message))
+            answer.fail(_changed_nothing(name))
             return
         try:
             end_offset = self._append(epoch, outcome, context.now_ms) if outcome.records else self._newest_offset()
         except ApiError as error:
             answer.fail(error)
+            return
+        except (NotNow, InvariantViolation):
+            raise
+        except Exception:
+            answer.fail(_changed_nothing(name))
             return
         if outcome.appended is not None:
             outcome.appended(end_offset)
@@ -267,7 +272,7 @@ class QuorumController:
             self._purgatory.defer(offset, release, fail)
 
     def _append(self, epoch: int, outcome: Outcome[R], now_ms: int) -> int:
-        """Proposes and replays; the end offset. ApiError or NotNow if nothing was appended."""
+        """Replays and proposes; the end offset. If it raises, nothing was appended, or the leadership is given up."""
         records = outcome.records
         if len(records) <= MAX_RECORDS:
             return self._append_batch(epoch, list(records), now_ms)
@@ -280,16 +285,20 @@ class QuorumController:
         for start in range(MAX_RECORDS, len(records), MAX_RECORDS):
             try:
                 end_offset = self._append_batch(epoch, list(records[start : start + MAX_RECORDS]), now_ms)
-            except NotNow:
+            except InvariantViolation:
+                raise
+            except Exception as error:
                 assert self._quorum is not None
-                self._quorum.resign(epoch, "the log takes no more in the middle of a change of several batches")
-                raise self.not_controller() from None
+                logger.error("a change of several batches ends in the middle: %r", error)
+                self._quorum.resign(epoch, "a change of several batches cannot be finished")
+                raise self.not_controller() from error
         return end_offset
 
     def _append_batch(self, epoch: int, records: list[AnyRecord], now_ms: int) -> int:
         assert self._quorum is not None
-        body, count = codec.encode(records)
         expected = self._quorum.end_offset
+        newest = self._newest.replay(records, expected, Provenance(expected + len(records), epoch, now_ms))
+        body, count = codec.encode(records)
         try:
             base_offset, end_offset = self._quorum.propose(epoch, body, count)
         except Overloaded as error:
@@ -300,14 +309,12 @@ class QuorumController:
             raise ApiError(
                 ErrorCode.POLICY_VIOLATION, f"The change does not fit one batch: {error}. Split the request."
             ) from error
-        try:
-            if base_offset != expected:
-                raise AssertionError(f"the batch was expected at offset {expected} and lies at {base_offset}")
-            self._newest = self._newest.replay(records, base_offset, Provenance(end_offset, epoch, now_ms))
-        except Exception as error:
-            self._halt(error)
-            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The controller must stop: {error}") from error
-        self._pending.append((end_offset, self._newest))
+        if base_offset != expected:
+            misplaced = AssertionError(f"the batch was expected at offset {expected} and lies at {base_offset}")
+            self._halt(misplaced)
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The controller must stop: {misplaced}") from misplaced
+        self._newest = newest
+        self._pending.append((end_offset, newest))
         self._last_append_ms = now_ms
         self._writes += 1
         return end_offset
@@ -457,3 +464,12 @@ class QuorumController:
             answer: Answer[None] = Answer()
             self._run_write("no-op", lambda state, context: Outcome([NoOp(0)], None), answer)
         self._schedule_no_op()
+
+
+def _changed_nothing(name: str) -> ApiError:
+    """Logs the exception in hand."""
+    logger.exception("%s failed; it changed nothing", name)
+    return ApiError(
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        f"{name} met an error the controller did not expect; nothing was changed. Its log has the details.",
+    )

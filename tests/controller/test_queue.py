@@ -82,6 +82,25 @@ def test_an_event_that_cannot_run_now_stays_at_the_head(recorder: Recorder) -> N
     assert recorder.log == ["proposed", "next"]
 
 
+def test_a_deferred_event_that_cannot_run_now_holds_the_queue_and_is_tried_again(recorder: Recorder) -> None:
+    attempts = 0
+
+    def fence() -> None:
+        nonlocal attempts
+        attempts += 1
+        assert attempts < 10, "tried again without a pause"
+        if attempts == 1:
+            raise NotNow
+        recorder.log.append("fenced")
+
+    recorder.queue.schedule("fence", recorder.now_ms, fence)
+    recorder.queue.append(recorder.event("next"))
+    assert (attempts, recorder.log) == (1, [])
+    recorder.now_ms = recorder.queue.next_deadline_ms()
+    recorder.queue.run_due()
+    assert recorder.log == ["fenced", "next"]
+
+
 def test_deferred_events_run_when_due_and_before_queued_ones(recorder: Recorder) -> None:
     recorder.queue.schedule("fence", 200, lambda: recorder.log.append("fence"))
     recorder.queue.append(recorder.event("a"))

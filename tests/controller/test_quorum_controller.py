@@ -115,11 +115,37 @@ async def test_an_operation_that_fails_unexpectedly_changes_nothing_and_costs_no
     assert await cluster.done(cluster.controller.write("set", set_key("1"))) == "1"
 
 
-async def test_records_that_cannot_be_replayed_stop_the_node(cluster: Any) -> None:
+async def test_records_that_cannot_be_replayed_never_reach_the_log(cluster: Any) -> None:
     def bad(state: ControllerState, context: Context) -> Outcome[str]:
         return Outcome([RemoveTopic(0, b"x" * 16)], "")
 
+    batches = len(cluster.quorum.batches)
     answer = cluster.controller.write("bad", bad)
+    assert answer.error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert len(cluster.quorum.batches) == batches
+    assert await cluster.done(cluster.controller.write("set", set_key("1"))) == "1"
+
+
+async def test_a_cut_change_that_fails_in_the_middle_costs_the_leadership(cluster: Any) -> None:
+    def bad(state: ControllerState, context: Context) -> Outcome[str]:
+        good = set_key("1", count=10_000)(state, context).records
+        return Outcome([*good, RemoveTopic(0, b"x" * 16)], "", atomic=False)
+
+    answer = cluster.controller.write("bad", bad)
+    assert answer.error.code is ErrorCode.NOT_CONTROLLER
+    assert cluster.quorum.resignations[0][0] == cluster.quorum.epoch
+
+
+async def test_a_batch_that_lies_elsewhere_than_it_was_replayed_for_stops_the_node(cluster: Any) -> None:
+    propose = cluster.quorum.propose
+
+    def misplace(epoch: int, body: bytes, record_count: int) -> tuple[int, int]:
+        cluster.quorum.control_batch()
+        offsets: tuple[int, int] = propose(epoch, body, record_count)
+        return offsets
+
+    cluster.quorum.propose = misplace
+    answer = cluster.controller.write("set", set_key("1"))
     assert answer.error.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert cluster.controller.failure is not None
     assert cluster.controller.failed.is_set()
@@ -140,6 +166,16 @@ async def test_a_full_log_holds_the_queue_and_deadlines_pass_in_it(cluster: Any)
     assert first.value == "1"
     assert await cluster.done(waiting) == "2"
     assert value(cluster) == "2"
+
+
+async def test_a_full_log_is_asked_again_although_nothing_is_in_flight(cluster: Any) -> None:
+    cluster.quorum.overloaded = True
+    waiting = cluster.controller.write("set", set_key("1"))
+    cluster.quorum.overloaded = False
+    assert not waiting.done
+    cluster.clock.now_ms = cluster.controller.queue.next_deadline_ms()
+    cluster.controller.queue.run_due()
+    assert await cluster.done(waiting) == "1"
 
 
 async def test_an_operation_is_not_run_after_its_deadline(cluster: Any) -> None:
