@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 import trio
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse
 from kraftlab.quorum.driver.transport import PeerError, PeerTimeout, PeerUnreachable
 from kraftlab.rpc.methods import METHODS, Method, fault
@@ -32,7 +32,8 @@ RETRY_BACKOFF_S = 0.05
 ONCE = ("CreateTopics", "DeleteTopics")
 """Made twice, these answer that the topic exists, or does not: their outcome would be told wrongly."""
 
-LocalCall = Callable[[Message], Awaitable[Message]]
+LocalCall = Callable[[Any], Awaitable[Message]]
+"""Takes the request of its method; the response's header is filled in here."""
 
 _encode = msgspec.msgpack.encode
 _envelope = msgspec.msgpack.Decoder(EnvelopeResponse)
@@ -40,6 +41,9 @@ _envelope = msgspec.msgpack.Decoder(EnvelopeResponse)
 
 class Channel(Protocol):
     """The way to the active controller (`ControllerChannel`)."""
+
+    @property
+    def controller_id(self) -> int: ...
 
     async def pass_on(self, api: int, body: bytes, *, timeout_ms: int) -> bytes: ...
 
@@ -72,10 +76,22 @@ class AdminService:
             return fault(method, "linearizable reads are not served yet; ask for committed state", ErrorCode.UNSUPPORTED_VERSION)
         with trio.move_on_at(deadline) as scope:
             await self._publisher.wait_for(header.min_offset)
-            return await self._local[call.api](call.request)
+            try:
+                response = await self._local[call.api](call.request)
+            except ApiError as error:
+                return fault(method, error.message or "", error.code)
+            getattr(response, "header").CopyFrom(self._header())  # noqa: B009 - every response has one
+            return response
         assert scope.cancelled_caught
         behind = f"this broker has metadata up to {self._publisher.offset}, asked was {header.min_offset}"
         return fault(method, f"not done within {timeout_ms} ms; {behind}", ErrorCode.REQUEST_TIMED_OUT)
+
+    def _header(self) -> admin_pb2.ResponseHeader:
+        """What this broker knows: how new its metadata is, and who leads."""
+        provenance = self._publisher.image.provenance
+        return admin_pb2.ResponseHeader(
+            metadata_offset=provenance.offset, epoch=provenance.epoch, leader_id=self._channel.controller_id
+        )
 
     async def _pass_on(self, call: Call, method: Method, deadline: float) -> Message:
         body = _encode(EnvelopeRequest(call.api, call.principal, call.request.SerializeToString()))

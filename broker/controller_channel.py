@@ -34,6 +34,11 @@ class ControllerChannel:
         self._changed = trio.Event()
         self._in_flight: dict[trio.CancelScope, Endpoint] = {}
 
+    @property
+    def controller_id(self) -> int:
+        """The active controller as this broker knows it, -1 if it knows none."""
+        return self._leader().leader_id
+
     def leader_changed(self) -> None:
         """Wakes those who wait for a controller, and gives up requests to one that is not active any more."""
         current = self.endpoint()

@@ -53,7 +53,7 @@ class LogDirsApi:
             for topic in entry.topics:
                 for partition in topic.partitions:
                     wanted.setdefault(topic.name, {})[partition] = entry.path
-        response = admin_pb2.AlterReplicaLogDirsResponse(header=self._header())
+        response = admin_pb2.AlterReplicaLogDirsResponse()
         async with self._replicas.state_lock:
             for name, partitions in wanted.items():
                 result = response.results.add(topic_name=name)
@@ -143,7 +143,7 @@ class LogDirsApi:
         wanted: set[tuple[str, int]] | None = None
         if message.HasField("topics"):
             wanted = {(topic.topic, number) for topic in message.topics.topics for number in topic.partitions}
-        response = admin_pb2.DescribeLogDirsResponse(header=self._header(), broker_id=self._replicas.broker_id)
+        response = admin_pb2.DescribeLogDirsResponse(broker_id=self._replicas.broker_id)
         for directory in await self._replicas.disks.run(None, self._replicas.logs.describe):
             response.results.append(self._describe_dir(directory, wanted))
         return response
@@ -192,7 +192,3 @@ class LogDirsApi:
             described.started_ms = filling.started_ms
             described.error = filling.error
         return described
-
-    def _header(self) -> admin_pb2.ResponseHeader:
-        provenance = self._publisher.image.provenance
-        return admin_pb2.ResponseHeader(metadata_offset=provenance.offset, epoch=provenance.epoch, leader_id=-1)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import importlib
 import logging
-import signal
 from functools import partial
 from pathlib import Path
 
@@ -26,19 +25,15 @@ import trio
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import BrokerConfig
-from kraftlab.metadata.codec import UnreadableRecords
 from kraftlab.metadata.features import supported_features
-from kraftlab.metadata.partitions import ReplayError
 from kraftlab.metadata.peer_rpc import BrokerRegistrationRequest
 from kraftlab.metadata.records import Listener
 from kraftlab.metadata.uuids import UNASSIGNED, random_uuid
-from kraftlab.quorum.core.errors import InvariantViolation
+from kraftlab.node.process import run_to_end, watch_signals
 from kraftlab.quorum.core.raft_config import RaftConfig
 from kraftlab.quorum.driver.interpreter import tame_interpreter
 from kraftlab.quorum.driver.raft_driver import DriverConfig, RaftDriver
-from kraftlab.quorum.driver.transport import ListenError, PeerPool, PeerServer
-from kraftlab.quorum.storage.directory_lock import DirectoryLock
-from kraftlab.quorum.storage.errors import StorageError
+from kraftlab.quorum.driver.transport import PeerPool, PeerServer
 
 from .alter_partition import AlterPartitionManager
 from .controller_channel import ControllerChannel
@@ -61,18 +56,8 @@ logger = logging.getLogger("kraftlab.broker")
 
 EXPIRY_CHECK_MAX_S = 5.0
 
-FATAL = (
-    StorageError,
-    ListenError,
-    UnreadableRecords,
-    ReplayError,
-    InvariantViolation,
-    LogDirInUse,
-    StartupRefused,
-    RegistrationFailed,
-    OSError,
-)
-"""What ends a node with one line; anything else is a bug and shows its traceback."""
+FATAL = (LogDirInUse, StartupRefused, RegistrationFailed)
+"""What ends a broker with one line, besides what ends any node."""
 
 
 class AllDirectoriesFailed(StartupRefused):
@@ -82,16 +67,7 @@ class AllDirectoriesFailed(StartupRefused):
 async def run(config: BrokerConfig) -> None:
     """Runs a broker until it is told to stop. ConfigError for a wrong directory; SystemExit with a message for fatal errors."""
     identity = meta_properties.verify((config.metadata_log_dir,), config.node_id, config.source)[config.metadata_log_dir]
-    try:
-        with DirectoryLock(str(config.metadata_log_dir)):
-            await BrokerNode(config, identity).run()
-    except BaseExceptionGroup as group:
-        cause = _only_cause(group)
-        if isinstance(cause, FATAL):
-            raise SystemExit(f"Error: {cause}") from None
-        raise cause from None
-    except FATAL as error:
-        raise SystemExit(f"Error: {error}") from None
+    await run_to_end(str(config.metadata_log_dir), BrokerNode(config, identity).run, FATAL)
 
 
 class BrokerNode:
@@ -127,7 +103,7 @@ class BrokerNode:
     async def run(self) -> None:
         """Serves until a signal comes or something ends the broker."""
         async with trio.open_nursery() as nursery:
-            await nursery.start(_watch_signals, self._ends)
+            await nursery.start(watch_signals, self._ends)
             nursery.start_soon(self._serve, nursery)
             await self._ends.wait()
             if self._is_built:
@@ -235,15 +211,16 @@ class BrokerNode:
     async def _serve_admin(self, nursery: trio.Nursery) -> None:
         """The admin API; its imports run in a worker thread, so that fetching and heartbeats go on meanwhile."""
         await trio.to_thread.run_sync(_import_admin)
+        from kraftlab.node.metadata_digests import MetadataDigests
         from kraftlab.rpc.server import AdminServer
 
         from .admin_service import AdminService
         from .log_dirs_api import LogDirsApi
-        from .metadata_api import MetadataApi
 
         assert self._channel is not None
         log_dirs = LogDirsApi(self.replicas, self.publisher)
-        metadata = MetadataApi(self._config.node_id, str(self._config.metadata_log_dir), self.publisher)
+        metadata_dir = str(self._config.metadata_log_dir)
+        metadata = MetadataDigests(self._config.node_id, metadata_dir, lambda: self.publisher.offset, self.publisher.image_at)
         local = {
             "AlterReplicaLogDirs": log_dirs.alter,
             "DescribeLogDirs": log_dirs.describe,
@@ -340,23 +317,7 @@ def _import_admin() -> None:
     for module in (
         "kraftlab.rpc.server",
         "kraftlab.broker.log_dirs_api",
-        "kraftlab.broker.metadata_api",
+        "kraftlab.node.metadata_digests",
         "kraftlab.broker.admin_service",
     ):
         importlib.import_module(module)
-
-
-async def _watch_signals(ends: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        task_status.started()
-        async for number in signals:
-            logger.info("stopping on %s", signal.Signals(number).name)
-            ends.set()
-
-
-def _only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one exception inside nested groups, the group itself if there are several."""
-    cause: BaseException = group
-    while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
-        cause = cause.exceptions[0]
-    return cause

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import random
-import signal
 import time
 
 import msgspec
@@ -21,29 +20,23 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import ControllerConfig
-from kraftlab.metadata.codec import UnreadableRecords
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import supported_features
-from kraftlab.metadata.image import MetadataImage
-from kraftlab.metadata.partitions import ReplayError
 from kraftlab.metadata.peer_rpc import Api, ControllerRegistrationRequest, ControllerRegistrationResponse
 from kraftlab.metadata.records import Listener
-from kraftlab.metadata.snapshot import image_digest
 from kraftlab.metadata.uuids import random_uuid, to_text
-from kraftlab.quorum.core.errors import InvariantViolation
+from kraftlab.node.metadata_digests import MetadataDigests
+from kraftlab.node.process import run_to_end, watch_signals
 from kraftlab.quorum.core.raft_config import RaftConfig
 from kraftlab.quorum.driver.interpreter import tame_interpreter
 from kraftlab.quorum.driver.quorum_description import ReplicaDescription
 from kraftlab.quorum.driver.raft_driver import DriverConfig, RaftDriver
-from kraftlab.quorum.driver.transport import ListenError, PeerError, PeerPool, PeerServer, PeerTimeout, PeerUnreachable
-from kraftlab.quorum.storage.directory_lock import DirectoryLock
-from kraftlab.quorum.storage.errors import StorageError
+from kraftlab.quorum.driver.transport import PeerError, PeerPool, PeerServer, PeerTimeout, PeerUnreachable
 from kraftlab.rpc.server import AdminServer
 
 from . import controllers
 from .queue import NEVER_MS
 from .quorum_controller import QuorumController
-from .reread import reread_image
 from .service import ControllerService
 from .state import CONTROLLER, Settings
 
@@ -52,12 +45,6 @@ logger = logging.getLogger("kraftlab.controller")
 REGISTRATION_TIMEOUT_MS = 2000
 REGISTRATION_RETRY_S = 0.02
 REGISTRATION_RETRY_MAX_S = 0.5
-REREAD_PATIENCE_S = 2.0
-"""How long a re-read waits for this node's disk to catch up with what is committed."""
-
-FATAL = (StorageError, ListenError, UnreadableRecords, ReplayError, InvariantViolation, OSError)
-"""What ends a node with one line; anything else is a bug and shows its traceback."""
-
 _encode = msgspec.msgpack.Encoder().encode
 _registration_response = msgspec.msgpack.Decoder(ControllerRegistrationResponse)
 
@@ -66,17 +53,8 @@ async def run(config: ControllerConfig) -> None:
     """Runs a controller until it is told to stop. ConfigError for a wrong directory; SystemExit with a message for fatal
     errors.
     """
-    try:
-        directories = meta_properties.verify((config.metadata_log_dir,), config.node_id, config.source)
-        with DirectoryLock(str(config.metadata_log_dir)):
-            await ControllerNode(config, directories[config.metadata_log_dir]).run()
-    except BaseExceptionGroup as group:
-        cause = _only_cause(group)
-        if isinstance(cause, FATAL):
-            raise SystemExit(f"Error: {cause}") from None
-        raise cause from None
-    except FATAL as error:
-        raise SystemExit(f"Error: {error}") from None
+    directories = meta_properties.verify((config.metadata_log_dir,), config.node_id, config.source)
+    await run_to_end(str(config.metadata_log_dir), ControllerNode(config, directories[config.metadata_log_dir]).run)
 
 
 class ControllerNode:
@@ -114,14 +92,17 @@ class ControllerNode:
         )
         self.driver = RaftDriver(driver_config, self.controller)
         self.controller.attach(self.driver)
-        self.service = ControllerService(self.controller, self._now_ms, self._describe_quorum, self._describe_metadata)
+        digests = MetadataDigests(
+            config.node_id, str(config.metadata_log_dir), lambda: self.controller.applied_offset, self.controller.image_at
+        )
+        self.service = ControllerService(self.controller, self._now_ms, self._describe_quorum, digests.describe)
 
     async def run(self) -> None:
         """Serves until a signal comes or the state machine has to stop."""
         config = self._config
         ends = trio.Event()
         async with trio.open_nursery() as nursery:
-            await nursery.start(_watch_signals, ends)
+            await nursery.start(watch_signals, ends)
             nursery.start_soon(_when_set, self.controller.failed, ends)
             await nursery.start(self.driver.run)
             nursery.start_soon(self._run_timer)
@@ -208,7 +189,7 @@ class ControllerNode:
             logger.warning("controller %d cannot register: %s", self._config.node_id, response.message)
         return None if response.error == ErrorCode.NONE else response.message
 
-    # --- about this node's log -----------------------------------------------------------------------------------------------
+    # --- about this node's quorum -----------------------------------------------------------------------------------------------
 
     async def _describe_quorum(self, request: admin_pb2.DescribeQuorumRequest) -> admin_pb2.DescribeQuorumResponse:
         quorum = self.driver.describe()
@@ -220,37 +201,6 @@ class ControllerNode:
             current_voters=[_quorum_replica(replica) for replica in quorum.voters],
             observers=[_quorum_replica(replica) for replica in quorum.observers],
         )
-
-    async def _describe_metadata(self, request: admin_pb2.DescribeMetadataRequest) -> admin_pb2.DescribeMetadataResponse:
-        """Digests of the published image and, on request, of what the log on disk gives."""
-        offset = request.at_offset or self.controller.applied_offset
-        image = self.controller.image_at(offset)
-        if image is None:
-            raise ApiError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Metadata offset {offset} is not among those this node remembers; it stands at "
-                f"{self.controller.applied_offset}. Ask for a newer one, or wait with min_offset.",
-            )
-        response = admin_pb2.DescribeMetadataResponse(
-            node_id=self._config.node_id,
-            offset=offset,
-            epoch=image.provenance.epoch,
-            image_digest=await trio.to_thread.run_sync(image_digest, image),
-        )
-        if request.reread_log:
-            reread = await self._reread(offset)
-            response.reread_offset = reread.provenance.offset
-            response.reread_digest = await trio.to_thread.run_sync(image_digest, reread)
-        return response
-
-    async def _reread(self, offset: int) -> MetadataImage:
-        """Reads the log on disk up to `offset`, giving the disk a moment to get there."""
-        give_up = trio.current_time() + REREAD_PATIENCE_S
-        while True:
-            image = await trio.to_thread.run_sync(reread_image, str(self._config.metadata_log_dir), offset)
-            if image.provenance.offset >= offset or trio.current_time() >= give_up:
-                return image
-            await trio.sleep(0.05)
 
 
 def _quorum_replica(replica: ReplicaDescription) -> admin_pb2.QuorumReplica:
@@ -267,22 +217,6 @@ def _quorum_replica(replica: ReplicaDescription) -> admin_pb2.QuorumReplica:
     )
 
 
-async def _watch_signals(ends: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        task_status.started()
-        async for number in signals:
-            logger.info("stopping on %s", signal.Signals(number).name)
-            ends.set()
-
-
 async def _when_set(event: trio.Event, then: trio.Event) -> None:
     await event.wait()
     then.set()
-
-
-def _only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one exception inside nested groups, the group itself if there are several."""
-    cause: BaseException = group
-    while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
-        cause = cause.exceptions[0]
-    return cause

@@ -24,6 +24,8 @@ Answer = EnvelopeResponse | Exception
 class Channel:
     """Gives the answers it was told to, one for each attempt, the last one for ever."""
 
+    controller_id = 3001
+
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
         self.passed_on: list[EnvelopeRequest] = []

@@ -1,0 +1,84 @@
+"""DescribeMetadata: digests of the image that a node has published, and of what its metadata log on disk gives.
+
+The log is read again from its first segment, read-only and beside the running node: what is below the committed offset does not
+change any more, and nothing above it is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata import codec
+from kraftlab.metadata.delta import MetadataDelta
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
+from kraftlab.metadata.snapshot import image_digest
+from kraftlab.quorum.storage.log_reader import read_batches
+
+REREAD_PATIENCE_S = 2.0
+"""How long a re-read waits for this node's disk to catch up with what is committed."""
+
+
+class MetadataDigests:
+    """Answers for one node. `newest` is the end offset it has published; `image_at` the image it keeps of an offset, or None."""
+
+    def __init__(
+        self,
+        node_id: int,
+        metadata_log_dir: str,
+        newest: Callable[[], int],
+        image_at: Callable[[int], MetadataImage | None],
+    ) -> None:
+        self._node_id = node_id
+        self._directory = metadata_log_dir
+        self._newest = newest
+        self._image_at = image_at
+
+    async def describe(self, request: admin_pb2.DescribeMetadataRequest) -> admin_pb2.DescribeMetadataResponse:
+        """The response without its header. `at_offset` 0: the newest; an offset whose image is not kept is rebuilt from the log.
+
+        ApiError OFFSET_OUT_OF_RANGE for an offset that this node has not published yet.
+        """
+        newest = self._newest()
+        offset = request.at_offset or newest
+        if not 0 <= offset <= newest:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"node {self._node_id} has metadata up to {newest}, not {offset}; send min_offset to wait for it",
+            )
+        image = self._image_at(offset)
+        if image is None:
+            image = await self._reread(offset)
+        response = admin_pb2.DescribeMetadataResponse(
+            node_id=self._node_id,
+            offset=offset,
+            epoch=image.provenance.epoch,
+            image_digest=await trio.to_thread.run_sync(image_digest, image),
+        )
+        if request.reread_log:
+            reread = await self._reread(offset)
+            response.reread_offset = reread.provenance.offset
+            response.reread_digest = await trio.to_thread.run_sync(image_digest, reread)
+        return response
+
+    async def _reread(self, offset: int) -> MetadataImage:
+        give_up = trio.current_time() + REREAD_PATIENCE_S
+        while True:
+            image = await trio.to_thread.run_sync(reread_image, self._directory, offset)
+            if image.provenance.offset >= offset or trio.current_time() >= give_up:
+                return image
+            await trio.sleep(0.05)
+
+
+def reread_image(directory: str, end_offset: int) -> MetadataImage:
+    """The image from the batches on disk that end at or before `end_offset`; its provenance says how far they go. Blocks."""
+    image = EMPTY
+    for header, body, _ in read_batches(directory, end_offset):
+        delta = MetadataDelta(image)
+        if not header.is_control:
+            delta.replay_all(codec.decode(body, header.base_offset, header.record_count), header.base_offset)
+        image = delta.apply(Provenance(header.end_offset, header.epoch, header.append_time_ms))
+    return image

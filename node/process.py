@@ -1,0 +1,65 @@
+"""How a node's process ends: on a signal gracefully, on what cannot be repaired here with one line."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from kraftlab.metadata.codec import UnreadableRecords
+from kraftlab.metadata.partitions import ReplayError
+from kraftlab.quorum.core.errors import InvariantViolation
+from kraftlab.quorum.driver.transport import ListenError
+from kraftlab.quorum.storage.directory_lock import DirectoryLock
+from kraftlab.quorum.storage.errors import StorageError
+
+logger = logging.getLogger("kraftlab.node")
+
+FATAL: tuple[type[BaseException], ...] = (
+    StorageError,
+    ListenError,
+    UnreadableRecords,
+    ReplayError,
+    InvariantViolation,
+    OSError,
+)
+"""What ends any node with one line; what is neither here nor in `also_fatal` is a bug and shows its traceback."""
+
+
+async def run_to_end(
+    metadata_log_dir: str, serve: Callable[[], Awaitable[None]], also_fatal: tuple[type[BaseException], ...] = ()
+) -> None:
+    """Runs `serve`, alone on its metadata directory, until it returns.
+
+    SystemExit with a message for fatal errors; anything else as it was raised.
+    """
+    fatal = FATAL + also_fatal
+    try:
+        with DirectoryLock(metadata_log_dir):
+            await serve()
+    except BaseExceptionGroup as group:
+        cause = only_cause(group)
+        if isinstance(cause, fatal):
+            raise SystemExit(f"Error: {cause}") from None
+        raise cause from None
+    except fatal as error:
+        raise SystemExit(f"Error: {error}") from None
+
+
+async def watch_signals(ends: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    """Sets `ends` on SIGTERM or SIGINT. For `nursery.start`."""
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
+        async for number in signals:
+            logger.info("stopping on %s", signal.Signals(number).name)
+            ends.set()
+
+
+def only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one exception inside nested groups, the group itself if there are several."""
+    cause: BaseException = group
+    while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
+        cause = cause.exceptions[0]
+    return cause
