@@ -120,14 +120,18 @@ class Elections:
         return isinstance(state, Follower) and state.epoch == epoch and state.leader_id == leader_id
 
     def _is_mine(self, key: ReplicaKey) -> bool:
-        return self._quorum.config.key.matches(key)
+        return self._quorum.membership.own_key.matches(key)
 
     # Responses
 
     def on_vote_response(self, asked: InFlight, response: VoteResponse, now_ms: int) -> None:
         state = self._quorum.state
         request = asked.request
-        if not isinstance(request, VoteRequest) or not isinstance(state, Prospective | Candidate) or request.epoch != state.epoch:
+        if (
+            not isinstance(request, VoteRequest)
+            or not isinstance(state, (Prospective, Candidate))
+            or request.epoch != state.epoch
+        ):
             return
         if request.pre_vote != isinstance(state, Prospective):
             return
@@ -142,7 +146,7 @@ class Elections:
 
     def on_vote_failed(self, asked: InFlight, now_ms: int) -> None:
         state = self._quorum.state
-        if isinstance(state, Prospective | Candidate) and asked.request.epoch == state.epoch:
+        if isinstance(state, (Prospective, Candidate)) and asked.request.epoch == state.epoch:
             state.tally.ask_again(asked.destination, now_ms + self._quorum.config.retry_backoff_ms)
 
     # Time
@@ -178,7 +182,7 @@ class Elections:
         for voter_id in state.tally.due(now_ms):
             request = VoteRequest(
                 epoch=state.epoch,
-                candidate=quorum.config.key,
+                candidate=quorum.membership.own_key,
                 voter=quorum.membership.key_of(voter_id),
                 last_epoch=view.last_epoch,
                 end_offset=view.end_offset,

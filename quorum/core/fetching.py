@@ -55,7 +55,7 @@ class Fetching:
         quorum, view = self._quorum, self._log.view
         request = FetchRequest(
             epoch=state.epoch,
-            replica=quorum.config.key,
+            replica=quorum.membership.own_key,
             fetch_offset=view.end_offset,
             last_fetched_epoch=view.last_epoch,
             high_watermark=self._log.high_watermark,
@@ -71,7 +71,7 @@ class Fetching:
     def is_awaited(self, correlation: int) -> bool:
         """Whether the current state waits for that answer; if so, it no longer does."""
         state = self._quorum.state
-        if not isinstance(state, Follower | Unattached) or state.fetch_correlation != correlation:
+        if not isinstance(state, (Follower, Unattached)) or state.fetch_correlation != correlation:
             return False
         state.fetch_correlation = None
         state.fetch_at_ms = 0
@@ -156,7 +156,7 @@ class Fetching:
         """The awaited fetch got no answer."""
         state = self._quorum.state
         config = self._quorum.config
-        if isinstance(state, Follower | Unattached):
+        if isinstance(state, (Follower, Unattached)):
             state.fetch_at_ms = now_ms + config.retry_backoff_ms
         if refused and isinstance(state, Follower):
             if self._quorum.membership.is_voter:

@@ -102,6 +102,8 @@ class LogView:
 
     def crc_at(self, offset: int) -> int:
         """The crc of the batch that ends at `offset`; at the log's start, that of what precedes it. KeyError: no boundary."""
+        if offset == self.end_offset:
+            return self.last_crc
         if offset == self.start.offset:
             return self._start_crc
         position = bisect_left(self._ends, offset)

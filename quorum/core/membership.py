@@ -13,23 +13,24 @@ from .types import Endpoint, ReplicaKey, Voter, VoterSet
 class Membership:
     """The voter set seen from one node."""
 
-    __slots__ = ("is_sole_voter", "is_voter", "majority", "others", "own_key", "voters")
+    __slots__ = ("_keys", "is_sole_voter", "is_voter", "majority", "others", "own_key", "voters")
 
     def __init__(self, own_key: ReplicaKey, voters: VoterSet) -> None:
         self.own_key = own_key
         self.voters = voters
-        self.is_voter = voters.has(own_key)
+        self._keys = {voter.key.node_id: voter.key for voter in voters.voters}
+        self.is_voter = self.has(own_key)
         self.others: tuple[Voter, ...] = tuple(v for v in voters.voters if v.key.node_id != own_key.node_id)
         self.is_sole_voter = self.is_voter and not self.others
         self.majority = voters.majority()
 
     def has(self, key: ReplicaKey) -> bool:
-        return self.voters.has(key)
+        stored = self._keys.get(key.node_id)
+        return stored is not None and key.matches(stored)
 
     def key_of(self, node_id: int) -> ReplicaKey:
         """The voter's stored key; for a node that is no voter, its id with an unknown directory."""
-        voter = self.voters.get(node_id)
-        return voter.key if voter else ReplicaKey(node_id)
+        return self._keys.get(node_id) or ReplicaKey(node_id)
 
     def endpoints_of(self, node_id: int) -> dict[str, Endpoint]:
         voter = self.voters.get(node_id)

@@ -98,6 +98,7 @@ class QuorumState:
         "election",
         "election_version",
         "elections_started",
+        "epoch",
         "membership",
         "out",
         "state",
@@ -122,10 +123,6 @@ class QuorumState:
         self._enter(*self._boot(log, now_ms))
 
     # What every handler asks
-
-    @property
-    def epoch(self) -> int:
-        return self.state.epoch
 
     @property
     def leader_id(self) -> int:
@@ -187,7 +184,7 @@ class QuorumState:
         old = self.state
         inherits = isinstance(old, Unattached) or (isinstance(old, Prospective) and not old.tally.is_lost)
         unattached = self._unattached(epoch, now_ms)
-        if inherits and isinstance(old, Unattached | Prospective):
+        if inherits and isinstance(old, (Unattached, Prospective)):
             unattached.election_deadline_ms = old.election_deadline_ms
         self._move(unattached, reason)
 
@@ -278,6 +275,7 @@ class QuorumState:
 
     def _enter(self, new: State, reason: str, old: EpochState | None = None) -> None:
         self.state = new
+        self.epoch = new.epoch
         self.view = LeaderView(new.epoch, new.announced_leader_id(), new.leader_endpoints)
         election = new.election()
         if election != self.election:

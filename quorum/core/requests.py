@@ -6,7 +6,7 @@ need no further thought. What the request said is kept beside it: an answer is j
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from .effects import Barrier, Effects, Send
 from .messages import API_OF, RESPONSE_OF, Request, Response
@@ -14,7 +14,7 @@ from .messages import API_OF, RESPONSE_OF, Request, Response
 _RESPONSE_TO = {request: RESPONSE_OF[api] for request, api in API_OF.items()}
 
 
-class InFlight(NamedTuple):
+class InFlight(msgspec.Struct, frozen=True, gc=False):
     """A request without an answer so far. `destination` -1: any bootstrap endpoint."""
 
     correlation: int

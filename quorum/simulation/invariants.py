@@ -102,16 +102,16 @@ class CommittedHistory(Checker):
         return self.crcs[position] if position < len(self.ends) and self.ends[position] == offset else None
 
     def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
-        if high_watermark <= self.end_offset:
+        end_offset = self.ends[-1]
+        if high_watermark <= end_offset:
             expected, offset = self.crc_at(high_watermark), high_watermark
         else:
-            expected, offset = self.crcs[-1], self.end_offset
+            expected, offset = self.crcs[-1], end_offset
         found = crc_in_log(process, offset)
         if expected is None or found != expected:
             raise Violation(f"S0 n{process.node_id} commits another batch below {offset}: crc {found} instead of {expected}")
-        if high_watermark > self.end_offset:
-            crc = crc_in_log(process, high_watermark)
-            if crc is None:
+        if high_watermark > end_offset:
+            if crc_in_log(process, high_watermark) is None:
                 raise Violation(f"S0 n{process.node_id} commits up to {high_watermark}, which is inside a batch")
             self._extend(process, high_watermark)
 
@@ -209,7 +209,7 @@ class LeaderCompleteness(Checker):
     def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
         for machine in self.world.machines:
             other = machine.process
-            if other is not None and other.raft.is_leader and other.raft.epoch > process.raft.epoch:
+            if other is not None and other.is_leading and other.raft.epoch > process.raft.epoch:
                 self._check(other)
 
     def _check(self, process: SimulatedProcess) -> None:

@@ -50,6 +50,8 @@ class DurableLog:
         return (self.epochs[-1], self.ends[-1]) if self.ends else (0, 0)
 
     def cut(self, offset: int) -> None:
+        if self.end_offset <= offset:
+            return
         keep = bisect_left(self.ends, offset + 1)
         del self.ends[keep:]
         del self.crcs[keep:]
@@ -69,11 +71,15 @@ class DurableLog:
 
     def crc_at(self, offset: int) -> int | None:
         """The crc of the batch that ends at `offset`; None if none does."""
+        if self.ends and self.ends[-1] == offset:
+            return self.crcs[-1]
         position = bisect_left(self.ends, offset)
         return self.crcs[position] if position < len(self.ends) and self.ends[position] == offset else None
 
     def epoch_at_end(self, offset: int) -> int | None:
         """The epoch of the batch that ends at `offset`; None if none does."""
+        if self.ends and self.ends[-1] == offset:
+            return self.epochs[-1]
         position = bisect_left(self.ends, offset)
         return self.epochs[position] if position < len(self.ends) and self.ends[position] == offset else None
 
@@ -96,6 +102,7 @@ class Machine:
         self.is_durable_exact = True
         """False after a crash in the middle of a flush: the disk may hold more than `durable` says."""
         self.cut_at_boot: int | None = None
+        self.disk_random = world.options.random(f"disk/{node_id}")
         self._random = world.options.random(f"machine/{node_id}")
         self._rate = self._random.randint(800, 1250) if world.options.clock_drift else FULL_RATE
 

@@ -95,7 +95,7 @@ class SimulatedProcess:
         self.is_leading = False
         """Whether it led when the newest step began (during the step) or ended."""
         self.key = world.config_of(self.node_id, machine.identity.directory_id).key
-        self._latency = world.options.random(f"disk/{self.node_id}/{machine.boots}")
+        self._latency = machine.disk_random
         self._next_token = 1
         self._outstanding: dict[int, int] = {}
         self._timeouts: dict[int, deque[tuple[int, int]]] = {}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections.abc import Coroutine
 from typing import Protocol
 
 from ..core.types import Endpoint
 from ..state_machine import CommittedBatch, StateMachine
+
+_POSITION = struct.Struct(">QQQQ")
 
 
 class SimulatedStateMachine(StateMachine, Protocol):
@@ -31,7 +34,7 @@ class HashingStateMachine:
                 raise AssertionError(
                     f"{batch.base_offset}..{batch.end_offset} applied behind {self.end_offset}, hw {high_watermark}"
                 )
-            position = f"{batch.base_offset} {batch.end_offset} {batch.epoch} {batch.append_time_ms} ".encode()
+            position = _POSITION.pack(batch.base_offset, batch.end_offset, batch.epoch, batch.append_time_ms)
             self._digest = zlib.crc32(batch.body, zlib.crc32(position, self._digest))
             self.end_offset = batch.end_offset
 

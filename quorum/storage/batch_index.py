@@ -55,7 +55,7 @@ class BatchIndex:
 
     def truncate(self, count: int) -> None:
         """Keep the first `count` batches."""
-        if count >= len(self):
+        if count >= len(self.base_offsets):
             return
         self.end_offset = self.base_offsets[count]
         self.end_position = self.positions[count]
@@ -86,7 +86,7 @@ class BatchIndex:
         )
 
     def headers(self, first: int = 0) -> Iterator[BatchHeader]:
-        for number in range(first, len(self)):
+        for number in range(first, len(self.base_offsets)):
             yield self.header(number)
 
     def crc(self, number: int) -> int:
@@ -97,12 +97,12 @@ class BatchIndex:
 
     def end_of(self, number: int) -> int:
         """The position just behind batch `number`."""
-        return self.positions[number + 1] if number + 1 < len(self) else self.end_position
+        return self.positions[number + 1] if number + 1 < len(self.base_offsets) else self.end_position
 
     def number_at(self, offset: int) -> int:
         """The batch that holds `offset`; `len(self)` at or behind the end."""
         if offset >= self.end_offset:
-            return len(self)
+            return len(self.base_offsets)
         return bisect_right(self.base_offsets, offset) - 1
 
     def number_at_position(self, position: int) -> int:
@@ -116,13 +116,13 @@ class BatchIndex:
         if start_offset < self.start_offset:
             return 0, 0
         first = self.number_at(start_offset)
-        last = len(self)
+        last = len(self.base_offsets)
         if end_offset is not None and end_offset < self.end_offset:
             last = self.number_at(end_offset)
         if first >= last:
             return first, first
         limit = self.positions[first] + max_bytes
         if self.end_of(last - 1) > limit:
-            fitting = bisect_right(self.positions, limit, first, len(self)) - 1
+            fitting = bisect_right(self.positions, limit, first, len(self.base_offsets)) - 1
             last = max(first + 1, min(last, fitting))
         return first, last

@@ -254,7 +254,6 @@ class MetadataLog:
                 (index.positions[n] - start, index.base_offsets[n], index.high_watermarks[n], index.epoch(n), index.crc(n))
                 for n in range(first, len(index))
             ]
-            before = index.header(first - 1) if first else None
             self._staged_cut = None
             self._written_position = index.end_position
             return Taken(
@@ -264,8 +263,8 @@ class MetadataLog:
                 data=data,
                 batches=batches,
                 end_offset=index.end_offset,
-                previous_epoch=before.epoch if before else 0,
-                previous_crc=before.crc if before else batch.NO_PREVIOUS_CRC,
+                previous_epoch=index.epoch(first - 1) if first else 0,
+                previous_crc=index.crc(first - 1) if first else batch.NO_PREVIOUS_CRC,
             )
 
     def finish_flush(self, taken: Taken) -> None:
