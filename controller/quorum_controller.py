@@ -58,6 +58,8 @@ Generate = Callable[[ControllerState, Context], Outcome[R]]
 NO_LEADER = -1
 FENCE_TAG = "fence stale brokers"
 IDLE_TAG = "write a no-op"
+FENCE_RETRY_MS = 100
+"""The pause after a fencing that failed: most often the leadership is lost and the notice of it is on its way."""
 STALL_MS = 200
 """A check that runs this much late means that this process stood still; nobody is fenced for that."""
 HISTORY_LENGTH = 8192
@@ -422,10 +424,11 @@ class QuorumController:
             return Outcome(bootstrap_records(), None)
         return Outcome([], None)
 
-    def _schedule_fencing(self) -> None:
+    def _schedule_fencing(self, pause_ms: int = 0) -> None:
         stalest = self.heartbeats.stalest(self._unfenced_brokers())
-        limit_ms = self._clock() + self.settings.session_timeout_ms
-        at_ms = limit_ms if stalest is None else min(limit_ms, stalest[1] + 1)
+        now_ms = self._clock()
+        limit_ms = now_ms + self.settings.session_timeout_ms
+        at_ms = limit_ms if stalest is None else max(now_ms + pause_ms, min(limit_ms, stalest[1] + 1))
         self.queue.schedule(FENCE_TAG, at_ms, partial(self._fence_stale, at_ms))
 
     def _unfenced_brokers(self) -> list[int]:
@@ -436,6 +439,7 @@ class QuorumController:
         if now_ms - due_ms > STALL_MS:
             logger.warning("this process stood still for %d ms; brokers get that time back", now_ms - due_ms)
             self.heartbeats.forgive(now_ms - due_ms, now_ms)
+        pause_ms = 0
         stalest = self.heartbeats.stalest(self._unfenced_brokers())
         while stalest is not None and stalest[1] < now_ms and self._claimed_epoch is not None:
             broker_id = stalest[0]
@@ -443,11 +447,12 @@ class QuorumController:
             answer: Answer[None] = Answer()
             self._run_write("fence", partial(self._fence, broker_id), answer)
             if answer.error is not None:
+                pause_ms = FENCE_RETRY_MS
                 break
             self._brokers_fenced += 1
             stalest = self.heartbeats.stalest(self._unfenced_brokers())
         if self._claimed_epoch is not None:
-            self._schedule_fencing()
+            self._schedule_fencing(pause_ms)
 
     def _fence(self, broker_id: int, state: ControllerState, context: Context) -> Outcome[None]:
         return brokers.fence(state, self.heartbeats, broker_id, context)

@@ -18,6 +18,8 @@ from kraftlab.metadata.peer_rpc import (
 )
 from kraftlab.metadata.records import BrokerRegistrationChange, PartitionChange
 from kraftlab.metadata.uuids import LOST, UNASSIGNED
+from kraftlab.quorum.core.errors import InvariantViolation
+from kraftlab.quorum.driver.errors import NotLeader
 
 
 async def refused(cluster: Any, broker_id: int, incarnation: int = 1, **changes: object) -> ApiError:
@@ -189,6 +191,28 @@ async def test_unclean_election_where_the_topic_allows_it(five: Any) -> None:
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------------------
+
+
+async def test_fencing_that_the_log_refuses_waits_before_it_tries_again(five: Any) -> None:
+    propose, attempts = five.quorum.propose, 0
+
+    def refuse(epoch: int, body: bytes, record_count: int) -> tuple[int, int]:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 10:
+            raise InvariantViolation("tried again without a pause")
+        raise NotLeader(-1, epoch)
+
+    five.quorum.propose = refuse
+    for _ in range(90):
+        await five.pass_time(100)
+        for broker_id in (0, 2, 3, 4):
+            five.controller.heartbeat(five.beat(broker_id))
+    await five.pass_time(1)
+    assert attempts == 1
+    five.quorum.propose = propose
+    await five.pass_time(100)
+    assert [b for b in range(5) if five.broker(b).fenced] == [1]
 
 
 async def test_a_silent_broker_is_fenced_when_its_session_ends(five: Any) -> None:
