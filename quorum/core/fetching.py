@@ -83,7 +83,11 @@ class Fetching:
         later_ms = now_ms + self._quorum.config.retry_backoff_ms
         if isinstance(state, Unattached):
             state.fetch_at_ms = later_ms
-        if not isinstance(state, Follower) or asked.request.epoch != state.epoch or source != state.leader_id:
+        if not isinstance(state, Follower) or asked.request.epoch != state.epoch:
+            return
+        if source != state.leader_id:
+            if asked.destination == state.leader_id:
+                state.fetch_at_ms = later_ms
             return
         if response.error is ErrorCode.NONE:
             state.has_fetched = True

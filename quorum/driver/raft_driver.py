@@ -474,6 +474,8 @@ class RaftDriver:
             return
         api = API_OF[type(message.request)]
         if isinstance(message.request, EndQuorumEpochRequest):
+            if not self._goodbyes:
+                self._goodbyes_answered = trio.Event()
             self._goodbyes.add(message.correlation)
         on_answer = partial(self._answered, api, message.correlation, message.destination, endpoint)
         self._pool.client(endpoint).send(api, _encode(message.request), timeout_ms=message.timeout_ms, on_answer=on_answer)

@@ -5,6 +5,7 @@ import pytest
 from kraftlab.quorum.core import ReplicaKey
 from kraftlab.quorum.core.effects import Append, Send
 from kraftlab.quorum.core.errors import ErrorCode
+from kraftlab.quorum.core.events import ResponseReceived
 from kraftlab.quorum.core.messages import FetchRequest, FetchResponse, LeaderView, Records, VoteRequest
 
 
@@ -101,3 +102,18 @@ def test_a_voters_id_with_an_unknown_directory_is_the_voter_while_voters_are_sta
     node.flush()
     node.request(2, FetchRequest(1, ReplicaKey(2, directory), 1, 1, -1, 100, 1000))
     assert node.node.high_watermark == 1
+
+
+def test_an_answer_from_somebody_else_than_the_leader_is_not_asked_for_again_at_once(driven) -> None:
+    """An endpoint that leads to another node: asking it as fast as it answers would keep both busy."""
+    node = driven(node_id=9)
+    node.tick(20)
+    node.answer(
+        node.sent(FetchRequest)[0], FetchResponse(ErrorCode.FENCED_LEADER_EPOCH, LeaderView(4, 2), -1, 0, 0, Records(b""))
+    )
+    send = node.sent(FetchRequest)[-1]
+    assert send.destination == 2
+    node.step(ResponseReceived(send.correlation, 3, FetchResponse(ErrorCode.NONE, LeaderView(4, 2), -1, 0, 0, Records(b""))))
+    assert not node.sent(FetchRequest)
+    node.tick(20)
+    assert node.sent(FetchRequest)

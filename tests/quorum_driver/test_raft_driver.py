@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from kraftlab.quorum import NotLeader, PeerPool, QuorumDescription
+from kraftlab.quorum.core.messages import Api
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver import storage_tasks
 from kraftlab.quorum.driver.quorum_description import DESCRIBE_QUORUM
@@ -90,6 +91,35 @@ async def test_a_leader_that_stops_says_goodbye_and_another_goes_on(cluster: Clu
         await c.committed(c.propose(successor, "new"))
         assert successor.journal.records == ["old", "new"]
         assert leader.failure is None
+
+
+async def test_goodbyes_are_waited_for_each_time(cluster: Clusters, eventually: Eventually) -> None:
+    async with cluster() as c:
+        node = leader = await c.leader()
+        for _ in range(100):
+            leader.driver.resign(leader.journal.leads, "the test says so")
+            await eventually(lambda leader=leader: leader.journal.leads is None, "the leader resigns")  # type: ignore[misc]
+            leader = await c.leader()
+            if leader is node:
+                break
+        heard = 0
+        answered = node.driver._answered
+
+        async def hear_later(*answer: Any) -> None:
+            nonlocal heard
+            await trio.sleep(0.1)
+            answered(*answer)
+            heard += 1
+
+        def hear(api: int, *answer: Any) -> None:
+            if api == Api.END_QUORUM_EPOCH:
+                c.nursery.start_soon(hear_later, api, *answer)
+            else:
+                answered(api, *answer)
+
+        node.driver._answered = hear
+        await node.stop()
+        assert heard == 2
 
 
 async def test_a_leader_that_crashes_is_replaced(cluster: Clusters) -> None:
