@@ -1,1 +1,1 @@
-"""Measurements: `python -m bench` runs all, `python -m bench commit` one. Each prints a table, or JSON with `--json`."""
+"""Measurements: `python -m bench` runs all, `python -m bench commit` one; docs/benchmarks.md says what each means."""

@@ -1,22 +1,34 @@
-"""`python -m bench [commit|sim] [arguments of that measurement]`; without a name all run, one after the other."""
+"""`python -m bench [commit|failover|start|sim|all] [--json] [--quick] [arguments of that measurement]`; without a name: all."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from . import commit, sim
+from . import commit, failover, sim, start
 
-MEASUREMENTS = {"commit": commit.main, "sim": sim.main}
+MEASUREMENTS = {"commit": commit.main, "failover": failover.main, "start": start.main, "sim": sim.main}
 
 
 def main(arguments: list[str]) -> int:
     if arguments and arguments[0] in MEASUREMENTS:
         return MEASUREMENTS[arguments[0]](arguments[1:])
-    parser = argparse.ArgumentParser(prog="python -m bench", description=f"{__doc__} Names: {', '.join(MEASUREMENTS)}.")
-    parser.add_argument("--json", action="store_true", help="print one JSON document per measurement instead of tables")
+    names = ", ".join(MEASUREMENTS)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description=f"Measures kraftlab on this machine. Each of {names} has arguments of its own (--help).",
+    )
+    parser.add_argument("measurement", nargs="?", default="all", help=f"{names} or all (default)", choices=[*MEASUREMENTS, "all"])
+    parser.add_argument("--json", action="store_true", help="print one JSON document per measurement, a line each")
+    parser.add_argument("--quick", action="store_true", help="less of everything: to see that it works")
     chosen = parser.parse_args(arguments)
-    return max(measurement(["--json"] if chosen.json else []) for measurement in MEASUREMENTS.values())
+    passed = [option for option in ("--json", "--quick") if getattr(chosen, option[2:])]
+    worst = 0
+    for name, measurement in MEASUREMENTS.items():
+        if not chosen.json:
+            print(f"\n{name}\n", flush=True)
+        worst = max(worst, measurement(passed))
+    return worst
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """How long one small metadata write takes to commit, and how many commit per second; beside others in the same run.
 
 Each system runs three nodes as processes on loopback with fsync on. Measured: latency of one write at a time, commits per
-second at 64 and 512 in flight, and one write of 10,000 records. A door is a way in: a module with `measure(parameters)`.
+second at 64 and 512 in flight, and one write of 10,000 records. A door is a way in: a function `measure(parameters)`.
 """
 
 from __future__ import annotations
@@ -9,33 +9,64 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from . import commit_quorum
+from . import commit_admin, commit_etcd, commit_quorum
 from .measure import CommitParameters, CommitResult, NoResult, table
 
 Door = Callable[[CommitParameters], CommitResult]
 
+OURS: dict[str, Door] = {
+    "propose": commit_quorum.measure,
+    "unary": commit_admin.measure_unary,
+    "stream": commit_admin.measure_stream,
+}
 
-def doors() -> list[Door]:
-    """Every door that can be measured here, ours first."""
-    found: list[Door] = [commit_quorum.measure]
+ELSEWHERE = (
+    ("etcd", "0.9 ms", "5,700/s"),
+    ("ZooKeeper", "1.0 ms", "2,700/s"),
+    ("Kafka", "35 ms", "–"),
+)
+"""System, serial p50, 64 in flight: measured on such a machine, three nodes on loopback, fsync on. Kafka lingers 25 ms by
+design."""
+
+
+def others() -> dict[str, Door]:
+    """Other systems that can be measured here; one line on stderr for each that cannot."""
+    found: dict[str, Door] = {}
     if importlib.util.find_spec("pysyncobj") is not None:
         from . import commit_pysyncobj
 
-        found.append(commit_pysyncobj.measure)
+        found["pysyncobj"] = commit_pysyncobj.measure
+    else:
+        print("PySyncObj is not installed and not measured; `make bench` installs it", file=sys.stderr)
+    if commit_etcd.is_available():
+        found["etcd"] = commit_etcd.measure
+    else:
+        print("no `etcd` binary on PATH: etcd is not measured", file=sys.stderr)
     return found
 
 
-def render(results: list[CommitResult], parameters: CommitParameters) -> str:
+def measure(doors: dict[str, Door], parameters: CommitParameters) -> list[CommitResult]:
+    """What the doors gave, in order; one that fails is named on stderr and left out."""
+    results = []
+    for name, door in doors.items():
+        try:
+            results.append(door(parameters))
+        except NoResult as error:
+            print(f"{name}: {error}", file=sys.stderr)
+    return results
+
+
+def render(results: Sequence[CommitResult], parameters: CommitParameters) -> str:
     """The table; each ratio compares with the first row (above 1: the first row is better)."""
     first = results[0]
-    rows = [["system", "door", "serial p50", "p99", "ratio"]]
+    heading = ["system", "door", "serial p50", "p99", "ratio"]
     for count in parameters.in_flight:
-        rows[0] += [f"{count} in flight", "ratio"]
-    rows[0] += [f"{parameters.bulk_records:,} records", "ratio"]
+        heading += [f"{count} in flight", "ratio"]
+    rows = [[*heading, f"{parameters.bulk_records:,} records", "ratio"]]
     for result in results:
         row = [result.system, result.door, f"{result.serial_p50_ms:.2f} ms", f"{result.serial_p99_ms:.2f} ms"]
         row.append(f"{result.serial_p50_ms / first.serial_p50_ms:.1f}×")
@@ -44,29 +75,30 @@ def render(results: list[CommitResult], parameters: CommitParameters) -> str:
             row += [f"{rate:,.0f}/s", f"{first.commits_per_second[count] / rate:.1f}×" if rate else "–"]
         row += [f"{result.bulk_ms:.1f} ms", f"{result.bulk_ms / first.bulk_ms:.1f}×"]
         rows.append(row)
+    for system, serial, at_64 in ELSEWHERE:
+        known = {"serial p50": serial, "64 in flight": at_64}
+        rows.append([system, "elsewhere", *(known.get(column, "–") for column in rows[0][2:])])
     return table(rows)
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench commit", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
-    parser.add_argument("--seconds", type=float, default=2.0, help="how long each part takes")
+    parser.add_argument("--quick", action="store_true", help="half a second per part")
+    parser.add_argument("--seconds", type=float, help="how long each part takes (default 2)")
+    parser.add_argument("--doors", default=",".join(OURS), help="which of our doors, of %(default)s")
     parser.add_argument("--ours-only", action="store_true", help="do not measure other systems")
     chosen = parser.parse_args(arguments)
-    parameters = CommitParameters(seconds=chosen.seconds)
-    results: list[CommitResult] = []
-    for door in doors()[:1] if chosen.ours_only else doors():
-        try:
-            results.append(door(parameters))
-        except NoResult as error:
-            print(f"{door.__module__}: {error}", file=sys.stderr)
-            if not results:
-                return 1
-    if chosen.json:
-        print(msgspec.json.encode({"commit": results}).decode())
-    else:
-        print(render(results, parameters))
-    return 0
+    names = chosen.doors.split(",")
+    if unknown := set(names) - OURS.keys():
+        parser.error(f"no door is called {', '.join(sorted(unknown))}; choose from {', '.join(OURS)}")
+    parameters = CommitParameters(seconds=chosen.seconds or (0.5 if chosen.quick else 2.0))
+    doors = {name: OURS[name] for name in names} | ({} if chosen.ours_only else others())
+    results = measure(doors, parameters)
+    if not results:
+        return 1
+    print(msgspec.json.encode({"commit": results}).decode() if chosen.json else render(results, parameters))
+    return 0 if len(results) == len(doors) else 1
 
 
 if __name__ == "__main__":

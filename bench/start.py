@@ -1,0 +1,71 @@
+"""How long 3 controllers and 4 brokers take from nothing running to a leader and every broker unfenced; then again on that data.
+
+Each node is a process of its own with two log directories per broker, as `kraftlab up` starts them; the directories are
+formatted before the clock starts. The second start follows a clean stop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+
+import msgspec
+
+from kraftlab.cluster import LocalCluster
+
+from .measure import percentile, table
+
+CONTROLLERS, BROKERS, LOG_DIRS = 3, 4, 2
+ELSEWHERE = {"Kafka": "11.6 s"}
+"""Measured on such a machine."""
+
+
+class StartResult(msgspec.Struct, frozen=True):
+    """Seconds of every run, in order: the first start of a new cluster, and the second one on its data."""
+
+    first_seconds: list[float]
+    second_seconds: list[float]
+
+
+def measure(runs: int) -> StartResult:
+    first, second = [], []
+    for _ in range(runs):
+        with tempfile.TemporaryDirectory(prefix="kraftlab-bench-") as directory:
+            first.append(_start(directory))
+            second.append(_start(directory))
+    return StartResult(first, second)
+
+
+def _start(directory: str) -> float:
+    cluster = LocalCluster(directory, CONTROLLERS, BROKERS, LOG_DIRS)
+    try:
+        cluster.start()
+        return cluster.wait_ready()
+    finally:
+        cluster.close()
+
+
+def render(result: StartResult) -> str:
+    rows = [["3 controllers, 4 brokers", "runs", "min", "median", "max", *(f"elsewhere: {name}" for name in ELSEWHERE)]]
+    for name, seconds in (("first start", result.first_seconds), ("second start", result.second_seconds)):
+        values = [f"{percentile(seconds, percent):.2f} s" for percent in (0, 50, 100)]
+        rows.append(
+            [name, str(len(seconds)), *values, *(ELSEWHERE.values() if name == "first start" else ["–"] * len(ELSEWHERE))]
+        )
+    return table(rows)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench start", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
+    parser.add_argument("--quick", action="store_true", help="2 runs only")
+    parser.add_argument("--runs", type=int, help="how often to start a new cluster (default 7)")
+    chosen = parser.parse_args(arguments)
+    result = measure(chosen.runs or (2 if chosen.quick else 7))
+    print(msgspec.json.encode({"start": result}).decode() if chosen.json else render(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
