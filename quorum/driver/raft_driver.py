@@ -18,6 +18,7 @@ returns.
 from __future__ import annotations
 
 import logging
+import math
 import random
 import time
 from collections import deque
@@ -461,7 +462,7 @@ class RaftDriver:
                 responder = self._responders.pop(message.correlation, None)
                 if responder is not None:
                     responder.reply(_encode(message.response))
-            elif self._held_until and self._held_until.pop(message.correlation, trio.current_time()) < trio.current_time():
+            elif self._held_until.pop(message.correlation, math.inf) < trio.current_time():
                 self._inbox.append(RequestFailed(message.correlation, message.destination))
             else:
                 self._send(message)

@@ -11,7 +11,8 @@ import pytest
 import trio
 
 from kraftlab.quorum import NotLeader, PeerPool, QuorumDescription
-from kraftlab.quorum.core.messages import Api
+from kraftlab.quorum.core.events import Event, RequestReceived
+from kraftlab.quorum.core.messages import Api, VoteRequest
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver import storage_tasks
 from kraftlab.quorum.driver.quorum_description import DESCRIBE_QUORUM
@@ -226,6 +227,26 @@ async def test_a_leader_whose_disk_hangs_makes_way(cluster: Clusters) -> None:
         c.propose(leader, "stuck")
         successor = await c.leader(but=leader)
         await c.committed(c.propose(successor, "goes on"), successor)
+
+
+async def test_a_fetch_that_waits_for_the_disk_does_not_keep_other_requests_back(cluster: Clusters, eventually: Eventually) -> None:
+    async with cluster() as c:
+        leader = await c.leader()
+        follower, other = (node for node in c.nodes if node is not leader)
+        follower.disk.open_for_business.clear()
+        c.propose(leader, "not flushed by the follower")
+        await eventually(lambda: follower.driver.statistics().held_messages, "the follower's fetch waits for its disk")
+        asked: list[int] = []
+        step = other.driver._step
+
+        def listen(event: Event) -> None:
+            if isinstance(event, RequestReceived) and isinstance(event.request, VoteRequest):
+                asked.append(event.sender.node_id)
+            step(event)
+
+        other.driver._step = listen
+        await leader.crash()
+        await eventually(lambda: follower.node_id in asked, "the follower asks for a pre-vote")
 
 
 async def test_a_failed_fsync_ends_the_node_with_its_message(cluster: Clusters, eventually: Eventually) -> None:
