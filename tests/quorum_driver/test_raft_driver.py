@@ -229,7 +229,9 @@ async def test_a_leader_whose_disk_hangs_makes_way(cluster: Clusters) -> None:
         await c.committed(c.propose(successor, "goes on"), successor)
 
 
-async def test_a_fetch_that_waits_for_the_disk_does_not_keep_other_requests_back(cluster: Clusters, eventually: Eventually) -> None:
+async def test_a_fetch_that_waits_for_the_disk_does_not_keep_other_requests_back(
+    cluster: Clusters, eventually: Eventually
+) -> None:
     async with cluster() as c:
         leader = await c.leader()
         follower, other = (node for node in c.nodes if node is not leader)
