@@ -94,11 +94,17 @@ class AdminService:
         )
 
     async def _pass_on(self, call: Call, method: Method, deadline: float) -> Message:
-        body = _encode(EnvelopeRequest(call.api, call.principal, call.request.SerializeToString()))
-        reason = "no controller answered"
+        header: admin_pb2.RequestHeader = getattr(call.request, "header")  # noqa: B009 - every request has one
+        reason = "no controller is known to lead; see that a majority of the controllers runs"
         while (rest_s := deadline - trio.current_time()) > 0:
+            if self._channel.controller_id < 0:
+                await self._channel.wait_for_change(rest_s)
+                continue
+            # The controller's deadline is the client's: what nobody waits for any more must not be carried out later.
+            header.timeout_ms = max(1, int(rest_s * 1000))
+            body = _encode(EnvelopeRequest(call.api, call.principal, call.request.SerializeToString()))
             try:
-                answer = await self._channel.pass_on(Api.ENVELOPE, body, timeout_ms=max(1, int(rest_s * 1000)))
+                answer = await self._channel.pass_on(Api.ENVELOPE, body, timeout_ms=header.timeout_ms)
                 response = _envelope.decode(answer)
             except PeerTimeout:
                 break

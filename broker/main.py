@@ -54,7 +54,7 @@ from .replica_manager import ReplicaManager
 
 logger = logging.getLogger("kraftlab.broker")
 
-EXPIRY_CHECK_MAX_S = 5.0
+EXPIRY_CHECK_MAX_S = 1.0
 
 FATAL = (LogDirInUse, StartupRefused, RegistrationFailed)
 """What ends a broker with one line, besides what ends any node."""

@@ -71,6 +71,7 @@ class AdminClient:
     def call(self, api: str, request: Any, *, timeout_ms: int | None = None) -> Any:
         """Sends a request to whoever can answer it and returns the response. ApiError, ClusterUnreachable."""
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        limited = request.header.HasField("timeout_ms")
         self._fill_header(request, timeout_ms)
         started = time.monotonic()
         deadline = started + timeout_ms / 1000
@@ -81,6 +82,9 @@ class AdminClient:
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
                     break
+                if not limited:
+                    # No node may carry it out after this call has given up.
+                    request.header.timeout_ms = max(1, int(left_s * 1000))
                 try:
                     return self._attempt(endpoint, api, request, min(left_s, _ATTEMPT_TIMEOUT_S))
                 except grpc.RpcError as error:

@@ -85,11 +85,12 @@ def test_errors_of_entries_stay_in_the_response_until_asked_for(cluster) -> None
             raise_first_error(response.topics)
 
 
-def test_requests_carry_deadline_and_cluster_id(cluster) -> None:
+def test_requests_carry_the_time_that_is_left_and_the_cluster_id(cluster) -> None:
     with AdminClient(cluster.nodes[0].server, timeout_ms=1234, cluster_id="c") as client:
         client.describe_quorum()
     header = cluster.nodes[0].calls[0].request.header
-    assert (header.timeout_ms, header.cluster_id) == (1234, "c")
+    assert 0 < header.timeout_ms <= 1234
+    assert header.cluster_id == "c"
 
 
 def test_null_and_empty_replicas_are_told_apart(cluster) -> None:

@@ -63,9 +63,7 @@ PLAN = b'{"version":1,"partitions":[{"topic":"bystander","partition":0,"replicas
 PLANS = {
     "empty file": (b"", "JSON"),
     "cut JSON": (b'{"version": 1, "partitions": [', "JSON"),
-    "binary": (bytes(range(256)), "JSON"),
     "another shape": (b'{"version": 1, "partitions": {"topic": "t"}}', "partitions"),
-    "another version": (b'{"version": 9, "partitions": []}', "9"),
     "replica that is no number": (
         plan := b'{"version":1,"partitions":[{"topic":"bystander","partition":0,"replicas":["a"]}]}',
         "a",
@@ -81,10 +79,6 @@ PLANS = {
     "log dirs that do not match": (
         b'{"version":1,"partitions":[{"topic":"bystander","partition":0,"replicas":[1],"log_dirs":["any","any"]}]}',
         "log dirs",
-    ),
-    "relative log dir": (
-        b'{"version":1,"partitions":[{"topic":"bystander","partition":0,"replicas":[1],"log_dirs":["d0"]}]}',
-        "d0",
     ),
 }
 
@@ -124,9 +118,7 @@ def test_a_command_without_a_cluster_says_whom_it_asked(kraftlab: CommandLine) -
     ("arguments", "told"),
     [
         (("--create", "--topic", "bystander"), "already exists"),
-        (("--create", "--topic", "no spaces"), "no spaces"),
         (("--create", "--topic", "x" * 250), "249"),
-        (("--create", "--topic", "wide", "--replication-factor", "9"), "9"),
         (("--create", "--topic", "odd", "--config", "no.such.key=1"), "no.such.key"),
         (("--delete", "--topic", "nowhere"), "nowhere"),
         (("--describe", "--topic", "nowhere"), "nowhere"),

@@ -66,12 +66,15 @@ def running_up(directory: pathlib.Path) -> Iterator[tuple[subprocess.Popen[str],
         process.communicate(timeout=20)
 
 
-def test_a_second_up_on_the_same_directory_finds_its_data(
-    scratch: pathlib.Path, processes: Callable[[pathlib.Path], dict[int, str]], listening: Callable[[int], bool]
+def test_a_second_up_on_the_same_directory_is_refused_while_the_first_runs_and_finds_its_data_after_it(
+    scratch: pathlib.Path, processes: Callable[[pathlib.Path], dict[int, str]], listening: Callable[[int], bool], kraftlab: Any
 ) -> None:
     with running_up(scratch / "data") as (first, endpoints), AdminClient(endpoints["bootstrap_servers"]) as admin:
         topic = pb.CreatableTopic(name="kept", num_partitions=2, replication_factor=1)
         raise_first_error(admin.create_topics([topic]).topics)
+        refused = kraftlab("up", "--data", str(scratch / "data"))
+        assert refused.returncode == 1
+        assert f"a cluster runs on {scratch / 'data'} already; stop it first" in refused.stderr
         first.send_signal(signal.SIGINT)
         first.wait(20)
     assert first.returncode == 0
@@ -94,13 +97,6 @@ def test_nodes_do_not_outlive_a_parent_that_is_killed(
         wait_until("the nodes go", lambda: not processes(scratch))
     ports = [int(node[door].rpartition(":")[2]) for node in endpoints["nodes"] for door in ("grpc", "peer")]
     assert not any(map(listening, ports))
-
-
-def test_a_second_up_beside_a_running_one_is_refused(scratch: pathlib.Path, kraftlab: Any) -> None:
-    with running_up(scratch / "data"):
-        refused = kraftlab("up", "--data", str(scratch / "data"))
-    assert refused.returncode == 1
-    assert f"a cluster runs on {scratch / 'data'} already; stop it first" in refused.stderr
 
 
 def test_nodes_started_by_hand_stop_on_sigterm_with_exit_code_0(node_files: Any) -> None:
