@@ -113,7 +113,7 @@ def decode(data: bytes | memoryview, position: int = 0) -> Batch:
     if len(data) < end:
         raise CorruptBatch(f"batch at position {position} is cut: {len(data) - position} of {header.size_bytes} bytes")
     raw = bytes(data[position:end])
-    crc = zlib.crc32(memoryview(raw)[LENGTH_FROM:])
+    crc = zlib.crc32(raw[LENGTH_FROM:])
     if crc != header.crc:
         raise CorruptBatch(
             f"batch at position {position} (offset {header.base_offset}): crc {crc:08x}, header says {header.crc:08x}"

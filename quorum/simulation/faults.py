@@ -55,10 +55,17 @@ def crash_between_effects(world: World, random: Random) -> None:
         process.crash_in_effects = random.randint(0, 30)
 
 
-def crash_while_writing(world: World, random: Random) -> None:
+def crash_in_flush(world: World, random: Random) -> None:
+    """At its next flush, or the next that writes several sectors: what is half-way to the disk then may be torn."""
     process = _some_machine(world, random).process
     if process is not None:
-        process.crash_while_writing = True
+        process.crash_in_flush_of_bytes = random.choice((0, 1_000, 3_000))
+
+
+def crash_in_store(world: World, random: Random) -> None:
+    process = _some_machine(world, random).process
+    if process is not None:
+        process.crash_in_store = True
 
 
 def crash_in_recovery(world: World, random: Random) -> None:
@@ -142,7 +149,8 @@ FAULTS: dict[str, Fault] = {
         Fault("power-cut", 1500, power_cut, "a machine loses what was not synced, sector by sector"),
         Fault("power-cut-everywhere", 5000, power_cut_everywhere, "all machines lose power at once"),
         Fault("crash-between-effects", 1500, crash_between_effects, "power goes between two effects of one step"),
-        Fault("crash-while-writing", 800, crash_while_writing, "power goes while a flush or an election state is half-way"),
+        Fault("crash-in-flush", 600, crash_in_flush, "power goes while a flush is half-way: a torn tail"),
+        Fault("crash-in-store", 1000, crash_in_store, "power goes while an election state is half-way"),
         Fault("crash-in-recovery", 3000, crash_in_recovery, "power goes, and again during the recovery"),
         Fault("graceful-restart", 2000, graceful_restart, "a node is asked to stop, ends and comes back"),
         Fault("resign", 2000, resign, "the leader is asked to resign"),

@@ -24,8 +24,10 @@ DIRECTORY = "/data"
 CLUSTER_ID = "simulated"
 ANCHOR_MS = 1_000_000
 """Virtual time zero on every node's clock."""
-CUT_SHORT_AFTER = (0, 1, 1, 1, 2, 2, 3, 4)
-"""Operations of a flush or a store that still happen when the power goes; after one, the write is there and not yet synced."""
+CUT_SHORT_AFTER = (0, 1, 1, 2, 2, 3, 4, 6)
+"""Operations of a flush or a store that still happen when the power goes, or:"""
+CUT_SHORT_AFTER_SYNCS = (0, 0, 0, 1, 1, 2)
+"""Syncs that still happen. At the next one something is written and not yet synced; if batches, they leave a torn tail."""
 FULL_RATE = 1_000
 """A clock's rate in thousandths: 1000 runs true."""
 
@@ -179,30 +181,37 @@ class Machine:
             self.durable.cut(taken.cut_offset)
 
     def _cut_flush_short(self, process: SimulatedProcess) -> None:
-        if process.flush is None or self._random.random() < 0.2:
+        if process.flush is None or self._random.random() < 0.1:
             return
         taken = process.flush[0]
-        self.file_system.operations_left = self._random.choice(CUT_SHORT_AFTER)
+        self._let_power_go()
         try:
             process.log.finish_flush(taken)
         except (PowerCut, StorageFull, FsyncFailed):
             self.flush_was_cut_short(taken)
         else:
             self.flush_ended(taken)
-        self.file_system.operations_left = None
+        self.file_system.operations_left = self.file_system.syncs_left = None
+
+    def _let_power_go(self) -> None:
+        """Somewhere in what is written next."""
+        if self._random.random() < 0.5:
+            self.file_system.operations_left = self._random.choice(CUT_SHORT_AFTER)
+        else:
+            self.file_system.syncs_left = self._random.choice(CUT_SHORT_AFTER_SYNCS)
 
     def _cut_store_short(self, process: SimulatedProcess) -> None:
-        if process.storing is None or self._random.random() < 0.2:
+        if process.storing is None or self._random.random() < 0.1:
             return
         self.possibly_stored = process.storing.state
-        self.file_system.operations_left = self._random.choice(CUT_SHORT_AFTER)
+        self._let_power_go()
         try:
             process.store.store(process.storing.state)
         except (PowerCut, StorageFull, FsyncFailed):
             pass
         else:
             self.stored = process.storing.state
-        self.file_system.operations_left = None
+        self.file_system.operations_left = self.file_system.syncs_left = None
 
     def stop(self, process: SimulatedProcess, down_us: int) -> None:
         """The end of a graceful stop: what is staged reaches the disk if it can, then the process is gone."""

@@ -1,10 +1,10 @@
 """One incarnation of a node: a RaftNode with the real outbox and the real storage code, driven as the real driver drives them.
 
 `step` hands the node one event and carries out its effects in order; between any two of them the process can be made to die
-(`crash_in_effects`), or while something is on its way to the disk (`crash_while_writing`). The log is appended to at once
-and flushed behind: one flush at a time, which takes what is staged when it begins and is durable when it ends. Election
-states are stored the same way, the newest one standing for those before it. The state machine is fed from the log up to the
-high watermark, as late as the options say.
+(`crash_in_effects`), or while a flush or an election state is on its way to the disk (`crash_in_flush_of_bytes`,
+`crash_in_store`). The log is appended to at once and flushed behind: one flush at a time, which takes what is staged when it
+begins and is durable when it ends. Election states are stored the same way, the newest one standing for those before it. The
+state machine is fed from the log up to the high watermark, as late as the options say.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ class SimulatedProcess:
         self.state_machine = world.make_state_machine(self.node_id)
         self.applied_offset = 0
         self.crash_in_effects: int | None = None
-        self.crash_while_writing = False
+        self.crash_in_flush_of_bytes: int | None = None
+        """Power goes during the next flush that writes at least so much."""
+        self.crash_in_store = False
         self.flush: tuple[Taken, int] | None = None
         self.storing: StoreElectionState | None = None
         self.store = store
@@ -324,13 +326,11 @@ class SimulatedProcess:
 
     def _begin_flush(self) -> None:
         if not self.dead and self.flush is None and self._staged_id > self._flushed_id:
-            self.flush = (self.log.begin_flush(), self._staged_id)
+            taken = self.log.begin_flush()
+            self.flush = (taken, self._staged_id)
             self.world.after(self._latency_us(), self._end_flush)
-            self._perhaps_crash()
-
-    def _perhaps_crash(self) -> None:
-        if self.crash_while_writing:
-            self.world.after(1, self.machine.crash_process, self, "while it writes")
+            if self.crash_in_flush_of_bytes is not None and len(taken.data) >= self.crash_in_flush_of_bytes:
+                self.world.after(1, self.machine.crash_process, self, "while it flushes")
 
     def _end_flush(self) -> None:
         if self._is_still(self._end_flush) or self.flush is None:
@@ -362,7 +362,8 @@ class SimulatedProcess:
         if not self.dead and self.storing is None and self._to_store is not None:
             self.storing, self._to_store = self._to_store, None
             self.world.after(self._latency_us(), self._end_store)
-            self._perhaps_crash()
+            if self.crash_in_store:
+                self.world.after(1, self.machine.crash_process, self, "while it stores an election state")
 
     def _end_store(self) -> None:
         if self._is_still(self._end_store) or self.storing is None:

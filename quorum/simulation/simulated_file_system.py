@@ -67,29 +67,30 @@ class SimulatedFile:
         self._inode = inode
         self._boot = file_system.boots
 
-    def _operation(self, needs_space: bool) -> None:
+    def _check(self) -> SimulatedFileSystem:
         file_system = self._file_system
         if self._boot != file_system.boots:
             raise AssertionError(f"{self.path}: used after the crash of the process that opened it")
-        file_system.operation(self.path, needs_space)
+        return file_system
 
     def pread(self, size_bytes: int, position: int) -> bytes:
         return bytes(self._inode.data[position : position + size_bytes])
 
     def pwrite(self, data: bytes, position: int) -> None:
-        self._operation(position + len(data) > len(self._inode.data))
+        self._check().operation(self.path, position + len(data) > len(self._inode.data))
         self._inode.write(data, position)
 
     def preallocate(self, size_bytes: int) -> None:
         inode = self._inode
         if size_bytes > len(inode.data):
-            self._operation(True)
+            self._check().operation(self.path, True)
             inode.write(bytes(size_bytes - len(inode.data)), len(inode.data))
 
     def fdatasync(self) -> None:
-        self._operation(False)
+        file_system = self._check()
+        file_system.sync(self.path)
         inode = self._inode
-        if self._file_system.fsync_fails:
+        if file_system.fsync_fails:
             inode.replace(inode.durable())
             raise FsyncFailed(f"fsync of {self.path} failed: simulated")
         inode.synced()
@@ -115,8 +116,18 @@ class SimulatedFileSystem:
         self.operations = 0
         self.operations_left: int | None = None
         """Operations that still succeed before the power goes; None: it stays."""
+        self.syncs_left: int | None = None
+        """The same of fdatasync alone: what was written since the last one is then half-way to the platter."""
         self.full = False
         self.fsync_fails = False
+
+    def sync(self, path: str) -> None:
+        """Account for one fdatasync."""
+        self.operation(path)
+        if self.syncs_left is not None:
+            if self.syncs_left <= 0:
+                raise PowerCut(path)
+            self.syncs_left -= 1
 
     def operation(self, path: str, needs_space: bool = False) -> None:
         """Account for one operation; raises what it was told to."""
@@ -182,11 +193,11 @@ class SimulatedFileSystem:
     def crash(self, *, power_cut: bool) -> None:
         """The process is gone; with a power cut, so is some of what was not synced. Handles from before are dead."""
         self.boots += 1
-        self.operations_left = None
+        self.operations_left = self.syncs_left = None
         self.fsync_fails = False
         if not power_cut:
             return
-        keep = self._random.choice((0.0, 1.0, 0.5, self._random.random()))
+        keep = self._random.choice((0.0, 1.0, 0.5, 0.5, self._random.random()))
         for directory in sorted(self._directories):
             for path in sorted(self._unsynced_names[directory]):
                 seen, durable = self._names.get(path), self._durable_names.get(path)
@@ -202,7 +213,7 @@ class SimulatedFileSystem:
         if not inode.dirty:
             return
         dirty = {s for start, end, _ in inode.dirty for s in range(start // SECTOR_BYTES, -(-end // SECTOR_BYTES))}
-        tear = self._random.random() < 0.5
+        tear = self._random.random() < 0.8
         kept_pages: dict[int, bool] = {}
         survivor = inode.durable()
         for sector in sorted(dirty):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ..core.effects import Effects, Trace
 
 TAIL_LINES = 40
-_pack = struct.Struct(">QiiqqqqI").pack
+_pack = struct.Struct("<QiiqqqqI").pack
 
 
 class StepEntry(NamedTuple):

@@ -27,6 +27,9 @@ CATCH_UP_MS = 10_000
 HEALTHY_DISK_US = 200
 POLL_US = 50_000
 EVENTS_MAX = 3_000_000
+BURSTS = (1, 1, 1, 1, 4)
+"""Batches proposed at once; several of them travel and reach the disk together."""
+BODY_BYTES = (0, 10, 200, 900, 3_000)
 
 StateMachineFactory = Callable[[int], SimulatedStateMachine]
 
@@ -106,15 +109,17 @@ class World:
         for machine in self.machines:
             process = machine.process
             if process is not None and process.is_leading and random.random() < 0.9:
-                process.propose(*self._body())
+                for _ in range(random.choice(BURSTS)):
+                    process.propose(*self._body())
         self.after(1 + int(random.random() * 2 * self.options.propose_interval_us), self._propose)
 
     def _body(self) -> tuple[bytes, int]:
-        """One MessagePack array of small positive integers, different each time: body and record count."""
-        count = self._workload.choice((1, 1, 1, 2, 5))
-        size = self._workload.choice((0, 10, 200, 3_000))
-        records = b"".join(b"\xce" + self._workload.randrange(1 << 32).to_bytes(4, "big") for _ in range(count - 1))
-        return bytes([0x90 + count]) + records + b"\xc5" + size.to_bytes(2, "big") + bytes(size), count
+        """One MessagePack array of integers and a blob: body and record count. No two are equal, and a lost sector is missed."""
+        random = self._workload
+        count, size = random.choice((1, 1, 1, 2, 5)), random.choice(BODY_BYTES)
+        records = b"".join(b"\xce" + random.randrange(1 << 32).to_bytes(4, "big") for _ in range(count - 1))
+        blob = bytes((random.randrange(1, 256),)) * size
+        return bytes([0x90 + count]) + records + b"\xc5" + size.to_bytes(2, "big") + blob, count
 
     # Faults
 
@@ -142,7 +147,8 @@ class World:
             machine.file_system.fsync_fails = False
             if machine.process is not None:
                 machine.process.crash_in_effects = None
-                machine.process.crash_while_writing = False
+                machine.process.crash_in_flush_of_bytes = None
+                machine.process.crash_in_store = False
             machine.boot()
         self.after(POLL_US, self._check_liveness)
 

@@ -86,8 +86,24 @@ class BatchIndex:
         )
 
     def headers(self, first: int = 0) -> Iterator[BatchHeader]:
-        for number in range(first, len(self.base_offsets)):
-            yield self.header(number)
+        if first >= len(self.base_offsets):
+            return
+        previous_crc = self._crcs[first - 1] if first else self._previous_crc
+        columns = (
+            self.base_offsets[first:],
+            self.positions[first:],
+            [*self.positions[first + 1 :], self.end_position],
+            self.high_watermarks[first:],
+            self._epochs[first:],
+            self._crcs[first:],
+            self._append_times_ms[first:],
+            self._counts_and_attributes[first:],
+        )
+        for base_offset, position, end, mark, epoch, crc, time_ms, packed in zip(*columns, strict=True):
+            yield BatchHeader(
+                end - position, crc, base_offset, epoch, packed & 0xFFFF, packed >> 16, time_ms, mark, previous_crc
+            )
+            previous_crc = crc
 
     def crc(self, number: int) -> int:
         return self._crcs[number]

@@ -85,7 +85,7 @@ def parse(data: bytes, position: int) -> tuple[BatchHeader, bool]:
     end = position + header.size_bytes
     if end > len(data):
         raise CorruptBatch(f"batch at position {position} is cut: {len(data) - position} of {header.size_bytes} bytes")
-    crc = zlib.crc32(memoryview(data)[position + batch.LENGTH_FROM : end])
+    crc = zlib.crc32(data[position + batch.LENGTH_FROM : end])
     if crc != header.crc:
         raise CorruptBatch(f"batch at position {position} does not hold: crc {crc:08x}, its header says {header.crc:08x}")
     if not header.record_count:
