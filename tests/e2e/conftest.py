@@ -95,7 +95,7 @@ class Workbench(Lab):
         return self.admin.describe_cluster().controller_id
 
     def create_topic(self, name: str, *assignments: list[int], configs: dict[str, str] | None = None) -> None:
-        """One partition per assignment, returned once its leader is known."""
+        """One partition per assignment; all replicas are there and in sync when it returns."""
         topic = pb.CreatableTopic(
             name=name,
             num_partitions=-1,
@@ -108,6 +108,7 @@ class Workbench(Lab):
         )
         raise_first_error(self.admin.create_topics([topic]).topics)
         self.data.refresh()
+        wait_until(f"{name} is there", lambda: self.replicas_are_equal(name))
 
     def fill(self, topic: str, size_bytes: int, *, partition: int = 0) -> None:
         """Appends about so many bytes, in sync on all replicas when it returns."""
