@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from .output import DONE, FAILED, CommandFailed, Output, json_option
+
+SHOWN_TAILS = 3
+"""So many failed seeds are shown with their last steps, further ones with a line each."""
+PROGRESS_S = 10.0
+TERMINAL_PROGRESS_S = 0.2
 
 
 @click.command(
@@ -30,8 +36,9 @@ Examples:
 @click.option("--mutant", metavar="NAME", help="Plant a known bug first, to see that it is found.")
 @json_option
 def sim(seeds: int | None, first: int, seed: int | None, trace: bool, processes: int, mutant: str | None, as_json: bool) -> int:
-    """Play seeds of the deterministic simulator and check the invariants of Raft after every step. Exit code 1 if any is
-    broken."""
+    """Play seeds of the deterministic simulator and check the invariants of Raft after every step.
+
+    Exit code 1 if any is broken; what broke, and the command that replays it, is printed."""
     from kraftlab.quorum.simulation import runner
     from kraftlab.quorum.simulation.mutants import MUTANTS
 
@@ -43,15 +50,19 @@ def sim(seeds: int | None, first: int, seed: int | None, trace: bool, processes:
         raise CommandFailed(f"there is no mutant {mutant}; there are {', '.join(MUTANTS)}")
     out = Output(as_json)
     started = time.perf_counter()
+    played: Iterator[Any]
     if seed is not None:
-        results = [runner.run_seed(seed, mutant=mutant, write=_write_line if trace and not as_json else None)]
+        played = iter([runner.run_seed(seed, mutant=mutant, write=_write_line if trace and not as_json else None)])
     else:
         assert seeds is not None, "one of the two is given"
-        results = list(runner.run_many(range(first, first + seeds), processes=processes, mutant=mutant))
-    summary = runner.summarize(results, time.perf_counter() - started)
-    for result in results:
+        played = _with_progress(runner.run_many(range(first, first + seeds), processes=processes, mutant=mutant), seeds)
+    results, failures = [], 0
+    for result in played:
+        results.append(result)
         if not result.ok:
-            out.lines(failure_lines(result))
+            failures += 1
+            out.lines(failure_lines(result, mutant, with_tail=failures <= SHOWN_TAILS and not trace))
+    summary = runner.summarize(results, time.perf_counter() - started)
     if seed is not None:
         out.lines([f"seed {seed}: trace hash {results[0].trace_hash}, {results[0].steps} steps"])
     out.lines([runner.report(summary)])
@@ -64,8 +75,32 @@ def _write_line(line: str) -> None:
     sys.stdout.write(line + "\n")
 
 
-def failure_lines(result: Any) -> list[str]:
-    """What went wrong in a seed, its last steps, and how to see it all."""
+def _with_progress(results: Iterator[Any], seeds: int) -> Iterator[Any]:
+    """The same results; how far they are goes to stderr: on a terminal one line that changes, else a line now and then."""
+    is_terminal = sys.stderr.isatty()
+    started = shown = time.perf_counter()
+    steps = simulated_ms = failed = 0
+    for number, result in enumerate(results, start=1):
+        steps, simulated_ms, failed = steps + result.steps, simulated_ms + result.simulated_ms, failed + (not result.ok)
+        if is_terminal and not result.ok:
+            click.echo("\r\033[K", err=True, nl=False)
+        yield result
+        now = time.perf_counter()
+        if number < seeds and now - shown >= (TERMINAL_PROGRESS_S if is_terminal else PROGRESS_S):
+            shown, real_s = now, now - started
+            line = (
+                f"{number:,} of {seeds:,} seeds, {failed} failed, {steps / real_s:,.0f} steps/s, "
+                f"{simulated_ms / 1000 / real_s:,.0f} simulated seconds per second"
+            )
+            click.echo(f"\r\033[K{line}" if is_terminal else line, err=True, nl=not is_terminal)
+    if is_terminal:
+        click.echo("\r\033[K", err=True, nl=False)
+
+
+def failure_lines(result: Any, mutant: str | None, *, with_tail: bool) -> list[str]:
+    """What went wrong in a seed, perhaps its last steps, and how to see it all."""
     lines = [f"seed {result.seed} FAILED: {violation}" for violation in result.violations]
-    lines += [f"    {line}" for line in result.tail]
-    return [*lines, f"replay: kraftlab sim --seed {result.seed} --trace"]
+    if with_tail:
+        lines += [f"    {line}" for line in result.tail]
+    planted = f" --mutant {mutant}" if mutant else ""
+    return [*lines, f"replay: kraftlab sim --seed {result.seed}{planted} --trace"]

@@ -147,7 +147,9 @@ class Machine:
         self.world.checkers.on_boot(self, found, election)
         self.durable = found
         self.stored, self.possibly_stored, self.is_durable_exact = election, None, True
-        self.world.note(f"n{self.node_id} starts: {election}, log to {log.end_offset}; {'; '.join(log.recovery_notes)}")
+        mended = "".join(f"; {note}" for note in log.recovery_notes)
+        self.world.note(f"n{self.node_id} starts: {election or 'nothing stored'}, log to {log.end_offset}{mended}")
+        self.world.mended_logs += bool(log.recovery_notes)
         self.process = SimulatedProcess(self, log, headers, store, election)
 
     def crash(self, *, power_cut: bool, reason: str, down_us: int | None = None) -> None:

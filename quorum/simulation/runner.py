@@ -38,6 +38,7 @@ class SeedResult(NamedTuple):
     committed: int
     acknowledged: int
     epochs: int
+    mended_logs: int
     violations: tuple[str, ...]
     tail: tuple[str, ...]
     real_s: float
@@ -87,6 +88,7 @@ def run_seed(
         committed=world.history.end_offset,
         acknowledged=world.acknowledged,
         epochs=max((m.process.raft.epoch for m in world.machines if m.process is not None), default=0),
+        mended_logs=world.mended_logs,
         violations=violations,
         tail=tuple(transcript.tail()) if violations else (),
         real_s=time.perf_counter() - started,

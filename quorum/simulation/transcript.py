@@ -15,6 +15,8 @@ from typing import NamedTuple
 from ..core.effects import Effects, Trace
 
 TAIL_LINES = 40
+BYTES_FIELDS = frozenset({"data", "body"})
+"""Fields of events and effects that hold batches or their bodies."""
 _pack = struct.Struct("<QiiqqqqI").pack
 
 
@@ -42,12 +44,12 @@ class StepEntry(NamedTuple):
 
 
 def _short(value: object) -> str:
-    """A struct's repr without the bytes of batches."""
-    data = getattr(value, "data", None)
-    if isinstance(data, bytes):
-        fields = [f for f in getattr(value, "__struct_fields__", ()) if f != "data"]
-        return f"{type(value).__name__}({', '.join(f'{f}={getattr(value, f)}' for f in fields)}, {len(data)}B)"
-    return repr(value)
+    """A struct's repr with the length of its bytes in place of them."""
+    fields = getattr(value, "__struct_fields__", ())
+    if not BYTES_FIELDS & set(fields):
+        return repr(value)
+    shown = [f"{f}={len(getattr(value, f))}B" if f in BYTES_FIELDS else f"{f}={getattr(value, f)}" for f in fields]
+    return f"{type(value).__name__}({', '.join(shown)})"
 
 
 RawStep = tuple[int, int, object, str, int, int, int, int, Effects]

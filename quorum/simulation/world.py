@@ -52,6 +52,8 @@ class World:
         self.make_state_machine = make_state_machine
         self.now_us = 0
         self.acknowledged = 0
+        self.mended_logs = 0
+        """Boots that found a torn tail or a half-made segment."""
         self.disk_slowness: dict[int, int] = {}
         self.voter_ids = tuple(range(options.voters))
         self.network = SimulatedNetwork(self)

@@ -69,6 +69,7 @@ def test_a_planted_bug_is_found_and_says_how_to_see_it(capsys: pytest.CaptureFix
     shown = capsys.readouterr().out
     assert "FAILED: " in shown
     assert "replay: kraftlab sim --seed " in shown
+    assert f" --mutant {mutant} --trace" in shown
     assert main.run(["sim", "--seeds", "1", "--mutant", "nonsense"]) == 1
 
 
