@@ -50,6 +50,8 @@ class DirectoryAssignments:
         self._broker_epoch = broker_epoch
         self._image = image
         self._pending: dict[tuple[Uuid, int], Uuid] = {}
+        self.on_known: Callable[[tuple[Uuid, int], Uuid], object] = lambda replica, directory_id: None
+        """Called with a replica and a directory that need not be told, since the published metadata names it."""
         self._wake = Signal()
 
     @property
@@ -78,8 +80,11 @@ class DirectoryAssignments:
         topics = self._image().topics
         for (topic_id, number), directory_id in list(self._pending.items()):
             partition = topics.partition(topic_id, number)
-            if partition is None or partition.directory_of(self._broker_id) in (None, directory_id):
+            known = partition.directory_of(self._broker_id) if partition is not None else None
+            if known is None or known == directory_id:
                 del self._pending[topic_id, number]
+            if known == directory_id:
+                self.on_known((topic_id, number), directory_id)
 
     async def _send(self) -> bool:
         """One request; False if it has to be sent again."""

@@ -28,7 +28,7 @@ from .disks import Disks
 from .divergence import leader_answer
 from .log.errors import LogClosed, LogError
 from .log.partition_log import PartitionLog
-from .partition import Partition, ReplicaId
+from .partition import LeaderRole, Partition, ReplicaId
 from .replica_errors import ReplicaError, code_of
 
 RESPONSE_BYTES_MAX = 10 * 1024 * 1024
@@ -54,6 +54,7 @@ class _Readable(NamedTuple):
 
     wanted: FetchPartition
     partition: Partition
+    role: LeaderRole
     log: PartitionLog
     upto: int
     is_throttled: bool
@@ -174,7 +175,7 @@ class FetchService:
             if upto > wanted.fetch_offset:
                 out_of_sync = is_follower and request.replica_id not in partition.state.isr
                 throttled = out_of_sync and self._replicas.is_leader_throttled(partition, request.replica_id)
-                readable.append(_Readable(wanted, partition, log, upto, throttled, out_of_sync))
+                readable.append(_Readable(wanted, partition, role, log, upto, throttled, out_of_sync))
             elif is_follower and _has_news(wanted, log):
                 answers[key] = self._about(wanted, log, bytes_left=0)
         return readable
@@ -252,6 +253,9 @@ class FetchService:
             return FetchedPartition(wanted.topic_id, wanted.partition, ErrorCode.NONE)
         except LogError as error:
             return FetchedPartition(wanted.topic_id, wanted.partition, code_of(error))
+        if part.partition.role is not part.role:
+            # Deposed meanwhile: the log may have been cut, and what was read come from the next leader.
+            return FetchedPartition(wanted.topic_id, wanted.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self._about(wanted, log, records=records, bytes_left=bytes_left)
 
     @contextmanager

@@ -75,7 +75,7 @@ class LogDirsApi:
             return code_of(error), str(error)
 
     async def _cancel(self, topic: str, number: int) -> Outcome:
-        partition = self._hosted(topic, number)
+        partition = self._hosted(topic, number, "nothing is being moved")
         await self._replicas.mover.drop(partition.id)
         return DONE
 
@@ -93,7 +93,7 @@ class LogDirsApi:
                 await self._replicas.mover.drop(partition.id)
         if partition is None or partition.log is None:
             await self._replicas.disks.run(None, self._replicas.logs.remember_destination, topic, number, target)
-            self._hosted(topic, number)
+            self._hosted(topic, number, "if one is created here later, it goes to that directory")
             return DONE
         if partition.log.log_dir == target:
             return DONE
@@ -119,8 +119,9 @@ class LogDirsApi:
             )
         return known
 
-    def _hosted(self, topic: str, number: int) -> Partition:
-        """The partition here. ReplicaError 3 if the metadata does not have it, 9 if this broker is no replica."""
+    def _hosted(self, topic: str, number: int, otherwise: str) -> Partition:
+        """The partition here. ReplicaError 3 if the metadata does not have it, 9 if this broker is no replica, with what that
+        means."""
         topic_image = self._replicas.image.topics.get(topic)
         if topic_image is None or number not in topic_image.partitions:
             raise ReplicaError(
@@ -130,8 +131,7 @@ class LogDirsApi:
         if partition is None:
             raise ReplicaError(
                 ErrorCode.REPLICA_NOT_AVAILABLE,
-                f"broker {self._replicas.broker_id} hosts no replica of {topic}-{number}; if one is created here later, "
-                "it goes to that directory",
+                f"broker {self._replicas.broker_id} hosts no replica of {topic}-{number}; {otherwise}",
             )
         return partition
 

@@ -106,14 +106,23 @@ class Mover:
         self._nursery.start_soon(self._carry, move)
         return move
 
-    def directory_committed(self, replica: ReplicaId, directory_id: Uuid) -> bool:
-        """The metadata names `directory_id` for the replica; True if that is where a move takes it."""
+    def directory_named(self, replica: ReplicaId, directory_id: Uuid) -> bool:
+        """The metadata names `directory_id` for the replica; True if a move sees to it that this is, or stays, no error.
+
+        While a move waits for its target to be named, any other name makes it ask again: what it asked may have been overtaken
+        by an older wish.
+        """
         move = self.moves.get(replica)
-        if move is None or move.target_id != directory_id:
+        if move is None:
             return False
-        self._step(move, MoveEvent.TARGET_COMMITTED)
-        move.stir()
-        return True
+        if move.target_id == directory_id:
+            self._step(move, MoveEvent.TARGET_COMMITTED)
+            move.stir()
+            return True
+        if move.state is MoveState.QUEUED:
+            self._assign(*replica, move.target_id)
+            return True
+        return move.state is MoveState.ACCEPTED
 
     def retry(self, replica: ReplicaId) -> None:
         """Tries again now if the move is parked."""
@@ -133,7 +142,10 @@ class Mover:
         self.moves.pop(replica, None)
         move.partition.future = None
         if not keep_files:
-            await self._disks.run(move.target_dir, self._logs.drop_future, *replica, wall_clock_ms())
+            try:
+                await self._disks.run(move.target_dir, self._logs.drop_future, *replica, wall_clock_ms())
+            except LogError as error:
+                logger.warning("%s: its files could not be set aside: %s", move, error)
 
     def _step(self, move: Move, event: MoveEvent) -> MoveAction:
         """Walks the table; assignments are queued here, a swap is left to the caller."""
@@ -222,6 +234,8 @@ class Mover:
             partition.log = await self._disks.run(move.target_dir, self._logs.swap, *partition.id, wall_clock_ms())
             partition.future = None
             self._step(move, MoveEvent.SWAPPED)
+            # The metadata may name the source again by now, if an older wish reached the controller late.
+            self._assign(*partition.id, move.target_id)
             partition.notify()
         return True
 

@@ -264,9 +264,11 @@ class Partition:
             return True
         match reaction_to(result.error):
             case Reaction.ADOPT:
-                if result.leader_epoch == role.epoch and result.partition_epoch >= self.state.partition_epoch:
-                    self._set_state(_with_isr(self.state, result))
-                role.wish = None
+                if result.leader_epoch == role.epoch:
+                    if result.partition_epoch >= self.state.partition_epoch:
+                        self._set_state(_with_isr(self.state, result))
+                    role.wish = None
+                # Else it completed a reassignment and began a leader epoch: the metadata will say with which ISR.
             case Reaction.RESET:
                 role.wish = None
             case Reaction.WAIT:
@@ -281,7 +283,8 @@ class Partition:
         return len(self.state.isr) < self._min_isr()
 
     def _min_isr(self) -> int:
-        return min(self._around.min_insync_replicas(self.topic), len(self.state.replicas))
+        """Replicas that are being added cannot be asked for yet."""
+        return min(self._around.min_insync_replicas(self.topic), len(self.state.replicas) - len(self.state.adding))
 
     def _may_join(self, role: LeaderRole, log: PartitionLog, follower_id: int, progress: FollowerProgress) -> bool:
         return follower_id in self.state.replicas and may_join(

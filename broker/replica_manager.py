@@ -5,6 +5,11 @@ leaders, then followers, each group beside each other, since their time goes to 
 directory is offline, its disk full) is kept without a log and answers KAFKA_STORAGE_ERROR. Whoever changes which logs there
 are (this publisher, requests to move replicas, the failure of a directory) holds `state_lock`.
 
+A replica leads only in the name of this process: as long as the metadata knows the broker by its last incarnation, what that
+one led stays without a leader here. Its log may lack records that were not yet on the disk when the machine stopped, and its
+followers would cut theirs to match (KIP-841, KIP-966). For the same reason a replica that lost its log with a directory does not
+begin anew in another one.
+
 Where a replica really is, is compared with what the metadata says after each step; if they differ, the controller is told,
 unless a move is about to make it true.
 """
@@ -16,12 +21,14 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import trio
 
 from kraftlab.metadata.changes import LocalChanges, local_changes
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import EMPTY, MetadataImage, PartitionImage
 from kraftlab.metadata.peer_rpc import IsrChange
+from kraftlab.metadata.records import NO_LEADER
 from kraftlab.quorum.core.types import Endpoint
 
 from .alter_partition import AlterPartitionManager
@@ -71,12 +78,15 @@ class ReplicaManager:
         self._unplaced: set[ReplicaId] = set()
         self._newcomers: set[ReplicaId] = set()
         """Replicas that this broker certainly never had before: an offline directory cannot hold them."""
+        self._lost: set[ReplicaId] = set()
+        """Replicas whose log went with a directory that failed; they stay offline until the broker restarts."""
         self._fetchers: Fetchers | None = None
         self._mover: Mover | None = None
 
     def attach(self, fetchers: Fetchers, mover: Mover) -> None:
         """The two that need this manager to be made."""
         self._fetchers, self._mover = fetchers, mover
+        self._assignments.on_known = mover.directory_named
 
     @property
     def fetchers(self) -> Fetchers:
@@ -179,6 +189,7 @@ class ReplicaManager:
         partition = self.partitions.pop(replica, None)
         self._unplaced.discard(replica)
         self._newcomers.discard(replica)
+        self._lost.discard(replica)
         if partition is None:
             return
         logger.info("%s: removed", partition)
@@ -204,9 +215,15 @@ class ReplicaManager:
             if partition.log is None:
                 return
         self._unplaced.discard(replica)
-        await self._take_part(partition, state)
+        try:
+            await self._take_part(partition, state)
+        except LogError as error:
+            # Its directory is failing; the other replicas must still hear of their parts.
+            logger.error("%s: cannot take its part in epoch %d: %s", partition, state.leader_epoch, error)
 
     async def _take_part(self, partition: Partition, state: PartitionImage) -> None:
+        if state.leader == self.broker_id and self.registered_epoch(self.broker_id) != self.broker_epoch():
+            state = msgspec.structs.replace(state, leader=NO_LEADER)
         if state.leader == self.broker_id:
             self.fetchers.forget(partition.id)
             if await partition.lead(state):
@@ -225,6 +242,8 @@ class ReplicaManager:
         log = self.logs.get(*partition.id)
         if log is not None:
             return log
+        if partition.id in self._lost:
+            return None
         create = partial(
             self.logs.get_or_create,
             partition.topic,
@@ -261,9 +280,9 @@ class ReplicaManager:
                 continue
             state = self.image.topics.partition(*replica)
             assigned = state.directory_of(self.broker_id) if state is not None else None
-            if assigned is None or assigned == partition.log.directory_id:
+            if assigned is None or self.mover.directory_named(replica, assigned):
                 continue
-            if not self.mover.directory_committed(replica, assigned):
+            if assigned != partition.log.directory_id:
                 self._assignments.assign(*replica, partition.log.directory_id)
 
     def _reconfigure(self) -> None:
@@ -297,13 +316,22 @@ class ReplicaManager:
                         await self._host(replica, state)
 
     async def directory_failed(self, log_dir: Path) -> None:
-        """A log directory is offline: its replicas lose their logs, moves to it end; nothing there is touched again."""
+        """A log directory is offline: its replicas lose their logs, moves to it end; nothing there is touched again.
+
+        The controller hears of each replica that it is there, if it does not know: only then does it take the replica out of
+        the ISR.
+        """
         async with self.state_lock:
             for replica, partition in list(self.partitions.items()):
                 if partition.future is not None and partition.future.log_dir == log_dir:
                     await self.mover.drop(replica, keep_files=True)
-                if partition.log is not None and partition.log.log_dir == log_dir:
-                    logger.warning("%s: offline, its log directory %s failed", partition, log_dir)
-                    self.fetchers.forget(replica)
+                if partition.log_dir == log_dir:
+                    # Unless it ends just now, and has brought the replica to another directory.
                     await self.mover.drop(replica)
+                log = partition.log
+                if log is not None and log.log_dir == log_dir:
+                    logger.warning("%s: offline, its log directory %s failed", partition, log_dir)
+                    self._lost.add(replica)
+                    self.fetchers.forget(replica)
+                    self._assignments.assign(*replica, log.directory_id)
                     await partition.retire()

@@ -6,8 +6,10 @@ Disk work runs inline, so that with `autojump_clock` a test is deterministic and
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,16 +95,27 @@ class World:
         self.directory_requests: list[AssignReplicasToDirsRequest] = []
         self.refuse_isr_with = 0
         self._publishing = trio.StrictFIFOLock()
+        self._unpublished: deque[Publication] = deque()
 
     async def commit(self, *records: AnyRecord) -> None:
         """Appends records to the metadata and publishes them to every broker."""
+        self._append(records)
+        await self._publish()
+
+    def _append(self, records: Sequence[AnyRecord]) -> None:
+        offset = self.image.provenance.offset
+        delta = MetadataDelta(self.image)
+        delta.replay_all(records, offset)
+        before, self.image = self.image, delta.apply(Provenance(offset + len(records), 1, 0))
+        self._unpublished.append(Publication(before, self.image, delta.changes(), False))
+
+    async def _publish(self) -> None:
+        """In order, one after the other; whoever waits here for one's own may find that it is done."""
         async with self._publishing:
-            offset = self.image.provenance.offset
-            delta = MetadataDelta(self.image)
-            delta.replay_all(records, offset)
-            before, self.image = self.image, delta.apply(Provenance(offset + len(records), 1, 0))
-            for broker in list(self.brokers.values()):
-                await broker.publish(Publication(before, self.image, delta.changes(), False))
+            while self._unpublished:
+                publication = self._unpublished.popleft()
+                for broker in list(self.brokers.values()):
+                    await broker.publish(publication)
 
     async def add_broker(self, broker_id: int, log_dirs: int = 2, **settings: str) -> Broker:
         broker = Broker(self, broker_id, log_dirs, settings)
@@ -199,7 +212,8 @@ class World:
                 )
             )
         if records:
-            self.nursery.start_soon(self.commit, *records)
+            self._append(records)
+            self.nursery.start_soon(self._publish)
         return AlterPartitionResponse(0, None, tuple(results))
 
     async def _assign(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
@@ -217,7 +231,8 @@ class World:
             records.append(PartitionChange(0, wish.partition, wish.topic_id, directories=directories))
             results.append(DirectoryAssignmentResult(wish.topic_id, wish.partition, 0))
         if records:
-            self.nursery.start_soon(self.commit, *records)
+            self._append(records)
+            self.nursery.start_soon(self._publish)
         return AssignReplicasToDirsResponse(0, None, tuple(results))
 
 
@@ -264,7 +279,7 @@ class Broker:
         self.configs = DynamicConfigs(config)
         channel = ControllerChannel(world)
         self.isr_changes = AlterPartitionManager(channel, self.broker_id, lambda: self.epoch)
-        self.assignments = DirectoryAssignments(channel, self.broker_id, lambda: self.epoch, lambda: world.image)
+        self.assignments = DirectoryAssignments(channel, self.broker_id, lambda: self.epoch, lambda: self.replicas.image)
         self.replicas = ReplicaManager(
             self.broker_id,
             lambda: self.epoch,
@@ -314,12 +329,20 @@ class Broker:
         self.scope.cancel()
         self.logs.abandon()
 
-    async def restart(self) -> None:
-        """After `crash`: opens the same directories and registers anew."""
+    async def restart(self, *, registers: bool = True) -> None:
+        """After `crash`: opens the same directories and registers anew, or is refused as long as its old session lives."""
         self.scope = trio.CancelScope()
         self._open()
-        await self.world.register(self)
+        self.epoch = -1
+        if registers:
+            await self.world.register(self)
         await self.start()
+
+    async def lose(self, log_dir: Path) -> None:
+        """The disk of a log directory fails."""
+        error = LogDirFailed(log_dir, OSError(errno.EIO, "bad disk"))
+        self.logs.mark_offline(log_dir, error)
+        await self.replicas.directory_failed(log_dir)
 
     def partition(self, topic: str, number: int) -> Partition:
         return self.replicas.partitions[self.world.image.topics.by_name[topic], number]

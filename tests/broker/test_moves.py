@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.broker.log.errors import LogDirFailed
+from kraftlab.broker.log.errors import LogDirFailed, TooManyOpenFiles
 from kraftlab.broker.log.record_batch import iterate
 from kraftlab.broker.move_state import MoveState
 from kraftlab.metadata.errors import ErrorCode
@@ -307,3 +307,50 @@ async def test_a_destination_is_remembered_until_the_replica_is_created(autojump
         assert (await alter(broker, str(path), name))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         await world.create_topic(name, [0])
         assert broker.log(name, 0).log_dir == path
+
+
+async def test_a_move_that_is_asked_for_again_right_after_its_cancel_is_not_forgotten(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
+) -> None:
+    """The metadata names the target still when the second request comes: nothing about it will change."""
+    [broker] = await filled(world, batch, [0])
+    source, target = broker.log("t", 0).log_dir, other_dir(broker)
+    replica = broker.partition("t", 0).id
+    future_is_stuck = trio.Event()
+    swap = broker.logs.swap
+
+    def fails_to_swap(*args: Any) -> Any:
+        future_is_stuck.set()
+        raise TooManyOpenFiles("no more files for now")
+
+    broker.logs.swap = fails_to_swap
+    await alter(broker, str(target))
+    await future_is_stuck.wait()
+    assert broker.mover.moves[replica].state is MoveState.ACCEPTED
+    world.controller_answers = trio.Event()
+    await alter(broker, str(source))
+    broker.logs.swap = swap
+    await alter(broker, str(target))
+    await trio.sleep(1)
+    world.controller_answers.set()
+    await eventually(lambda: broker.log("t", 0).log_dir == target, "the replica has moved")
+    await trio.sleep(1)
+    assert world.state("t", 0).directory_of(0) == broker.logs.directory_id_of(target)
+
+
+async def test_a_change_of_the_partition_does_not_take_back_the_question_of_a_move_that_waits(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
+) -> None:
+    """The replica moves before the controller has heard where it was placed at first."""
+    broker = await world.add_broker(0)
+    world.controller_answers = trio.Event()
+    await world.create_topic("t", [0])
+    target = other_dir(broker)
+    await alter(broker, str(target))
+    replica = broker.partition("t", 0).id
+    await eventually(lambda: broker.mover.moves[replica].state is MoveState.QUEUED, "caught up and queued")
+    await world.change("t", 0, leader=0)
+    world.controller_answers.set()
+    await eventually(lambda: broker.log("t", 0).log_dir == target, "the replica has moved")
+    await trio.sleep(1)
+    assert world.state("t", 0).directory_of(0) == broker.logs.directory_id_of(target)

@@ -1,0 +1,90 @@
+"""A log directory fails at a bad moment: what lies elsewhere goes on, and nothing begins anew with an empty log."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.broker.log.errors import LogDirFailed
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.records import PartitionChange
+from kraftlab.metadata.uuids import UNASSIGNED
+
+Batch = Callable[..., bytes]
+Eventually = Callable[..., Awaitable[None]]
+
+
+def failure(log_dir: Any) -> LogDirFailed:
+    return LogDirFailed(log_dir, OSError(errno.EIO, "bad disk"))
+
+
+async def test_leaderships_that_come_while_a_directory_fails_are_taken_where_the_disks_work(
+    autojump_clock: Any, world: Any, batch: Batch
+) -> None:
+    brokers = [await world.add_broker(broker_id) for broker_id in range(2)]
+    topic_id = await world.create_topic("t", *[[1, 0]] * 4)
+    await trio.sleep(1)
+    bad_dir = brokers[0].log("t", 0).log_dir
+    on_bad = [number for number in range(4) if brokers[0].log("t", number).log_dir == bad_dir]
+    on_good = [number for number in range(4) if number not in on_bad]
+    assert on_bad and on_good
+    for number in on_bad:
+        brokers[0].log("t", number).abandon(failure(bad_dir))
+    await world.commit(*(PartitionChange(0, number, topic_id, leader=0) for number in range(4)))
+    for number in on_good:
+        assert (await brokers[0].produce("t", number, batch(), acks=1)).error == ErrorCode.NONE
+    for number in on_bad:
+        assert (await brokers[0].produce("t", number, batch(), acks=1)).error != ErrorCode.NONE
+
+
+async def test_a_replica_whose_directory_was_never_reported_is_not_created_anew_when_that_directory_fails(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
+) -> None:
+    brokers = [await world.add_broker(broker_id) for broker_id in range(2)]
+    world.controller_answers = trio.Event()
+    await world.create_topic("t", [0, 1])
+    for _ in range(3):
+        assert (await brokers[0].produce("t", 0, batch())).error == ErrorCode.NONE
+    bad_dir = brokers[0].log("t", 0).log_dir
+    await brokers[0].lose(bad_dir)
+    assert world.state("t", 0).directory_of(0) == UNASSIGNED
+    await world.change("t", 0, leader=0)
+    assert (await brokers[0].produce("t", 0, batch(), acks=1)).error == ErrorCode.KAFKA_STORAGE_ERROR
+    await trio.sleep(2)
+    assert brokers[1].log("t", 0).log_end_offset == 3
+    world.controller_answers.set()
+    bad_id = brokers[0].logs.directory_id_of(bad_dir)
+    await eventually(lambda: world.state("t", 0).directory_of(0) == bad_id, "the controller knows where the replica was")
+
+
+async def test_a_second_directory_that_fails_while_a_move_to_it_is_dropped_does_not_stop_the_clean_up(
+    autojump_clock: Any, world: Any, batch: Batch
+) -> None:
+    broker = await world.add_broker(0, log_dirs=3)
+    await world.create_topic("t", *[[0]] * 6)
+    await world.configure(4, "", replica_alter_log_dirs_io_max_bytes_per_second="1")
+    await broker.produce("t", 0, batch(1, 5_000))
+    source = broker.log("t", 0).log_dir
+    beside = [n for n in range(6) if broker.log("t", n).log_dir == source]
+    assert len(beside) > 1
+    target = next(path for path in broker.dirs if path != source)
+    topics = [admin_pb2.AlterReplicaLogDirTopic(name="t", partitions=[0])]
+    await broker.log_dirs_api.alter(
+        admin_pb2.AlterReplicaLogDirsRequest(dirs=[admin_pb2.AlterReplicaLogDir(path=str(target), topics=topics)])
+    )
+    future = broker.partition("t", 0).future
+    assert future is not None
+
+    def fails(path: Any) -> None:
+        raise failure(target)
+
+    future.rename = fails
+    await broker.lose(source)
+    for number in beside:
+        assert broker.partition("t", number).log is None
+        assert (await broker.produce("t", number, batch(), acks=1)).error == ErrorCode.KAFKA_STORAGE_ERROR
+    assert target in {error.log_dir for error in broker.failed}

@@ -1,0 +1,158 @@
+"""Whoever led once, and may not know that it is over, harms nobody: acknowledged records outlive leaders that come back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import trio
+
+from kraftlab.broker.log.record_batch import iterate
+from kraftlab.broker.partition import LeaderRole
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.peer_rpc import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    Api,
+    FetchPartition,
+    IsrChangeResult,
+    ReplicaFetchRequest,
+)
+
+Batch = Callable[..., bytes]
+Eventually = Callable[..., Awaitable[None]]
+SameData = Callable[..., bool]
+
+
+async def three(world: Any) -> list[Any]:
+    return [await world.add_broker(broker_id) for broker_id in range(3)]
+
+
+def lose_half_of_the_tail(log: Any) -> None:
+    """What a power cut leaves of records that were not fsynced."""
+    path = log.directory / f"{0:020d}.log"
+    os.truncate(path, path.stat().st_size // 2)
+
+
+async def test_a_restarted_leader_does_not_lead_on_in_the_name_of_its_last_incarnation(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually, same_data: SameData
+) -> None:
+    brokers = await three(world)
+    await world.create_topic("t", [0, 1, 2])
+    for _ in range(10):
+        assert (await brokers[0].produce("t", 0, batch())).error == ErrorCode.NONE
+    log = brokers[0].log("t", 0)
+    brokers[0].crash()
+    lose_half_of_the_tail(log)
+    await brokers[0].restart(registers=False)
+    await trio.sleep(2)
+    assert (await brokers[0].produce("t", 0, batch(), acks=1)).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [broker.log("t", 0).log_end_offset for broker in brokers[1:]] == [10, 10]
+    await world.change("t", 0, leader=1, isr=(1, 2))
+    await world.register(brokers[0])
+    await eventually(lambda: world.state("t", 0).isr == (1, 2, 0), "broker 0 is back in the ISR")
+    assert brokers[0].log("t", 0).log_end_offset == 10
+    assert same_data("t", 0, brokers)
+
+
+async def test_a_restarted_broker_leads_again_once_it_is_registered_and_elected(
+    autojump_clock: Any, world: Any, batch: Batch
+) -> None:
+    broker = await world.add_broker(0)
+    await world.create_topic("t", [0])
+    await broker.produce("t", 0, batch())
+    broker.crash()
+    await broker.restart(registers=False)
+    await world.change("t", 0, leader=-1)
+    await world.register(broker)
+    await world.change("t", 0, leader=0)
+    answer = await broker.produce("t", 0, batch())
+    assert (answer.error, answer.base_offset) == (ErrorCode.NONE, 1)
+
+
+async def test_a_read_that_a_deposed_leader_finishes_late_is_not_given_out(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
+) -> None:
+    brokers = await three(world)
+    topic_id = await world.create_topic("t", [0, 1, 2])
+    await brokers[0].produce("t", 0, batch())
+    world.unreachable.add(0)
+    await trio.sleep(1)
+    for _ in range(2):
+        await brokers[0].produce("t", 0, batch(), acks=1)
+    slow_disk, run = trio.Event(), brokers[0].disks.run
+
+    async def run_reads_late(log_dir: Any, work: Any, *args: Any, **kwargs: Any) -> Any:
+        if work.__name__ == "read":
+            await slow_disk.wait()
+        return await run(log_dir, work, *args, **kwargs)
+
+    brokers[0].disks.run = run_reads_late
+    responses: list[Any] = []
+
+    async def fetch_as_a_follower_with_record_1() -> None:
+        wanted = FetchPartition(topic_id, 0, 0, 2, 0, 0, 1 << 20)
+        request = ReplicaFetchRequest(2, brokers[2].epoch, 100, 1, 1 << 20, (wanted,), 7)
+        responses.append(await brokers[0].data_plane._fetches.fetch(request))
+
+    world.nursery.start_soon(fetch_as_a_follower_with_record_1)
+    await trio.sleep(0.01)
+    await world.change("t", 0, leader=1, isr=(1, 2))
+    for _ in range(3):
+        assert (await brokers[1].produce("t", 0, batch())).error == ErrorCode.NONE
+    await eventually(lambda: brokers[0].log("t", 0).log_end_offset == 4, "broker 0 follows the new leader")
+    slow_disk.set()
+    await eventually(lambda: bool(responses), "the fetch is answered")
+    [part] = responses[0].partitions
+    assert [header.leader_epoch for _, header in iterate(part.records)] == [], "records of epoch 1 on top of record 1 of epoch 0"
+    assert part.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_an_isr_change_that_began_another_leader_epoch_counts_as_pending_until_the_metadata_tells_of_it(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
+) -> None:
+    brokers = await three(world)
+    await world.create_topic("t", [0, 1, 2])
+    await trio.sleep(1)
+    await world.change("t", 0, isr=(0, 1))
+    controller = world.controller
+
+    async def answers_with_the_next_epoch(api: int, body: bytes, *, timeout_ms: int) -> bytes:
+        if api != Api.ALTER_PARTITION:
+            return bytes(await controller(api, body, timeout_ms=timeout_ms))
+        [change] = msgspec.msgpack.decode(body, type=AlterPartitionRequest).changes
+        isr = tuple(member for member, _ in change.isr)
+        result = IsrChangeResult(change.topic_id, 0, 0, 0, change.leader_epoch + 1, isr, 0, change.partition_epoch + 1)
+        return msgspec.msgpack.encode(AlterPartitionResponse(0, None, (result,)))
+
+    world.controller = answers_with_the_next_epoch
+    role = brokers[0].partition("t", 0).role
+    assert isinstance(role, LeaderRole)
+    await trio.sleep(1)
+    brokers[2].scope.cancel()
+    await trio.sleep(4)
+    answer = await brokers[0].produce("t", 0, batch())
+    assert answer.error == ErrorCode.REQUEST_TIMED_OUT, "broker 2 may be in the ISR, and does not have the record"
+
+
+async def test_replicas_that_are_being_added_do_not_raise_the_size_that_the_isr_must_have(
+    autojump_clock: Any, world: Any, batch: Batch
+) -> None:
+    brokers = await three(world)
+    await world.create_topic("t", [0])
+    await world.configure(2, "t", min_insync_replicas="2")
+    assert (await brokers[0].produce("t", 0, batch())).error == ErrorCode.NONE
+    world.unreachable.add(0)
+    await world.change(
+        "t",
+        0,
+        replicas=(1, 0),
+        adding_replicas=(1,),
+        removing_replicas=(0,),
+        original_replicas=(0,),
+        target_replicas=(1,),
+        directories=(bytes(15) + b"\x01",) * 2,
+    )
+    assert (await brokers[0].produce("t", 0, batch())).error == ErrorCode.NONE
