@@ -13,9 +13,9 @@ below what is committed, so they never lift D above the cut.
 
 **Seals** keep a power cut from looking like damage. A batch whose stamp reaches beyond what this node has on disk (a
 follower that catches up) is first written with the complement of the magic, fsynced, and only then given its real magic. So
-a batch with a true magic never stands on disk before everything below its stamp does; and an unsealed batch that is
-otherwise valid is simply sealed now. D ignores unsealed batches. Whatever is kept is fsynced before anyone may rely on it:
-after a mere kill the page cache can show bytes that no disk holds yet.
+a batch with a true magic never stands on disk before everything below its stamp does; and an unsealed batch (or one whose
+sealing was torn at a sector's edge) that is otherwise valid is simply sealed now. D ignores unsealed batches. Whatever is kept
+is fsynced before anyone may rely on it: after a mere kill the page cache can show bytes that no disk holds yet.
 
 Not checked here: record bodies, and rot in the tail above the last stamp, which is taken for a torn tail.
 """
@@ -38,6 +38,10 @@ from .segment import HEADER_PAGE_BYTES, Segment, SegmentHeader, segment_base_off
 
 SEALED = struct.pack(">I", batch.MAGIC)
 UNSEALED = struct.pack(">I", batch.MAGIC ^ 0xFFFFFFFF)
+_NOT_SEALED = frozenset(
+    magic for cut in range(4) for magic in (UNSEALED[:cut] + SEALED[cut:], SEALED[:cut] + UNSEALED[cut:]) if magic != SEALED
+)
+"""A sector's edge may run through the magic, and a power cut then leave either half of the sealing."""
 
 
 class RecoveredLog(NamedTuple):
@@ -78,7 +82,7 @@ def parse(data: bytes, position: int) -> tuple[BatchHeader, bool]:
     sealed = magic == SEALED
     if sealed:
         header = batch.read_header(data, position)
-    elif magic == UNSEALED:
+    elif magic in _NOT_SEALED:
         header = batch.read_header(SEALED + data[position + 4 : position + batch.HEADER_BYTES])
     else:
         raise CorruptBatch(f"no batch at position {position}: it starts with {magic.hex() or 'nothing'}")

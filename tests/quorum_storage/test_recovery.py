@@ -6,6 +6,7 @@ import pytest
 
 from kraftlab.quorum.storage import LogCorrupt, LogIdentity, MetadataLog, WrongIdentity
 from kraftlab.quorum.storage.identity import partition_directory
+from kraftlab.quorum.storage.recovery import SEALED, UNSEALED
 
 DIRECTORY = partition_directory("/data")
 
@@ -43,6 +44,19 @@ def test_bad_batch_at_or_above_every_stamp_is_cut_even_with_valid_batches_behind
     assert log.end_offset == 1
     assert "cut" in log.recovery_notes[0]
     assert open_log(disk, segment_bytes=100_000).recovery_notes == []
+
+
+@pytest.mark.parametrize("cut", range(4))
+@pytest.mark.parametrize("sealed_first", [True, False])
+def test_a_sealing_torn_inside_the_magic_is_finished_though_later_batches_are_sealed(disk, open_log, builder, cut, sealed_first):
+    written = builder.log(4, stamp_behind=1)
+    fill(disk, open_log, written, segment_bytes=100_000)
+    sealed = disk.snapshot()
+    halves = (SEALED, UNSEALED) if sealed_first else (UNSEALED, SEALED)
+    poke(disk, paths(disk)[0], 4096 + len(written[0].data), halves[0][:cut] + halves[1][cut:])
+    log = open_log(disk, segment_bytes=100_000)
+    assert (log.end_offset, log.recovery_notes) == (4, [])
+    assert disk.snapshot() == sealed
 
 
 def test_bad_batch_below_a_stamp_is_refused_with_file_position_offset_and_next_step(disk, open_log, builder):
