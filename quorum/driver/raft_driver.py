@@ -344,19 +344,21 @@ class RaftDriver:
     async def _run_deferred(self) -> None:
         """Flushes and reads that wait for the rest of their scheduling pass.
 
-        All proposals of a pass share one flush and one answer to each follower; the disk begins before messages leave.
+        All proposals of a pass share one flush and one answer to each follower. The messages leave before the disk begins: a
+        follower's disk has the longer way, and the disk's thread would hold the interpreter between two messages.
         What is read because of a commit leaves after the state machine has heard of it, since somebody waits there.
         """
         while True:
             await self._deferred.wait()
-            self._writer.kick()
             while self._reads and self._core is not None:
                 if self._applier.busy:
+                    self._writer.kick()
                     await trio.lowlevel.checkpoint()
                 reads, self._reads = self._reads, []
                 for effect in reads:
                     self._read_log(effect)
                 self._drain_inbox(self._core)
+            self._writer.kick()
 
     def _arm(self, deadline_ms: int) -> None:
         self._armed_ms = deadline_ms
