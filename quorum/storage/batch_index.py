@@ -100,9 +100,7 @@ class BatchIndex:
             self._counts_and_attributes[first:],
         )
         for base_offset, position, end, mark, epoch, crc, time_ms, packed in zip(*columns, strict=True):
-            yield BatchHeader(
-                end - position, crc, base_offset, epoch, packed & 0xFFFF, packed >> 16, time_ms, mark, previous_crc
-            )
+            yield BatchHeader(end - position, crc, base_offset, epoch, packed & 0xFFFF, packed >> 16, time_ms, mark, previous_crc)
             previous_crc = crc
 
     def crc(self, number: int) -> int:
