@@ -21,7 +21,7 @@ from kraftlab.metadata.uuids import Uuid
 from . import checkpoints
 from .checkpoints import TopicPartition
 from .dir_names import CREATING_PREFIX, DirName, parse
-from .errors import LogDirFailed, LogDirInUse, StartupRefused, free_bytes
+from .errors import LogDirFailed, LogDirInUse, NoSpace, StartupRefused, disk_errors, free_bytes, translate
 from .files import fsync_directory, write_durably
 from .partition_log import PartitionLog
 
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogDir:
-    """An open, locked log directory. Methods that write raise LogDirFailed."""
+    """An open, locked log directory. Methods that write raise LogDirFailed; TooManyOpenFiles may pass."""
 
     def __init__(self, path: Path, lock: int, directory_id: Uuid) -> None:
         self.path = path
@@ -121,13 +121,23 @@ class LogDir:
         self._write(checkpoints.LOG_START_OFFSETS, ((log, log.log_start_offset) for log in logs if log.log_start_offset))
 
     def _write(self, name: str, offsets: Iterable[tuple[PartitionLog, int]]) -> None:
-        with self._checkpoint_lock:
+        """Replaces a checkpoint. On a full disk it goes instead, since one that is missing is safe where an old one may not be.
+
+        LogDirFailed, or TooManyOpenFiles: nothing was written.
+        """
+        by_partition = {(log.topic, log.partition): offset for log, offset in offsets}
+        with self._checkpoint_lock, disk_errors(self.path):
             try:
-                by_partition = {(log.topic, log.partition): offset for log, offset in offsets}
                 checkpoints.write_offsets(self.path / name, by_partition)
-                self._written[name] = frozenset(by_partition)
             except OSError as error:
-                raise LogDirFailed(self.path, error) from error
+                if not isinstance(translate(self.path, error), NoSpace):
+                    raise
+                logger.warning("%s is full: its checkpoint %s is removed until it can be written again", self, name)
+                for path in (self.path / f"{name}.tmp", self.path / name):
+                    path.unlink(missing_ok=True)
+                fsync_directory(self.path)
+                by_partition = {}
+            self._written[name] = frozenset(by_partition)
 
     def forget_checkpoints(self, replica: TopicPartition, logs: Iterable[PartitionLog]) -> None:
         """Before a replica is created: no offset of an earlier one of its name may be taken for its own after a crash."""

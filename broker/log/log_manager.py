@@ -37,7 +37,7 @@ from kraftlab.metadata.uuids import UNASSIGNED, Uuid, to_text
 from . import checkpoints
 from .descriptions import DirDescription, StrayDescription, describe_replicas, log_bytes_in
 from .dir_names import CREATING_PREFIX, DirKind, current_name, keeps_name_inside, transient_name
-from .errors import LogClosed, LogDirFailed, LogError, ReplicaConflict, ReplicaOffline, StartupRefused, disk_errors
+from .errors import LogClosed, LogDirFailed, LogError, NoSpace, ReplicaConflict, ReplicaOffline, StartupRefused, disk_errors
 from .files import rename_durably
 from .loading import LoadedDir, load_log_dir
 from .log_dir import UNKNOWN_EPOCH, LogDir
@@ -156,6 +156,8 @@ class LogManager:
                     log_dir.write_checkpoints(self._logs_in(log_dir.path))
                 except LogDirFailed as error:
                     self.mark_offline(error.log_dir, error)
+                except LogError as error:
+                    logger.warning("%s: checkpoints were not written: %s", log_dir, error)
             return plan
 
     def _carry_out(self, action: Action, loaded: dict[tuple[Uuid, str], LoadedDir], now_ms: int) -> None:
@@ -205,7 +207,7 @@ class LogManager:
                     for log in logs:
                         log.close()
                     log_dir.write_clean_mark(broker_epoch)
-                except LogDirFailed as error:
+                except LogError as error:
                     logger.error("%s was not shut down cleanly: %s", log_dir, error)
             self.abandon()
 
@@ -384,7 +386,7 @@ class LogManager:
             for log_dir in (self._online[future.log_dir], source):
                 try:
                     log_dir.write_checkpoints(self._logs_in(log_dir.path))
-                except LogDirFailed as error:
+                except LogError as error:
                     logger.warning("%s has moved, but checkpoints were not written: %s", future.name, error)
             return future
 
@@ -492,7 +494,7 @@ class LogManager:
 
     def write_checkpoints(self) -> None:
         """Flush segments that are full, and write the offset checkpoints of every directory. Raises the first LogDirFailed, after
-        the rest.
+        the rest; what a full disk refuses is tried again the next time.
         """
         failure: LogDirFailed | None = None
         for log_dir in list(self._online.values()):
@@ -503,6 +505,8 @@ class LogManager:
                 log_dir.write_checkpoints(logs)
             except LogDirFailed as error:
                 failure = failure or error
+            except LogError as error:
+                logger.warning("%s: not everything could be flushed: %s", log_dir, error)
         if failure is not None:
             raise failure
 
@@ -538,8 +542,8 @@ class LogManager:
 
 
 def _while_open(work: Callable[[], None]) -> None:
-    """Run `work` on a log that may have been closed meanwhile."""
-    with suppress(LogClosed):
+    """Run `work` on a log that may have been closed meanwhile, or whose disk is full: others must not wait for it."""
+    with suppress(LogClosed, NoSpace):
         work()
 
 

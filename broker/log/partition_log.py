@@ -502,9 +502,14 @@ class PartitionLog:
 
     def _lower_recovery_point(self, offset: int) -> None:
         if offset < self._recovery_point:
-            self._recovery_point = offset
+            before, self._recovery_point = self._recovery_point, offset
             if self._before_truncation is not None:
-                self._before_truncation()
+                try:
+                    self._before_truncation()
+                except LogError:
+                    # Nothing is cut: the next attempt has to write it again.
+                    self._recovery_point = before
+                    raise
 
     def advance_log_start(self, offset: int) -> None:
         """Records below `offset` are gone for readers; segments wholly below it are deleted. OffsetOutOfRange beyond the log's
@@ -549,7 +554,9 @@ class PartitionLog:
     # Durability and end
 
     def flush(self) -> None:
-        """Make all that is appended so far durable and raise the recovery point to it. An I/O error condemns the directory."""
+        """Make all that is appended so far durable and raise the recovery point to it. An I/O error condemns the directory; on a
+        full disk (NoSpace) and without free file descriptors the recovery point stays, and it may be tried again.
+        """
         self._flush(through_active=True)
 
     def flush_rolled(self) -> None:
@@ -562,20 +569,33 @@ class PartitionLog:
             reached = view.log_end_offset if through_active else view.segments[-1].base_offset
             if reached <= self._recovery_point and not self._epochs.is_dirty:
                 return
+            unflushed = [segment for segment in segments if segment.end_offset > self._recovery_point]
             try:
-                for segment in segments:
-                    if segment.end_offset > self._recovery_point:
-                        segment.flush()
-                with self._lock:
-                    if self._epochs.is_dirty:
-                        self._epochs.write(self.directory)
-                    names_are_durable, self._names_are_durable = self._names_are_durable, True
-                if not names_are_durable:
-                    fsync_directory(self.directory)
+                for segment in unflushed:
+                    segment.sync()
             except OSError as error:
                 raise self._fail(error) from error
+            try:
+                self._flush_beside(unflushed)
+            except OSError as error:
+                raise self._translate(error) from error
             with self._lock:
                 self._recovery_point = max(self._recovery_point, reached)
+
+    def _flush_beside(self, segments: Sequence[Segment]) -> None:
+        """What can be written again if it fails: indexes, leader epochs, names."""
+        for segment in segments:
+            segment.flush_index()
+        with self._lock:
+            if self._epochs.is_dirty:
+                self._epochs.write(self.directory)
+            names_are_durable, self._names_are_durable = self._names_are_durable, True
+        if not names_are_durable:
+            try:
+                fsync_directory(self.directory)
+            except OSError:
+                self._names_are_durable = False
+                raise
 
     def rename(self, directory: Path) -> None:
         """Give the replica's directory another name; open files stay open. LogDirFailed if that fails."""

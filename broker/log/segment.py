@@ -3,7 +3,7 @@
 The log file is nothing but record batches one after another. The index has one 8-byte entry (int32 offset relative to the base,
 int32 position) for a batch about every 4096 bytes: the batch's *last* offset and where it begins. A lookup takes the largest
 entry not above the wanted offset and walks headers from there. The index is a help only: it lives in memory, is appended to its
-file by `flush`, and is rebuilt from the log when the file is missing or does not fit.
+file by `flush_index`, and is rebuilt from the log when the file is missing or does not fit.
 
 `size_bytes` is what counts: bytes beyond it are a failed append's, cut off at once or at the next recovery. The owner (one
 partition log) serialises changes; `read`, `locate` and `chunks` may run beside appends, but not beside truncation or close.
@@ -264,10 +264,9 @@ class Segment:
         self._bytes_since_entry = position - (self._index_positions[-1] if count else 0)
         self._max_timestamp_ms = None
 
-    def flush(self) -> None:
-        """Make everything durable. An OSError is final: what the disk holds is not known any more."""
+    def sync(self) -> None:
+        """Make the batches durable. An OSError is final: what the disk holds is not known any more."""
         os.fdatasync(self._descriptor)
-        self.flush_index()
 
     def flush_index(self) -> None:
         """Append new index entries to the index file. It is not fsynced: one that does not fit is rebuilt."""

@@ -24,6 +24,7 @@ from kraftlab.broker.log.errors import (
     ReplicaConflict,
     ReplicaOffline,
     StartupRefused,
+    TooManyOpenFiles,
 )
 from kraftlab.broker.log.log_manager import LogManager
 from kraftlab.broker.log.partition_log import LogConfig, PartitionLog
@@ -492,3 +493,80 @@ def test_foreign_directories_are_left_alone_and_half_created_ones_removed(broker
         (broker.dirs[0] / name).mkdir()
     broker.start()
     assert broker.names(0) == ["__cluster_metadata-0", "lost+found"]
+
+
+@contextlib.contextmanager
+def full_disk(monkeypatch: pytest.MonkeyPatch, directory: Path) -> Iterator[None]:
+    """Nothing more can be written below `directory`, as the kernel says it: files can be made, bytes not."""
+    real_fsync, real_pwrite = os.fsync, os.pwrite
+
+    def is_inside(descriptor: int) -> bool:
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        return directory in path.parents and not path.is_dir()
+
+    def fsync(descriptor: int) -> None:
+        if is_inside(descriptor):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real_fsync(descriptor)
+
+    def pwrite(descriptor: int, data: bytes, position: int) -> int:
+        if is_inside(descriptor):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real_pwrite(descriptor, data, position)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        patch.setattr(os, "pwrite", pwrite)
+        yield
+
+
+def test_a_full_disk_does_not_take_its_directory_offline_when_checkpoints_are_due(
+    broker: Broker, batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = broker.start()
+    log = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    for _ in range(40):
+        log.append_as_leader(batch(5), 1)
+    assert log.segment_count > 1
+    log.high_watermark = 150
+    manager.write_checkpoints()
+    for _ in range(40):
+        log.append_as_leader(batch(5), 2)
+    with full_disk(monkeypatch, broker.dirs[0]):
+        with pytest.raises(NoSpace):
+            log.append_as_leader(batch(5), 2)
+        manager.write_checkpoints()
+        assert log.truncate_to(50) == 50
+    assert not manager.offline_dirs
+    assert log.append_as_leader(batch(5), 3) == (50, 55)
+    manager = broker.open()
+    manager.start([AssignedReplica("t", TOPIC, 0, broker.ids[0])], now_ms=0)
+    again = manager.get(TOPIC, 0)
+    assert again is not None
+    assert again.log_end_offset == 55
+    assert again.end_offset_for(1) == (1, 50)
+    assert again.high_watermark == 0, "its checkpoint was given up, so it waits for the leader"
+
+
+def test_a_cut_whose_checkpoint_cannot_be_written_cuts_nothing_and_can_be_tried_again(
+    broker: Broker, batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = broker.start()
+    log = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    log.append_as_leader(batch(5), 1)
+    log.append_as_leader(batch(5), 1)
+    log.flush()
+    manager.write_checkpoints()
+
+    def no_files(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kraftlab.broker.log.checkpoints.write_offsets", no_files)
+        with pytest.raises(TooManyOpenFiles):
+            log.truncate_to(5)
+        assert (log.log_end_offset, log.recovery_point) == (10, 10)
+        manager.write_checkpoints()
+    assert not manager.offline_dirs
+    log.truncate_to(5)
+    assert (broker.dirs[0] / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 5\n"
