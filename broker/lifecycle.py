@@ -145,6 +145,8 @@ class Lifecycle:
     def directory_failed(self, directory_id: Uuid) -> None:
         """Tells the controller, with the next heartbeats, that a directory is offline."""
         self._offline.setdefault(directory_id, trio.current_time())
+        remaining = tuple(known for known in self._registration.log_dirs if known != directory_id)
+        self._registration = msgspec.structs.replace(self._registration, log_dirs=remaining)
         self._stir()
 
     def directories_registered(self, log_dirs: tuple[Uuid, ...]) -> None:
@@ -212,9 +214,13 @@ class Lifecycle:
     # --- registration --------------------------------------------------------------------------------------------------------
 
     async def _register(self) -> None:
+        """Returns once registered, or once the broker may stop: one that is not registered has nothing to hand over."""
         deadline = trio.current_time() + self._config.registration_timeout_ms / 1000
         backoff_s, refusal = REGISTRATION_BACKOFF_S, "no controller answered"
         while not self._may_stop():
+            if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+                self._on(BrokerEvent.SHUTDOWN_ALLOWED)
+                return
             try:
                 body = await self._channel.request(
                     Api.BROKER_REGISTRATION, _encode(self._registration), timeout_ms=self._config.session_timeout_ms // 2

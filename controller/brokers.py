@@ -251,8 +251,11 @@ def _with_directories_offline(
     if records:
         state = state.replay(records, context.next_offset, state.image.provenance)
         broker = state.image.cluster.brokers[broker.broker_id]
-    keys = [key for directory in offline for key in state.index.partitions_in_directory(directory)]
     remaining = tuple(directory for directory in broker.log_dirs if directory not in offline)
+    if remaining:
+        keys = [key for directory in offline for key in state.index.partitions_in_directory(directory)]
+    else:
+        keys = list(state.index.partitions_in_isr(broker.broker_id))
     change = BrokerRegistrationChange(
         0, broker.broker_id, broker.epoch, fenced=None if remaining or broker.fenced else True, log_dirs=remaining
     )

@@ -60,7 +60,7 @@ def answer(request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
 
 
 def lifecycle_for(controller: Controller, **settings: int) -> Lifecycle:
-    registration = BrokerRegistrationRequest(4, "cluster", random_uuid(), (), (), None, (), 11)
+    registration = BrokerRegistrationRequest(4, "cluster", random_uuid(), (), (), None, (random_uuid(), random_uuid()), 11)
     return Lifecycle(LifecycleConfig(**settings), registration, controller, lambda: 20)
 
 
@@ -101,6 +101,33 @@ async def test_the_first_registration_tells_the_epoch_before_a_clean_shutdown_an
     await trio.sleep(5)
     assert lifecycle.broker_epoch == 99
     assert [request.previous_broker_epoch for request in controller.registrations] == [11, -1]
+
+
+async def test_a_directory_that_failed_is_not_registered_again(autojump_clock: Any, nursery: trio.Nursery) -> None:
+    controller = Controller()
+    lifecycle = await running(controller, nursery)
+    [*_, failed] = directories = controller.registrations[0].log_dirs
+    lifecycle.directory_failed(failed)
+    lifecycle.directories_registered(tuple(known for known in directories if known != failed))
+    controller.registration = lambda: BrokerRegistrationResponse(0, None, 99)
+    controller.heartbeat = lambda request: (
+        answer(request) if request.broker_epoch == 99 else BrokerHeartbeatResponse(ErrorCode.STALE_BROKER_EPOCH)
+    )
+    await trio.sleep(5)
+    assert lifecycle.broker_epoch == 99
+    assert failed in directories
+    assert failed not in controller.registrations[-1].log_dirs
+
+
+async def test_a_broker_that_cannot_register_again_stops_when_it_is_told_to(autojump_clock: Any, nursery: trio.Nursery) -> None:
+    controller = Controller()
+    lifecycle = await running(controller, nursery)
+    controller.registration = lambda: BrokerRegistrationResponse(ErrorCode.DUPLICATE_BROKER_REGISTRATION, "another one runs")
+    controller.heartbeat = lambda request: BrokerHeartbeatResponse(ErrorCode.STALE_BROKER_EPOCH)
+    await trio.sleep(5)
+    lifecycle.begin_shutdown()
+    with trio.fail_after(10):
+        await lifecycle.stopped.wait()
 
 
 async def test_registration_is_tried_again_with_growing_pauses(autojump_clock: Any, nursery: trio.Nursery) -> None:

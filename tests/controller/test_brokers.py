@@ -391,9 +391,11 @@ async def test_an_offline_directory_takes_its_replicas_out_and_leaves_the_rest(c
 
 async def test_a_broker_without_any_directory_left_is_fenced(cluster: Any, tools: Any) -> None:
     first, second = await two_dirs(cluster, tools)
+    await cluster.create("unplaced", (1, 2))
     await cluster.heartbeat(1, offline_log_dirs=(first, second))
     assert cluster.broker(1).fenced
     assert cluster.state("t", 1) == ((1, 2), (2,), 2, (), ())
+    assert cluster.state("unplaced", 0) == ((1, 2), (2,), 2, (), ()), "although nobody knew in which directory it was"
 
 
 async def test_unfencing_with_a_dead_directory_in_one_heartbeat(cluster: Any, tools: Any) -> None:
