@@ -137,7 +137,7 @@ class SimulatedProcess:
             Rejected: self._nothing,
             Trace: self._nothing,
         }
-        self._arm_timer()
+        self._arm_timer(self.raft.next_deadline_ms())
 
     # Steps
 
@@ -149,8 +149,10 @@ class SimulatedProcess:
         local = self._local
         while local and not self.dead:
             self._step(local.popleft())
-        if not self.dead and self.raft.next_deadline_ms() < self._timer_ms:
-            self._arm_timer()
+        if not self.dead:
+            deadline_ms = self.raft.next_deadline_ms()
+            if deadline_ms < self._timer_ms:
+                self._arm_timer(deadline_ms)
         return effects
 
     def _step(self, event: Event) -> Effects:
@@ -204,9 +206,8 @@ class SimulatedProcess:
 
     # Time
 
-    def _arm_timer(self) -> None:
-        """For an earlier deadline than that of the timer that is armed."""
-        deadline_ms = self.raft.next_deadline_ms()
+    def _arm_timer(self, deadline_ms: int) -> None:
+        """For an earlier deadline than that of the timer that is armed; NEVER_MS and later ones need none."""
         if deadline_ms >= NEVER_MS:
             return
         now_us = self.world.now_us
@@ -220,8 +221,9 @@ class SimulatedProcess:
             return
         self._timer_ms = NEVER_MS
         now_ms = self.machine.now_ms()
-        if self.raft.next_deadline_ms() > now_ms:
-            self._arm_timer()
+        deadline_ms = self.raft.next_deadline_ms()
+        if deadline_ms > now_ms:
+            self._arm_timer(deadline_ms)
             return
         self.step(TimerFired())
         if not self.dead and self.raft.next_deadline_ms() <= now_ms:
