@@ -46,6 +46,9 @@ class StoreElectionState(msgspec.Struct, frozen=True):
     version: int
     state: ElectionState
 
+    def __repr__(self) -> str:
+        return f"Store(es{self.version} {self.state})"
+
 
 class Append(msgspec.Struct, frozen=True):
     """Write whole batches `[base_offset, end_offset)` at the log's end. Report `StorageCompleted(append_id)` once durable.
@@ -58,12 +61,18 @@ class Append(msgspec.Struct, frozen=True):
     end_offset: int
     data: bytes
 
+    def __repr__(self) -> str:
+        return f"Append(a{self.append_id} {self.base_offset}..{self.end_offset} {len(self.data)}B)"
+
 
 class Truncate(msgspec.Struct, frozen=True):
     """Drop everything at or above `to_offset` (a batch boundary), durably, in order with the appends."""
 
     append_id: int
     to_offset: int
+
+    def __repr__(self) -> str:
+        return f"Truncate(a{self.append_id} to {self.to_offset})"
 
 
 class Send(msgspec.Struct, frozen=True):
@@ -78,6 +87,10 @@ class Send(msgspec.Struct, frozen=True):
     after: Barrier
     timeout_ms: int
 
+    def __repr__(self) -> str:
+        destination = f"n{self.destination}" if self.destination >= 0 else "anybody"
+        return f"Send(#{self.correlation} {destination} {self.request} {self.after})"
+
 
 class Reply(msgspec.Struct, frozen=True):
     """The answer to RequestReceived number `correlation`."""
@@ -85,6 +98,9 @@ class Reply(msgspec.Struct, frozen=True):
     correlation: int
     response: Response
     after: Barrier
+
+    def __repr__(self) -> str:
+        return f"Reply(#{self.correlation} {self.response} {self.after})"
 
 
 class ReadLog(msgspec.Struct, frozen=True):
@@ -97,11 +113,17 @@ class ReadLog(msgspec.Struct, frozen=True):
     start_offset: int
     max_bytes: int
 
+    def __repr__(self) -> str:
+        return f"ReadLog(r{self.read_id} from {self.start_offset})"
+
 
 class Apply(msgspec.Struct, frozen=True):
     """`high_watermark` has risen: everything below it is committed. The shell feeds the state machine in order."""
 
     high_watermark: int
+
+    def __repr__(self) -> str:
+        return f"Apply(hw={self.high_watermark})"
 
 
 class LeaderChanged(msgspec.Struct, frozen=True):
@@ -111,6 +133,9 @@ class LeaderChanged(msgspec.Struct, frozen=True):
     leader_id: int
     endpoints: dict[str, Endpoint]
 
+    def __repr__(self) -> str:
+        return f"LeaderChanged(e{self.epoch} L{self.leader_id if self.leader_id >= 0 else '-'})"
+
 
 class BecameLeader(msgspec.Struct, frozen=True):
     """This node leads `epoch` and everything before `epoch_start_offset + 1` is committed: once the state machine has applied it,
@@ -119,12 +144,18 @@ class BecameLeader(msgspec.Struct, frozen=True):
     epoch: int
     epoch_start_offset: int
 
+    def __repr__(self) -> str:
+        return f"BecameLeader(e{self.epoch} start={self.epoch_start_offset})"
+
 
 class Resigned(msgspec.Struct, frozen=True):
     """This node no longer leads `epoch`: proposals whose commit was not seen have an unknown outcome."""
 
     epoch: int
     reason: str
+
+    def __repr__(self) -> str:
+        return f"Resigned(e{self.epoch}: {self.reason})"
 
 
 class Proposed(msgspec.Struct, frozen=True):
@@ -134,6 +165,9 @@ class Proposed(msgspec.Struct, frozen=True):
     base_offset: int
     end_offset: int
 
+    def __repr__(self) -> str:
+        return f"Proposed({self.base_offset}..{self.end_offset}@{self.epoch})"
+
 
 class Rejected(msgspec.Struct, frozen=True):
     """Answer to Propose, in the same step: this node does not lead that epoch, or its queue is full (`overloaded`)."""
@@ -142,12 +176,19 @@ class Rejected(msgspec.Struct, frozen=True):
     epoch: int
     overloaded: bool = False
 
+    def __repr__(self) -> str:
+        leader = f"L{self.leader_id if self.leader_id >= 0 else '-'}"
+        return f"Rejected(e{self.epoch}/{leader}{' overloaded' if self.overloaded else ''})"
+
 
 class Trace(msgspec.Struct, frozen=True):
     """One line for people and checkers: a state transition or a decision worth seeing."""
 
     kind: str
     text: str
+
+    def __repr__(self) -> str:
+        return f"{self.kind}: {self.text}"
 
 
 Effect = (

@@ -15,6 +15,9 @@ class RequestReceived(msgspec.Struct, frozen=True):
     sender: ReplicaKey
     request: Request
 
+    def __repr__(self) -> str:
+        return f"Request(#{self.correlation} {self.sender} {self.request})"
+
 
 class ResponseReceived(msgspec.Struct, frozen=True):
     """A peer answered the request that went out as `Send` number `correlation`."""
@@ -22,6 +25,9 @@ class ResponseReceived(msgspec.Struct, frozen=True):
     correlation: int
     source: int
     response: Response
+
+    def __repr__(self) -> str:
+        return f"Response(#{self.correlation} n{self.source} {self.response})"
 
 
 class RequestFailed(msgspec.Struct, frozen=True):
@@ -31,15 +37,24 @@ class RequestFailed(msgspec.Struct, frozen=True):
     destination: int
     refused: bool = False
 
+    def __repr__(self) -> str:
+        return f"Failed(#{self.correlation} n{self.destination}{' refused' if self.refused else ''})"
+
 
 class RequestAbandoned(msgspec.Struct, frozen=True):
     """The peer that sent request `correlation` hung up: a parked reply to it is pointless."""
 
     correlation: int
 
+    def __repr__(self) -> str:
+        return f"Abandoned(#{self.correlation})"
+
 
 class TimerFired(msgspec.Struct, frozen=True):
     """`next_deadline_ms()` has passed."""
+
+    def __repr__(self) -> str:
+        return "Timer"
 
 
 class Propose(msgspec.Struct, frozen=True):
@@ -52,17 +67,26 @@ class Propose(msgspec.Struct, frozen=True):
     body: bytes
     record_count: int
 
+    def __repr__(self) -> str:
+        return f"Propose(e{self.epoch} {self.record_count} records {len(self.body)}B)"
+
 
 class StorageCompleted(msgspec.Struct, frozen=True):
     """Every storage effect up to and including `append_id` is durable (one FIFO stream of Append and Truncate)."""
 
     append_id: int
 
+    def __repr__(self) -> str:
+        return f"Durable(a{self.append_id})"
+
 
 class ElectionStateStored(msgspec.Struct, frozen=True):
     """The election state with this version (and all before it) is durable."""
 
     version: int
+
+    def __repr__(self) -> str:
+        return f"Stored(es{self.version})"
 
 
 class RecordsRead(msgspec.Struct, frozen=True):
@@ -71,11 +95,17 @@ class RecordsRead(msgspec.Struct, frozen=True):
     read_id: int
     data: bytes
 
+    def __repr__(self) -> str:
+        return f"Read(r{self.read_id} {len(self.data)}B)"
+
 
 class StorageFailed(msgspec.Struct, frozen=True):
     """The disk refuses writes that may succeed later (no space). The leader resigns; nothing is lost."""
 
     reason: str
+
+    def __repr__(self) -> str:
+        return f"StorageFailed({self.reason})"
 
 
 class ResignAsked(msgspec.Struct, frozen=True):
@@ -84,9 +114,15 @@ class ResignAsked(msgspec.Struct, frozen=True):
     epoch: int
     reason: str
 
+    def __repr__(self) -> str:
+        return f"ResignAsked(e{self.epoch}: {self.reason})"
+
 
 class ShutdownAsked(msgspec.Struct, frozen=True):
     """Graceful stop: a leader sends EndQuorumEpoch and resigns; requests are then answered BROKER_NOT_AVAILABLE."""
+
+    def __repr__(self) -> str:
+        return "ShutdownAsked"
 
 
 Event = (

@@ -46,6 +46,10 @@ class VoteRequest(msgspec.Struct, frozen=True, array_like=True):
         return f"{'PreVote' if self.pre_vote else 'Vote'}(e{self.epoch} log={self.end_offset}@{self.last_epoch})"
 
 
+def _shown(error: ErrorCode) -> str:
+    return "" if error is ErrorCode.NONE else f" {error.name}"
+
+
 class VoteResponse(msgspec.Struct, frozen=True, array_like=True):
     error: ErrorCode
     leader: LeaderView
@@ -53,7 +57,8 @@ class VoteResponse(msgspec.Struct, frozen=True, array_like=True):
     pre_vote: bool
 
     def __repr__(self) -> str:
-        return f"{'PreVote' if self.pre_vote else 'Vote'}Reply({'yes' if self.granted else 'no'} {self.leader} {self.error.name})"
+        kind, answer = "PreVote" if self.pre_vote else "Vote", "yes" if self.granted else "no"
+        return f"{kind}Reply({answer} {self.leader}{_shown(self.error)})"
 
 
 class BeginQuorumEpochRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -73,7 +78,7 @@ class BeginQuorumEpochResponse(msgspec.Struct, frozen=True, array_like=True):
     leader: LeaderView
 
     def __repr__(self) -> str:
-        return f"BeginReply({self.leader} {self.error.name})"
+        return f"BeginReply({self.leader}{_shown(self.error)})"
 
 
 class EndQuorumEpochRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -92,7 +97,7 @@ class EndQuorumEpochResponse(msgspec.Struct, frozen=True, array_like=True):
     leader: LeaderView
 
     def __repr__(self) -> str:
-        return f"EndReply({self.leader} {self.error.name})"
+        return f"EndReply({self.leader}{_shown(self.error)})"
 
 
 class FetchRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -144,6 +149,9 @@ class SnapshotRequired(msgspec.Struct, frozen=True, array_like=True, tag=2):
     def id(self) -> OffsetAndEpoch:
         return OffsetAndEpoch(self.end_offset, self.epoch)
 
+    def __repr__(self) -> str:
+        return f"snapshot {self.id}"
+
 
 FetchOutcome = Records | Diverging | SnapshotRequired
 
@@ -159,7 +167,7 @@ class FetchResponse(msgspec.Struct, frozen=True, array_like=True):
     outcome: FetchOutcome
 
     def __repr__(self) -> str:
-        return f"FetchReply({self.leader} hw={self.high_watermark} {self.outcome} {self.error.name})"
+        return f"FetchReply({self.leader} hw={self.high_watermark} {self.outcome}{_shown(self.error)})"
 
 
 Request = VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchRequest

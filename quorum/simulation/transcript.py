@@ -15,8 +15,6 @@ from typing import NamedTuple
 from ..core.effects import Effects, Trace
 
 TAIL_LINES = 40
-BYTES_FIELDS = frozenset({"data", "body"})
-"""Fields of events and effects that hold batches or their bodies."""
 _pack = struct.Struct("<QiiqqqqI").pack
 
 
@@ -39,17 +37,8 @@ class StepEntry(NamedTuple):
             return f"{clock}  **  {self.event}"
         leader = self.leader_id if self.leader_id >= 0 else "-"
         state = f"{self.state[:4]} e{self.epoch} L{leader} {self.end_offset}/{self.high_watermark}"
-        effects = "; ".join(e.text if isinstance(e, Trace) else _short(e) for e in self.effects)
-        return f"{clock}  n{self.node_id}  {state:<24} {_short(self.event)}" + (f"  => {effects}" if effects else "")
-
-
-def _short(value: object) -> str:
-    """A struct's repr with the length of its bytes in place of them."""
-    fields = getattr(value, "__struct_fields__", ())
-    if not BYTES_FIELDS & set(fields):
-        return repr(value)
-    shown = [f"{f}={len(getattr(value, f))}B" if f in BYTES_FIELDS else f"{f}={getattr(value, f)}" for f in fields]
-    return f"{type(value).__name__}({', '.join(shown)})"
+        effects = "; ".join(e.text if isinstance(e, Trace) else repr(e) for e in self.effects)
+        return f"{clock}  n{self.node_id}  {state:<24} {self.event!r}" + (f"  => {effects}" if effects else "")
 
 
 RawStep = tuple[int, int, object, str, int, int, int, int, Effects]
