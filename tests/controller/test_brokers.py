@@ -53,9 +53,17 @@ async def test_a_new_incarnation_gets_a_higher_epoch_and_is_fenced(five: Any) ->
 
 
 async def test_a_live_broker_is_not_replaced_by_another_incarnation(five: Any) -> None:
-    error = await refused(five, 1, 2)
+    error = await refused(five, 1, 2, log_dirs=(b"another directory"[:16],))
     assert error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
     assert "9000 ms" in error.message
+
+
+async def test_an_incarnation_that_holds_the_directories_of_a_live_one_replaces_it_at_once(five: Any) -> None:
+    await five.create("t", (1, 2))
+    old = five.broker(1).epoch
+    assert await five.register(1, 2) > old
+    assert five.broker(1).fenced
+    assert five.state("t") == ((1, 2), (2,), 2, (), ())
 
 
 async def test_a_silent_broker_is_replaced_even_before_it_is_fenced_and_leads_nothing_then(five: Any) -> None:
