@@ -315,9 +315,7 @@ class LogManager:
                 return self._currents[key]
             log_dir = self._place(topic, topic_id, partition, directory_id or UNASSIGNED, is_new=is_new)
             name = current_name(topic, partition)
-            for other, (_, unclaimed) in list(self._unclaimed.items()):
-                if unclaimed.directory == log_dir.path / name:
-                    self._set_aside(self._unclaimed.pop(other)[1])
+            self._make_way(log_dir.path / name)
             log = self._create(log_dir, name, topic, topic_id, partition, config or self.config, start_offset=0)
             self._currents[key] = log
             self._destinations.pop((topic, partition), None)
@@ -393,6 +391,7 @@ class LogManager:
     def _promote(self, old: PartitionLog | None, future: PartitionLog, now_ms: int) -> None:
         """The two renames of a move's end, in KIP-113's order."""
         plain = future.log_dir / current_name(future.topic, future.partition)
+        self._make_way(plain)
         if old is None:
             future.rename(plain)
             return
@@ -461,6 +460,12 @@ class LogManager:
         log.rename(log.log_dir / transient_name(log.topic, log.partition, DirKind.DELETE))
         log.close(LogClosed(f"{log.name} in {log.log_dir} was deleted"))
         self._deletions.append(_Deletion(now_ms + self.delete_delay_ms, log.directory))
+
+    def _make_way(self, plain: Path) -> None:
+        """A replica that nobody has claimed, for instance of a deleted topic of the same name, gives its name up."""
+        for other, (_, unclaimed) in list(self._unclaimed.items()):
+            if unclaimed.directory == plain:
+                self._set_aside(self._unclaimed.pop(other)[1])
 
     def _set_aside(self, log: PartitionLog) -> None:
         log.rename(log.log_dir / transient_name(log.topic, log.partition, DirKind.STRAY))

@@ -46,6 +46,7 @@ from .record_batch import BatchHeader, stamp, validate
 from .recovery import OpenedLog, RecoveryReport, open_segments
 from .segment import MAX_RELATIVE_OFFSET, Segment
 
+OFFSET_MAX = 2**63 - 1
 RETENTION_MS_DEFAULT = 7 * 24 * 3600 * 1000
 SEGMENT_BYTES_DEFAULT = 1024 * 1024 * 1024
 
@@ -294,6 +295,8 @@ class PartitionLog:
             position, next_offset = 0, self.log_end_offset
             for header in headers:
                 base_offset = header.base_offset if keep_offsets else next_offset
+                if base_offset + header.last_offset_delta >= OFFSET_MAX:
+                    raise UnexpectedOffset(f"{self.name} would reach beyond offset {OFFSET_MAX}, the largest there is")
                 stamp(data, position, base_offset=base_offset, leader_epoch=leader_epoch)
                 stamped.append(header._replace(base_offset=base_offset, leader_epoch=leader_epoch))
                 position += header.size_bytes

@@ -570,3 +570,23 @@ def test_a_cut_whose_checkpoint_cannot_be_written_cuts_nothing_and_can_be_tried_
     assert not manager.offline_dirs
     log.truncate_to(5)
     assert (broker.dirs[0] / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 5\n"
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=["running", "restarted"])
+def test_a_move_ends_where_a_replica_of_a_deleted_topic_of_that_name_still_lies(broker: Broker, batch, crash: bool) -> None:
+    """The topic was deleted and created again while the broker was down."""
+    manager = broker.start()
+    manager.get_or_create("t", OTHER, 0, broker.ids[1]).append_as_leader(batch(9), 1)
+    manager = broker.start(AssignedReplica("t", TOPIC, 0, broker.ids[0]))
+    current = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    current.append_as_leader(batch(5), 1)
+    copy_all(current, manager.create_future(TOPIC, 0, broker.dirs[1]))
+    if crash:
+        manager = broker.start(AssignedReplica("t", TOPIC, 0, broker.ids[1]))
+    else:
+        manager.swap(TOPIC, 0, now_ms=0)
+    assert not manager.offline_dirs
+    moved = manager.get(TOPIC, 0)
+    assert moved is not None
+    assert (moved.log_dir, moved.log_end_offset) == (broker.dirs[1], 5)
+    assert [name.rsplit("-", 1)[1] for name in broker.names(1)] == ["0", "stray"]

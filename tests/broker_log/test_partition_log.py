@@ -38,6 +38,13 @@ def test_import_keeps_offsets_and_gaps(open_log, batch) -> None:
     assert log.append_as_leader(batch(1), 1) == (21, 22)
 
 
+def test_an_import_cannot_use_up_all_offsets(open_log, batch) -> None:
+    log = open_log()
+    with pytest.raises(UnexpectedOffset, match="9223372036854775807, the largest"):
+        log.append_as_leader(batch(2, base_offset=2**63 - 2), 1, keep_offsets=True)
+    assert log.append_as_leader(batch(3), 1) == (0, 3)
+
+
 def test_a_follower_takes_the_leaders_batches_as_they_are(open_log, batch) -> None:
     log = open_log()
     data = batch(2, base_offset=0, leader_epoch=3) + batch(2, base_offset=2, leader_epoch=4)
