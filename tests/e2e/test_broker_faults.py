@@ -33,6 +33,30 @@ def test_replicas_become_equal_after_a_kill_and_no_acknowledged_record_is_lost(l
     assert not lab.strays()
 
 
+def test_a_leader_that_stands_still_loses_its_part_and_comes_back_as_a_follower(lab: Any) -> None:
+    topic = "stood-still"
+    lab.create_topic(topic, [0, 1, 2], configs={"min.insync.replicas": "2"})
+    early, late = (Producer(lab.cluster.bootstrap_servers, [(topic, 0)]) for _ in range(2))
+    early.start()
+    try:
+        wait_until("records are acknowledged", lambda: early.records >= 100)
+        lab.cluster.pause_node(0)
+        wait_until("another broker leads", lambda: lab.partitions()[topic, 0].leader_id not in (-1, 0))
+        late.start()
+        wait_until("producers go on without the broker", lambda: late.records >= 100)
+        lab.cluster.resume_node(0)
+        wait_until("it is in sync again", lambda: 0 in lab.partitions()[topic, 0].isr_nodes)
+        before = early.records
+        wait_until("whoever waited for it goes on too", lambda: early.records > before)
+    finally:
+        lab.cluster.resume_node(0)
+        early.stop()
+        late.stop()
+    wait_until("replicas become equal", lambda: lab.replicas_are_equal(topic))
+    for producer in (early, late):
+        assert missing(lab.data, (topic, 0), producer.acknowledged[topic, 0]) == 0
+
+
 def test_a_broker_that_stops_gracefully_hands_over_before_it_goes(lab: Any) -> None:
     lab.create_topic("handed-over", [2, 0, 1])
     assert lab.cluster.stop_node(2)
