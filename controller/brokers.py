@@ -41,7 +41,7 @@ def register(
     """Registers an incarnation, or refreshes one that is registered already and keeps its epoch and flags.
 
     ApiError, in this order: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION (another incarnation is alive
-    and has not lost its directories to this one),
+    and has not lost its place to this one),
     INVALID_REGISTRATION (directories), UNSUPPORTED_VERSION (features).
     """
     existing = state.image.cluster.brokers.get(request.broker_id)
@@ -93,7 +93,7 @@ def _check_registration(
         )
     if existing is not None and existing.incarnation_id != request.incarnation_id:
         alive = not existing.fenced and table.has_valid_session(request.broker_id, context.now_ms)
-        if alive and not _has_taken_over_disks(existing, request):
+        if alive and not _has_taken_its_place(existing, request):
             raise ApiError(
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION,
                 f"Another broker with id {request.broker_id} is alive, or its session of "
@@ -103,13 +103,14 @@ def _check_registration(
     check_features(state, request.broker_id, request.features)
 
 
-def _has_taken_over_disks(existing: BrokerImage, request: BrokerRegistrationRequest) -> bool:
-    """Whether the new incarnation holds every directory of the old one.
+def _has_taken_its_place(existing: BrokerImage, request: BrokerRegistrationRequest) -> bool:
+    """Whether the new incarnation holds every directory and every endpoint of the old one.
 
-    A process locks its directories for as long as it runs, so the old one is gone, and waiting for its session to end would only
-    make a restart after a crash slow.
+    A process locks its directories and keeps its ports for as long as it runs, so the old one is gone, and waiting for its session
+    to end would only make a restart after a crash slow. Copied directories on another machine do not pass: its endpoints differ.
     """
-    return bool(existing.log_dirs) and set(existing.log_dirs) <= set(request.log_dirs)
+    has_directories = bool(existing.log_dirs) and set(existing.log_dirs) <= set(request.log_dirs)
+    return has_directories and existing.listeners == request.listeners
 
 
 def _check_directories(state: ControllerState, request: BrokerRegistrationRequest) -> None:

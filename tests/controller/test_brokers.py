@@ -16,7 +16,7 @@ from kraftlab.metadata.peer_rpc import (
     BrokerHeartbeatResponse,
     DirectoryAssignment,
 )
-from kraftlab.metadata.records import BrokerRegistrationChange, PartitionChange
+from kraftlab.metadata.records import BrokerRegistrationChange, Listener, PartitionChange
 from kraftlab.metadata.uuids import LOST, UNASSIGNED
 from kraftlab.quorum.core.errors import InvariantViolation
 from kraftlab.quorum.driver.errors import NotLeader
@@ -58,7 +58,12 @@ async def test_a_live_broker_is_not_replaced_by_another_incarnation(five: Any) -
     assert "9000 ms" in error.message
 
 
-async def test_an_incarnation_that_holds_the_directories_of_a_live_one_replaces_it_at_once(five: Any) -> None:
+async def test_copied_directories_on_another_machine_do_not_replace_a_live_broker(five: Any) -> None:
+    error = await refused(five, 1, 2, listeners=(Listener("PEER", "elsewhere", 9092),))
+    assert error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+async def test_an_incarnation_that_holds_directories_and_endpoints_of_a_live_one_replaces_it_at_once(five: Any) -> None:
     await five.create("t", (1, 2))
     old = five.broker(1).epoch
     assert await five.register(1, 2) > old
