@@ -69,7 +69,7 @@ def draw_options(seed: int | str, fault_names: Iterable[str], *, fault_phase_ms:
         propose_interval_us=random.choice((10_000, 40_000, 150_000)),
         clock_drift=random.random() < 0.3,
         fetch_max_bytes=random.choice((1, 300, 8 * 1024 * 1024)),
-        segment_bytes=4096 + random.choice((600, 3_000, 1_000_000)),
+        segment_bytes=4096 + random.choice((2_000, 10_000, 1_000_000)),
         cache_bytes=random.choice((0, 1_000, 1_000_000)),
         fault_pace=random.choice((100, 100, 40, 15)),
         faults=tuple(name for name in fault_names if random.random() < intensity),

@@ -35,7 +35,7 @@ class HashingStateMachine:
                     f"{batch.base_offset}..{batch.end_offset} applied behind {self.end_offset}, hw {high_watermark}"
                 )
             position = _POSITION.pack(batch.base_offset, batch.end_offset, batch.epoch, batch.append_time_ms)
-            self._digest = zlib.crc32(batch.body, zlib.crc32(position, self._digest))
+            self._digest = zlib.crc32(position + batch.body, self._digest)
             self.end_offset = batch.end_offset
 
     async def leader_changed(self, epoch: int, leader_id: int, endpoints: dict[str, Endpoint]) -> None:
