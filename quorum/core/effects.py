@@ -181,6 +181,33 @@ class Rejected(msgspec.Struct, frozen=True):
         return f"Rejected(e{self.epoch}/{leader}{' overloaded' if self.overloaded else ''})"
 
 
+class ReadIndexReady(msgspec.Struct, frozen=True):
+    """Answer to ReadIndexAsked, perhaps steps later: state with everything below `offset` applied reflects whatever was
+    acknowledged before the read was asked. `Apply` has told of that offset.
+    """
+
+    token: int
+    offset: int
+
+    def __repr__(self) -> str:
+        return f"ReadIndexReady(t{self.token} {self.offset})"
+
+
+class ReadIndexRefused(msgspec.Struct, frozen=True):
+    """Answer to ReadIndexAsked: this node does not lead, or lost the leadership before it was sure, or too many reads wait
+    (`overloaded`).
+    """
+
+    token: int
+    leader_id: int
+    epoch: int
+    overloaded: bool = False
+
+    def __repr__(self) -> str:
+        leader = f"L{self.leader_id if self.leader_id >= 0 else '-'}"
+        return f"ReadIndexRefused(t{self.token} e{self.epoch}/{leader}{' overloaded' if self.overloaded else ''})"
+
+
 class Trace(msgspec.Struct, frozen=True):
     """One line for people and checkers: a state transition or a decision worth seeing."""
 
@@ -204,6 +231,8 @@ Effect = (
     | Resigned
     | Proposed
     | Rejected
+    | ReadIndexReady
+    | ReadIndexRefused
     | Trace
 )
 Effects = list[Effect]

@@ -118,6 +118,15 @@ class ResignAsked(msgspec.Struct, frozen=True):
         return f"ResignAsked(e{self.epoch}: {self.reason})"
 
 
+class ReadIndexAsked(msgspec.Struct, frozen=True):
+    """Which offset must a read that begins now reflect? Answered by one ReadIndexReady or ReadIndexRefused with this token."""
+
+    token: int
+
+    def __repr__(self) -> str:
+        return f"ReadIndexAsked(t{self.token})"
+
+
 class ShutdownAsked(msgspec.Struct, frozen=True):
     """Graceful stop: a leader sends EndQuorumEpoch and resigns; requests are then answered BROKER_NOT_AVAILABLE."""
 
@@ -138,4 +147,5 @@ Event = (
     | StorageFailed
     | ResignAsked
     | ShutdownAsked
+    | ReadIndexAsked
 )

@@ -12,17 +12,22 @@ from typing import NamedTuple
 from .epoch_state import EpochState
 from .messages import FetchRequest
 from .purgatory import Purgatory
+from .read_index import ReadIndex
 from .types import Endpoint, ReplicaKey, Voter
 
 
 class ReplicaProgress:
-    """What the leader knows of one replica. `end_offset` -1: not fetched in this epoch. Times are milliseconds, 0 = never."""
+    """What the leader knows of one replica. `end_offset` -1: not fetched in this epoch. Times are milliseconds, 0 = never.
 
-    __slots__ = ("_end_offset_at_last_fetch", "end_offset", "key", "last_caught_up_ms", "last_fetch_ms")
+    `echoed_round` is the newest round of linearizable reads that it has echoed while any waited.
+    """
+
+    __slots__ = ("_end_offset_at_last_fetch", "echoed_round", "end_offset", "key", "last_caught_up_ms", "last_fetch_ms")
 
     def __init__(self, key: ReplicaKey) -> None:
         self.key = key
         self.end_offset = -1
+        self.echoed_round = 0
         self.last_fetch_ms = 0
         self.last_caught_up_ms = 0
         self._end_offset_at_last_fetch = -1
@@ -59,7 +64,7 @@ class Leader(EpochState):
         "high_watermark",
         "observers",
         "purgatory",
-        "read_round",
+        "read_index",
         "reads",
         "uncommitted",
         "uncommitted_bytes",
@@ -90,7 +95,7 @@ class Leader(EpochState):
         self.begin_at_ms = begin_at_ms
         self.purgatory = Purgatory()
         self.reads: dict[int, PendingRead] = {}
-        self.read_round = 0
+        self.read_index = ReadIndex()
         self.uncommitted: deque[tuple[int, int]] = deque()
         """(end offset, size in bytes) of the batches of this epoch above the high watermark."""
         self.uncommitted_bytes = 0

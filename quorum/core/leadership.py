@@ -10,6 +10,9 @@ What is news depends on who asks. A voter is told of every append at once; a new
 for records to travel with, since under load each would cost a round trip of its own. An observer has no use for records before
 they are committed: it is answered when the high watermark rises, with records and high watermark together.
 
+A linearizable read (read_index.py) is a round that the voters echo in their fetches: a voter that has not heard of it is answered
+at once, and only an echo counts, in this epoch, whatever the sender's log looks like.
+
 The leader's own log counts only through its durable end. Records leave before they are durable here, so that the disks of leader
 and followers work at the same time; the barrier they wait for is the stored leadership alone.
 """
@@ -17,12 +20,12 @@ and followers work at the same time; the barrier they wait for is the stored lea
 from __future__ import annotations
 
 from .batch import CONTROL, LeaderChange, encode, encode_control, read_header
-from .effects import BecameLeader, Proposed, ReadLog, Rejected, Reply
+from .effects import BecameLeader, Proposed, ReadIndexReady, ReadIndexRefused, ReadLog, Rejected, Reply
 from .epoch_state import EPOCH_MAX
 from .errors import ErrorCode
 from .leader import Leader, PendingRead, ReplicaProgress
 from .local_log import LocalLog
-from .majority import next_high_watermark
+from .majority import majority_offset, next_high_watermark
 from .messages import (
     BeginQuorumEpochRequest,
     Diverging,
@@ -98,6 +101,7 @@ class Leadership:
         if error is not ErrorCode.NONE or not isinstance(leader, Leader):
             quorum.out.append(Reply(correlation, quorum.fetch_refusal(error), quorum.barrier))
             return
+        lacks_round = bool(leader.read_index.waiting) and self._hear_echo(leader, request)
         refusal = self._mismatch(request)
         if refusal is not None:
             self._reply(leader, correlation, refusal)
@@ -108,7 +112,7 @@ class Leadership:
         self._acknowledge(leader, request, now_ms)
         is_voter = self._is_voter(request.replica)
         useful_end_offset = self._log.view.end_offset if is_voter else self._log.high_watermark
-        wait_ms = min(request.max_wait_ms, quorum.config.fetch_max_wait_ms)
+        wait_ms = 0 if lacks_round else min(request.max_wait_ms, quorum.config.fetch_max_wait_ms)
         if leader.high_watermark > request.high_watermark:
             wait_ms = min(wait_ms, quorum.config.high_watermark_linger_ms if is_voter else 0)
         if request.fetch_offset < useful_end_offset:
@@ -188,12 +192,13 @@ class Leadership:
             self._quorum.out.append(Reply(read.correlation, refusal, self._quorum.barrier))
 
     def _reply(self, leader: Leader, correlation: int, outcome: FetchOutcome) -> None:
+        leader.read_index.is_named = True
         response = FetchResponse(
             ErrorCode.NONE,
             self._quorum.view,
             leader.high_watermark,
             self._log.view.start_offset,
-            leader.read_round,
+            leader.read_index.round,
             outcome,
         )
         self._quorum.out.append(Reply(correlation, response, self._quorum.barrier))
@@ -213,6 +218,7 @@ class Leadership:
         self._log.commit(high_watermark)
         if is_first:
             self._quorum.out.append(BecameLeader(leader.epoch, leader.epoch_start_offset))
+            self._confirm_reads(leader)
         linger_ms = self._quorum.config.high_watermark_linger_ms
         for fetch in leader.purgatory.take_behind(high_watermark, committed_only=linger_ms > 0):
             if fetch.request.fetch_offset < self._log.view.end_offset:
@@ -220,6 +226,45 @@ class Leadership:
             else:
                 self._reply(leader, fetch.correlation, NO_RECORDS)
         leader.purgatory.hasten_behind(high_watermark, now_ms + linger_ms)
+
+    # Linearizable reads
+
+    def ask_read_index(self, token: int) -> None:
+        """Answers at once if this node votes alone or does not lead, else when a majority has echoed the read's round."""
+        quorum = self._quorum
+        leader = quorum.state
+        if not isinstance(leader, Leader):
+            quorum.out.append(ReadIndexRefused(token, quorum.leader_id, quorum.epoch))
+            return
+        reads = leader.read_index
+        if len(reads.waiting) >= quorum.config.waiting_reads_max:
+            quorum.out.append(ReadIndexRefused(token, leader.leader_id, leader.epoch, overloaded=True))
+            return
+        reads.ask(token, leader.high_watermark)
+        self._confirm_reads(leader)
+        if reads.waiting:
+            for fetch in leader.purgatory.take_awaiting_records():
+                self._reply(leader, fetch.correlation, NO_RECORDS)
+
+    def _hear_echo(self, leader: Leader, request: FetchRequest) -> bool:
+        """True if the sender is a voter that has not heard of the newest round, and somebody waits for it."""
+        voter, reads = leader.voters.get(request.replica.node_id), leader.read_index
+        if voter is None or not self._is_voter(request.replica):
+            return False
+        if voter.echoed_round < request.read_round <= reads.round:
+            voter.echoed_round = request.read_round
+            self._confirm_reads(leader)
+        return bool(reads.waiting) and request.read_round < reads.round
+
+    def _confirm_reads(self, leader: Leader) -> None:
+        reads = leader.read_index
+        if not reads.waiting:
+            return
+        rounds = [progress.echoed_round for progress in leader.voters.values()]
+        if self._quorum.membership.is_voter:
+            rounds.append(reads.round)
+        for token, offset in reads.take_confirmed(majority_offset(rounds), leader.high_watermark):
+            self._quorum.out.append(ReadIndexReady(token, offset))
 
     # Time and the end
 

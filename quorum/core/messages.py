@@ -117,7 +117,8 @@ class FetchRequest(msgspec.Struct, frozen=True, array_like=True):
     read_round: int = 0
 
     def __repr__(self) -> str:
-        return f"Fetch(e{self.epoch} {self.fetch_offset}@{self.last_fetched_epoch} hw={self.high_watermark})"
+        echo = f" round={self.read_round}" if self.read_round else ""
+        return f"Fetch(e{self.epoch} {self.fetch_offset}@{self.last_fetched_epoch} hw={self.high_watermark}{echo})"
 
 
 class Records(msgspec.Struct, frozen=True, array_like=True, tag=0):

@@ -25,7 +25,7 @@ import random
 from typing import NamedTuple
 
 from .candidate import Candidate
-from .effects import Barrier, Effects, ElectionState, LeaderChanged, Reply, StoreElectionState, Trace
+from .effects import Barrier, Effects, ElectionState, LeaderChanged, ReadIndexRefused, Reply, StoreElectionState, Trace
 from .effects import Resigned as ResignedEffect
 from .epoch_state import NEVER_MS, NO_LEADER, EpochState
 from .errors import ErrorCode, InvariantViolation
@@ -296,6 +296,8 @@ class QuorumState:
         response = self.fetch_refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         for correlation in old.owed_replies():
             self.out.append(Reply(correlation, response, self.barrier))
+        for token in old.read_index.take_all():
+            self.out.append(ReadIndexRefused(token, self.view.leader_id, self.epoch))
 
     def fetch_refusal(self, error: ErrorCode) -> FetchResponse:
         return FetchResponse(error, self.view, -1, 0, 0, NO_RECORDS)

@@ -35,6 +35,8 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     observer_session_ms: int = 300_000
     """The leader forgets an observer that has not fetched for so long."""
     parked_fetches_max: int = 10_000
+    waiting_reads_max: int = 10_000
+    """Linearizable reads beyond so many that wait for a majority's echo are refused as overload."""
 
     def __post_init__(self) -> None:
         if self.node_id < 0:

@@ -22,6 +22,9 @@ else.
 which is their acknowledgement; when a majority's ends lie above the record and above the epoch's first record, the high
 watermark rises, `Apply` says so, and the parked fetches of the others are answered with it.
 
+*How a read is served.* `ReadIndexAsked` is answered with the offset that a read must reflect, once a majority of the voters has
+shown that this node still led when it was asked (read_index.py).
+
 *What can go wrong.* Whatever a peer sends is answered or dropped with a Trace; nothing a peer sends raises.
 InvariantViolation means that this node was about to break a rule of consensus; it is never caught. Ids (correlations of
 sends, append ids, read ids, versions) start anew in each process: the shell must not deliver to a restarted node what was
@@ -43,6 +46,7 @@ from .events import (
     ElectionStateStored,
     Event,
     Propose,
+    ReadIndexAsked,
     RecordsRead,
     RequestAbandoned,
     RequestFailed,
@@ -105,6 +109,7 @@ class RaftStatistics(NamedTuple):
     batches: int
     requests_in_flight: int
     parked_fetches: int
+    waiting_reads: int
     uncommitted_bytes: int
     observers: int
     elections_started: int
@@ -144,6 +149,7 @@ class RaftNode:
             RecordsRead: self._on_records_read,
             StorageFailed: self._on_storage_failed,
             ResignAsked: self._on_resign_asked,
+            ReadIndexAsked: self._on_read_index_asked,
             ShutdownAsked: self._on_shutdown_asked,
         }
         self._polls: dict[type[State], Callable[[Any, int], None]] = {
@@ -283,6 +289,7 @@ class RaftNode:
             batches=len(view),
             requests_in_flight=len(self._requests),
             parked_fetches=len(leader.purgatory) if leader else 0,
+            waiting_reads=len(leader.read_index.waiting) if leader else 0,
             uncommitted_bytes=leader.uncommitted_bytes if leader else 0,
             observers=len(leader.observers) if leader else 0,
             elections_started=self._quorum.elections_started,
@@ -381,6 +388,9 @@ class RaftNode:
 
     def _on_propose(self, event: Propose, now_ms: int) -> None:
         self._leadership.propose(event.epoch, event.body, event.record_count, now_ms)
+
+    def _on_read_index_asked(self, event: ReadIndexAsked, now_ms: int) -> None:
+        self._leadership.ask_read_index(event.token)
 
     def _on_storage_completed(self, event: StorageCompleted, now_ms: int) -> None:
         state = self._quorum.state
