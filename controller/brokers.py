@@ -106,8 +106,9 @@ def _check_registration(
 def _has_taken_its_place(existing: BrokerImage, request: BrokerRegistrationRequest) -> bool:
     """Whether the new incarnation holds every directory and every endpoint of the old one.
 
-    A process locks its directories and keeps its ports for as long as it runs, so the old one is gone, and waiting for its session
-    to end would only make a restart after a crash slow. Copied directories on another machine do not pass: its endpoints differ.
+    A process locks its directories and keeps its ports for as long as it runs, so the old one is gone, and waiting for its
+    session to end would only make a restart after a crash slow. Copied directories on another machine do not pass: its
+    endpoints differ.
     """
     has_directories = bool(existing.log_dirs) and set(existing.log_dirs) <= set(request.log_dirs)
     return has_directories and existing.listeners == request.listeners
