@@ -1,0 +1,51 @@
+"""Every file in this directory says what consensus does, and consensus does what it says."""
+
+from itertools import zip_longest
+from pathlib import Path
+
+import pytest
+
+from kraftlab.quorum.simulation.transcript_language import COMMANDS, parse, replay
+
+FILES = sorted(Path(__file__).parent.glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_transcript(path: Path, is_rewrite: bool) -> None:
+    written = path.read_text()
+    told = replay(written, path.name)
+    if is_rewrite and told != written:
+        path.write_text(told)
+    elif told != written:
+        expected, found = written.splitlines(), told.splitlines()
+        lines = list(zip_longest(written.splitlines(), told.splitlines(), fillvalue="(the end)"))
+        number, (expected, found) = next((n, pair) for n, pair in enumerate(lines, 1) if pair[0] != pair[1])
+        pytest.fail(
+            f"{path.name}:{number} says\n    {expected}\nbut now it is\n    {found}\n"
+            "If that is meant: pytest tests/transcripts --rewrite, and review the difference.",
+            pytrace=False,
+        )
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_transcript_opens_with_what_it_shows(path: Path) -> None:
+    assert path.read_text().startswith("# ")
+
+
+def test_a_command_that_does_not_exist_names_file_and_line() -> None:
+    with pytest.raises(ValueError, match=r"story\.txt:3: 'elect' is no command"):
+        replay("# A story\n\nelect 1\n----\n", "story.txt")
+
+
+def test_a_rewritten_transcript_is_rewritten_to_itself() -> None:
+    once = replay("# Elects.\nadd-nodes 3\ncampaign 1\nstabilize\n\nlog\n----\nold\n")
+    assert replay(once) == once
+    assert len(parse(once)) == 2
+
+
+def test_commands_are_documented_and_used() -> None:
+    documentation = (Path(__file__).parents[2] / "docs" / "transcripts.md").read_text()
+    transcripts = "\n".join(path.read_text() for path in FILES)
+    for command in COMMANDS:
+        assert f"`{command.name}" in documentation, f"docs/transcripts.md does not know {command.name}"
+        assert f"\n{command.name}" in transcripts or f"quiet {command.name}" in transcripts, f"nobody uses {command.name}"
