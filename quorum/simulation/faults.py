@@ -87,9 +87,9 @@ def resign(world: World, random: Random) -> None:
 
 
 def pause(world: World, random: Random) -> None:
-    """The process stands still: a garbage collection, a SIGSTOP."""
+    """The process stands still: a garbage collection, a SIGSTOP. Long enough to be deposed, or even to notice it by the clock."""
     machine = _some_machine(world, random)
-    machine.paused_until_us = world.now_us + random.choice((50_000, 300_000, 1_500_000))
+    machine.paused_until_us = world.now_us + random.choice((50_000, 300_000, 800_000, 1_500_000))
 
 
 def slow_disk(world: World, random: Random) -> None:
@@ -135,6 +135,19 @@ def broken_link(world: World, random: Random) -> None:
         _cut(world, [(a, b), (b, a)] if random.random() < 0.5 else [(a, b)], random.randint(100_000, 3_000_000))
 
 
+def clog(world: World, random: Random) -> None:
+    """One node hears everything late, or is heard late. Mostly for longer than a fetch timeout and shorter than a leader takes
+    to notice: what was sent before an election arrives behind it.
+    """
+    node_id = _some_machine(world, random).node_id
+    duration_us = random.choice((100_000, 690_000, 740_000, 800_000, 860_000))
+    is_deaf = random.random() < 0.7
+    world.note(f"what n{node_id} {'is sent' if is_deaf else 'sends'} is held for {duration_us // 1000} ms")
+    for other in world.machines:
+        source, target = (other.node_id, node_id) if is_deaf else (node_id, other.node_id)
+        world.network.clog(source, target, world.now_us + duration_us)
+
+
 def _cut(world: World, pairs: list[tuple[int, int]], duration_us: int) -> None:
     world.note(f"cut {' '.join(f'{a}>{b}' for a, b in pairs)} for {duration_us // 1000} ms")
     for a, b in pairs:
@@ -160,6 +173,7 @@ FAULTS: dict[str, Fault] = {
         Fault("failed-fsync", 3000, failed_fsync, "an fsync fails and takes the dirty pages with it"),
         Fault("partition", 1500, partition, "two groups that do not hear each other"),
         Fault("isolate", 1500, isolate, "one node cut off, perhaps in one direction only"),
+        Fault("clog", 1500, clog, "what a node is sent, or sends, arrives after a while, all at once"),
         Fault("broken-link", 1500, broken_link, "two nodes do not hear each other"),
     )
 }

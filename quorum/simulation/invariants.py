@@ -2,7 +2,7 @@
 
 The simulator calls a checker only when something it judges has changed: an append, a truncation, a message that leaves, a stored
 election state, a risen high watermark, a new state. A broken rule raises Violation. The truth about disks comes from the machines
-(`durable`, `stored`), never from what a node believes. Not checked here: membership changes, snapshots and client histories.
+(`durable`, `stored`), never from what a node believes. Not checked here: membership changes and snapshots.
 """
 
 from __future__ import annotations
@@ -70,6 +70,9 @@ class Checker:
     def on_applied(self, process: SimulatedProcess, end_offset: int, digest: int) -> None: ...
 
     def on_acknowledged(self, process: SimulatedProcess, base_offset: int, end_offset: int, crc: int) -> None: ...
+
+    def on_read(self, process: SimulatedProcess, asked_at_offset: int, offset: int) -> None:
+        """A linearizable read is answered; when it was asked, everything below `asked_at_offset` was committed."""
 
 
 def crc_in_log(process: SimulatedProcess, offset: int) -> int | None:
@@ -332,6 +335,23 @@ class AcknowledgedIsCommitted(Checker):
             raise Violation(f"S15 n{process.node_id} acknowledges [{base_offset}, {end_offset}), which is not committed")
 
 
+class ReadsAreLinearizable(Checker):
+    """S16: a linearizable read reflects every write that may have been acknowledged before it was asked, and nothing uncommitted.
+
+    What any leader ever reported committed counts as acknowledged, so the log is one register and its committed end is its value:
+    a read is linearizable if its offset lies between the ends at its asking and at its answer.
+    """
+
+    def on_read(self, process: SimulatedProcess, asked_at_offset: int, offset: int) -> None:
+        self.world.reads += 1
+        committed = self.world.history.end_offset
+        if not asked_at_offset <= offset <= committed:
+            raise Violation(
+                f"S16 n{process.node_id} answers a read with {offset}; committed was {asked_at_offset} when it was asked, "
+                f"and is {committed} now"
+            )
+
+
 class ClaimsAreDurable(Checker):
     """S17: no message leaves before the disk holds what it claims.
 
@@ -396,6 +416,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     LeaderCompleteness,
     EqualOffsetsEqualState,
     AcknowledgedIsCommitted,
+    ReadsAreLinearizable,
     ClaimsAreDurable,
     DurableSurvives,
 )
@@ -473,3 +494,7 @@ class Checkers:
     def on_acknowledged(self, process: SimulatedProcess, base_offset: int, end_offset: int, crc: int) -> None:
         for check in self._hooks["on_acknowledged"]:
             check(process, base_offset, end_offset, crc)
+
+    def on_read(self, process: SimulatedProcess, asked_at_offset: int, offset: int) -> None:
+        for check in self._hooks["on_read"]:
+            check(process, asked_at_offset, offset)

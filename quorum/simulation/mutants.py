@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import msgspec
+
 from ..core import leadership, majority
 from ..core.effects import ElectionState, Reply, Send
 from ..core.fetching import Fetching
@@ -19,6 +21,7 @@ from ..core.messages import FetchOutcome, FetchRequest, FetchResponse, Records, 
 from ..core.outbox import Outbox
 from ..core.prospective import Prospective
 from ..core.quorum_state import QuorumState
+from ..core.read_index import ReadIndex, WaitingRead
 from ..core.types import ReplicaKey
 from ..core.unattached import Unattached
 from ..storage.election_store import ElectionStateStore
@@ -151,6 +154,32 @@ def _half_flush(finish: Callable[[MetadataLog, Taken], None]) -> Callable[[Metad
     return mutated
 
 
+def _arrival_is_an_echo(hear: Callable[..., bool]) -> Callable[[Leadership, Leader, FetchRequest], bool]:
+    def mutated(self: Leadership, leader: Leader, request: FetchRequest) -> bool:
+        return hear(self, leader, msgspec.structs.replace(request, read_round=leader.read_index.round))
+
+    return mutated
+
+
+def _read_before_own_commit(confirm: Callable[..., None]) -> Callable[[Leadership, Leader], None]:
+    def mutated(self: Leadership, leader: Leader) -> None:
+        known = leader.high_watermark
+        leader.high_watermark = max(known, self._log.high_watermark)
+        confirm(self, leader)
+        leader.high_watermark = known
+
+    return mutated
+
+
+def _round_shared_too_long(_original: object) -> Callable[[ReadIndex, int, int], None]:
+    def mutated(self: ReadIndex, token: int, high_watermark: int) -> None:
+        if not self.waiting:
+            self.round += 1
+        self.waiting.append(WaitingRead(self.round, token, high_watermark))
+
+    return mutated
+
+
 MUTANTS: dict[str, Mutant] = {
     mutant.name: mutant
     for mutant in (
@@ -176,6 +205,21 @@ MUTANTS: dict[str, Mutant] = {
             "epoch-led-again", "a restarted leader leads its epoch again (KAFKA-10527)", QuorumState, "_boot", _epoch_led_again
         ),
         Mutant("no-fsync", "fdatasync does nothing", SimulatedFile, "fdatasync", _no_fsync),
+        Mutant("arrival-is-an-echo", "any fetch confirms a linearizable read", Leadership, "_hear_echo", _arrival_is_an_echo),
+        Mutant(
+            "read-before-own-commit",
+            "a new leader answers a linearizable read before it has committed in its epoch",
+            Leadership,
+            "_confirm_reads",
+            _read_before_own_commit,
+        ),
+        Mutant(
+            "round-shared-too-long",
+            "a read joins a round that was named before it was asked",
+            ReadIndex,
+            "ask",
+            _round_shared_too_long,
+        ),
         Mutant("half-flush", "a flush that cuts forgets to append", MetadataLog, "finish_flush", _half_flush),
     )
 }

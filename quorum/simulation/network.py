@@ -38,16 +38,22 @@ class SimulatedNetwork:
         self._draw = self._random.random
         self._options = world.options.network
         self._cuts: dict[tuple[int, int], int] = {}
+        self._clogged_until_us: dict[tuple[int, int], int] = {}
         self._last_arrival_us: dict[tuple[int, int], int] = {}
 
     def calm(self) -> None:
         """Nothing goes wrong any more."""
         self._options = CALM
         self._cuts.clear()
+        self._clogged_until_us.clear()
 
     def cut(self, source: int, target: int) -> None:
         """Messages from `source` to `target` vanish until `mend` was called as often."""
         self._cuts[source, target] = self._cuts.get((source, target), 0) + 1
+
+    def clog(self, source: int, target: int, until_us: int) -> None:
+        """Messages from `source` to `target` are held until then, and arrive after all: a connection that was down."""
+        self._clogged_until_us[source, target] = until_us
 
     def mend(self, source: int, target: int) -> None:
         left = self._cuts.get((source, target), 0) - 1
@@ -64,6 +70,8 @@ class SimulatedNetwork:
         delay_us = 20 + int(draw() * 2 * self._options.delay_us)
         if draw() < 0.02:
             delay_us *= 10
+        if self._clogged_until_us:
+            delay_us += max(0, self._clogged_until_us.get((source, target), 0) - self._world.now_us)
         if self._options.reordering:
             return delay_us
         now_us = self._world.now_us

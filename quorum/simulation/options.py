@@ -35,6 +35,8 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     disk_latency_us: int
     apply_delay_us: int
     propose_interval_us: int
+    read_interval_us: int
+    """Between two linearizable reads, asked of everybody who believes to lead; 0: none."""
     clock_drift: bool
     fetch_max_bytes: int
     segment_bytes: int
@@ -73,4 +75,5 @@ def draw_options(seed: int | str, fault_names: Iterable[str], *, fault_phase_ms:
         cache_bytes=random.choice((0, 1_000, 1_000_000)),
         fault_pace=random.choice((100, 100, 40, 15)),
         faults=tuple(name for name in fault_names if random.random() < intensity),
+        read_interval_us=random.choice((0, 10_000, 60_000, 200_000)),
     )

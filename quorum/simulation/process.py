@@ -24,6 +24,8 @@ from ..core.effects import (
     ElectionState,
     LeaderChanged,
     Proposed,
+    ReadIndexReady,
+    ReadIndexRefused,
     ReadLog,
     Rejected,
     Reply,
@@ -37,6 +39,7 @@ from ..core.events import (
     ElectionStateStored,
     Event,
     Propose,
+    ReadIndexAsked,
     RecordsRead,
     RequestAbandoned,
     RequestFailed,
@@ -108,6 +111,8 @@ class SimulatedProcess:
         self._apply_scheduled = False
         self._activation: BecameLeader | None = None
         self._proposals: deque[tuple[int, int, int]] = deque()
+        self.reads: dict[int, int] = {}
+        """Linearizable reads without an answer so far: token → what was committed when they were asked."""
         self._timer_ms = NEVER_MS
         """The deadline of the timer that is armed; NEVER_MS: none."""
         self._timer_us = 0
@@ -135,6 +140,8 @@ class SimulatedProcess:
             Resigned: self._on_resigned,
             Proposed: self._nothing,
             Rejected: self._nothing,
+            ReadIndexReady: self._on_read_index_ready,
+            ReadIndexRefused: self._on_read_index_refused,
             Trace: self._nothing,
         }
         self._arm_timer(self.raft.next_deadline_ms())
@@ -463,6 +470,21 @@ class SimulatedProcess:
                     self._proposals.append((effect.base_offset, effect.end_offset, crc))
                 return True
         return False
+
+    def read(self) -> None:
+        """A linearizable read, of a process that may be wrong about its leadership, or stand still first."""
+        if self._is_still(self.read):
+            return
+        token = self._next_token
+        self._next_token += 1
+        self.reads[token] = self.world.history.end_offset
+        self.step(ReadIndexAsked(token))
+
+    def _on_read_index_ready(self, effect: ReadIndexReady) -> None:
+        self.world.checkers.on_read(self, self.reads.pop(effect.token), effect.offset)
+
+    def _on_read_index_refused(self, effect: ReadIndexRefused) -> None:
+        del self.reads[effect.token]
 
     def shut_down(self, linger_us: int, down_us: int) -> None:
         """Graceful stop: tell the others, stay a moment, end; come back after `down_us`."""

@@ -37,6 +37,7 @@ class SeedResult(NamedTuple):
     faults: tuple[str, ...]
     committed: int
     acknowledged: int
+    reads: int
     epochs: int
     mended_logs: int
     violations: tuple[str, ...]
@@ -87,6 +88,7 @@ def run_seed(
         faults=options.faults,
         committed=world.history.end_offset,
         acknowledged=world.acknowledged,
+        reads=world.reads,
         epochs=max((m.process.raft.epoch for m in world.machines if m.process is not None), default=0),
         mended_logs=world.mended_logs,
         violations=violations,

@@ -1,9 +1,9 @@
 """The simulated world: a heap of (virtual time, sequence number, action) and everything the actions happen to.
 
 A run has two phases. In the fault phase everything that the seed has drawn may go wrong while a workload proposes batches to
-whoever leads. Then everything heals for good, and liveness is demanded: a leader within `ELECTION_TIMEOUTS` election
-timeouts (L1), and soon after all nodes at its high watermark with equal state (L2). Nothing here reads a clock, a hash or a
-thread: a seed is a run.
+whoever leads, and asks it for linearizable reads. Then everything heals for good, and liveness is demanded: a leader within
+`ELECTION_TIMEOUTS` election timeouts (L1), and soon after all nodes at its high watermark with equal state (L2). Nothing here
+reads a clock, a hash or a thread: a seed is a run.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ class World:
         self.make_state_machine = make_state_machine
         self.now_us = 0
         self.acknowledged = 0
+        self.reads = 0
+        """Linearizable reads that were answered."""
         self.mended_logs = 0
         """Boots that found a torn tail or a half-made segment."""
         self.disk_slowness: dict[int, int] = {}
@@ -64,6 +66,7 @@ class World:
         self._heap: list[tuple[int, int, Callable[..., object], tuple[object, ...]]] = []
         self._sequence = 0
         self._workload = options.random("workload")
+        self._readers = options.random("readers")
         self._healed_at_us: int | None = None
         self._final_offset: int | None = None
         self._is_done = False
@@ -92,6 +95,8 @@ class World:
         for machine in self.machines:
             self.after(0, machine.boot)
         self.after(self.options.propose_interval_us, self._propose)
+        if self.options.read_interval_us:
+            self.after(self.options.read_interval_us, self._read)
         for name in self.options.faults:
             self._schedule_fault(name)
         self.after(self.options.fault_phase_ms * 1000, self._heal)
@@ -114,6 +119,15 @@ class World:
                 for _ in range(random.choice(BURSTS)):
                     process.propose(*self._body())
         self.after(1 + int(random.random() * 2 * self.options.propose_interval_us), self._propose)
+
+    def _read(self) -> None:
+        """Reads stop when everything heals: after that each must have its answer, or there is no convergence."""
+        if self._healed_at_us is not None:
+            return
+        for machine in self.machines:
+            if machine.process is not None and machine.process.is_leading:
+                machine.process.read()
+        self.after(1 + int(self._readers.random() * 2 * self.options.read_interval_us), self._read)
 
     def _body(self) -> tuple[bytes, int]:
         """One MessagePack array of integers and a blob: body and record count. No two are equal, and a lost sector is missed."""
@@ -185,11 +199,11 @@ class World:
         return None
 
     def _has_converged(self, offset: int) -> bool:
-        """Every node has committed and applied through `offset`, and all states are equal."""
+        """Every node has committed and applied through `offset`, all reads have ended, and all states are equal."""
         digests: list[int] = []
         for machine in self.machines:
             process = machine.process
-            if process is None or process.raft.high_watermark != offset or process.applied_offset != offset:
+            if process is None or process.raft.high_watermark != offset or process.applied_offset != offset or process.reads:
                 return False
             digests.append(process.state_machine.digest())
         if len(set(digests)) != 1:

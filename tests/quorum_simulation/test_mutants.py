@@ -23,6 +23,9 @@ EXPECTED: dict[str, tuple[str, ...]] = {
     "epoch-led-again": ("S4", "S10"),
     "no-fsync": ("LogCorrupt", "D1", "S2"),
     "half-flush": ("LogCorrupt", "D1"),
+    "arrival-is-an-echo": ("S16",),
+    "read-before-own-commit": ("S16",),
+    "round-shared-too-long": ("S16",),
 }
 
 
