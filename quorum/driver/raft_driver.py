@@ -36,6 +36,8 @@ from ..core.effects import (
     Effect,
     LeaderChanged,
     Proposed,
+    ReadIndexReady,
+    ReadIndexRefused,
     ReadLog,
     Rejected,
     Reply,
@@ -50,6 +52,7 @@ from ..core.events import (
     ElectionStateStored,
     Event,
     Propose,
+    ReadIndexAsked,
     RecordsRead,
     RequestAbandoned,
     RequestFailed,
@@ -76,6 +79,7 @@ from ..storage.metadata_log import MetadataLog
 from .apply_task import ApplyTask
 from .errors import NotLeader, Overloaded
 from .quorum_description import DESCRIBE_QUORUM, QuorumDescription, describe_quorum
+from .read_index import ReadIndexDesk
 from .signal import Signal
 from .storage_tasks import ElectionWriter, LogWriter
 from .transport import (
@@ -139,6 +143,7 @@ class RaftDriver:
         self._inbox: deque[Event] = deque()
         self._outbox = Outbox()
         self._reads: list[ReadLog] = []
+        self._read_index = ReadIndexDesk()
         self._deferred = Signal()
         self._verdict: Proposed | Rejected | None = None
         self._last_correlation = 0
@@ -169,6 +174,8 @@ class RaftDriver:
             Resigned: self._on_resigned,
             Proposed: self._on_verdict,
             Rejected: self._on_verdict,
+            ReadIndexReady: self._read_index.answer,
+            ReadIndexRefused: self._read_index.answer,
             Trace: self._on_trace,
         }
 
@@ -199,6 +206,20 @@ class RaftDriver:
         if verdict.overloaded:
             raise Overloaded("too many bytes wait to be committed; try again after some have been")
         raise NotLeader(verdict.leader_id, verdict.epoch)
+
+    async def read_index(self) -> int:
+        """The offset that a linearizable read which begins now must wait for: everything acknowledged so far lies below it.
+
+        Raises NotLeader, also if leadership is lost before a majority has confirmed it, and Overloaded. Takes a round trip
+        to a majority of the voters, shared by all that ask at about the same time. Cancel it to give up.
+        """
+        core = self._core
+        if core is None or not core.is_leader:
+            await trio.lowlevel.checkpoint()
+            raise NotLeader(self.leader.leader_id, self.leader.epoch)
+        answer = self._read_index.join()
+        self._deferred.set()
+        return await answer.wait()
 
     def resign(self, epoch: int, reason: str) -> None:
         """Gives up the leadership of `epoch`; in any other epoch nothing happens."""
@@ -270,7 +291,8 @@ class RaftDriver:
         except BaseExceptionGroup as group:
             raise _only_cause(group) from None
         finally:
-            self._core = None
+            leader, self._core = self.leader, None
+            self._read_index.close(leader)
             for responder in self._responders.values():
                 responder.refuse(ErrorCode.BROKER_NOT_AVAILABLE, "the node is stopping")
             self._responders.clear()
@@ -342,7 +364,7 @@ class RaftDriver:
             self._arm(deadline_ms)
 
     async def _run_deferred(self) -> None:
-        """Flushes and reads that wait for the rest of their scheduling pass.
+        """Flushes, reads and questions for the read index, which wait for the rest of their scheduling pass.
 
         All proposals of a pass share one flush and one answer to each follower. The messages leave before the disk begins: a
         follower's disk has the longer way, and the disk's thread would hold the interpreter between two messages.
@@ -350,6 +372,9 @@ class RaftDriver:
         """
         while True:
             await self._deferred.wait()
+            token = self._read_index.take_token()
+            if token is not None:
+                self._step(ReadIndexAsked(token))
             while self._reads and self._core is not None:
                 if self._applier.busy:
                     self._writer.kick()
