@@ -22,7 +22,7 @@ from ..core.batch import decode, decode_control
 from ..core.candidate import Candidate
 from ..core.effects import StoreElectionState
 from ..core.epoch_state import NEVER_MS
-from ..core.events import Propose, ResignAsked, ShutdownAsked, StorageFailed, TimerFired
+from ..core.events import Propose, ReadIndexAsked, ResignAsked, ShutdownAsked, StorageFailed, TimerFired
 from ..core.follower import Follower
 from ..core.leader import Leader
 from ..core.prospective import Prospective
@@ -91,6 +91,7 @@ class Interpreter:
 
     def __init__(self) -> None:
         self.cluster = ScriptedCluster()
+        self._reads = 0
 
     def run(self, line: str) -> list[str]:
         """The output of one command."""
@@ -182,6 +183,11 @@ class Interpreter:
         body = msgspec.msgpack.encode([_inflated(word) for word in words])
         node = self.cluster.host(node_id).node
         self.cluster.step(node_id, Propose(node.epoch, body, len(words)), f"n{node_id} is asked to append {' '.join(words)}")
+
+    def read(self, arguments: list[str]) -> None:
+        node_id = node_id_of(arguments[0])
+        self._reads += 1
+        self.cluster.step(node_id, ReadIndexAsked(self._reads), f"n{node_id} is asked for linearizable read t{self._reads}")
 
     def resign(self, arguments: list[str]) -> None:
         node_id = node_id_of(arguments[0])
@@ -408,6 +414,7 @@ COMMANDS = (
         Interpreter.set_randomized_election_timeout,
     ),
     Command("propose", "NODE RECORD…", "one batch of these records; `x*1000` is a long one", Interpreter.propose),
+    Command("read", "NODE", "which offset must a linearizable read reflect?", Interpreter.read),
     Command("resign", "NODE", "the leader is asked to resign", Interpreter.resign),
     Command("shutdown", "NODE", "a graceful stop", Interpreter.shutdown),
     Command("hold", "NODE…", "nothing becomes durable until it is told to", Interpreter.hold),
