@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from kraftlab.metadata.features import METADATA_VERSION_NAME
 from kraftlab.metadata.uuids import random_uuid, to_text
 
 from . import meta_properties
@@ -14,7 +15,6 @@ from .errors import ConfigError
 from .meta_properties import MetaProperties
 from .models import NodeConfig
 
-METADATA_VERSION = "4.0-IV3"
 _CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -71,7 +71,7 @@ def format(config: NodeConfig, cluster_id: str, ignore_formatted: bool = False) 
             raise ConfigError(
                 f"cannot format {directory}: {error.strerror}; check the path, its permissions and free space"
             ) from error
-        lines.append(f"Formatting {kind} {directory} with metadata.version {METADATA_VERSION}.")
+        lines.append(f"Formatting {kind} {directory} with metadata.version {METADATA_VERSION_NAME}.")
     return lines
 
 

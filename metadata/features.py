@@ -10,7 +10,9 @@ from .records import AnyRecord, FeatureLevel
 
 METADATA_VERSION = "metadata.version"
 METADATA_VERSION_LEVEL = 30
-"""The level that a fresh cluster finalizes (4.3-IV0, whose behaviour is the reference)."""
+"""The level that a fresh cluster finalizes: that of Kafka 4.3, whose behaviour is the reference."""
+METADATA_VERSION_NAME = "4.3-IV0"
+"""What people call that level."""
 
 SUPPORTED: dict[str, tuple[int, int]] = {METADATA_VERSION: (METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL)}
 """Feature → lowest and highest level that this software works at."""

@@ -28,7 +28,7 @@ def test_storage_formats_shows_and_refuses(tmp_path: Path, capsys: pytest.Captur
     assert main.run(["storage", "info", "-c", str(config)]) == 1
     assert f"Found problem:\n  {tmp_path}/metadata does not exist\n" in capsys.readouterr().out
     assert main.run(["storage", "format", "-t", cluster_id, "-c", str(config)]) == 0
-    assert capsys.readouterr().out == f"Formatting metadata directory {tmp_path}/metadata with metadata.version 4.0-IV3.\n"
+    assert capsys.readouterr().out == f"Formatting metadata directory {tmp_path}/metadata with metadata.version 4.3-IV0.\n"
     assert main.run(["storage", "format", "-t", cluster_id, "-c", str(config)]) == 1
     assert "is already formatted. Use --ignore-formatted" in capsys.readouterr().err
     assert main.run(["storage", "info", "-c", str(config)]) == 0

@@ -15,9 +15,9 @@ def test_formatting_writes_an_identity_into_every_directory(broker_file, tmp_pat
     config = load_broker(broker_file())
     lines = storage.format(config, "lab-0000000000000000001")
     assert lines == [
-        f"Formatting metadata directory {tmp_path / 'metadata'} with metadata.version 4.0-IV3.",
-        f"Formatting data directory {tmp_path / 'd0'} with metadata.version 4.0-IV3.",
-        f"Formatting data directory {tmp_path / 'd1'} with metadata.version 4.0-IV3.",
+        f"Formatting metadata directory {tmp_path / 'metadata'} with metadata.version 4.3-IV0.",
+        f"Formatting data directory {tmp_path / 'd0'} with metadata.version 4.3-IV0.",
+        f"Formatting data directory {tmp_path / 'd1'} with metadata.version 4.3-IV0.",
     ]
     metas = meta_properties.verify(config.all_directories(), 1, config.source)
     assert {meta.cluster_id for meta in metas.values()} == {"lab-0000000000000000001"}
@@ -41,7 +41,7 @@ def test_a_new_directory_is_formatted_beside_the_old_ones(broker_file, tmp_path:
     storage.format(load_broker(broker_file()), "c")
     config = load_broker(broker_file({"log.dirs": f"{tmp_path / 'd0'},{tmp_path / 'd2'}"}))
     assert storage.format(config, "c", ignore_formatted=True) == [
-        f"Formatting data directory {tmp_path / 'd2'} with metadata.version 4.0-IV3."
+        f"Formatting data directory {tmp_path / 'd2'} with metadata.version 4.3-IV0."
     ]
 
 
