@@ -73,7 +73,12 @@ class AdminService:
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
             )
         if header.read_mode == admin_pb2.READ_MODE_LINEARIZABLE:
-            return fault(method, "linearizable reads are not served yet; ask for committed state", ErrorCode.UNSUPPORTED_VERSION)
+            return fault(
+                method,
+                f"{call.api} is about this broker itself, which is not replicated and cannot be read linearizably; ask without, "
+                "and with min_offset if the broker must have applied a certain change",
+                ErrorCode.UNSUPPORTED_VERSION,
+            )
         with trio.move_on_at(deadline) as scope:
             await self._publisher.wait_for(header.min_offset)
             try:

@@ -7,6 +7,9 @@ says whom it asked. A write whose connection broke may have taken effect before 
 sending then tells (TOPIC_ALREADY_EXISTS, say). An error of the whole request raises `ApiError`; errors of single topics or
 partitions stand in the response, and `raise_first_error` turns the first of them into an ApiError for callers that want all or
 nothing.
+
+Reads see committed state, which may be a little old. `min_offset` demands that of your last write, wherever it is read;
+`linearizable` that of everybody's: then a majority of the controllers has to confirm that the one which answers still leads.
 """
 
 from __future__ import annotations
@@ -179,10 +182,15 @@ class AdminClient:
         return cast(pb.DeleteTopicsResponse, self.call("DeleteTopics", request, timeout_ms=timeout_ms))
 
     def describe_topics(
-        self, names: Iterable[str] | None = None, *, min_offset: int = 0, timeout_ms: int | None = None
+        self,
+        names: Iterable[str] | None = None,
+        *,
+        min_offset: int = 0,
+        linearizable: bool = False,
+        timeout_ms: int | None = None,
     ) -> pb.DescribeTopicPartitionsResponse:
         """Topics with partitions, reassignments and dynamic configs, all as of one metadata offset; None: every topic."""
-        request = pb.DescribeTopicPartitionsRequest(header=pb.RequestHeader(min_offset=min_offset))
+        request = pb.DescribeTopicPartitionsRequest(header=_reading(linearizable, min_offset))
         if names is not None:
             request.topics.CopyFrom(pb.TopicNames(names=names))
         return cast(pb.DescribeTopicPartitionsResponse, self.call("DescribeTopicPartitions", request, timeout_ms=timeout_ms))
@@ -196,9 +204,9 @@ class AdminClient:
         return cast(pb.IncrementalAlterConfigsResponse, self.call("IncrementalAlterConfigs", request, timeout_ms=timeout_ms))
 
     def describe_configs(
-        self, resources: Iterable[pb.DescribeConfigsResource], *, timeout_ms: int | None = None
+        self, resources: Iterable[pb.DescribeConfigsResource], *, linearizable: bool = False, timeout_ms: int | None = None
     ) -> pb.DescribeConfigsResponse:
-        request = pb.DescribeConfigsRequest(resources=resources)
+        request = pb.DescribeConfigsRequest(header=_reading(linearizable), resources=resources)
         return cast(pb.DescribeConfigsResponse, self.call("DescribeConfigs", request, timeout_ms=timeout_ms))
 
     # -- reassignments -----------------------------------------------------------------------------------------------
@@ -225,10 +233,14 @@ class AdminClient:
         )
 
     def list_partition_reassignments(
-        self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        linearizable: bool = False,
+        timeout_ms: int | None = None,
     ) -> pb.ListPartitionReassignmentsResponse:
         """The reassignments that run, of all partitions or of those given."""
-        request = pb.ListPartitionReassignmentsRequest()
+        request = pb.ListPartitionReassignmentsRequest(header=_reading(linearizable))
         if partitions is not None:
             topics: dict[str, pb.ListReassignmentsTopic] = {}
             for name, index in partitions:
@@ -241,15 +253,16 @@ class AdminClient:
     # -- cluster -----------------------------------------------------------------------------------------------------
 
     def describe_cluster(
-        self, *, include_fenced_brokers: bool = False, timeout_ms: int | None = None
+        self, *, include_fenced_brokers: bool = False, linearizable: bool = False, timeout_ms: int | None = None
     ) -> pb.DescribeClusterResponse:
-        request = pb.DescribeClusterRequest(include_fenced_brokers=include_fenced_brokers)
+        request = pb.DescribeClusterRequest(header=_reading(linearizable), include_fenced_brokers=include_fenced_brokers)
         response = cast(pb.DescribeClusterResponse, self.call("DescribeCluster", request, timeout_ms=timeout_ms))
         self._brokers |= {broker.broker_id: Endpoint(broker.host, broker.port) for broker in response.brokers}
         return response
 
-    def describe_quorum(self, *, timeout_ms: int | None = None) -> pb.DescribeQuorumResponse:
-        return cast(pb.DescribeQuorumResponse, self.call("DescribeQuorum", pb.DescribeQuorumRequest(), timeout_ms=timeout_ms))
+    def describe_quorum(self, *, linearizable: bool = False, timeout_ms: int | None = None) -> pb.DescribeQuorumResponse:
+        request = pb.DescribeQuorumRequest(header=_reading(linearizable))
+        return cast(pb.DescribeQuorumResponse, self.call("DescribeQuorum", request, timeout_ms=timeout_ms))
 
     def describe_metadata(
         self, endpoint: Endpoint, *, reread_log: bool = False, at_offset: int = 0, timeout_ms: int | None = None
@@ -307,6 +320,12 @@ def _detail(error: grpc.RpcError) -> str:
         return "no answer in time"
     details = error.details() or error.code().name
     return _REFUSED if "refused" in details.lower() else details
+
+
+def _reading(linearizable: bool, min_offset: int = 0) -> pb.RequestHeader:
+    """The header of a read. Linearizable: it reflects all that was acknowledged to anybody before, or is not answered."""
+    read_mode = pb.READ_MODE_LINEARIZABLE if linearizable else pb.READ_MODE_COMMITTED
+    return pb.RequestHeader(min_offset=min_offset, read_mode=read_mode)
 
 
 def _unreachable(api: str, faults: Mapping[Endpoint, str], seconds: float) -> str:

@@ -8,7 +8,8 @@ move the committed state along these states, and release answers; a resignation 
 NOT_CONTROLLER (outcome unknown), and goes on from the committed state. A standby replays the same records through the
 same code when they are committed.
 
-Reads see committed state only, on any controller, and need no turn in the queue. Heartbeats that change nothing do not
+Reads see committed state only, on any controller, and need no turn in the queue; a linearizable one first lets the quorum
+confirm the leadership and the committed state catch up with what that says (`catch_up`). Heartbeats that change nothing do not
 either.
 
 A manager that fails unexpectedly, or whose records cannot be replayed, has changed nothing: its caller gets
@@ -74,6 +75,8 @@ class MetadataQuorum(Protocol):
     def propose(self, epoch: int, body: bytes, record_count: int) -> tuple[int, int]: ...
 
     def resign(self, epoch: int, reason: str) -> None: ...
+
+    async def read_index(self) -> int: ...
 
 
 class Leadership(NamedTuple):
@@ -232,6 +235,21 @@ class QuorumController:
             if not reached.is_set():
                 self._offset_waiters.remove(entry)
                 heapq.heapify(self._offset_waiters)
+
+    async def catch_up(self) -> None:
+        """For a linearizable read: returns once the committed state reflects everything acknowledged before this was called.
+
+        ApiError: NOT_CONTROLLER if this node does not lead, or is not sure of it in the end; THROTTLING_QUOTA_EXCEEDED.
+        """
+        if self._quorum is None:
+            raise self.not_controller()
+        try:
+            offset = await self._quorum.read_index()
+        except NotLeader as error:
+            raise self.not_controller() from error
+        except Overloaded as error:
+            raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"Not answered: {error}.") from error
+        await self.wait_applied(offset)
 
     # --- writing -------------------------------------------------------------------------------------------------------------
 

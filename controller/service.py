@@ -3,8 +3,9 @@
 Theory of operation. `APIS` is the one table of admin calls: what kind of call it is, what runs it, and how a refusal of
 the whole request is told. A *write* runs on the active controller only and is answered when it is committed; a *read*
 sees committed state on any controller; a *local* call is about this very node. `dispatch` treats the header the same way
-for all of them: cluster id, read mode, deadline, then waiting for `min_offset`; and it fills the response's header. It
-never raises for a request.
+for all of them: cluster id, read mode, deadline, then waiting for `min_offset`, and for a linearizable read until a majority
+of the controllers has confirmed that this one leads and its state has caught up (writes are linearizable in any read mode);
+and it fills the response's header. It never raises for a request.
 
 Peer handlers decode a struct, run the manager's operation as a write, and encode its response; a refusal of the whole
 request is the response's own error. Heartbeats are answered without a task of their own.
@@ -68,12 +69,14 @@ class AdminApi(NamedTuple):
 
     `entries` is the request's repeated field; a write with none of them is answered at once, wherever it is asked.
     `refuse` repeats an error of the whole request in the response's entries, where Kafka does.
+    `is_of_quorum`: a local call of the active controller that can be linearizable, as reads can.
     """
 
     kind: Kind
     run: Callable[..., Any]
     entries: str | None = None
     refuse: Callable[[Any, Any, ApiError], None] = lambda request, response, error: None
+    is_of_quorum: bool = False
 
 
 # --- refusals of whole requests -----------------------------------------------------------------------------------------
@@ -159,7 +162,7 @@ APIS: Mapping[str, AdminApi] = {
     "AlterPartitionReassignments": AdminApi(Kind.WRITE, reassignments.alter, "topics", _refuse_reassignments),
     "ListPartitionReassignments": AdminApi(Kind.READ, _list_reassignments),
     "DescribeCluster": AdminApi(Kind.READ, _describe_cluster),
-    "DescribeQuorum": AdminApi(Kind.LOCAL, _describe_quorum),
+    "DescribeQuorum": AdminApi(Kind.LOCAL, _describe_quorum, is_of_quorum=True),
     "DescribeMetadata": AdminApi(Kind.LOCAL, _describe_metadata),
     "AlterReplicaLogDirs": AdminApi(Kind.LOCAL, _broker_only),
     "DescribeLogDirs": AdminApi(Kind.LOCAL, _broker_only),
@@ -197,7 +200,7 @@ class ControllerService:
             return False
         timeout_ms = _timeout_ms(header)
         try:
-            self._check_header(header)
+            self._check_header(row, header)
         except ApiError:
             return False
         if timeout_ms <= 0:
@@ -243,15 +246,16 @@ class ControllerService:
         """The response and the metadata offset it reflects; ApiError refuses the whole request."""
         header = request.header
         arrived_ms = self._clock()
-        self._check_header(header)
+        self._check_header(row, header)
         timeout_ms = _timeout_ms(header)
         if row.kind is Kind.WRITE:
             if row.entries is not None and not getattr(request, row.entries):
                 return self._nothing_asked(api, request), self.controller.applied_offset
             if timeout_ms <= 0:
                 raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "")
-        if header.min_offset > self.controller.applied_offset:
-            await self._wait_for(header.min_offset, timeout_ms)
+        is_linearizable = header.read_mode == admin_pb2.READ_MODE_LINEARIZABLE and row.kind is not Kind.WRITE
+        if is_linearizable or header.min_offset > self.controller.applied_offset:
+            await self._wait_for(header.min_offset, timeout_ms, is_linearizable)
         if row.kind is Kind.WRITE:
             answer = self._write(api, row, request, arrived_ms + timeout_ms)
             return await answer.wait(), answer.offset
@@ -263,7 +267,7 @@ class ControllerService:
     def _write(self, api: str, row: AdminApi, request: Any, deadline_ms: int) -> Answer[Any]:
         return self.controller.write(api, partial(_operation, row.run, request), deadline_ms=deadline_ms)
 
-    def _check_header(self, header: admin_pb2.RequestHeader) -> None:
+    def _check_header(self, row: AdminApi, header: admin_pb2.RequestHeader) -> None:
         settings = self.controller.settings
         if header.cluster_id and header.cluster_id != settings.cluster_id:
             raise ApiError(
@@ -271,17 +275,27 @@ class ControllerService:
                 f"The request is meant for cluster {header.cluster_id}, this is {settings.cluster_id}. Check the address.",
             )
         if header.read_mode == admin_pb2.READ_MODE_LINEARIZABLE:
-            raise ApiError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                "Linearizable reads are not served yet. Read committed state, with min_offset at your last write's offset.",
-            )
-        if header.read_mode != admin_pb2.READ_MODE_COMMITTED:
+            if row.kind is Kind.LOCAL and not row.is_of_quorum:
+                raise ApiError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    "What a node says of itself is not replicated, so it cannot be read linearizably. Read it as it is, with "
+                    "min_offset if the node must have applied a certain change.",
+                )
+        elif header.read_mode != admin_pb2.READ_MODE_COMMITTED:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown read mode {header.read_mode}.")
 
-    async def _wait_for(self, offset: int, timeout_ms: int) -> None:
+    async def _wait_for(self, offset: int, timeout_ms: int, is_linearizable: bool) -> None:
         with trio.move_on_after(max(0, timeout_ms) / 1000):
+            if is_linearizable:
+                await self.controller.catch_up()
             await self.controller.wait_applied(offset)
             return
+        if is_linearizable and offset <= self.controller.applied_offset:
+            raise ApiError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"Not answered: a majority of the controllers did not confirm within {timeout_ms} ms that this one leads. Try "
+                "again, or read committed state, which may be older.",
+            )
         raise ApiError(
             ErrorCode.REQUEST_TIMED_OUT,
             f"This node has applied metadata up to offset {self.controller.applied_offset} and did not reach {offset} in time.",

@@ -102,6 +102,25 @@ async def test_the_brokers_own_calls_are_answered_here(autojump_clock: Any) -> N
     assert not channel.passed_on
 
 
+async def test_a_linearizable_read_is_the_active_controllers_business(autojump_clock: Any) -> None:
+    header = admin_pb2.RequestHeader(read_mode=admin_pb2.READ_MODE_LINEARIZABLE)
+    channel = Channel(done())
+    call = Call("DescribeTopicPartitions", admin_pb2.DescribeTopicPartitionsRequest(header=header), "User:alice")
+    response: Any = await service_on(channel).dispatch(call)
+    assert response.header.metadata_offset == 42
+    [envelope] = channel.passed_on
+    passed_on = admin_pb2.DescribeTopicPartitionsRequest.FromString(envelope.request)
+    assert passed_on.header.read_mode == admin_pb2.READ_MODE_LINEARIZABLE
+
+
+async def test_what_a_broker_says_of_itself_is_never_linearizable(autojump_clock: Any) -> None:
+    header = admin_pb2.RequestHeader(read_mode=admin_pb2.READ_MODE_LINEARIZABLE)
+    call = Call("DescribeLogDirs", admin_pb2.DescribeLogDirsRequest(header=header), "User:alice")
+    response: Any = await service_on(Channel(done())).dispatch(call)
+    assert response.header.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert "DescribeLogDirs is about this broker itself" in response.header.error_message
+
+
 async def test_a_request_for_another_cluster_or_a_later_offset_is_refused_with_the_value(autojump_clock: Any) -> None:
     service = service_on(Channel(done()))
     elsewhere = admin_pb2.DescribeLogDirsRequest(header=admin_pb2.RequestHeader(cluster_id="other"))

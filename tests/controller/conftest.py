@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
+import trio
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.controller import brokers, configs, reassignments, topics
@@ -54,6 +55,8 @@ class FakeQuorum:
         self.leads = False
         self.overloaded = False
         self.resignations: list[tuple[int, str]] = []
+        self.confirms: bool | None = True
+        """Whether a majority confirms the leadership to readers; None: nobody answers."""
 
     @property
     def end_offset(self) -> int:
@@ -71,6 +74,16 @@ class FakeQuorum:
     def resign(self, epoch: int, reason: str) -> None:
         self.resignations.append((epoch, reason))
         self.leads = False
+
+    async def read_index(self) -> int:
+        await trio.lowlevel.checkpoint()
+        if self.confirms is None:
+            await trio.sleep_forever()
+        if not self.leads or not self.confirms:
+            raise NotLeader(-1, self.epoch)
+        if self.overloaded:
+            raise Overloaded("the test says so")
+        return self.batches[self.committed_batches - 1].end_offset if self.committed_batches else 0
 
     def control_batch(self) -> None:
         self.batches.append(CommittedBatch(self.end_offset, self.end_offset + 1, self.epoch, self.clock(), b""))

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.controller.service import APIS, ControllerService
+from kraftlab.controller.service import APIS, ControllerService, Kind
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import (
     AlterPartitionRequest,
@@ -174,11 +174,70 @@ async def test_requests_for_another_cluster_are_refused(door: Door) -> None:
     assert response.header.error_code == 0
 
 
-async def test_linearizable_reads_are_refused_with_advice(door: Door) -> None:
-    request = pb.DescribeClusterRequest()
-    response = await door.call("DescribeCluster", request, read_mode=pb.READ_MODE_LINEARIZABLE)
+LINEARIZABLE_READS = [api for api, row in APIS.items() if row.kind is Kind.READ or row.is_of_quorum]
+
+
+@pytest.mark.parametrize("api", LINEARIZABLE_READS)
+async def test_every_read_of_replicated_state_can_be_linearizable(door: Door, api: str) -> None:
+    response = await door.call(api, METHODS[api].request(), read_mode=pb.READ_MODE_LINEARIZABLE)
+    assert response.header.error_code == 0
+    assert response.header.metadata_offset >= door.cluster.controller.applied_offset
+
+
+async def test_a_linearizable_read_waits_until_what_the_quorum_says_is_applied(door: Door, autojump_clock: Any) -> None:
+    offset = door.cluster.controller.applied_offset
+
+    async def ahead() -> int:
+        return offset + 1
+
+    door.cluster.quorum.read_index = ahead
+    door.cluster.controller.write("more", lambda state, context: _config_outcome())
+    response = await door.call("DescribeCluster", pb.DescribeClusterRequest(), read_mode=pb.READ_MODE_LINEARIZABLE)
+    assert (response.header.error_code, response.header.metadata_offset) == (0, offset + 1)
+    response = await door.call(
+        "DescribeCluster", pb.DescribeClusterRequest(), read_mode=pb.READ_MODE_LINEARIZABLE, min_offset=offset + 2, timeout_ms=50
+    )
+    assert response.header.error_code == ErrorCode.REQUEST_TIMED_OUT, "both conditions hold, or there is no answer"
+    assert str(offset + 2) in response.header.error_message
+
+
+async def test_a_linearizable_read_that_nobody_confirms_in_time_is_not_answered(door: Door, autojump_clock: Any) -> None:
+    door.cluster.quorum.confirms = None
+    request = pb.DescribeTopicPartitionsRequest()
+    response = await door.call("DescribeTopicPartitions", request, read_mode=pb.READ_MODE_LINEARIZABLE, timeout_ms=300)
+    assert response.header.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert response.header.error_message.startswith("Not answered")
+    assert not response.topics
+
+
+async def test_who_does_not_lead_or_no_longer_does_sends_linearizable_readers_away(door: Door) -> None:
+    door.cluster.quorum.confirms = False
+    response = await door.call("DescribeCluster", pb.DescribeClusterRequest(), read_mode=pb.READ_MODE_LINEARIZABLE)
+    assert response.header.error_code == ErrorCode.NOT_CONTROLLER
+    door.cluster.quorum.confirms = True
+    await door.cluster.lose_leadership(survives=True)
+    response = await door.call("DescribeCluster", pb.DescribeClusterRequest(), read_mode=pb.READ_MODE_LINEARIZABLE)
+    assert response.header.error_code == ErrorCode.NOT_CONTROLLER
+    assert "3001" in response.header.error_message
+    committed = await door.call("DescribeCluster", pb.DescribeClusterRequest())
+    assert committed.header.error_code == 0, "committed state is read anywhere"
+
+
+async def test_too_many_linearizable_reads_are_turned_away(door: Door) -> None:
+    door.cluster.quorum.overloaded = True
+    response = await door.call("DescribeCluster", pb.DescribeClusterRequest(), read_mode=pb.READ_MODE_LINEARIZABLE)
+    assert response.header.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+async def test_what_a_node_says_of_itself_is_never_linearizable(door: Door) -> None:
+    response = await door.call("DescribeMetadata", pb.DescribeMetadataRequest(), read_mode=pb.READ_MODE_LINEARIZABLE)
     assert response.header.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert "min_offset" in response.header.error_message
+
+
+async def test_a_write_does_not_care_about_the_read_mode(door: Door) -> None:
+    response = await door.call("CreateTopics", creation(), read_mode=pb.READ_MODE_LINEARIZABLE)
+    assert response.header.error_code == 0
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
