@@ -55,6 +55,11 @@ def print_failure(error: CommandFailed, as_json: bool) -> None:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+linearizable_option = click.option(
+    "--linearizable",
+    is_flag=True,
+    help="Show nothing older than what was acknowledged to anybody before; needs a majority of the controllers.",
+)
 bootstrap_option = click.option(
     "--bootstrap-server",
     "bootstrap_server",

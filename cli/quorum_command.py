@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .output import DONE, CommandFailed, Output, json_option
+from .output import DONE, CommandFailed, Output, json_option, linearizable_option
 
 if TYPE_CHECKING:
     from kraftlab.admin.v1 import admin_pb2 as pb
@@ -42,9 +42,12 @@ Examples:
 @click.option("--status", is_flag=True, help="Leader, epoch, high watermark, lag, voters and observers.")
 @click.option("--replication", is_flag=True, help="A table of replicas with their log ends and times.")
 @click.option("--human-readable", is_flag=True, help="With --replication: times as '8 ms ago'.")
+@linearizable_option
 @json_option
 @click.pass_context
-def describe(context: click.Context, /, status: bool, replication: bool, human_readable: bool, as_json: bool) -> int:
+def describe(
+    context: click.Context, /, status: bool, replication: bool, human_readable: bool, linearizable: bool, as_json: bool
+) -> int:
     """Describe the quorum as its leader sees it."""
     if status == replication:
         raise CommandFailed("One of --status or --replication must be specified with describe sub-command")
@@ -55,7 +58,7 @@ def describe(context: click.Context, /, status: bool, replication: bool, human_r
     from .quorum_text import replication_lines, status_lines
 
     out = Output(as_json)
-    with AdminClient(context.obj) as client:
+    with AdminClient(context.obj, linearizable=linearizable) as client:
         view = quorum_view(client.describe_quorum())
     now_ms = int(time.time() * 1000) if human_readable else None
     out.lines(status_lines(view) if status else replication_lines(view, now_ms))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import DONE, FAILED, IN_PROGRESS, CommandFailed, Output, json_option
+from .output import DONE, FAILED, IN_PROGRESS, CommandFailed, Output, json_option, linearizable_option
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
@@ -28,9 +28,9 @@ _ALSO_ALLOWED = {
         "timeout",
         "disallow-replication-factor-change",
     ),
-    "verify": ("preserve-throttles", "kafka-exit-code"),
+    "verify": ("preserve-throttles", "kafka-exit-code", "linearizable"),
     "cancel": ("preserve-throttles", "timeout", "all"),
-    "list": (),
+    "list": ("linearizable",),
 }
 _ALWAYS = ("bootstrap-server", "command-config", "json")
 _CONTROLLER_ACTIONS = ("cancel", "list")
@@ -96,6 +96,7 @@ Exit codes: 0 done, 1 error (or not as planned), 2 --verify: still in progress."
 @click.option("--all", "all_", is_flag=True, help="With --cancel: cancel every reassignment.")
 @click.option("--kafka-exit-code", is_flag=True, help="With --verify: exit code 0 whatever the state, as Kafka's tool.")
 @click.option("--command-config", metavar="FILE", help="Accepted for Kafka's sake; nothing in it is needed.")
+@linearizable_option
 @json_option
 def reassign_partitions(as_json: bool, **options: Any) -> int:
     """Reassign partitions: generate, execute, verify, cancel or list."""
@@ -110,7 +111,7 @@ def reassign_partitions(as_json: bool, **options: Any) -> int:
     try:
         servers = given.get("bootstrap-server") or given["bootstrap-controller"]
         prepared = _read_files(action, given)
-        with AdminClient(servers) as client:
+        with AdminClient(servers, linearizable="linearizable" in given) as client:
             return _RUN[action](client, out, given, prepared)
     except PlanError as error:
         raise CommandFailed(f"Error: {error}", on_stdout=True) from None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import DONE, CommandFailed, Output, bootstrap_option, json_option
+from .output import DONE, CommandFailed, Output, bootstrap_option, json_option, linearizable_option
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
@@ -32,6 +32,8 @@ def check_usage(given: dict[str, Any]) -> str:
         for option in _CREATE_ONLY:
             if option in given:
                 _refuse(f'Option "[{option}]" can\'t be used with option "[{action}]"')
+    if action in ("create", "delete") and "linearizable" in given:
+        _refuse(f'Option "[linearizable]" can\'t be used with option "[{action}]"')
     if "replica-assignment" in given:
         for option in ("partitions", "replication-factor"):
             if option in given:
@@ -75,6 +77,7 @@ Examples:
 @click.option("--topics-with-overrides", is_flag=True, help="Only topics with configs of their own.")
 @click.option("--exclude-internal", is_flag=True, help="Leave internal topics out.")
 @click.option("--command-config", metavar="FILE", help="Accepted for Kafka's sake; nothing in it is needed.")
+@linearizable_option
 @json_option
 def topics(bootstrap_server: str, as_json: bool, **options: Any) -> int:
     """Create, list, describe or delete topics."""
@@ -87,7 +90,7 @@ def topics(bootstrap_server: str, as_json: bool, **options: Any) -> int:
 
     out = Output(as_json)
     try:
-        with AdminClient(bootstrap_server) as client:
+        with AdminClient(bootstrap_server, linearizable="linearizable" in given) as client:
             _RUN[action](client, out, given)
     except TopicUsageError as error:
         raise _failed(str(error)) from None

@@ -45,12 +45,16 @@ class AdminClient:
     """A client of one cluster. Thread-safe; use as a context manager, or call `close`.
 
     `bootstrap_servers` is `host:port[,…]` of any nodes' gRPC endpoints. `timeout_ms` bounds each call with its retries.
+    `linearizable`: what describe and list calls that do not say it themselves are.
     """
 
-    def __init__(self, bootstrap_servers: str, *, timeout_ms: int = 30_000, cluster_id: str = "") -> None:
+    def __init__(
+        self, bootstrap_servers: str, *, timeout_ms: int = 30_000, cluster_id: str = "", linearizable: bool = False
+    ) -> None:
         self._bootstrap = parse_servers(bootstrap_servers)
         self._timeout_ms = timeout_ms
         self._cluster_id = cluster_id
+        self._linearizable = linearizable
         self._channels = Channels()
         self._leader: Endpoint | None = None
         self._brokers: dict[int, Endpoint] = {}
@@ -168,6 +172,12 @@ class AdminClient:
         if self._cluster_id and not request.header.cluster_id:
             request.header.cluster_id = self._cluster_id
 
+    def _reading(self, linearizable: bool | None, min_offset: int = 0) -> pb.RequestHeader:
+        """The header of a read; None: as the client was told to read."""
+        is_linearizable = self._linearizable if linearizable is None else linearizable
+        read_mode = pb.READ_MODE_LINEARIZABLE if is_linearizable else pb.READ_MODE_COMMITTED
+        return pb.RequestHeader(min_offset=min_offset, read_mode=read_mode)
+
     # -- topics ------------------------------------------------------------------------------------------------------
 
     def create_topics(
@@ -186,11 +196,11 @@ class AdminClient:
         names: Iterable[str] | None = None,
         *,
         min_offset: int = 0,
-        linearizable: bool = False,
+        linearizable: bool | None = None,
         timeout_ms: int | None = None,
     ) -> pb.DescribeTopicPartitionsResponse:
         """Topics with partitions, reassignments and dynamic configs, all as of one metadata offset; None: every topic."""
-        request = pb.DescribeTopicPartitionsRequest(header=_reading(linearizable, min_offset))
+        request = pb.DescribeTopicPartitionsRequest(header=self._reading(linearizable, min_offset))
         if names is not None:
             request.topics.CopyFrom(pb.TopicNames(names=names))
         return cast(pb.DescribeTopicPartitionsResponse, self.call("DescribeTopicPartitions", request, timeout_ms=timeout_ms))
@@ -204,9 +214,9 @@ class AdminClient:
         return cast(pb.IncrementalAlterConfigsResponse, self.call("IncrementalAlterConfigs", request, timeout_ms=timeout_ms))
 
     def describe_configs(
-        self, resources: Iterable[pb.DescribeConfigsResource], *, linearizable: bool = False, timeout_ms: int | None = None
+        self, resources: Iterable[pb.DescribeConfigsResource], *, linearizable: bool | None = None, timeout_ms: int | None = None
     ) -> pb.DescribeConfigsResponse:
-        request = pb.DescribeConfigsRequest(header=_reading(linearizable), resources=resources)
+        request = pb.DescribeConfigsRequest(header=self._reading(linearizable), resources=resources)
         return cast(pb.DescribeConfigsResponse, self.call("DescribeConfigs", request, timeout_ms=timeout_ms))
 
     # -- reassignments -----------------------------------------------------------------------------------------------
@@ -236,11 +246,11 @@ class AdminClient:
         self,
         partitions: Iterable[TopicPartition] | None = None,
         *,
-        linearizable: bool = False,
+        linearizable: bool | None = None,
         timeout_ms: int | None = None,
     ) -> pb.ListPartitionReassignmentsResponse:
         """The reassignments that run, of all partitions or of those given."""
-        request = pb.ListPartitionReassignmentsRequest(header=_reading(linearizable))
+        request = pb.ListPartitionReassignmentsRequest(header=self._reading(linearizable))
         if partitions is not None:
             topics: dict[str, pb.ListReassignmentsTopic] = {}
             for name, index in partitions:
@@ -253,15 +263,15 @@ class AdminClient:
     # -- cluster -----------------------------------------------------------------------------------------------------
 
     def describe_cluster(
-        self, *, include_fenced_brokers: bool = False, linearizable: bool = False, timeout_ms: int | None = None
+        self, *, include_fenced_brokers: bool = False, linearizable: bool | None = None, timeout_ms: int | None = None
     ) -> pb.DescribeClusterResponse:
-        request = pb.DescribeClusterRequest(header=_reading(linearizable), include_fenced_brokers=include_fenced_brokers)
+        request = pb.DescribeClusterRequest(header=self._reading(linearizable), include_fenced_brokers=include_fenced_brokers)
         response = cast(pb.DescribeClusterResponse, self.call("DescribeCluster", request, timeout_ms=timeout_ms))
         self._brokers |= {broker.broker_id: Endpoint(broker.host, broker.port) for broker in response.brokers}
         return response
 
-    def describe_quorum(self, *, linearizable: bool = False, timeout_ms: int | None = None) -> pb.DescribeQuorumResponse:
-        request = pb.DescribeQuorumRequest(header=_reading(linearizable))
+    def describe_quorum(self, *, linearizable: bool | None = None, timeout_ms: int | None = None) -> pb.DescribeQuorumResponse:
+        request = pb.DescribeQuorumRequest(header=self._reading(linearizable))
         return cast(pb.DescribeQuorumResponse, self.call("DescribeQuorum", request, timeout_ms=timeout_ms))
 
     def describe_metadata(
@@ -320,12 +330,6 @@ def _detail(error: grpc.RpcError) -> str:
         return "no answer in time"
     details = error.details() or error.code().name
     return _REFUSED if "refused" in details.lower() else details
-
-
-def _reading(linearizable: bool, min_offset: int = 0) -> pb.RequestHeader:
-    """The header of a read. Linearizable: it reflects all that was acknowledged to anybody before, or is not answered."""
-    read_mode = pb.READ_MODE_LINEARIZABLE if linearizable else pb.READ_MODE_COMMITTED
-    return pb.RequestHeader(min_offset=min_offset, read_mode=read_mode)
 
 
 def _unreachable(api: str, faults: Mapping[Endpoint, str], seconds: float) -> str:

@@ -265,7 +265,9 @@ def test_nobody_at_the_address_is_one_line(capsys: pytest.CaptureFixture[str], m
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    monkeypatch.setattr("kraftlab.client.admin.AdminClient.__init__.__kwdefaults__", {"timeout_ms": 200, "cluster_id": ""})
+    monkeypatch.setattr(
+        "kraftlab.client.admin.AdminClient.__init__.__kwdefaults__", {"timeout_ms": 200, "cluster_id": "", "linearizable": False}
+    )
     assert main.run(["topics", "--bootstrap-server", f"127.0.0.1:{port}", "--list"]) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
@@ -280,6 +282,10 @@ def test_nobody_at_the_address_is_one_line(capsys: pytest.CaptureFixture[str], m
         (
             ["topics", "--bootstrap-server", "h:1"],
             "Command must include exactly one action: --create, --list, --describe, --delete",
+        ),
+        (
+            ["topics", "--bootstrap-server", "h:1", "--create", "--topic", "t", "--linearizable"],
+            "Option \"[linearizable]\" can't be used with option \"[create]\"",
         ),
         (["nonsense"], "No such command 'nonsense'"),
         (["storage", "info", "--config", "/nope"], "there is no file /nope"),

@@ -76,6 +76,25 @@ def test_an_error_of_the_whole_request_is_raised_with_its_name(cluster) -> None:
     assert raised.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
+def test_reads_are_linearizable_if_they_or_their_client_say_so(cluster) -> None:
+    modes = []
+
+    def answer(request: pb.DescribeClusterRequest) -> pb.DescribeClusterResponse:
+        modes.append(request.header.read_mode)
+        return pb.DescribeClusterResponse()
+
+    cluster.nodes[0].answers["DescribeCluster"] = answer
+    with (
+        AdminClient(cluster.nodes[0].server) as client,
+        AdminClient(cluster.nodes[0].server, linearizable=True) as careful,
+    ):
+        client.describe_cluster()
+        client.describe_cluster(linearizable=True)
+        careful.describe_cluster()
+        careful.describe_cluster(linearizable=False)
+    assert modes == [0, pb.READ_MODE_LINEARIZABLE, pb.READ_MODE_LINEARIZABLE, 0]
+
+
 def test_errors_of_entries_stay_in_the_response_until_asked_for(cluster) -> None:
     entry = pb.CreatableTopicResult(name="t", error_code=36, error_message="Topic 't' already exists.")
     cluster.nodes[0].answers["CreateTopics"] = lambda _: pb.CreateTopicsResponse(topics=[entry])
