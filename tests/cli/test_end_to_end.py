@@ -285,7 +285,7 @@ def test_nobody_at_the_address_is_one_line(capsys: pytest.CaptureFixture[str], m
         ),
         (
             ["topics", "--bootstrap-server", "h:1", "--create", "--topic", "t", "--linearizable"],
-            "Option \"[linearizable]\" can't be used with option \"[create]\"",
+            'Option "[linearizable]" can\'t be used with option "[create]"',
         ),
         (["nonsense"], "No such command 'nonsense'"),
         (["storage", "info", "--config", "/nope"], "there is no file /nope"),
