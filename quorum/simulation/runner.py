@@ -20,9 +20,11 @@ from ..storage import StorageError
 from .faults import FAULTS
 from .invariants import Violation
 from .mutants import MUTANTS, planted
-from .options import draw_options
+from .options import SimulationOptions, draw_options
 from .transcript import Transcript
-from .world import StateMachineFactory, World, hashing_state_machine
+from .world import World
+
+WorldFactory = Callable[[SimulationOptions, Transcript], World]
 
 
 class SeedResult(NamedTuple):
@@ -69,14 +71,17 @@ def run_seed(
     fault_phase_ms: int | None = None,
     mutant: str | None = None,
     write: Callable[[str], None] | None = None,
-    make_state_machine: StateMachineFactory = hashing_state_machine,
+    make_world: WorldFactory = World,
 ) -> SeedResult:
-    """Play one seed. `faults` limits what may be drawn, `write` gets one line per step, `mutant` plants a known bug first."""
+    """Play one seed. `faults` limits what may be drawn, `write` gets one line per step, `mutant` plants a known bug first.
+
+    Another `make_world` runs another state machine, or has another workload.
+    """
     options = draw_options(seed, FAULTS if faults is None else faults, fault_phase_ms=fault_phase_ms)
     transcript = Transcript(write)
     started = time.perf_counter()
     with planted(MUTANTS[mutant] if mutant else None):
-        world = World(options, transcript, make_state_machine)
+        world = make_world(options, transcript)
         violations = _run(world)
     return SeedResult(
         seed=seed,
@@ -117,10 +122,15 @@ def _run(world: World) -> tuple[str, ...]:
 
 
 def run_many(
-    seeds: Iterable[int], *, processes: int = 1, faults: Iterable[str] | None = None, mutant: str | None = None
+    seeds: Iterable[int],
+    *,
+    processes: int = 1,
+    faults: Iterable[str] | None = None,
+    mutant: str | None = None,
+    play: Callable[..., SeedResult] | None = None,
 ) -> Iterator[SeedResult]:
-    """Play seeds, in this process or in several; results come in the order of the seeds."""
-    run = partial(run_seed, faults=None if faults is None else tuple(faults), mutant=mutant)
+    """Play seeds, in this process or in several; results come in the order of the seeds. `play` takes `run_seed`'s place."""
+    run = partial(play or run_seed, faults=None if faults is None else tuple(faults), mutant=mutant)
     if processes <= 1:
         yield from map(run, seeds)
         return

@@ -89,6 +89,11 @@ class World:
             return HEALTHY_DISK_US
         return self.options.disk_latency_us * self.disk_slowness.get(node_id, 1)
 
+    @property
+    def is_healed(self) -> bool:
+        """Nothing goes wrong any more, and the workload has ended."""
+        return self._healed_at_us is not None
+
     def run(self) -> None:
         """Both phases. Raises Violation or whatever the code under test raises."""
         self.note(f"{self.options}")
@@ -117,8 +122,12 @@ class World:
             process = machine.process
             if process is not None and process.is_leading and random.random() < 0.9:
                 for _ in range(random.choice(BURSTS)):
-                    process.propose(*self._body())
+                    self.work(process)
         self.after(1 + int(random.random() * 2 * self.options.propose_interval_us), self._propose)
+
+    def work(self, process: SimulatedProcess) -> None:
+        """One piece of the workload, for a process that leads. A world with state machines of its own asks those."""
+        process.propose(*self._body())
 
     def _read(self) -> None:
         """Reads stop when everything heals: after that each must have its answer, or there is no convergence."""
@@ -180,9 +189,9 @@ class World:
                 raise Violation(f"L1 no leader {limit_ms} ms after the heal: {self._summary()}")
             self._final_offset = None
         elif self._final_offset is None:
-            leader.propose(*self._body())
+            self.work(leader)
             self._final_offset = leader.raft.log_end_offset
-        elif self._has_converged(leader.raft.log_end_offset):
+        elif self.has_converged(leader.raft.log_end_offset):
             self._is_done = True
             return
         if waited_ms > ELECTION_TIMEOUTS * 300 + CATCH_UP_MS:
@@ -198,7 +207,7 @@ class World:
                 return process
         return None
 
-    def _has_converged(self, offset: int) -> bool:
+    def has_converged(self, offset: int) -> bool:
         """Every node has committed and applied through `offset`, all reads have ended, and all states are equal."""
         digests: list[int] = []
         for machine in self.machines:

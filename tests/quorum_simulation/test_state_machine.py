@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from kraftlab.quorum.simulation.runner import run_seed
 from kraftlab.quorum.simulation.state_machine import HashingStateMachine
+from kraftlab.quorum.simulation.world import World
 
 
 class Forgetful(HashingStateMachine):
@@ -18,7 +21,7 @@ class Forgetful(HashingStateMachine):
 
 
 def test_states_that_differ_at_equal_offsets_are_noticed():
-    assert "S14" in run_seed(1, make_state_machine=Forgetful).violations[0]
+    assert "S14" in run_seed(1, make_world=partial(World, make_state_machine=Forgetful)).violations[0]
 
 
 def test_leaders_are_told_that_they_lead():
@@ -28,5 +31,5 @@ def test_leaders_are_told_that_they_lead():
         machines.append(HashingStateMachine())
         return machines[-1]
 
-    assert run_seed(1, make_state_machine=make).ok
+    assert run_seed(1, make_world=partial(World, make_state_machine=make)).ok
     assert any(machine.active_epoch > 0 for machine in machines)
