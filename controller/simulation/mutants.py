@@ -1,0 +1,66 @@
+"""Deliberate bugs of the controller, to see that the simulation finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kraftlab.metadata.errors import ApiError
+from kraftlab.quorum.simulation.mutants import Mutant
+
+from ..purgatory import Purgatory
+from ..quorum_controller import QuorumController
+
+
+def _answer_before_commit(_original: object) -> Callable[..., None]:
+    def mutated(self: Purgatory, offset: int, release: Callable[[], None], fail: Callable[[ApiError], None]) -> None:
+        release()
+
+    return mutated
+
+
+def _revert_forgotten(step_down: Callable[[QuorumController, str], None]) -> Callable[[QuorumController, str], None]:
+    def mutated(self: QuorumController, reason: str) -> None:
+        newest = self._newest
+        step_down(self, reason)
+        self._newest = newest
+
+    return mutated
+
+
+def _answers_forgotten(_original: object) -> Callable[[Purgatory, ApiError], None]:
+    def mutated(self: Purgatory, error: ApiError) -> None:
+        """Those who wait go on waiting, and get the answer when somebody else's batch is committed at that offset."""
+
+    return mutated
+
+
+def _refusals_at_once(_original: object) -> Callable[[QuorumController], int]:
+    def mutated(self: QuorumController) -> int:
+        return self.applied_offset
+
+    return mutated
+
+
+MUTANTS: dict[str, Mutant] = {
+    mutant.name: mutant
+    for mutant in (
+        Mutant("answer-before-commit", "the purgatory lets answers go at once", Purgatory, "defer", _answer_before_commit),
+        Mutant(
+            "revert-forgotten", "uncommitted state outlives the leadership", QuorumController, "_step_down", _revert_forgotten
+        ),
+        Mutant(
+            "answers-forgotten",
+            "answers that wait when leadership is lost wait for the next commit",
+            Purgatory,
+            "fail_all",
+            _answers_forgotten,
+        ),
+        Mutant(
+            "refusals-at-once",
+            "a refusal computed from uncommitted state is told at once",
+            QuorumController,
+            "_newest_offset",
+            _refusals_at_once,
+        ),
+    )
+}

@@ -1,0 +1,196 @@
+"""A QuorumController on a simulated process: its log, its clock, its timers, and the notices it gets.
+
+Notices (commits, leadership) go through a queue of their own and arrive one after the other, late by what the seed draws, and
+commits also in other portions than the log gave them; requests arrive in between. A process that stands still delays them all,
+and a dead one ends them. This is what the driver's apply task does to a real controller.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kraftlab.metadata.image import MetadataImage
+from kraftlab.quorum.core.effects import Proposed, Rejected
+from kraftlab.quorum.core.events import Propose, ResignAsked
+from kraftlab.quorum.core.types import Endpoint
+from kraftlab.quorum.driver.errors import NotLeader, Overloaded
+from kraftlab.quorum.simulation.invariants import Violation
+from kraftlab.quorum.simulation.process import SimulatedProcess
+from kraftlab.quorum.simulation.state_machine import HashingStateMachine, run_at_once
+from kraftlab.quorum.state_machine import CommittedBatch
+
+from ..queue import NEVER_MS
+from ..quorum_controller import QuorumController
+from ..state import Settings
+
+if TYPE_CHECKING:
+    from .world import MetadataWorld
+
+CLUSTER_ID = "simulated"
+SESSION_TIMEOUT_MS = 1_200
+HEARTBEAT_INTERVAL_MS = 300
+NOTICE_DELAYS_US = (1, 1, 1, 300, 5_000, 60_000)
+"""Until the first of some notices arrives."""
+NOTICE_GAPS_US = (0, 1, 100, 3_000)
+
+Notice = Callable[[], Coroutine[object, None, None]]
+
+
+class SimulatedController:
+    """The world's state machine, and the log as its controller sees it."""
+
+    def __init__(self, world: MetadataWorld, node_id: int) -> None:
+        self._chain = HashingStateMachine()
+        self.world = world
+        self.node_id = node_id
+        self.machine = world.machines[node_id]
+        self._process: SimulatedProcess | None = None
+        self._random = world.options.random(f"controller/{node_id}/{self.machine.boots}")
+        self._notices: deque[Notice] = deque()
+        self._is_draining = False
+        self._timer_us: int | None = None
+        self._compared: MetadataImage | None = None
+        settings = Settings(
+            CLUSTER_ID,
+            node_id,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
+            default_replication_factor=3,
+        )
+        self.controller = QuorumController(settings, self.machine.now_ms, self._random, self._arm_timer)
+        self.controller.attach(self)
+
+    @property
+    def is_alive(self) -> bool:
+        process = self.machine.process
+        return process is not None and process.state_machine is self
+
+    @property
+    def accepts(self) -> bool:
+        """Whether a request that arrives now is looked at."""
+        return self.is_alive and self.machine.paused_until_us <= self.world.now_us
+
+    @property
+    def has_settled(self) -> bool:
+        """No notice is on its way."""
+        return not self._notices and not self._is_draining
+
+    # What a controller needs of the log
+
+    @property
+    def process(self) -> SimulatedProcess:
+        if self._process is None:
+            self._process = self.machine.process
+        assert self._process is not None, "the world calls nobody before its process is there"
+        return self._process
+
+    @property
+    def end_offset(self) -> int:
+        return self.process.raft.log_end_offset
+
+    def propose(self, epoch: int, body: bytes, record_count: int) -> tuple[int, int]:
+        process = self.process
+        for effect in process.step(Propose(epoch, body, record_count)):
+            if process.dead:
+                break
+            if isinstance(effect, Proposed):
+                return effect.base_offset, effect.end_offset
+            if isinstance(effect, Rejected):
+                if effect.overloaded:
+                    raise Overloaded("the simulated log takes no more")
+                raise NotLeader(effect.leader_id, effect.epoch)
+        if not process.dead:
+            raise AssertionError(f"n{self.node_id} has no verdict on a proposal")
+        raise NotLeader(-1, epoch)
+
+    def resign(self, epoch: int, reason: str) -> None:
+        self.process.step(ResignAsked(epoch, reason))
+
+    async def read_index(self) -> int:
+        """Nothing may wait in the simulation: the world asks the processes themselves for linearizable reads."""
+        raise NotLeader(-1, self.process.raft.epoch)
+
+    # Notices
+
+    async def apply(self, batches: list[CommittedBatch], high_watermark: int) -> None:
+        await self._chain.apply(batches, high_watermark)
+        for batch in batches:
+            self.world.replayed.extend(batch)
+        cut = self._random.randint(1, len(batches))
+        for portion in (batches[:cut], batches[cut:]):
+            if portion:
+                self._put(partial(self.controller.apply, portion, high_watermark))
+
+    async def leader_changed(self, epoch: int, leader_id: int, endpoints: dict[str, Endpoint]) -> None:
+        self._put(lambda: self.controller.leader_changed(epoch, leader_id, endpoints))
+
+    async def became_leader(self, epoch: int) -> None:
+        await self._chain.became_leader(epoch)
+        self._put(lambda: self.controller.became_leader(epoch))
+
+    async def resigned(self, epoch: int, reason: str) -> None:
+        self._put(lambda: self.controller.resigned(epoch, reason))
+
+    def digest(self) -> int:
+        """Over what the process was told to apply; the controller gets it later, and has its image compared."""
+        return self._chain.digest()
+
+    def _put(self, notice: Notice) -> None:
+        self._notices.append(notice)
+        if not self._is_draining:
+            self._is_draining = True
+            self.world.after(self._random.choice(NOTICE_DELAYS_US), self._drain)
+
+    def _drain(self) -> None:
+        if self._is_still(self._drain):
+            return
+        run_at_once(self._notices.popleft()())
+        self.check()
+        if self._notices:
+            self.world.after(self._random.choice(NOTICE_GAPS_US), self._drain)
+        else:
+            self._is_draining = False
+
+    def check(self) -> None:
+        """What holds between any two events of this controller."""
+        controller = self.controller
+        if controller.failure is not None:
+            raise Violation(f"M8 n{self.node_id} must stop: {controller.failure}")
+        if not controller.is_active and controller.newest is not controller.committed:
+            raise Violation(
+                f"M5 n{self.node_id} is not active and holds uncommitted state at {controller.newest.image.provenance}"
+            )
+        image = controller.committed.image
+        if image is not self._compared:
+            self._compared = image
+            self.world.replayed.compare(self.node_id, controller.applied_offset, image)
+
+    # Time
+
+    def _arm_timer(self) -> None:
+        deadline_ms = self.controller.queue.next_deadline_ms()
+        if deadline_ms >= NEVER_MS:
+            return
+        due_us = max(self.machine.time_us_at(deadline_ms), self.world.now_us + 1)
+        if self._timer_us is None or due_us < self._timer_us:
+            self._timer_us = due_us
+            self.world.after(due_us - self.world.now_us, self._fire, due_us)
+
+    def _fire(self, due_us: int) -> None:
+        if self._timer_us != due_us or self._is_still(self._fire, due_us):
+            return
+        self._timer_us = None
+        self.controller.queue.run_due()
+        self._arm_timer()
+
+    def _is_still(self, action: Callable[..., object], *arguments: object) -> bool:
+        """True if the process is dead or stands still: the action comes never, or later."""
+        if not self.is_alive:
+            return True
+        wait_us = self.machine.paused_until_us - self.world.now_us
+        if wait_us > 0:
+            self.world.after(wait_us, action, *arguments)
+        return wait_us > 0

@@ -1,0 +1,236 @@
+"""The simulated world with controllers in it: who asks them, and what their answers must be worth.
+
+An `Operation` stands around a manager's operation: it notes what the operation saw, decided and appended. When its answer comes,
+the world compares that with what is committed at this moment, by the raft checkers' knowledge and not by the controller's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.image import MetadataImage
+from kraftlab.metadata.peer_rpc import BrokerHeartbeatResponse
+from kraftlab.metadata.records import RESOURCE_BROKER, AnyRecord, Config
+from kraftlab.quorum.simulation.invariants import Violation
+from kraftlab.quorum.simulation.options import SimulationOptions
+from kraftlab.quorum.simulation.process import SimulatedProcess
+from kraftlab.quorum.simulation.state_machine import SimulatedStateMachine
+from kraftlab.quorum.simulation.transcript import Transcript
+from kraftlab.quorum.simulation.world import World
+
+from ..purgatory import Answer
+from ..quorum_controller import Generate
+from ..state import Context, ControllerState, Outcome
+from .replayed_log import ReplayedLog
+from .simulated_controller import SimulatedController
+from .workload import Administrator, SimulatedBroker
+
+BROKERS = 5
+FIRST_BROKER_ID = 100
+
+logger = logging.getLogger("kraftlab.controller")
+
+
+def milder(options: SimulationOptions) -> SimulationOptions:
+    """Leaders that last: consensus finds its bugs where hardly any does, but a controller has to get somewhere first.
+
+    No `apply_delay_us`, for the controllers' notices are delayed by themselves.
+    """
+    random = options.random("milder")
+    network = options.network
+    return msgspec.structs.replace(
+        options,
+        apply_delay_us=0,
+        fault_pace=options.fault_pace * random.choice((1, 2, 5)),
+        disk_latency_us=min(options.disk_latency_us, random.choice((1_000, 10_000))),
+        propose_interval_us=random.choice((10_000, 40_000)),
+        network=msgspec.structs.replace(
+            network,
+            delay_us=min(network.delay_us, 5_000),
+            loss=min(network.loss, random.choice((5, 50))),
+            response_loss=min(network.response_loss, random.choice((5, 50))),
+        ),
+    )
+
+
+class Operation:
+    """One question to one controller. `seen` is the offset of the state that the answer rests on."""
+
+    def __init__(
+        self,
+        world: MetadataWorld,
+        asked: SimulatedController,
+        name: str,
+        generate: Generate[Any],
+        then: Callable[[Answer[Any]], None] | None,
+    ) -> None:
+        self._world = world
+        self.asked = asked
+        self.name = name
+        self._generate = generate
+        self._then = then
+        self.answer: Answer[Any] | None = None
+        self.seen = -1
+        self.base_offset = -1
+        self.records: list[AnyRecord] = []
+        self._refusal: ApiError | None = None
+        self._is_appended = False
+
+    def run(self, state: ControllerState, context: Context) -> Outcome[Any]:
+        """The operation, as the controller runs it: perhaps again, if the log took nothing the first time."""
+        self.seen = state.image.provenance.offset
+        try:
+            outcome = self._generate(state, context)
+        except ApiError as error:
+            self._refusal = error
+            raise
+        self.base_offset = context.next_offset
+        self.records = list(outcome.records)
+
+        def appended(end_offset: int) -> None:
+            self._is_appended = bool(self.records)
+            if outcome.appended is not None:
+                outcome.appended(end_offset)
+
+        return outcome._replace(appended=appended)
+
+    def judge(self, answer: Answer[Any]) -> None:
+        """Called when the answer is given. M3, M4, M6 and M8."""
+        self.answer = answer
+        committed = self._world.history.end_offset
+        if answer.error is None or answer.error is self._refusal:
+            rests_on = max(self.seen, answer.offset)
+            if rests_on > committed:
+                raise Violation(f"M3 {self} is answered for offset {rests_on}, and {committed} is committed")
+        if answer.error is None:
+            self._world.acknowledged += 1
+            if self.records and self._world.replayed.between(self.base_offset, answer.offset) != self.records:
+                raise Violation(f"M4 {self} is acknowledged at {answer.offset}, and other records are committed there")
+        elif answer.error.code == ErrorCode.UNKNOWN_SERVER_ERROR:
+            raise Violation(f"M8 {self}: {answer.error}")
+        elif answer.error.code == ErrorCode.REQUEST_TIMED_OUT and self._is_appended:
+            raise Violation(f"M6 {self} was appended at {self.base_offset} and is told that nothing was done")
+        if self._then is not None:
+            self._then(answer)
+
+    def __repr__(self) -> str:
+        return f"{self.name} on n{self.asked.node_id}"
+
+
+class _Unexpected(logging.Handler):
+    """Keeps what controllers log of exceptions that they did not expect."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.errors: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[1] is not None:
+            self.errors.append(f"{record.getMessage()} {record.exc_info[1]!r}")
+
+
+class MetadataWorld(World):
+    """`quorum/simulation`'s world; its state machines are controllers, its workload is what administrators and brokers ask."""
+
+    def __init__(self, options: SimulationOptions, transcript: Transcript) -> None:
+        self.replayed = ReplayedLog()
+        self.operations: list[Operation] = []
+        """All that were asked so far."""
+        super().__init__(milder(options), transcript, self._make_controller)
+        self._administrator = Administrator(self)
+        self._brokers = [SimulatedBroker(self, FIRST_BROKER_ID + number) for number in range(BROKERS)]
+        self._unexpected = _Unexpected()
+
+    def _make_controller(self, node_id: int) -> SimulatedStateMachine:
+        return SimulatedController(self, node_id)
+
+    def run(self) -> None:
+        for broker in self._brokers:
+            broker.start()
+        propagates, level = logger.propagate, logger.level
+        logger.addHandler(self._unexpected)
+        logger.propagate = False
+        logger.setLevel(logging.ERROR)
+        try:
+            super().run()
+        finally:
+            logger.removeHandler(self._unexpected)
+            logger.propagate = propagates
+            logger.setLevel(level)
+
+    # Asking
+
+    def controllers(self) -> list[SimulatedController]:
+        """Of all processes that live, by node."""
+        found = [machine.process.state_machine for machine in self.machines if machine.process is not None]
+        return [state_machine for state_machine in found if isinstance(state_machine, SimulatedController)]
+
+    def active_controllers(self) -> list[SimulatedController]:
+        """Who believes to be active and can be asked now: nobody, one, or several."""
+        return [asked for asked in self.controllers() if asked.controller.is_active and asked.accepts]
+
+    def write(
+        self,
+        asked: SimulatedController,
+        name: str,
+        generate: Generate[Any],
+        timeout_ms: int,
+        then: Callable[[Answer[Any]], None] | None = None,
+    ) -> None:
+        """Puts an operation to a controller that accepts requests. Its answer is judged when it comes, and passed to `then`."""
+        operation = Operation(self, asked, name, generate, then)
+        self.operations.append(operation)
+        answer = asked.controller.write(name, operation.run, deadline_ms=asked.machine.now_ms() + timeout_ms)
+        answer.when_done(operation.judge)
+
+    def judge_heartbeat(self, answer: Answer[BrokerHeartbeatResponse]) -> None:
+        """M3, as far as it can be told from outside."""
+        if answer.error is None and answer.offset > self.history.end_offset:
+            raise Violation(f"M3 a heartbeat is answered for offset {answer.offset}, and {self.history.end_offset} is committed")
+
+    def work(self, process: SimulatedProcess) -> None:
+        asked = process.state_machine
+        if isinstance(asked, SimulatedController) and asked.accepts:
+            self._administrator.ask(asked)
+            asked.check()
+
+    # The end
+
+    def has_converged(self, offset: int) -> bool:
+        """Also the controllers have, and M7 holds."""
+        if self._unexpected.errors:
+            raise Violation(f"M8 {self._unexpected.errors[0]}")
+        controllers = self.controllers()
+        if not super().has_converged(offset) or len(self.active_controllers()) != 1:
+            return False
+        if any(asked.controller.applied_offset != offset or not asked.has_settled for asked in controllers):
+            return False
+        for asked in controllers:
+            asked.check()
+            if asked.controller.committed.index != self.replayed.state.index:
+                raise Violation(f"M2 the index of n{asked.node_id} at offset {offset} is not the one replayed from scratch")
+        for operation in self.operations:
+            if operation.answer is None and operation.asked.is_alive:
+                raise Violation(f"M7 {operation} has no answer although everything is committed")
+        self._check_configs(self.replayed.state.image)
+        return True
+
+    def _check_configs(self, image: MetadataImage) -> None:
+        """The last acknowledged value of each key is there, or one that was written at a later place of the log."""
+        written: dict[str, dict[str | None, int]] = {}
+        acknowledged: dict[str, int] = {}
+        for operation in self.operations:
+            for record in operation.records:
+                if isinstance(record, Config) and (record.resource_type, record.resource_name) == (RESOURCE_BROKER, ""):
+                    written.setdefault(record.name, {})[record.value] = operation.base_offset
+                    if operation.answer is not None and operation.answer.error is None:
+                        acknowledged[record.name] = max(acknowledged.get(record.name, -1), operation.base_offset)
+        for key, offset in acknowledged.items():
+            value = image.config(RESOURCE_BROKER, "", key)
+            if written[key].get(value, -1) < offset:
+                raise Violation(f"M7 {key} was acknowledged at {offset}, and is {value!r} in the end")
