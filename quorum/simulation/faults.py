@@ -139,8 +139,9 @@ def clog(world: World, random: Random) -> None:
     """One node hears everything late, or is heard late. Mostly for longer than a fetch timeout and shorter than a leader takes
     to notice: what was sent before an election arrives behind it.
     """
-    node_id = _some_machine(world, random).node_id
-    duration_us = random.choice((100_000, 690_000, 740_000, 800_000, 860_000))
+    leading = [m.node_id for m in world.machines if m.process is not None and m.process.raft.is_leader]
+    node_id = random.choice(leading) if leading and random.random() < 0.8 else _some_machine(world, random).node_id
+    duration_us = random.choice((100_000, 760_000, 800_000, 830_000, 860_000, 890_000))
     is_deaf = random.random() < 0.7
     world.note(f"what n{node_id} {'is sent' if is_deaf else 'sends'} is held for {duration_us // 1000} ms")
     for other in world.machines:
@@ -173,7 +174,7 @@ FAULTS: dict[str, Fault] = {
         Fault("failed-fsync", 3000, failed_fsync, "an fsync fails and takes the dirty pages with it"),
         Fault("partition", 1500, partition, "two groups that do not hear each other"),
         Fault("isolate", 1500, isolate, "one node cut off, perhaps in one direction only"),
-        Fault("clog", 1500, clog, "what a node is sent, or sends, arrives after a while, all at once"),
+        Fault("clog", 1000, clog, "what a node is sent, or sends, arrives after a while, all at once"),
         Fault("broken-link", 1500, broken_link, "two nodes do not hear each other"),
     )
 }

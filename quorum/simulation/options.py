@@ -75,5 +75,5 @@ def draw_options(seed: int | str, fault_names: Iterable[str], *, fault_phase_ms:
         cache_bytes=random.choice((0, 1_000, 1_000_000)),
         fault_pace=random.choice((100, 100, 40, 15)),
         faults=tuple(name for name in fault_names if random.random() < intensity),
-        read_interval_us=random.choice((0, 10_000, 60_000, 200_000)),
+        read_interval_us=random.choice((0, 5_000, 10_000, 20_000, 100_000)),
     )

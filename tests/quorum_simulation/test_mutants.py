@@ -28,11 +28,14 @@ EXPECTED: dict[str, tuple[str, ...]] = {
     "round-shared-too-long": ("S16",),
 }
 
+NEEDED_FAULTS = {"arrival-is-an-echo": ("clog",), "round-shared-too-long": ("clog",)}
+"""Rare in a swarm of everything: a fetch has to outlive an election, and to come before its leader notices."""
+
 
 @pytest.mark.parametrize("name", sorted(MUTANTS))
 def test_planted_bug_is_found(name):
     for seed in range(SEEDS_MAX):
-        result = run_seed(seed, mutant=name)
+        result = run_seed(seed, mutant=name, faults=NEEDED_FAULTS.get(name))
         if not result.ok:
             assert result.violations[0].startswith(EXPECTED[name])
             assert result.tail
