@@ -96,7 +96,7 @@ def replication_lines(view: QuorumView, now_ms: int | None = None) -> list[str]:
             str(replica.replica_id),
             replica.directory_id,
             str(replica.log_end_offset),
-            str(end - replica.log_end_offset),
+            str(max(end - replica.log_end_offset, 0)),
             _time(replica.last_fetch_ms, now_ms),
             _time(replica.last_caught_up_ms, now_ms),
             status,

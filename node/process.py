@@ -10,7 +10,7 @@ import trio
 
 from kraftlab.metadata.codec import UnreadableRecords
 from kraftlab.metadata.partitions import ReplayError
-from kraftlab.quorum.core.errors import InvariantViolation
+from kraftlab.quorum.core.errors import InvariantViolation, LogTruncationRefused
 from kraftlab.quorum.driver.transport import ListenError
 from kraftlab.quorum.storage.directory_lock import DirectoryLock
 from kraftlab.quorum.storage.errors import StorageError
@@ -23,6 +23,7 @@ FATAL: tuple[type[BaseException], ...] = (
     UnreadableRecords,
     ReplayError,
     InvariantViolation,
+    LogTruncationRefused,
     OSError,
 )
 """What ends any node with one line; what is neither here nor in `also_fatal` is a bug and shows its traceback."""

@@ -5,7 +5,7 @@ the log. Events, effects, messages and batches live in modules of those names.
 """
 
 from .effects import Barrier, ElectionState
-from .errors import CorruptBatch, ErrorCode, InvariantViolation
+from .errors import CorruptBatch, ErrorCode, InvariantViolation, LogTruncationRefused
 from .log_view import LogView
 from .outbox import Outbox
 from .quorum_state import TRANSITIONS, Transition
@@ -22,6 +22,7 @@ __all__ = [
     "Endpoint",
     "ErrorCode",
     "InvariantViolation",
+    "LogTruncationRefused",
     "LogView",
     "OffsetAndEpoch",
     "Outbox",

@@ -8,7 +8,7 @@ to grant is each state's own rule (`grants`); here stands only what "up to date"
 from __future__ import annotations
 
 from .candidate import Candidate
-from .epoch_state import EPOCH_MAX
+from .epoch_state import EPOCH_MAX, NEVER_MS
 from .errors import ErrorCode
 from .follower import Follower
 from .leadership import Leadership
@@ -170,7 +170,10 @@ class Elections:
             self._ask(state, now_ms)
 
     def poll_candidate(self, state: Candidate, now_ms: int) -> None:
-        if state.tally.is_won and self._quorum.durable_election_version >= state.election_version:
+        is_vote_stored = self._quorum.durable_election_version >= state.election_version
+        if is_vote_stored and state.election_deadline_ms == NEVER_MS:
+            state.election_deadline_ms = self._quorum.random_election_deadline_ms(now_ms)
+        if state.tally.is_won and is_vote_stored:
             self._leadership.begin(state.tally.granting_voters(), now_ms)
         elif now_ms >= state.election_deadline_ms:
             self._quorum.stand(now_ms, "election timeout")

@@ -1,4 +1,4 @@
-"""Errors that travel in peer frames (Kafka's numbers), and the two that never do."""
+"""Errors that travel in peer frames (Kafka's numbers), and the three that never do."""
 
 from __future__ import annotations
 
@@ -27,6 +27,12 @@ class ErrorCode(enum.IntEnum):
 
 class InvariantViolation(AssertionError):
     """A bug of ours: the state machine was about to break one of its own rules. Never caught; the node ends."""
+
+
+class LogTruncationRefused(Exception):
+    """The leader lacks records that this node knows as committed: a majority of the disks has lost them. Says what each holds and
+    the next step; the node ends with its log as it was.
+    """
 
 
 class CorruptBatch(ValueError):

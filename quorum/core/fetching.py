@@ -6,6 +6,9 @@ current state waits for and comes from the leader of the current epoch, so nothi
 no leader asks any voter with the same request: the answer names the leader, and if it came from the leader itself its records
 count.
 
+A fetch is given up before the fetch timer ends, so that one lost answer costs a retry and not a round of pre-votes; an answer
+that comes later still is dropped.
+
 On an answer without error: diverging → truncate to where the logs may still agree, and ask again; records → check every batch
 against the own end (crc, chain, offset, epoch), append, then raise the high watermark to `min(own end, leader's)`. Divergence
 is handled before the high watermark moves (KAFKA-14704). Whatever does not fit is dropped with a trace and asked for again
@@ -17,7 +20,7 @@ from __future__ import annotations
 from .batch import Batch, decode_all
 from .effects import Barrier
 from .epoch_state import NO_LEADER
-from .errors import CorruptBatch, ErrorCode
+from .errors import CorruptBatch, ErrorCode, LogTruncationRefused
 from .follower import Follower
 from .local_log import LocalLog
 from .messages import Diverging, FetchRequest, FetchResponse, Records
@@ -64,7 +67,8 @@ class Fetching:
             read_round=state.read_round if isinstance(state, Follower) else 0,
         )
         after = Barrier(quorum.election_version, self._log.flushes.last_id)
-        state.fetch_correlation = self._requests.send(destination, request, after, quorum.config.fetch_timeout_ms)
+        timeout_ms = max_wait_ms + quorum.config.fetch_answer_ms
+        state.fetch_correlation = self._requests.send(destination, request, after, timeout_ms)
 
     # Answers
 
@@ -90,8 +94,7 @@ class Fetching:
                 state.fetch_at_ms = later_ms
             return
         if response.error is ErrorCode.NONE:
-            state.has_fetched = True
-            state.fetch_deadline_ms = now_ms + self._quorum.config.fetch_timeout_ms
+            state.fetched(now_ms)
             state.read_round = max(state.read_round, response.read_round)
             if not self._take(response):
                 state.fetch_at_ms = later_ms
@@ -129,9 +132,21 @@ class Fetching:
         if to_offset >= view.end_offset or not view.is_boundary(to_offset):
             self._quorum.trace("peer", f"{diverging!r} makes no sense for {view!r}")
             return False
+        if to_offset < self._log.high_watermark:
+            raise LogTruncationRefused(self._refusal(to_offset))
         self._quorum.trace("truncate", f"{view!r} to {to_offset}: {diverging!r}")
         self._log.truncate(to_offset)
         return True
+
+    def _refusal(self, to_offset: int) -> str:
+        quorum = self._quorum
+        return (
+            f"this node holds committed records that the leader lacks: node {quorum.config.node_id} knows everything below "
+            f"offset {self._log.high_watermark} as committed, but its log and that of node {quorum.leader_id}, the leader of "
+            f"epoch {quorum.epoch}, agree only below offset {to_offset}. Most voters lost their metadata logs or run on older "
+            "copies. Nothing was removed here. Keep this node stopped and copy its metadata log directory, stop the nodes that "
+            "lost their logs, and restore the quorum from this copy"
+        )
 
     def _append(self, data: bytes) -> bool:
         try:

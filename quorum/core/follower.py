@@ -1,7 +1,10 @@
 """Follower: pulls the log from the leader of its epoch, one fetch at a time, and watches that fetches succeed.
 
-Only a successful fetch resets the fetch timer. A follower that *has* fetched from its leader refuses pre-votes; one that never
-could, or that was told or shown that its leader is gone, grants them: else a dead leader's followers could block each other.
+Only a successful fetch resets the fetch timer. Its length has a random part, drawn once per leader: the followers of a leader
+that hangs were all answered at the same moment, and would all stand at the same moment and split the votes.
+
+A follower that *has* fetched from its leader refuses pre-votes; one that never could, or that was told or shown that its leader
+is gone, grants them: else a dead leader's followers could block each other.
 """
 
 from __future__ import annotations
@@ -11,9 +14,11 @@ from .types import Endpoint, ReplicaKey
 
 
 class Follower(EpochState):
-    """`read_round` is the newest the leader named, echoed in the next fetch."""
+    """`fetch_timeout_ms` is what this follower's timer takes, random part included. `read_round` is the newest the leader named,
+    echoed in the next fetch.
+    """
 
-    __slots__ = ("fetch_at_ms", "fetch_correlation", "fetch_deadline_ms", "has_fetched", "read_round")
+    __slots__ = ("fetch_at_ms", "fetch_correlation", "fetch_deadline_ms", "fetch_timeout_ms", "has_fetched", "read_round")
     name = "follower"
 
     def __init__(
@@ -23,12 +28,13 @@ class Follower(EpochState):
         *,
         voted_key: ReplicaKey | None,
         leader_endpoints: dict[str, Endpoint],
-        fetch_deadline_ms: int,
-        fetch_at_ms: int,
+        fetch_timeout_ms: int,
+        now_ms: int,
     ) -> None:
         super().__init__(epoch, leader_id, voted_key, leader_endpoints)
-        self.fetch_deadline_ms = fetch_deadline_ms
-        self.fetch_at_ms = fetch_at_ms
+        self.fetch_timeout_ms = fetch_timeout_ms
+        self.fetch_deadline_ms = now_ms + fetch_timeout_ms
+        self.fetch_at_ms = now_ms
         self.fetch_correlation: int | None = None
         self.has_fetched = False
         self.read_round = 0
@@ -36,6 +42,11 @@ class Follower(EpochState):
     def grants(self, candidate: ReplicaKey, up_to_date: bool, pre_vote: bool) -> bool:
         """Pre-vote: not yet fetched from this leader, and log up to date. Vote: never, the epoch has a leader."""
         return pre_vote and up_to_date and not self.has_fetched
+
+    def fetched(self, now_ms: int) -> None:
+        """The leader has answered a fetch: the timer starts anew."""
+        self.has_fetched = True
+        self.fetch_deadline_ms = now_ms + self.fetch_timeout_ms
 
     def leader_gone(self, fetch_deadline_ms: int) -> None:
         """The leader has ended its epoch or its process is gone: stand at latest at `fetch_deadline_ms`, let others try too."""

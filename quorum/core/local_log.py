@@ -2,7 +2,7 @@
 
 Three offsets, always `high watermark <= end offset` and `durable end <= end offset`; the high watermark may be ahead of the
 durable end (a majority without this node has committed) and it never falls while the process lives. Truncation below the high
-watermark would take back committed data and raises InvariantViolation.
+watermark would take back committed data and raises InvariantViolation; `Fetching` refuses a leader that asks for it before.
 """
 
 from __future__ import annotations

@@ -152,9 +152,10 @@ class QuorumState:
         """A fresh election timer. A sole voter has nobody to wait for, an observer never stands."""
         if self.membership.is_sole_voter:
             return now_ms
-        return self._random_election_deadline_ms(now_ms) if self.membership.is_voter else NEVER_MS
+        return self.random_election_deadline_ms(now_ms) if self.membership.is_voter else NEVER_MS
 
-    def _random_election_deadline_ms(self, now_ms: int) -> int:
+    def random_election_deadline_ms(self, now_ms: int) -> int:
+        """A fresh election timer of a voter, sole or not."""
         return now_ms + self.config.election_timeout_ms + self._random.randrange(self.config.election_timeout_ms)
 
     # Boot
@@ -219,7 +220,7 @@ class QuorumState:
         prospective = Prospective(
             old.epoch,
             tally=self._tally(now_ms),
-            election_deadline_ms=self._random_election_deadline_ms(now_ms),
+            election_deadline_ms=self.random_election_deadline_ms(now_ms),
             leader_id=old.leader_id,
             voted_key=old.voted_key,
             leader_endpoints=old.leader_endpoints,
@@ -327,7 +328,6 @@ class QuorumState:
             epoch,
             own_key=self.config.key,
             tally=self._tally(now_ms),
-            election_deadline_ms=self._random_election_deadline_ms(now_ms),
             election_version=self.election_version + 1,
         )
 
@@ -339,8 +339,8 @@ class QuorumState:
             leader_id,
             voted_key=voted_key,
             leader_endpoints=endpoints or self.membership.endpoints_of(leader_id),
-            fetch_deadline_ms=now_ms + self.config.fetch_timeout_ms,
-            fetch_at_ms=now_ms,
+            fetch_timeout_ms=self.config.fetch_timeout_ms + self.random_below_ms(self.config.fetch_timeout_spread_ms + 1),
+            now_ms=now_ms,
         )
 
     def _resigned(self, stored: ElectionState, now_ms: int) -> Resigned:
@@ -348,7 +348,7 @@ class QuorumState:
             stored.epoch,
             own_key=self.config.key,
             voted_key=stored.voted_key,
-            election_deadline_ms=self._random_election_deadline_ms(now_ms),
+            election_deadline_ms=self.random_election_deadline_ms(now_ms),
         )
 
     def _tally(self, now_ms: int) -> VoteTally:

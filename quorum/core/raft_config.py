@@ -23,7 +23,8 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     election_backoff_max_ms: int = 300
     """How far EndQuorumEpoch spreads those that may stand next."""
     fetch_timeout_ms: int = 600
-    """A follower that has not fetched for so long asks for pre-votes; a leader without a majority for 1.5 × as long resigns."""
+    """A follower that has not fetched for so long, plus a random part of up to a quarter, asks for pre-votes; a leader without a
+    majority for 1.5 × as long resigns."""
     retry_backoff_ms: int = 20
     refused_backoff_max_ms: int = 50
     """A refused connection to the leader ends the fetch timer after a random part of this."""
@@ -50,6 +51,11 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
         return ReplicaKey(self.node_id, self.directory_id)
 
     @property
+    def fetch_timeout_spread_ms(self) -> int:
+        """The random part of a fetch timer. Even the longest timer ends before check-quorum does."""
+        return self.fetch_timeout_ms // 4
+
+    @property
     def check_quorum_timeout_ms(self) -> int:
         return self.fetch_timeout_ms * 3 // 2
 
@@ -59,4 +65,9 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fetch_max_wait_ms(self) -> int:
+        return self.fetch_timeout_ms // 3
+
+    @property
+    def fetch_answer_ms(self) -> int:
+        """How long the answer to a Fetch may take beyond the wait that it allows. Together they leave time to ask once more."""
         return self.fetch_timeout_ms // 3

@@ -25,10 +25,13 @@ watermark rises, `Apply` says so, and the parked fetches of the others are answe
 *How a read is served.* `ReadIndexAsked` is answered with the offset that a read must reflect, once a majority of the voters has
 shown that this node still led when it was asked (read_index.py).
 
-*What can go wrong.* Whatever a peer sends is answered or dropped with a Trace; nothing a peer sends raises.
-InvariantViolation means that this node was about to break a rule of consensus; it is never caught. Ids (correlations of
-sends, append ids, read ids, versions) start anew in each process: the shell must not deliver to a restarted node what was
-meant for its predecessor.
+*What can go wrong.* Whatever a peer sends is answered or dropped with a Trace; nothing a peer sends raises, but for one thing:
+LogTruncationRefused, when the leader of the epoch lacks what this node knows as committed. That takes a majority that has lost
+its disks; this node ends with its log untouched and tells the operator. InvariantViolation means that this node was about to
+break a rule of consensus, by a bug of its own. Neither is caught, and the node is of no use afterwards.
+
+Ids (correlations of sends, append ids, read ids, versions) start anew in each process: the shell must not deliver to a restarted
+node what was meant for its predecessor.
 """
 
 from __future__ import annotations
@@ -166,7 +169,8 @@ class RaftNode:
     def step(self, event: Event, now_ms: int) -> Effects:
         """What `event`, at `now_ms`, makes this node want. Time must not run backwards.
 
-        InvariantViolation: a bug of ours. ValueError: a Propose that no batch can hold; nothing has changed.
+        InvariantViolation: a bug of ours. LogTruncationRefused: the leader lacks committed records. ValueError: a Propose that no
+        batch can hold; nothing has changed.
         """
         self._steps += 1
         self._handlers[type(event)](event, now_ms)
@@ -259,13 +263,16 @@ class RaftNode:
         return self._quorum.election
 
     def voter_progress(self, now_ms: int) -> list[ReplicaStatus]:
-        """The voters as this leader sees them, itself included; empty if it does not lead."""
+        """The voters as this leader sees them, itself included; empty if it does not lead.
+
+        Every row ends where the replica's own disk does, as far as known: the high watermark is what a majority of them has.
+        """
         state = self._quorum.state
         if not isinstance(state, Leader):
             return []
         rows = [_status(progress) for progress in state.voters.values()]
         if self.is_voter:
-            rows.append(ReplicaStatus(self.config.key, self.log_end_offset, now_ms, now_ms))
+            rows.append(ReplicaStatus(self.config.key, self.durable_end_offset, now_ms, now_ms))
         return sorted(rows, key=lambda row: row.key.node_id)
 
     def observer_progress(self) -> list[ReplicaStatus]:
@@ -340,16 +347,17 @@ class RaftNode:
         if asked is None or self._is_shutting_down:
             return
         is_awaited = self._fetching.is_awaited(event.correlation)
-        self._learn(response.leader, event.source, now_ms)
+        self._learn(response, event.source, now_ms)
         if isinstance(response, FetchResponse):
             if is_awaited:
                 self._fetching.on_response(asked, event.source, response, now_ms)
         elif isinstance(response, VoteResponse):
             self._elections.on_vote_response(asked, response, now_ms)
 
-    def _learn(self, view: LeaderView, source: int, now_ms: int) -> None:
+    def _learn(self, response: Response, source: int, now_ms: int) -> None:
         """Every response tells who leads, as its sender sees it. Older epochs are ignored, contradictions traced."""
         quorum, own_id = self._quorum, self.config.node_id
+        view = response.leader
         leader_id = view.leader_id
         if not quorum.epoch <= view.epoch <= EPOCH_MAX:
             return
@@ -357,13 +365,20 @@ class RaftNode:
             quorum.trace("peer", f"node {source} says {view!r}, but node {quorum.state.leader_id} leads epoch {quorum.epoch}")
         elif view.epoch > quorum.epoch and (leader_id < 0 or leader_id == own_id):
             quorum.adopt_epoch(view.epoch, now_ms, f"node {source} knows a higher epoch")
-        elif leader_id >= 0 and leader_id != own_id and self._should_follow(view, source):
+        elif leader_id >= 0 and leader_id != own_id and self._should_follow(response, source):
             quorum.follow(view.epoch, leader_id, view.endpoints, now_ms, f"node {source} names the leader")
 
-    def _should_follow(self, view: LeaderView, source: int) -> bool:
-        """A leader that is news; or known, lost and found again. While pre-voting only the leader's own word counts as that."""
-        state = self._quorum.state
-        if view.epoch > state.epoch or state.leader_id == NO_LEADER or isinstance(state, Unattached):
+    def _should_follow(self, response: Response, source: int) -> bool:
+        """A leader that is news; or known, lost and found again. While pre-voting only the leader's own word counts as that.
+
+        Who grants a pre-vote does not hear from the leader it remembers: that name is no news.
+        """
+        state, view = self._quorum.state, response.leader
+        if view.epoch > state.epoch:
+            return True
+        if isinstance(response, VoteResponse) and response.pre_vote and response.granted:
+            return False
+        if state.leader_id == NO_LEADER or isinstance(state, Unattached):
             return True
         return isinstance(state, Prospective) and source == view.leader_id
 

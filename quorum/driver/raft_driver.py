@@ -274,7 +274,7 @@ class RaftDriver:
         """Opens the log, takes part in the quorum until `stop`. Started once the log is recovered and peers are answered.
 
         Raises StorageError (LogCorrupt, WrongIdentity at the start or when most voters are of another cluster; FsyncFailed,
-        DiskFailed later) and InvariantViolation.
+        DiskFailed later), LogTruncationRefused (the leader lacks committed records) and InvariantViolation.
         """
         config = self.config
         identity = LogIdentity(config.cluster_id, config.raft.directory_id, config.generation)

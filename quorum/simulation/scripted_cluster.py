@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from ..core import ElectionState, InvariantViolation, LogView, Outbox, RaftConfig, RaftNode, ReplicaKey
+from ..core import ElectionState, InvariantViolation, LogTruncationRefused, LogView, Outbox, RaftConfig, RaftNode, ReplicaKey
 from ..core.batch import decode, encode, read_header
 from ..core.effects import Append, Effect, ReadLog, Reply, Send, StoreElectionState, Trace, Truncate
 from ..core.events import (
@@ -218,8 +218,8 @@ class ScriptedCluster:
     def _step(self, host: Host, event: Event) -> None:
         try:
             effects = host.node.step(event, self.now_ms)
-        except InvariantViolation as violation:
-            self.lines.append(f"  InvariantViolation: {violation}")
+        except (InvariantViolation, LogTruncationRefused) as error:
+            self.lines.append(f"  {type(error).__name__}: {error}")
             self.crash(host.config.node_id)
             return
         for effect in effects:

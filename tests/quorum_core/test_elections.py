@@ -2,10 +2,11 @@
 
 import pytest
 
+from kraftlab.quorum.core import ElectionState
 from kraftlab.quorum.core.effects import BecameLeader, LeaderChanged, Resigned, Send, StoreElectionState
 from kraftlab.quorum.core.elections import end_quorum_epoch_delay_ms
 from kraftlab.quorum.core.errors import ErrorCode
-from kraftlab.quorum.core.events import RequestFailed, ResignAsked, ShutdownAsked, StorageFailed
+from kraftlab.quorum.core.events import ElectionStateStored, RequestFailed, ResignAsked, ShutdownAsked, StorageFailed
 from kraftlab.quorum.core.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -35,8 +36,46 @@ def test_a_vote_request_leaves_only_when_the_own_vote_is_stored(driven) -> None:
     assert {send.after.election_version for send in node.sent(VoteRequest)} == {stored.version}
 
 
+def test_a_candidate_opens_no_further_epoch_while_its_vote_is_being_stored(driven) -> None:
+    node = driven()
+    node.tick_until("prospective")
+    node.answer(node.sent(VoteRequest)[0], VoteResponse(ErrorCode.NONE, LeaderView(0), True, True))
+    version = node.only(StoreElectionState).version
+    node.tick(after_ms=10_000)
+    assert (node.node.state_name, node.node.epoch) == ("candidate", 1)
+    node.step(ElectionStateStored(version))
+    node.tick(after_ms=299)
+    assert node.node.state_name == "candidate"
+    node.tick(after_ms=301)
+    assert (node.node.state_name, node.node.epoch) == ("prospective", 1)
+
+
+def test_a_sole_voter_with_a_slow_disk_leads_once_its_vote_is_stored(driven) -> None:
+    node = driven(voters=(1,))
+    node.tick()
+    version = node.only(StoreElectionState).version
+    node.tick(after_ms=10_000)
+    node.step(ElectionStateStored(version))
+    assert node.node.is_leader
+    assert node.node.epoch == 1
+
+
+def test_a_granted_pre_vote_does_not_make_a_follower_of_the_leader_it_names(driven) -> None:
+    node = driven(election=ElectionState(3, -1, None))
+    node.tick_until("prospective")
+    node.answer(node.sent(VoteRequest)[0], VoteResponse(ErrorCode.NONE, LeaderView(3, 3), True, True))
+    assert (node.node.state_name, node.node.epoch) == ("candidate", 4)
+
+
+def test_a_refused_pre_vote_makes_a_follower_of_the_leader_it_names(driven) -> None:
+    node = driven(election=ElectionState(3, -1, None))
+    node.tick_until("prospective")
+    node.answer(node.sent(VoteRequest)[0], VoteResponse(ErrorCode.NONE, LeaderView(3, 3), False, True))
+    assert (node.node.state_name, node.node.leader_id) == ("follower", 3)
+
+
 def test_a_killed_leader_is_replaced_within_a_few_round_trips(world) -> None:
-    quorum = world((1, 2, 3)).start()
+    quorum = world((1, 2, 3), seed=1).start()
     leader = quorum.settle().leader()
     killed_ms = quorum.now_ms
     leader.crash()
@@ -51,6 +90,26 @@ def test_a_silent_leader_is_replaced_after_the_fetch_timeout(world) -> None:
     quorum.cut(leader.config.node_id)
     quorum.run_until(lambda: any(host.node.is_leader for host in quorum.up() if host is not leader))
     assert 300 < quorum.now_ms - cut_ms < 1500
+
+
+def test_followers_of_a_silent_leader_mostly_do_not_split_the_vote(world) -> None:
+    epochs = []
+    for seed in range(20):
+        quorum = world((1, 2, 3), seed=seed).start()
+        leader = quorum.settle().leader()
+        before = leader.node.epoch
+        quorum.cut(leader.config.node_id)
+        quorum.run_until(lambda others=[h for h in quorum.up() if h is not leader]: any(h.node.is_leader for h in others))
+        epochs.append(max(host.node.epoch for host in quorum.up()) - before)
+    assert epochs.count(1) > len(epochs) / 2
+
+
+def test_followers_differ_in_patience_but_none_outlasts_check_quorum(driven) -> None:
+    nodes = [driven(node_id=node_id, voters=tuple(range(1, 40)), election=ElectionState(1, 1, None)) for node_id in range(2, 40)]
+    timeouts = {node.node.state.fetch_timeout_ms for node in nodes}
+    assert len(timeouts) > 10
+    assert min(timeouts) >= 600
+    assert max(timeouts) <= 750 < nodes[0].config.check_quorum_timeout_ms
 
 
 def test_a_refused_connection_ends_the_fetch_timer_soon(world) -> None:

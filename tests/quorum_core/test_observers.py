@@ -34,7 +34,7 @@ def test_an_observer_never_stands(world) -> None:
 
 
 def test_an_observer_follows_to_the_next_leader(world) -> None:
-    quorum = world((1, 2, 3), (9,)).start()
+    quorum = world((1, 2, 3), (9,), seed=1).start()
     quorum.settle().leader().crash()
     start_ms = quorum.now_ms
     quorum.settle()

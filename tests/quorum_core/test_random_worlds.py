@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kraftlab.quorum.core import ElectionState, InvariantViolation, ReplicaKey
+from kraftlab.quorum.core import ElectionState, LogTruncationRefused, ReplicaKey
 from kraftlab.quorum.core.batch import read_header
 from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.messages import (
@@ -140,5 +140,5 @@ def test_nothing_a_peer_says_raises(driven, data: st.DataObject) -> None:
             else:
                 node.tick(data.draw(st.integers(0, 400)))
             in_flight += node.sent(VoteRequest) + node.sent(FetchRequest)
-    except InvariantViolation as error:
-        assert "below the high watermark" in str(error)
+    except LogTruncationRefused as error:
+        assert "committed records that the leader lacks" in str(error)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kraftlab.quorum.core import ElectionState, InvariantViolation
+from kraftlab.quorum.core import ElectionState, LogTruncationRefused
 from kraftlab.quorum.core.batch import CONTROL, decode, decode_control, read_header
 from kraftlab.quorum.core.effects import Append, Apply, Proposed, ReadLog, Rejected, Reply, Resigned, Trace, Truncate
 from kraftlab.quorum.core.errors import ErrorCode
@@ -11,6 +11,7 @@ from kraftlab.quorum.core.events import (
     Propose,
     RecordsRead,
     RequestAbandoned,
+    RequestFailed,
     ResponseReceived,
     StorageCompleted,
 )
@@ -356,6 +357,31 @@ def test_only_one_fetch_is_in_flight(driven, key_of) -> None:
         assert node.sent(FetchRequest) == []
 
 
+def test_a_lost_fetch_is_asked_again_before_patience_ends(driven, key_of) -> None:
+    node = following(driven, key_of)
+    lost = node.fetch
+    assert (lost.request.max_wait_ms, lost.timeout_ms) == (200, 400)
+    node.step(RequestFailed(lost.correlation, 2), after_ms=lost.timeout_ms)
+    assert node.sent(FetchRequest) == []
+    node.tick(after_ms=node.config.retry_backoff_ms)
+    assert len(node.sent(FetchRequest)) == 1
+    assert node.node.state_name == "follower"
+
+
+def test_an_answer_that_comes_after_the_fetch_was_given_up_appends_nothing(driven, key_of, batches_of) -> None:
+    node = following(driven, key_of)
+    lost = node.fetch
+    node.step(RequestFailed(lost.correlation, 2), after_ms=lost.timeout_ms)
+    node.answer(lost, records(5, 2, batches_of(((5, 3),))[0]))
+    assert node.node.log_end_offset == 0
+
+
+def test_a_node_that_looks_for_a_leader_does_not_wait_long_for_one_voter(driven) -> None:
+    node = driven(node_id=9)
+    node.tick(after_ms=20)
+    assert [send.timeout_ms for send in node.sent(FetchRequest)] == [200]
+
+
 def test_an_answer_to_an_abandoned_fetch_appends_nothing(driven, key_of, batches_of) -> None:
     node = following(driven, key_of)
     old = node.fetch
@@ -379,7 +405,9 @@ def test_the_same_answer_twice_is_appended_once(driven, key_of, batches_of) -> N
 def test_divergence_below_the_own_high_watermark_is_fatal(driven, key_of, batches_of) -> None:
     node = following(driven, key_of)
     node.answer(node.fetch, records(5, 2, b"".join(batches_of(((3, 3), (5, 1)))), high_watermark=4))
-    with pytest.raises(InvariantViolation, match="below the high watermark 4"):
+    with pytest.raises(
+        LogTruncationRefused, match=r"below offset 4 as committed.*node 2, the leader of epoch 5, agree only below offset 3"
+    ):
         node.answer(node.sent(FetchRequest)[0], FetchResponse(ErrorCode.NONE, LeaderView(5, 2), -1, 0, 0, Diverging(3, 3)))
 
 
@@ -541,6 +569,15 @@ def test_describe_tells_what_each_replica_holds(world) -> None:
     assert [(row.key.node_id, row.end_offset) for row in voters] == [(1, 1), (2, 1), (3, 1)]
     assert all(quorum.now_ms - row.last_caught_up_ms <= 300 for row in voters)
     assert [(row.key.node_id, row.end_offset) for row in leader.node.observer_progress()] == [(9, 1)]
+
+
+def test_describe_counts_the_leaders_own_log_as_the_high_watermark_does(driven, key_of) -> None:
+    node = driven()
+    node.win()
+    node.flush()
+    node.step(Propose(1, BODY, 1))
+    assert node.node.log_end_offset == 2
+    assert node.node.voter_progress(node.now_ms)[0].end_offset == 1
 
 
 def test_statistics_and_repr_tell_a_nodes_state_in_a_line(driven) -> None:

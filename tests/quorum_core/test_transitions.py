@@ -27,7 +27,7 @@ def state_of(kind: type[EpochState], epoch: int) -> EpochState:
     if kind is Prospective:
         return Prospective(epoch, tally=tally, election_deadline_ms=0, leader_id=-1, voted_key=None, leader_endpoints=None)
     if kind is Candidate:
-        return Candidate(epoch, own_key=OWN, tally=tally, election_deadline_ms=0, election_version=1)
+        return Candidate(epoch, own_key=OWN, tally=tally, election_version=1)
     if kind is Leader:
         return Leader(
             epoch,
@@ -40,7 +40,7 @@ def state_of(kind: type[EpochState], epoch: int) -> EpochState:
             begin_at_ms=0,
         )
     if kind is Follower:
-        return Follower(epoch, 2, voted_key=None, leader_endpoints={}, fetch_deadline_ms=0, fetch_at_ms=0)
+        return Follower(epoch, 2, voted_key=None, leader_endpoints={}, fetch_timeout_ms=600, now_ms=0)
     return Resigned(epoch, own_key=OWN, voted_key=OWN, election_deadline_ms=0)
 
 

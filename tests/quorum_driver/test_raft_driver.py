@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import trio
 
 from kraftlab.quorum import NotLeader, PeerPool, QuorumDescription
+from kraftlab.quorum.core.errors import LogTruncationRefused
 from kraftlab.quorum.core.events import Event, RequestReceived
 from kraftlab.quorum.core.messages import Api, VoteRequest
 from kraftlab.quorum.core.types import Endpoint
@@ -259,6 +261,28 @@ async def test_a_failed_fsync_ends_the_node_with_its_message(cluster: Clusters, 
         await eventually(lambda: leader.failure is not None, "the node ends")
         assert any(isinstance(error, FsyncFailed) for error in leader.failure.exceptions)
         await c.leader(but=leader)
+
+
+async def test_a_node_that_holds_committed_records_which_the_leader_lacks_ends_with_a_message(
+    cluster: Clusters, eventually: Eventually
+) -> None:
+    async with cluster() as c:
+        leader = await c.leader()
+        for record in ("a", "b", "c"):
+            await c.committed(c.propose(leader, record))
+        old_epoch = leader.journal.leads
+        for node in c.nodes:
+            await node.crash()
+        keeper, *wiped = c.nodes
+        for node in wiped:
+            shutil.rmtree(c.directory / str(node.node_id))
+            await node.start()
+        while (leader := await c.leader()).journal.leads <= old_epoch:
+            leader.driver.resign(leader.journal.leads, "its epoch is too low for this test")
+            await eventually(lambda leader=leader: leader.journal.leads is None, "the leader resigns")
+        await keeper.start_in_vain()
+        assert isinstance(keeper.failure, LogTruncationRefused)
+        assert f"node {leader.node_id}, the leader of epoch" in str(keeper.failure)
 
 
 async def test_every_node_describes_the_quorum_and_the_leader_knows_all_replicas(
