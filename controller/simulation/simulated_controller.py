@@ -2,7 +2,8 @@
 
 Notices (commits, leadership) go through a queue of their own and arrive one after the other, late by what the seed draws, and
 commits also in other portions than the log gave them; requests arrive in between. A process that stands still delays them all,
-and a dead one ends them. This is what the driver's apply task does to a real controller.
+and a dead one ends them. This is what the driver's apply task does to a real controller. Now and then the log takes nothing for
+a while, so that requests wait in the controller's queue, and the large change that is under way ends in the middle.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ HEARTBEAT_INTERVAL_MS = 300
 NOTICE_DELAYS_US = (1, 1, 1, 300, 5_000, 60_000)
 """Until the first of some notices arrives."""
 NOTICE_GAPS_US = (0, 1, 100, 3_000)
+OVERLOAD_RATE = 0.01
+OVERLOADS_US = (1_000, 40_000, 300_000)
 
 Notice = Callable[[], Coroutine[object, None, None]]
 
@@ -52,6 +55,7 @@ class SimulatedController:
         self._notices: deque[Notice] = deque()
         self._is_draining = False
         self._timer_us: int | None = None
+        self._full_until_us = 0
         self._compared: MetadataImage | None = None
         settings = Settings(
             CLUSTER_ID,
@@ -75,8 +79,8 @@ class SimulatedController:
 
     @property
     def has_settled(self) -> bool:
-        """No notice is on its way."""
-        return not self._notices and not self._is_draining
+        """No notice is on its way, and no request waits for a log that is full."""
+        return not self._notices and not self._is_draining and not self.controller.queue.statistics()["waiting"]
 
     # What a controller needs of the log
 
@@ -93,6 +97,8 @@ class SimulatedController:
 
     def propose(self, epoch: int, body: bytes, record_count: int) -> tuple[int, int]:
         process = self.process
+        if self._is_overloaded():
+            raise Overloaded("the simulated log takes no more for now")
         for effect in process.step(Propose(epoch, body, record_count)):
             if process.dead:
                 break
@@ -105,6 +111,13 @@ class SimulatedController:
         if not process.dead:
             raise AssertionError(f"n{self.node_id} has no verdict on a proposal")
         raise NotLeader(-1, epoch)
+
+    def _is_overloaded(self) -> bool:
+        """A log whose disk is slow refuses for a while, as the driver's does; not once everything is healed."""
+        now_us = self.world.now_us
+        if not self.world.is_healed and now_us >= self._full_until_us and self._random.random() < OVERLOAD_RATE:
+            self._full_until_us = now_us + self._random.choice(OVERLOADS_US)
+        return now_us < self._full_until_us
 
     def resign(self, epoch: int, reason: str) -> None:
         self.process.step(ResignAsked(epoch, reason))

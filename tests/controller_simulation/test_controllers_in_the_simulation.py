@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 
+from kraftlab.cli import main
 from kraftlab.controller.quorum_controller import QuorumController
 from kraftlab.controller.simulation import runner
 from kraftlab.controller.simulation.mutants import MUTANTS
@@ -99,3 +100,10 @@ def test_an_image_that_differs_from_the_one_replayed_from_scratch_is_noticed():
     log.compare(0, 2, log.state.image)
     with pytest.raises(Violation, match="M2"):
         log.compare(0, 2, EMPTY)
+
+
+def test_the_command_plays_controllers_and_says_how_to_see_a_failure(capsys: pytest.CaptureFixture[str]):
+    assert main.run(["sim", "--metadata", "--seeds", "2", "--first", "3"]) == 0
+    assert main.run(["sim", "--metadata", "--seed", "17", "--mutant", "answer-before-commit"]) == 1
+    assert "replay: kraftlab sim --seed 17 --metadata --mutant answer-before-commit --trace" in capsys.readouterr().out
+    assert main.run(["sim", "--seed", "17", "--mutant", "answer-before-commit"]) == 1, "this bug is not one of consensus"
