@@ -1,8 +1,8 @@
 """What runs on top of the log: the protocol between consensus and a state machine.
 
-The driver's apply task (and the simulator) calls these, one at a time, in log order, without gaps and never for uncommitted data.
-On the node that proposed a batch, `apply` is called for it as well, once committed: an active controller has replayed it already and
-only moves its offsets.
+The driver's apply task (and the simulator) calls these, one at a time, in log order, without gaps and never for uncommitted
+data. On the node that proposed a batch, `apply` is called for it as well, once committed: an active controller has replayed it
+already and only moves its offsets.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .core.types import Endpoint
 
 
 class CommittedBatch(NamedTuple):
-    """One committed batch. `body` is the MessagePack array of its records, b"" for a control batch (which still takes offsets)."""
+    """One committed batch. `body` is the MessagePack array of its records, b"" for a control batch, which takes offsets too."""
 
     base_offset: int
     end_offset: int
