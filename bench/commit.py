@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from . import commit_admin, commit_etcd, commit_quorum
+from . import commit_admin, commit_etcd, commit_quorum, floor
 from .measure import CommitParameters, CommitResult, NoResult, table
 
 Door = Callable[[CommitParameters], CommitResult]
@@ -97,7 +97,11 @@ def main(arguments: list[str]) -> int:
     results = measure(doors, parameters)
     if not results:
         return 1
-    print(msgspec.json.encode({"commit": results}).decode() if chosen.json else render(results, parameters))
+    least = floor.measure(parameters.seconds)
+    if chosen.json:
+        print(msgspec.json.encode({"commit": results, "floor": least}).decode())
+    else:
+        print(f"{render(results, parameters)}\n{least}")
     return 0 if len(results) == len(doors) else 1
 
 
