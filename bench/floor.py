@@ -35,7 +35,7 @@ class Floor(msgspec.Struct, frozen=True):
         return f"floor of this run: bare gRPC echo {self.grpc_echo_p50_ms:.2f} ms, fdatasync {self.fdatasync_p50_ms:.2f} ms (p50)"
 
 
-class _Echo(grpc.GenericRpcHandler):  # type: ignore[misc, type-arg]
+class _Echo(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     def service(self, details: Any) -> Any:
         return grpc.unary_unary_rpc_method_handler(lambda request, context: request)
 
