@@ -57,6 +57,8 @@ class AdminClient:
         self._linearizable = linearizable
         self._channels = Channels()
         self._leader: Endpoint | None = None
+        self._newest_offset = 0
+        """The newest metadata offset that an answer reflected: no read of this client goes back behind it, at whatever node."""
         self._brokers: dict[int, Endpoint] = {}
 
     def close(self) -> None:
@@ -93,7 +95,9 @@ class AdminClient:
                     # No node may carry it out after this call has given up.
                     request.header.timeout_ms = max(1, int(left_s * 1000))
                 try:
-                    return self._attempt(endpoint, api, request, min(left_s, _ATTEMPT_TIMEOUT_S))
+                    response = self._attempt(endpoint, api, request, min(left_s, _ATTEMPT_TIMEOUT_S))
+                    self._newest_offset = max(self._newest_offset, response.header.metadata_offset)
+                    return response
                 except grpc.RpcError as error:
                     faults[endpoint] = _detail(error)
                 except ApiError as error:
@@ -173,10 +177,10 @@ class AdminClient:
             request.header.cluster_id = self._cluster_id
 
     def _reading(self, linearizable: bool | None, min_offset: int = 0) -> pb.RequestHeader:
-        """The header of a read; None: as the client was told to read."""
+        """The header of a read; None: as the client was told to read. Never older than what this client has seen already."""
         is_linearizable = self._linearizable if linearizable is None else linearizable
         read_mode = pb.READ_MODE_LINEARIZABLE if is_linearizable else pb.READ_MODE_COMMITTED
-        return pb.RequestHeader(min_offset=min_offset, read_mode=read_mode)
+        return pb.RequestHeader(min_offset=max(min_offset, self._newest_offset), read_mode=read_mode)
 
     # -- topics ------------------------------------------------------------------------------------------------------
 

@@ -97,12 +97,13 @@ class Lab:
         ]
 
     def digests(self) -> dict[TopicPartition, dict[int, ReplicaDigest]]:
-        """Every broker's digest of every replica it hosts."""
+        """Every broker's digest of every replica it hosts, of topics that exist."""
         found: dict[TopicPartition, dict[int, ReplicaDigest]] = {}
         names = {self.data.topic_id(topic.name): topic.name for topic in self.admin.describe_topics().topics}
         for broker in self.brokers():
             for digest in self.data.log_digest(broker).replicas:
-                found.setdefault((names[digest.topic_id], digest.partition), {})[broker] = digest
+                if digest.topic_id in names:
+                    found.setdefault((names[digest.topic_id], digest.partition), {})[broker] = digest
         return found
 
     def set_broker_configs(self, configs: dict[str, str | None]) -> None:

@@ -95,6 +95,17 @@ def test_reads_are_linearizable_if_they_or_their_client_say_so(cluster) -> None:
     assert modes == [0, pb.READ_MODE_LINEARIZABLE, pb.READ_MODE_LINEARIZABLE, 0]
 
 
+def test_a_read_is_never_older_than_what_the_client_has_seen(cluster) -> None:
+    leader = cluster.nodes[0]
+    leader.answers["CreateTopics"] = lambda request: pb.CreateTopicsResponse(header=pb.ResponseHeader(metadata_offset=42))
+    with AdminClient(leader.server) as client:
+        client.create_topics([pb.CreatableTopic(name="t")])
+        client.describe_topics()
+        client.describe_topics(min_offset=50)
+    asked = [call.request.header.min_offset for call in leader.calls if call.api == "DescribeTopicPartitions"]
+    assert asked == [42, 50]
+
+
 def test_errors_of_entries_stay_in_the_response_until_asked_for(cluster) -> None:
     entry = pb.CreatableTopicResult(name="t", error_code=36, error_message="Topic 't' already exists.")
     cluster.nodes[0].answers["CreateTopics"] = lambda _: pb.CreateTopicsResponse(topics=[entry])
