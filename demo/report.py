@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 
@@ -57,8 +57,9 @@ class Report:
         columns = (
             SpinnerColumn(),
             TextColumn("  {task.description:<28}"),
-            BarColumn(bar_width=32),
+            BarColumn(bar_width=20),
             TextColumn("{task.percentage:>4.0f} %"),
+            DownloadColumn(),
             TextColumn("{task.fields[note]}"),
             TimeElapsedColumn(),
         )

@@ -17,7 +17,6 @@ def test_transcript(path: Path, is_rewrite: bool) -> None:
     if is_rewrite and told != written:
         path.write_text(told)
     elif told != written:
-        expected, found = written.splitlines(), told.splitlines()
         lines = list(zip_longest(written.splitlines(), told.splitlines(), fillvalue="(the end)"))
         number, (expected, found) = next((n, pair) for n, pair in enumerate(lines, 1) if pair[0] != pair[1])
         pytest.fail(
