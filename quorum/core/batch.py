@@ -24,7 +24,7 @@ from typing import ClassVar, NamedTuple
 import msgspec
 
 from .errors import CorruptBatch
-from .types import VoterSet
+from .types import ReplicaKey, VoterSet
 
 MAGIC = 0x4B4C4231  # "KLB1"
 HEADER = struct.Struct(">IIIQIHHQQI")
@@ -146,6 +146,30 @@ class LeaderChange(msgspec.Struct, frozen=True, array_like=True, tag=2):
     granting_voters: tuple[int, ...]
 
 
+class SnapshotHeader(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Control record: the first of a snapshot (KIP-630). `last_crc` is the crc of the batch that ends where the snapshot does, so
+    that the chain goes on after it; `append_time_ms` is that batch's.
+    """
+
+    TYPE: ClassVar[int] = 3
+    version: int
+    cluster_id: str
+    generation: int
+    last_crc: int
+    append_time_ms: int
+
+
+class SnapshotFooter(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """Control record: the last of a snapshot. `digest` is the SHA-256 of every byte before this record's batch; `record_count`
+    counts the data records.
+    """
+
+    TYPE: ClassVar[int] = 4
+    version: int
+    digest: bytes
+    record_count: int
+
+
 class KRaftVersion(msgspec.Struct, frozen=True, array_like=True, tag=5):
     """Control record: 0 = static voters, 1 = voters live in the log (KIP-853)."""
 
@@ -162,7 +186,24 @@ class KRaftVoters(msgspec.Struct, frozen=True, array_like=True, tag=6):
     voters: VoterSet
 
 
-ControlRecord = LeaderChange | KRaftVersion | KRaftVoters
+class ForcedStandalone(msgspec.Struct, frozen=True, array_like=True, tag=1000):
+    """Control record: a lost majority was given up. From here on the node `voter` votes alone, in `generation`.
+
+    `previous_voters` is the set that could not be reached; `high_watermark` and `end_offset` say what was known to be committed
+    and what was kept.
+    """
+
+    TYPE: ClassVar[int] = 1000
+    version: int
+    generation: int
+    voter: ReplicaKey
+    previous_voters: VoterSet
+    high_watermark: int
+    end_offset: int
+    time_ms: int
+
+
+ControlRecord = LeaderChange | SnapshotHeader | SnapshotFooter | KRaftVersion | KRaftVoters | ForcedStandalone
 
 _control_decoder = msgspec.msgpack.Decoder(list[ControlRecord])
 _encoder = msgspec.msgpack.Encoder()

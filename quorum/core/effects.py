@@ -12,7 +12,7 @@ from __future__ import annotations
 import msgspec
 
 from .messages import Request, Response
-from .types import Endpoint, ReplicaKey
+from .types import Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
 
 
 class Barrier(msgspec.Struct, frozen=True):
@@ -208,6 +208,94 @@ class ReadIndexRefused(msgspec.Struct, frozen=True):
         return f"ReadIndexRefused(t{self.token} e{self.epoch}/{leader}{' overloaded' if self.overloaded else ''})"
 
 
+class ReadSnapshot(msgspec.Struct, frozen=True):
+    """Read up to `max_bytes` of the finished snapshot `id` from `position` on; report SnapshotRead."""
+
+    read_id: int
+    id: OffsetAndEpoch
+    position: int
+    max_bytes: int
+
+    def __repr__(self) -> str:
+        return f"ReadSnapshot(r{self.read_id} {self.id} from {self.position})"
+
+
+class OpenSnapshot(msgspec.Struct, frozen=True):
+    """A copy of the leader's snapshot `id` begins; unfinished copies of others are pointless. Report SnapshotChunkStored with how
+    many bytes an earlier attempt has left.
+    """
+
+    id: OffsetAndEpoch
+
+    def __repr__(self) -> str:
+        return f"OpenSnapshot({self.id})"
+
+
+class StoreSnapshotChunk(msgspec.Struct, frozen=True):
+    """Write `data` at `position` of the unfinished copy of `id`, not durably; report SnapshotChunkStored."""
+
+    id: OffsetAndEpoch
+    position: int
+    data: bytes
+
+    def __repr__(self) -> str:
+        return f"StoreChunk({self.id} {self.position}+{len(self.data)})"
+
+
+class VerifySnapshot(msgspec.Struct, frozen=True):
+    """The copy of `id` has all its bytes: make it durable, check header, chain and digest; report SnapshotVerified or
+    SnapshotRefused.
+    """
+
+    id: OffsetAndEpoch
+
+    def __repr__(self) -> str:
+        return f"VerifySnapshot({self.id})"
+
+
+class InstallSnapshot(msgspec.Struct, frozen=True):
+    """The verified copy of `id` takes the place of the whole log, which is empty and starts at `id` from now on.
+
+    In order with Append and Truncate and numbered with them: report StorageCompleted(append_id) when the copy has its name and
+    the old log is gone, durably. The state machine loads the snapshot before it applies what follows (Apply tells when).
+    """
+
+    append_id: int
+    id: OffsetAndEpoch
+    last_crc: int
+
+    def __repr__(self) -> str:
+        return f"InstallSnapshot(a{self.append_id} {self.id})"
+
+
+class CleanLog(msgspec.Struct, frozen=True):
+    """The log starts at the end of snapshot `start` from now on: what lies below, older snapshots included, may be removed.
+
+    Nothing waits for it, and a crash in between is harmless.
+    """
+
+    start: OffsetAndEpoch
+
+    def __repr__(self) -> str:
+        return f"CleanLog(to {self.start})"
+
+
+class RepairEnded(msgspec.Struct, frozen=True):
+    """Everything that rot had damaged was fetched again and is durable: what was set aside is no longer needed."""
+
+    def __repr__(self) -> str:
+        return "RepairEnded"
+
+
+class VotersChanged(msgspec.Struct, frozen=True):
+    """The voter set this node acts on has changed: appended, installed or truncated, committed or not."""
+
+    voters: VoterSet
+
+    def __repr__(self) -> str:
+        return f"VotersChanged({self.voters})"
+
+
 class Trace(msgspec.Struct, frozen=True):
     """One line for people and checkers: a state transition or a decision worth seeing."""
 
@@ -233,6 +321,14 @@ Effect = (
     | Rejected
     | ReadIndexReady
     | ReadIndexRefused
+    | ReadSnapshot
+    | OpenSnapshot
+    | StoreSnapshotChunk
+    | VerifySnapshot
+    | InstallSnapshot
+    | CleanLog
+    | RepairEnded
+    | VotersChanged
     | Trace
 )
 Effects = list[Effect]

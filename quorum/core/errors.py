@@ -23,6 +23,8 @@ class ErrorCode(enum.IntEnum):
     POSITION_OUT_OF_RANGE = 99
     INCONSISTENT_CLUSTER_ID = 104
     INVALID_VOTER_KEY = 125
+    DUPLICATE_VOTER = 126
+    VOTER_NOT_FOUND = 127
 
 
 class InvariantViolation(AssertionError):

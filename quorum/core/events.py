@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from .batch import ControlRecord
 from .messages import Request, Response
-from .types import ReplicaKey
+from .types import OffsetAndEpoch, ReplicaKey
 
 
 class RequestReceived(msgspec.Struct, frozen=True):
@@ -134,6 +135,57 @@ class ShutdownAsked(msgspec.Struct, frozen=True):
         return "ShutdownAsked"
 
 
+class SnapshotTaken(msgspec.Struct, frozen=True):
+    """The shell has made a snapshot of the state machine, as `RaftNode.snapshot_context` described it, and it is durable."""
+
+    id: OffsetAndEpoch
+
+    def __repr__(self) -> str:
+        return f"SnapshotTaken({self.id})"
+
+
+class SnapshotRead(msgspec.Struct, frozen=True):
+    """Answer to ReadSnapshot: bytes from the position asked for. `size_bytes` -1: there is no such snapshot any more."""
+
+    read_id: int
+    size_bytes: int
+    data: bytes
+
+    def __repr__(self) -> str:
+        return f"SnapshotRead(r{self.read_id} {len(self.data)}B of {self.size_bytes})"
+
+
+class SnapshotChunkStored(msgspec.Struct, frozen=True):
+    """Answer to OpenSnapshot and StoreSnapshotChunk: the unfinished copy of `id` holds `position` bytes (0: nothing usable)."""
+
+    id: OffsetAndEpoch
+    position: int
+
+    def __repr__(self) -> str:
+        return f"ChunkStored({self.id} through {self.position})"
+
+
+class SnapshotVerified(msgspec.Struct, frozen=True):
+    """Answer to VerifySnapshot: the copy of `id` is whole and durable. `last_crc` and `control` are what it says."""
+
+    id: OffsetAndEpoch
+    last_crc: int
+    control: tuple[ControlRecord, ...]
+
+    def __repr__(self) -> str:
+        return f"SnapshotVerified({self.id} crc={self.last_crc:08x})"
+
+
+class SnapshotRefused(msgspec.Struct, frozen=True):
+    """Answer to VerifySnapshot: the copy of `id` is not what it claims to be, and was discarded."""
+
+    id: OffsetAndEpoch
+    reason: str
+
+    def __repr__(self) -> str:
+        return f"SnapshotRefused({self.id}: {self.reason})"
+
+
 Event = (
     RequestReceived
     | ResponseReceived
@@ -148,4 +200,9 @@ Event = (
     | ResignAsked
     | ShutdownAsked
     | ReadIndexAsked
+    | SnapshotTaken
+    | SnapshotRead
+    | SnapshotChunkStored
+    | SnapshotVerified
+    | SnapshotRefused
 )

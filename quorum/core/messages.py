@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from .errors import ErrorCode
-from .types import Endpoint, OffsetAndEpoch, ReplicaKey
+from .types import Endpoint, OffsetAndEpoch, ReplicaKey, Voter
 
 
 class Api:
@@ -19,6 +19,12 @@ class Api:
     VOTE = 52
     BEGIN_QUORUM_EPOCH = 53
     END_QUORUM_EPOCH = 54
+    FETCH_SNAPSHOT = 59
+    ADD_VOTER = 80
+    REMOVE_VOTER = 81
+    UPDATE_VOTER = 82
+    PROBE_VOTER = 1010
+    TRANSFER_LEADERSHIP = 1011
 
 
 class LeaderView(msgspec.Struct, frozen=True, array_like=True):
@@ -171,14 +177,146 @@ class FetchResponse(msgspec.Struct, frozen=True, array_like=True):
         return f"FetchReply({self.leader} hw={self.high_watermark} {self.outcome}{_shown(self.error)})"
 
 
-Request = VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchRequest
-Response = VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse
+class FetchSnapshotRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Pulls `max_bytes` of a snapshot's bytes from `position` on (KIP-630). Shows that its sender lives, as a Fetch does."""
+
+    epoch: int
+    replica: ReplicaKey
+    snapshot: OffsetAndEpoch
+    position: int
+    max_bytes: int
+
+    def __repr__(self) -> str:
+        return f"FetchSnapshot(e{self.epoch} {self.snapshot} from {self.position})"
+
+
+class FetchSnapshotResponse(msgspec.Struct, frozen=True, array_like=True):
+    """`data` stands at `position` of a file of `size_bytes`. SNAPSHOT_NOT_FOUND: gone, start over with a Fetch."""
+
+    error: ErrorCode
+    leader: LeaderView
+    snapshot: OffsetAndEpoch
+    size_bytes: int
+    position: int
+    data: bytes
+
+    def __repr__(self) -> str:
+        what = f"{self.snapshot} {self.position}+{len(self.data)}/{self.size_bytes}"
+        return f"FetchSnapshotReply({self.leader} {what}{_shown(self.error)})"
+
+
+class ProbeVoterRequest(msgspec.Struct, frozen=True, array_like=True):
+    """The leader asks a node that is to become a voter who it is (the part of ApiVersions in KIP-853)."""
+
+    epoch: int
+    voter: ReplicaKey
+
+    def __repr__(self) -> str:
+        return f"Probe(e{self.epoch} {self.voter})"
+
+
+class ProbeVoterResponse(msgspec.Struct, frozen=True, array_like=True):
+    """INVALID_VOTER_KEY if the node's directory is another one; `key` is its own."""
+
+    error: ErrorCode
+    leader: LeaderView
+    key: ReplicaKey
+    kraft_version_max: int
+
+    def __repr__(self) -> str:
+        return f"ProbeReply({self.leader} {self.key}{_shown(self.error)})"
+
+
+class AddVoterRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Make `voter` a voter (KIP-853). Answered when the new voter set is committed, or has failed to be, within `timeout_ms`.
+
+    `epoch` -1, here and below: whoever leads.
+    """
+
+    epoch: int
+    voter: Voter
+    timeout_ms: int
+
+    def __repr__(self) -> str:
+        return f"AddVoter({self.voter})"
+
+
+class RemoveVoterRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Make the voter `voter` an observer (KIP-853). Answered when the new voter set is committed."""
+
+    epoch: int
+    voter: ReplicaKey
+    timeout_ms: int
+
+    def __repr__(self) -> str:
+        return f"RemoveVoter({self.voter})"
+
+
+class UpdateVoterRequest(msgspec.Struct, frozen=True, array_like=True):
+    """A voter tells where it can be reached now (KIP-853). Answered when the new voter set is appended."""
+
+    epoch: int
+    voter: Voter
+
+    def __repr__(self) -> str:
+        return f"UpdateVoter(e{self.epoch} {self.voter})"
+
+
+class TransferLeadershipRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Ask the leader to make way for the voter `target`. Answered when it resigns in the target's favour, which it does once the
+    target has its whole log; REQUEST_TIMED_OUT if that takes longer than `timeout_ms`.
+    """
+
+    epoch: int
+    target: ReplicaKey
+    timeout_ms: int
+
+    def __repr__(self) -> str:
+        return f"Transfer(to {self.target})"
+
+
+class VoterChangeResponse(msgspec.Struct, frozen=True, array_like=True):
+    """Answer to the four requests above. `message` says what stands in the way and what to do; empty if all is well."""
+
+    error: ErrorCode
+    leader: LeaderView
+    message: str = ""
+
+    def __repr__(self) -> str:
+        return f"VoterChangeReply({self.leader}{_shown(self.error)}{': ' + self.message if self.message else ''})"
+
+
+VoterChangeRequest = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest | TransferLeadershipRequest
+Request = (
+    VoteRequest
+    | BeginQuorumEpochRequest
+    | EndQuorumEpochRequest
+    | FetchRequest
+    | FetchSnapshotRequest
+    | ProbeVoterRequest
+    | VoterChangeRequest
+)
+Response = (
+    VoteResponse
+    | BeginQuorumEpochResponse
+    | EndQuorumEpochResponse
+    | FetchResponse
+    | FetchSnapshotResponse
+    | ProbeVoterResponse
+    | VoterChangeResponse
+)
 
 API_OF: dict[type[Request], int] = {
     FetchRequest: Api.FETCH,
     VoteRequest: Api.VOTE,
     BeginQuorumEpochRequest: Api.BEGIN_QUORUM_EPOCH,
     EndQuorumEpochRequest: Api.END_QUORUM_EPOCH,
+    FetchSnapshotRequest: Api.FETCH_SNAPSHOT,
+    ProbeVoterRequest: Api.PROBE_VOTER,
+    AddVoterRequest: Api.ADD_VOTER,
+    RemoveVoterRequest: Api.REMOVE_VOTER,
+    UpdateVoterRequest: Api.UPDATE_VOTER,
+    TransferLeadershipRequest: Api.TRANSFER_LEADERSHIP,
 }
 REQUEST_OF: dict[int, type[Request]] = {api: request for request, api in API_OF.items()}
 RESPONSE_OF: dict[int, type[Response]] = {
@@ -186,4 +324,10 @@ RESPONSE_OF: dict[int, type[Response]] = {
     Api.VOTE: VoteResponse,
     Api.BEGIN_QUORUM_EPOCH: BeginQuorumEpochResponse,
     Api.END_QUORUM_EPOCH: EndQuorumEpochResponse,
+    Api.FETCH_SNAPSHOT: FetchSnapshotResponse,
+    Api.PROBE_VOTER: ProbeVoterResponse,
+    Api.ADD_VOTER: VoterChangeResponse,
+    Api.REMOVE_VOTER: VoterChangeResponse,
+    Api.UPDATE_VOTER: VoterChangeResponse,
+    Api.TRANSFER_LEADERSHIP: VoterChangeResponse,
 }

@@ -11,7 +11,10 @@ from .types import ZERO_UUID, Endpoint, ReplicaKey, VoterSet
 
 
 class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Times are milliseconds. A node whose key is not in `voters` is an observer."""
+    """Times are milliseconds. A node whose key is not in the voter set is an observer.
+
+    `voters` are the static ones (KRaft version 0); empty if the voters live in the log (version 1, KIP-853).
+    """
 
     node_id: int
     voters: VoterSet
@@ -38,6 +41,12 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     parked_fetches_max: int = 10_000
     waiting_reads_max: int = 10_000
     """Linearizable reads beyond so many that wait for a majority's echo are refused as overload."""
+    snapshots_kept: int = 2
+    """The newest so many snapshots are kept; the log starts at the end of the oldest of them."""
+    snapshot_chunk_bytes: int = 1024 * 1024
+    """How much of a snapshot one FetchSnapshot brings."""
+    auto_join: bool = False
+    """An observer that is configured so makes itself a voter (KIP-853, controller.quorum.auto.join.enable)."""
 
     def __post_init__(self) -> None:
         if self.node_id < 0:

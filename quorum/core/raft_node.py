@@ -40,6 +40,7 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from .boot import BootState
 from .candidate import Candidate
 from .effects import Effects, ElectionState, Reply
 from .elections import Elections
@@ -122,12 +123,19 @@ class RaftStatistics(NamedTuple):
 class RaftNode:
     """One replica's consensus. Single caller; `step` is not re-entrant.
 
-    `log` is the view of the recovered log and belongs to the node from now on; `election` is what was stored, None on a new disk.
+    `log` is the view of the recovered log and belongs to the node from now on; `election` is what was stored, None on a new disk;
+    `boot` is what else the disk said.
     What the boot itself wants done comes with the first step, which is due at once (`next_deadline_ms`).
     """
 
     def __init__(
-        self, config: RaftConfig, log: LogView, election: ElectionState | None, random: random.Random, now_ms: int
+        self,
+        config: RaftConfig,
+        log: LogView,
+        election: ElectionState | None,
+        random: random.Random,
+        now_ms: int,
+        boot: BootState = BootState(),
     ) -> None:
         self.config = config
         self._out: Effects = []
@@ -318,7 +326,7 @@ class RaftNode:
             self._reply(event.correlation, self._elections.on_vote(request, now_ms))
         elif isinstance(request, BeginQuorumEpochRequest):
             self._reply(event.correlation, self._elections.on_begin(request, now_ms))
-        else:
+        elif isinstance(request, EndQuorumEpochRequest):
             self._reply(event.correlation, self._elections.on_end(request, now_ms))
 
     def _reply(self, correlation: int, response: Response) -> None:

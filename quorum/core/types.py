@@ -5,6 +5,8 @@ Offsets are 0-based; every *end* offset is exclusive. Epoch 0 is primordial: no 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -80,6 +82,26 @@ class VoterSet(msgspec.Struct, frozen=True, array_like=True):
 
     def majority(self) -> int:
         return len(self.voters) // 2 + 1
+
+    @classmethod
+    def of(cls, voters: Iterable[Voter]) -> VoterSet:
+        """The set of these, sorted. ValueError if two have the same node id."""
+        ordered = tuple(sorted(voters, key=lambda voter: voter.key.node_id))
+        if any(a.key.node_id == b.key.node_id for a, b in pairwise(ordered)):
+            raise ValueError(f"two voters have the same node id: {ordered!r}")
+        return cls(ordered)
+
+    def with_voter(self, voter: Voter) -> VoterSet:
+        """This set with `voter` added, or put in the place of the one with its node id."""
+        return VoterSet.of((*(v for v in self.voters if v.key.node_id != voter.key.node_id), voter))
+
+    def without(self, node_id: int) -> VoterSet:
+        return VoterSet(tuple(v for v in self.voters if v.key.node_id != node_id))
+
+    def overlaps_in_majority(self, other: VoterSet) -> bool:
+        """Whether any majority of this set shares a voter with any majority of `other`: they differ by one voter at most."""
+        mine, theirs = [v.key for v in self.voters], [v.key for v in other.voters]
+        return sum(key not in theirs for key in mine) + sum(key not in mine for key in theirs) <= 1
 
     def __repr__(self) -> str:
         return "{" + ",".join(map(str, self.ids())) + "}"

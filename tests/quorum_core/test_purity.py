@@ -17,6 +17,7 @@ ALLOWED_IMPORTS = {
     "collections.abc",
     "enum",
     "heapq",
+    "itertools",
     "msgspec",
     "random",
     "struct",
