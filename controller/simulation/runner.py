@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kraftlab.quorum.simulation import runner
+from kraftlab.quorum.simulation.faults import FAULTS
 from kraftlab.quorum.simulation.mutants import planted
+from kraftlab.quorum.simulation.options import draw_options
+from kraftlab.quorum.simulation.plan import Plan
 from kraftlab.quorum.simulation.runner import SeedResult
 
 from .mutants import MUTANTS
 from .world import MetadataWorld
 
 FAULT_PHASE_MS = 5_000
+METADATA = "metadata"
 
 
 def run_seed(
@@ -22,5 +26,12 @@ def run_seed(
     write: Callable[[str], None] | None = None,
 ) -> SeedResult:
     """Play one seed; `mutant` names one of the controller's. In the result `acknowledged` counts operations, not batches."""
+    options = draw_options(seed, FAULTS if faults is None else faults, fault_phase_ms=FAULT_PHASE_MS)
     with planted(MUTANTS[mutant] if mutant else None):
-        return runner.run_seed(seed, faults=faults, fault_phase_ms=FAULT_PHASE_MS, write=write, make_world=MetadataWorld)
+        return runner.play(options, mutant=mutant, write=write, make_world=MetadataWorld, world_name=METADATA)
+
+
+def run_plan(plan: Plan, *, write: Callable[[str], None] | None = None, with_mutant: bool = True) -> SeedResult:
+    """Play what a plan of this world says, with or without the bug that it plants."""
+    with planted(MUTANTS[plan.mutant] if plan.mutant and with_mutant else None):
+        return runner.play(plan.options, plan=plan, write=write, make_world=MetadataWorld, world_name=METADATA)

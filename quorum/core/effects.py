@@ -296,11 +296,22 @@ class VotersChanged(msgspec.Struct, frozen=True):
         return f"VotersChanged({self.voters})"
 
 
+class Move(msgspec.Struct, frozen=True):
+    """A state transition as data. `source` "": the boot. Leader and vote are -1 if there is none."""
+
+    source: str
+    target: str
+    epoch: int
+    leader_id: int
+    voted_id: int
+
+
 class Trace(msgspec.Struct, frozen=True):
-    """One line for people and checkers: a state transition or a decision worth seeing."""
+    """One line for people and checkers: a state transition (then `move` says which) or a decision worth seeing."""
 
     kind: str
     text: str
+    move: Move | None = None
 
     def __repr__(self) -> str:
         return f"{self.kind}: {self.text}"

@@ -25,7 +25,7 @@ import random
 from typing import NamedTuple
 
 from .candidate import Candidate
-from .effects import Barrier, Effects, ElectionState, LeaderChanged, ReadIndexRefused, Reply, StoreElectionState, Trace
+from .effects import Barrier, Effects, ElectionState, LeaderChanged, Move, ReadIndexRefused, Reply, StoreElectionState, Trace
 from .effects import Resigned as ResignedEffect
 from .epoch_state import NEVER_MS, NO_LEADER, EpochState
 from .errors import ErrorCode, InvariantViolation
@@ -284,7 +284,14 @@ class QuorumState:
             self.election_version += 1
             self.barrier = Barrier(self.election_version)
             self.out.append(StoreElectionState(self.election_version, election))
-        self.trace("state", f"{old!r} -> {new!r}: {reason}" if old else f"{new!r}: {reason}")
+        move = Move(
+            source=old.name if old else "",
+            target=new.name,
+            epoch=new.epoch,
+            leader_id=new.leader_id,
+            voted_id=new.voted_key.node_id if new.voted_key else -1,
+        )
+        self.out.append(Trace("state", f"{old!r} -> {new!r}: {reason}" if old else f"{new!r}: {reason}", move))
         if isinstance(old, Leader):
             self._end_leadership(old, reason)
         announced = (new.epoch, self.view.leader_id)

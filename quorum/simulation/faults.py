@@ -1,8 +1,8 @@
 """The faults that can strike a simulated cluster, as data.
 
-A fault is a name, how often it strikes where it is enabled, and a function that does it to the world, drawing from the
-fault's own generator. It arranges its own end. Perturbations are bounded in number and time by the fault phase; recoveries
-are not, or nothing could be demanded of the cluster afterwards.
+A fault is a name, how often it strikes where it is enabled, and a function that does it to the world, drawing from a generator
+that is this strike's alone, and tells whom it struck. It arranges its own end. Perturbations are bounded in number and time by
+the fault phase; recoveries are not, or nothing could be demanded of the cluster afterwards.
 """
 
 from __future__ import annotations
@@ -18,13 +18,19 @@ if TYPE_CHECKING:
     from .world import World
 
 
+Struck = tuple[int, ...]
+"""The nodes that a strike has hit."""
+
+
 class Fault(NamedTuple):
     """`mean_interval_ms` between two strikes; `about` says what happens."""
 
     name: str
     mean_interval_ms: int
-    strike: Callable[[World, Random], None]
+    strike: Callable[[World, Random], Struck]
     about: str
+    needs_process: bool = True
+    """A node that is down can not be struck: nothing happens."""
 
 
 def _some_machine(world: World, random: Random) -> Machine:
@@ -36,89 +42,110 @@ def _some_machine(world: World, random: Random) -> Machine:
     return world.machines[random.randrange(len(world.machines))]
 
 
-def kill(world: World, random: Random) -> None:
-    _some_machine(world, random).crash(power_cut=False, reason="fault")
+def _down_us(random: Random) -> int:
+    return random.randint(20_000, 1_500_000)
 
 
-def power_cut(world: World, random: Random) -> None:
-    _some_machine(world, random).crash(power_cut=True, reason="fault")
+def kill(world: World, random: Random) -> Struck:
+    machine = _some_machine(world, random)
+    machine.crash(power_cut=False, reason="fault", down_us=_down_us(random))
+    return (machine.node_id,)
 
 
-def power_cut_everywhere(world: World, random: Random) -> None:
+def power_cut(world: World, random: Random) -> Struck:
+    machine = _some_machine(world, random)
+    machine.crash(power_cut=True, reason="fault", down_us=_down_us(random))
+    return (machine.node_id,)
+
+
+def power_cut_everywhere(world: World, random: Random) -> Struck:
     for machine in world.machines:
         machine.crash(power_cut=True, reason="everywhere", down_us=random.randint(1_000, 400_000))
+    return tuple(machine.node_id for machine in world.machines)
 
 
-def crash_between_effects(world: World, random: Random) -> None:
-    process = _some_machine(world, random).process
-    if process is not None:
-        process.crash_in_effects = random.randint(0, 30)
+def crash_between_effects(world: World, random: Random) -> Struck:
+    machine = _some_machine(world, random)
+    if machine.process is not None:
+        machine.process.crash_in_effects = random.randint(0, 30)
+    return (machine.node_id,)
 
 
-def crash_in_flush(world: World, random: Random) -> None:
+def crash_in_flush(world: World, random: Random) -> Struck:
     """At its next flush, or the next that writes several sectors: what is half-way to the disk then may be torn."""
-    process = _some_machine(world, random).process
-    if process is not None:
-        process.crash_in_flush_of_bytes = random.choice((0, 1_000, 3_000))
+    machine = _some_machine(world, random)
+    if machine.process is not None:
+        machine.process.crash_in_flush_of_bytes = random.choice((0, 1_000, 3_000))
+    return (machine.node_id,)
 
 
-def crash_in_store(world: World, random: Random) -> None:
-    process = _some_machine(world, random).process
-    if process is not None:
-        process.crash_in_store = True
+def crash_in_store(world: World, random: Random) -> Struck:
+    machine = _some_machine(world, random)
+    if machine.process is not None:
+        machine.process.crash_in_store = True
+    return (machine.node_id,)
 
 
-def crash_in_recovery(world: World, random: Random) -> None:
+def crash_in_recovery(world: World, random: Random) -> Struck:
     machine = _some_machine(world, random)
     machine.cut_at_boot = random.randint(0, 6)
-    machine.crash(power_cut=True, reason="and its recovery will be cut short")
+    machine.crash(power_cut=True, reason="and its recovery will be cut short", down_us=_down_us(random))
+    return (machine.node_id,)
 
 
-def graceful_restart(world: World, random: Random) -> None:
-    process = _some_machine(world, random).process
-    if process is not None:
-        process.shut_down(random.randint(1_000, 80_000), random.randint(1_000, 500_000))
+def graceful_restart(world: World, random: Random) -> Struck:
+    machine = _some_machine(world, random)
+    if machine.process is not None:
+        machine.process.shut_down(random.randint(1_000, 80_000), random.randint(1_000, 500_000))
+    return (machine.node_id,)
 
 
-def resign(world: World, random: Random) -> None:
-    process = _some_machine(world, random).process
-    if process is not None:
-        process.step(ResignAsked(process.raft.epoch, "asked to"))
+def resign(world: World, random: Random) -> Struck:
+    machine = _some_machine(world, random)
+    if machine.process is not None:
+        machine.process.step(ResignAsked(machine.process.raft.epoch, "asked to"))
+    return (machine.node_id,)
 
 
-def pause(world: World, random: Random) -> None:
+def pause(world: World, random: Random) -> Struck:
     """The process stands still: a garbage collection, a SIGSTOP. Long enough to be deposed, or even to notice it by the clock."""
     machine = _some_machine(world, random)
     machine.paused_until_us = world.now_us + random.choice((50_000, 300_000, 800_000, 1_500_000))
+    return (machine.node_id,)
 
 
-def slow_disk(world: World, random: Random) -> None:
+def slow_disk(world: World, random: Random) -> Struck:
     node_id = _some_machine(world, random).node_id
     world.disk_slowness[node_id] = random.choice((5, 50))
     world.after(random.randint(100_000, 1_500_000), world.disk_slowness.pop, node_id, None)
+    return (node_id,)
 
 
-def full_disk(world: World, random: Random) -> None:
-    file_system = _some_machine(world, random).file_system
-    file_system.full = True
-    world.after(random.randint(50_000, 1_000_000), setattr, file_system, "full", False)
+def full_disk(world: World, random: Random) -> Struck:
+    machine = _some_machine(world, random)
+    machine.file_system.full = True
+    world.after(random.randint(50_000, 1_000_000), setattr, machine.file_system, "full", False)
+    return (machine.node_id,)
 
 
-def failed_fsync(world: World, random: Random) -> None:
+def failed_fsync(world: World, random: Random) -> Struck:
     """The next fsync fails; the process must end of it."""
-    _some_machine(world, random).file_system.fsync_fails = True
+    machine = _some_machine(world, random)
+    machine.file_system.fsync_fails = True
+    return (machine.node_id,)
 
 
-def partition(world: World, random: Random) -> None:
+def partition(world: World, random: Random) -> Struck:
     """The nodes fall into two groups that do not hear each other."""
     ids = [machine.node_id for machine in world.machines]
     random.shuffle(ids)
     at = random.randrange(1, len(ids)) if len(ids) > 1 else 1
     pairs = [(a, b) for a in ids[:at] for b in ids[at:]]
     _cut(world, pairs + [(b, a) for a, b in pairs], random.randint(100_000, 2_500_000))
+    return tuple(ids[at:])
 
 
-def isolate(world: World, random: Random) -> None:
+def isolate(world: World, random: Random) -> Struck:
     """One node hears nobody, or is heard by nobody, or both."""
     node_id = _some_machine(world, random).node_id
     others = [machine.node_id for machine in world.machines if machine.node_id != node_id]
@@ -126,16 +153,19 @@ def isolate(world: World, random: Random) -> None:
     pairs = [(other, node_id) for other in others] if mode != "is heard by nobody" else []
     pairs += [(node_id, other) for other in others] if mode != "hears nobody" else []
     _cut(world, pairs, random.randint(100_000, 2_500_000))
+    return (node_id,)
 
 
-def broken_link(world: World, random: Random) -> None:
+def broken_link(world: World, random: Random) -> Struck:
     """Two nodes do not hear each other, everybody else hears both: the chain that pre-votes alone do not mend."""
-    if len(world.machines) > 1:
-        a, b = random.sample([machine.node_id for machine in world.machines], 2)
-        _cut(world, [(a, b), (b, a)] if random.random() < 0.5 else [(a, b)], random.randint(100_000, 3_000_000))
+    if len(world.machines) < 2:
+        return ()
+    a, b = random.sample([machine.node_id for machine in world.machines], 2)
+    _cut(world, [(a, b), (b, a)] if random.random() < 0.5 else [(a, b)], random.randint(100_000, 3_000_000))
+    return (a, b)
 
 
-def clog(world: World, random: Random) -> None:
+def clog(world: World, random: Random) -> Struck:
     """One node hears everything late, or is heard late. Mostly for longer than a fetch timeout and shorter than a leader takes
     to notice: what was sent before an election arrives behind it.
     """
@@ -147,6 +177,7 @@ def clog(world: World, random: Random) -> None:
     for other in world.machines:
         source, target = (other.node_id, node_id) if is_deaf else (node_id, other.node_id)
         world.network.clog(source, target, world.now_us + duration_us)
+    return (node_id,)
 
 
 def _cut(world: World, pairs: list[tuple[int, int]], duration_us: int) -> None:
@@ -168,13 +199,13 @@ FAULTS: dict[str, Fault] = {
         Fault("crash-in-recovery", 3000, crash_in_recovery, "power goes, and again during the recovery"),
         Fault("graceful-restart", 2000, graceful_restart, "a node is asked to stop, ends and comes back"),
         Fault("resign", 2000, resign, "the leader is asked to resign"),
-        Fault("pause", 1500, pause, "a process stands still for a while"),
-        Fault("slow-disk", 1500, slow_disk, "a disk takes 5 or 50 times as long"),
-        Fault("full-disk", 2500, full_disk, "a disk has no space left for a while"),
-        Fault("failed-fsync", 3000, failed_fsync, "an fsync fails and takes the dirty pages with it"),
-        Fault("partition", 1500, partition, "two groups that do not hear each other"),
-        Fault("isolate", 1500, isolate, "one node cut off, perhaps in one direction only"),
-        Fault("clog", 1000, clog, "what a node is sent, or sends, arrives after a while, all at once"),
-        Fault("broken-link", 1500, broken_link, "two nodes do not hear each other"),
+        Fault("pause", 1500, pause, "a process stands still for a while", needs_process=False),
+        Fault("slow-disk", 1500, slow_disk, "a disk takes 5 or 50 times as long", needs_process=False),
+        Fault("full-disk", 2500, full_disk, "a disk has no space left for a while", needs_process=False),
+        Fault("failed-fsync", 3000, failed_fsync, "an fsync fails and takes the dirty pages with it", needs_process=False),
+        Fault("partition", 1500, partition, "two groups that do not hear each other", needs_process=False),
+        Fault("isolate", 1500, isolate, "one node cut off, perhaps in one direction only", needs_process=False),
+        Fault("clog", 1000, clog, "what a node is sent, or sends, arrives after a while, all at once", needs_process=False),
+        Fault("broken-link", 1500, broken_link, "two nodes do not hear each other", needs_process=False),
     )
 }

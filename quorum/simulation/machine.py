@@ -108,6 +108,11 @@ class Machine:
         self._random = world.options.random(f"machine/{node_id}")
         self._rate = self._random.randint(800, 1250) if world.options.clock_drift else FULL_RATE
 
+    @property
+    def state_name(self) -> str:
+        """The state of its node, or "down"."""
+        return self.process.raft.state.name if self.process is not None else "down"
+
     def now_ms(self) -> int:
         return ANCHOR_MS + self.world.now_us * self._rate // (1000 * FULL_RATE)
 

@@ -24,6 +24,14 @@ class NetworkOptions(msgspec.Struct, frozen=True):
 CALM = NetworkOptions()
 
 
+class Strike(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """One fault that strikes: when, which, and the how-manieth of its kind the seed drew."""
+
+    time_us: int
+    fault: str
+    number: int
+
+
 class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Times in virtual units. `faults` are names in faults.FAULTS; their intervals are multiplied by `fault_pace` percent."""
 

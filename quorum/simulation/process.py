@@ -142,7 +142,7 @@ class SimulatedProcess:
             Rejected: self._nothing,
             ReadIndexReady: self._on_read_index_ready,
             ReadIndexRefused: self._on_read_index_refused,
-            Trace: self._nothing,
+            Trace: self._on_trace,
         }
         self._arm_timer(self.raft.next_deadline_ms())
 
@@ -197,6 +197,10 @@ class SimulatedProcess:
         if self.crash_in_effects < 0:
             self.machine.crash(power_cut=True, reason="between two effects")
         return self.dead
+
+    def _on_trace(self, trace: Trace) -> None:
+        if trace.move is not None and trace.move.source:
+            self.world.coverage.moved(trace.move.source, trace.move.target)
 
     def _nothing(self, effect: Effect) -> None:
         """For people or for the caller of `step`."""

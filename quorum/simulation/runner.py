@@ -1,7 +1,7 @@
 """Runs seeds and says what came of them: the plain functions behind `kraftlab sim`.
 
-`run_seed` plays one seed in this process; `run_many` plays many, over several processes if asked, and yields results in the order
-of the seeds. A result is small and picklable.
+`run_seed` plays one seed in this process, `run_plan` what a seed has drawn or a file holds; `run_many` plays many seeds, over
+several processes if asked, and yields results in the order of the seeds. A result is small and picklable.
 """
 
 from __future__ import annotations
@@ -17,14 +17,19 @@ from typing import NamedTuple
 
 from ..core.errors import InvariantViolation
 from ..storage import StorageError
+from .coverage import Coverage
 from .faults import FAULTS
 from .invariants import Violation
 from .mutants import MUTANTS, planted
 from .options import SimulationOptions, draw_options
+from .plan import Plan
 from .transcript import Transcript
 from .world import World
 
 WorldFactory = Callable[[SimulationOptions, Transcript], World]
+
+
+CONSENSUS = "consensus"
 
 
 class SeedResult(NamedTuple):
@@ -45,6 +50,14 @@ class SeedResult(NamedTuple):
     violations: tuple[str, ...]
     tail: tuple[str, ...]
     real_s: float
+    coverage: Coverage
+    plan: Plan
+    """What was played, to play it again."""
+
+    @property
+    def rule(self) -> str:
+        """The invariant that was broken: what a violation begins with; "" if none was."""
+        return self.violations[0].partition(" ")[0].rstrip(":") if self.violations else ""
 
     @property
     def ok(self) -> bool:
@@ -78,13 +91,39 @@ def run_seed(
     Another `make_world` runs another state machine, or has another workload.
     """
     options = draw_options(seed, FAULTS if faults is None else faults, fault_phase_ms=fault_phase_ms)
+    with planted(MUTANTS[mutant] if mutant else None):
+        return play(options, mutant=mutant, write=write, make_world=make_world)
+
+
+def run_plan(
+    plan: Plan,
+    *,
+    write: Callable[[str], None] | None = None,
+    with_mutant: bool = True,
+) -> SeedResult:
+    """Play what a plan says, with or without the bug that it plants."""
+    with planted(MUTANTS[plan.mutant] if plan.mutant and with_mutant else None):
+        return play(plan.options, plan=plan, write=write)
+
+
+def play(
+    options: SimulationOptions,
+    *,
+    plan: Plan | None = None,
+    mutant: str | None = None,
+    write: Callable[[str], None] | None = None,
+    make_world: WorldFactory = World,
+    world_name: str = CONSENSUS,
+) -> SeedResult:
+    """Play a world with these options, with the strikes they draw or those of `plan`. `mutant` is only noted in the result."""
     transcript = Transcript(write)
     started = time.perf_counter()
-    with planted(MUTANTS[mutant] if mutant else None):
-        world = make_world(options, transcript)
-        violations = _run(world)
+    world = make_world(options, transcript)
+    if plan is not None:
+        world.strikes, world.until_us = plan.strikes, plan.until_us
+    violations = _run(world)
     return SeedResult(
-        seed=seed,
+        seed=int(options.seed) if options.seed.isdigit() else 0,
         trace_hash=transcript.digest(),
         steps=transcript.steps,
         simulated_ms=world.now_us // 1000,
@@ -99,6 +138,8 @@ def run_seed(
         violations=violations,
         tail=tuple(transcript.tail()) if violations else (),
         real_s=time.perf_counter() - started,
+        coverage=world.coverage,
+        plan=plan or Plan(world=world_name, mutant=mutant, options=options, strikes=world.strikes),
     )
 
 

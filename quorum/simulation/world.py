@@ -13,11 +13,13 @@ from heapq import heappop, heappush
 
 from ..core.raft_config import RaftConfig
 from ..core.types import ReplicaKey, Voter, VoterSet
+from .coverage import Coverage
 from .faults import FAULTS
 from .invariants import Checkers, Violation
 from .machine import Machine
 from .network import SimulatedNetwork
-from .options import SimulationOptions
+from .options import SimulationOptions, Strike
+from .plan import draw_strikes, strike_random
 from .process import SimulatedProcess
 from .state_machine import HashingStateMachine, SimulatedStateMachine
 from .transcript import Transcript
@@ -51,6 +53,11 @@ class World:
         self.transcript = transcript
         self.make_state_machine = make_state_machine
         self.now_us = 0
+        self.strikes = draw_strikes(options)
+        """What will strike when; may be replaced before `run`."""
+        self.until_us: int | None = None
+        """Where a run ends without a verdict on what would come later."""
+        self.coverage = Coverage()
         self.acknowledged = 0
         self.reads = 0
         """Linearizable reads that were answered."""
@@ -102,9 +109,11 @@ class World:
         self.after(self.options.propose_interval_us, self._propose)
         if self.options.read_interval_us:
             self.after(self.options.read_interval_us, self._read)
-        for name in self.options.faults:
-            self._schedule_fault(name)
+        for strike in self.strikes:
+            self.after(strike.time_us, self._strike, strike)
         self.after(self.options.fault_phase_ms * 1000, self._heal)
+        if self.until_us is not None:
+            self.after(self.until_us, self._stop)
         heap = self._heap
         while not self._is_done and self._sequence <= EVENTS_MAX:
             self.now_us, _, action, arguments = heappop(heap)
@@ -148,17 +157,13 @@ class World:
 
     # Faults
 
-    def _schedule_fault(self, name: str) -> None:
-        random = self.options.random(f"fault/{name}")
-        fault = FAULTS[name]
-        interval_us = fault.mean_interval_ms * 10 * self.options.fault_pace
+    def _strike(self, strike: Strike) -> None:
+        states = [machine.state_name for machine in self.machines]
+        struck = FAULTS[strike.fault].strike(self, strike_random(self.options, strike))
+        self.coverage.struck(strike.fault, [states[node_id] for node_id in struck])
 
-        def strike() -> None:
-            if self._healed_at_us is None:
-                fault.strike(self, random)
-                self.after(int(random.random() * 2 * interval_us), strike)
-
-        self.after(int(random.random() * 2 * interval_us), strike)
+    def _stop(self) -> None:
+        self._is_done = True
 
     def _heal(self) -> None:
         self.note("everything heals")

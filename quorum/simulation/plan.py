@@ -1,0 +1,83 @@
+"""The trouble of a run as data: what is drawn before it begins, and the list of strikes that hit it.
+
+Theory of operation. A seed draws its options and then its strikes: when which fault strikes. A strike is a time, the fault's name
+and a number; whatever the fault draws while it strikes comes from a generator of its own, named by the seed, the fault and
+that number. So a strike can be left out and the others still do what they did, as far as the world still is the same. A run is
+therefore a *plan* — options, strikes, perhaps an end — that can be kept in a file, played again, and shrunk (shrink.py)
+to the few strikes that matter. A kept plan holds the drawn values, not the seed they came from: it means the same when later
+versions draw differently.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+
+from .faults import FAULTS
+from .options import SimulationOptions, Strike
+
+VERSION = 1
+
+
+class PlanError(ValueError):
+    """A file that is no plan; says what is wrong and what to do."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """A run. `world` is "consensus" or "metadata"; `mutant` is planted first; `until_us`, if given, ends the run there without
+    a verdict on what comes later. `rule` is the invariant that this plan is kept for, "" if none.
+    """
+
+    version: int = VERSION
+    world: str = "consensus"
+    rule: str = ""
+    mutant: str | None = None
+    until_us: int | None = None
+    options: SimulationOptions
+    strikes: tuple[Strike, ...]
+
+    def without(self, dropped: set[Strike]) -> Plan:
+        return msgspec.structs.replace(self, strikes=tuple(strike for strike in self.strikes if strike not in dropped))
+
+
+def draw_strikes(options: SimulationOptions) -> tuple[Strike, ...]:
+    """All strikes of the fault phase, by time."""
+    strikes: list[Strike] = []
+    end_us = options.fault_phase_ms * 1000
+    for name in options.faults:
+        random = options.random(f"fault/{name}")
+        interval_us = FAULTS[name].mean_interval_ms * 10 * options.fault_pace
+        time_us = int(random.random() * 2 * interval_us)
+        number = 0
+        while time_us < end_us:
+            strikes.append(Strike(time_us, name, number))
+            time_us += int(random.random() * 2 * interval_us)
+            number += 1
+    return tuple(sorted(strikes))
+
+
+def strike_random(options: SimulationOptions, strike: Strike) -> Random:
+    """The strike's own generator."""
+    return options.random(f"fault/{strike.fault}/{strike.number}")
+
+
+def encode(plan: Plan) -> bytes:
+    """A plan as a JSON document for people: indented, with a newline at its end."""
+    return msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n"
+
+
+def decode(data: bytes, source: str) -> Plan:
+    """The plan in a JSON document. PlanError names `source`, what is wrong, and the next step."""
+    try:
+        plan = msgspec.json.decode(data, type=Plan)
+    except msgspec.MsgspecError as error:
+        raise PlanError(
+            f"{source} is no fault plan: {error}. Make one with: kraftlab sim --seed S --shrink --write FILE"
+        ) from error
+    if plan.version != VERSION:
+        raise PlanError(f"{source} is a fault plan of version {plan.version}, this is version {VERSION}: shrink its seed again")
+    unknown = sorted({strike.fault for strike in plan.strikes} - FAULTS.keys())
+    if unknown:
+        raise PlanError(f"{source} names faults that do not exist: {', '.join(unknown)}. There are {', '.join(FAULTS)}")
+    return plan
