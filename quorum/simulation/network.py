@@ -37,6 +37,7 @@ class SimulatedNetwork:
         self._random = world.options.random("network")
         self._draw = self._random.random
         self._options = world.options.network
+        self._twice_delay_us = 2 * self._options.delay_us
         self._cuts: dict[tuple[int, int], int] = {}
         self._clogged_until_us: dict[tuple[int, int], int] = {}
         self._last_arrival_us: dict[tuple[int, int], int] = {}
@@ -44,6 +45,7 @@ class SimulatedNetwork:
     def calm(self) -> None:
         """Nothing goes wrong any more."""
         self._options = CALM
+        self._twice_delay_us = 2 * CALM.delay_us
         self._cuts.clear()
         self._clogged_until_us.clear()
 
@@ -62,46 +64,57 @@ class SimulatedNetwork:
         else:
             self._cuts.pop((source, target), None)
 
-    def _happens(self, per_thousand: int) -> bool:
-        return per_thousand > 0 and self._draw() * 1000 < per_thousand
-
     def _delay_us(self, source: int, target: int) -> int:
         draw = self._draw
-        delay_us = 20 + int(draw() * 2 * self._options.delay_us)
+        delay_us = 20 + int(draw() * self._twice_delay_us)
         if draw() < 0.02:
             delay_us *= 10
         if self._clogged_until_us:
-            delay_us += max(0, self._clogged_until_us.get((source, target), 0) - self._world.now_us)
+            held_us = self._clogged_until_us.get((source, target), 0) - self._world.now_us
+            if held_us > 0:
+                delay_us += held_us
         if self._options.reordering:
             return delay_us
         now_us = self._world.now_us
         way = (source, target)
-        arrival_us = max(now_us + delay_us, self._last_arrival_us.get(way, 0))
+        arrival_us = now_us + delay_us
+        last_us = self._last_arrival_us.get(way, 0)
+        if arrival_us < last_us:
+            return last_us - now_us
         self._last_arrival_us[way] = arrival_us
-        return arrival_us - now_us
+        return delay_us
 
     def send(self, caller: SimulatedProcess, send: Send) -> None:
         source, target = caller.node_id, send.destination
         if target < 0:
             others = [v for v in self._world.voter_ids if v != source]
             target = others[int(self._random.random() * len(others))] if others else source
-        if (source, target) in self._cuts or self._happens(self._options.loss):
+        options = self._options
+        if self._cuts and (source, target) in self._cuts:
             return
-        self._world.after(self._delay_us(source, target), self._arrive, caller, target, send)
-        if self._happens(self._options.duplicates):
-            self._world.after(self._delay_us(source, target), self._arrive, caller, target, send)
+        if options.loss and self._draw() * 1000 < options.loss:
+            return
+        inbound = Inbound(caller, send.correlation, send.request)
+        self._world.after(self._delay_us(source, target), self._arrive, inbound, target)
+        if options.duplicates and self._draw() * 1000 < options.duplicates:
+            self._world.after(self._delay_us(source, target), self._arrive, inbound, target)
 
-    def _arrive(self, caller: SimulatedProcess, target: int, send: Send) -> None:
+    def _arrive(self, inbound: Inbound, target: int) -> None:
         process = self._world.machines[target].process
         if process is not None:
-            process.receive(Inbound(caller, send.correlation, send.request))
-        elif (target, caller.node_id) not in self._cuts:
+            process.receive(inbound)
+            return
+        caller = inbound.caller
+        if (target, caller.node_id) not in self._cuts:
             delay_us = self._delay_us(target, caller.node_id)
-            self._world.after(delay_us, caller.fail, RequestFailed(send.correlation, target, refused=True))
+            self._world.after(delay_us, caller.fail, RequestFailed(inbound.correlation, target, refused=True))
 
     def reply(self, server: SimulatedProcess, inbound: Inbound, response: Response) -> None:
         source, target = server.node_id, inbound.caller.node_id
-        if (source, target) in self._cuts or self._happens(self._options.response_loss):
+        response_loss = self._options.response_loss
+        if self._cuts and (source, target) in self._cuts:
+            return
+        if response_loss and self._draw() * 1000 < response_loss:
             return
         self._world.after(self._delay_us(source, target), inbound.caller.answered, inbound.correlation, source, response)
 

@@ -127,6 +127,9 @@ class SimulatedProcess:
             machine.now_ms(),
         )
         self._log_view = self.raft.log
+        self._record = world.transcript.step
+        self._checkers = world.checkers
+        self._network = world.network
         self._execute: dict[type[Any], Callable[[Any], None]] = {
             StoreElectionState: self._on_store_election_state,
             Append: self._on_append,
@@ -166,7 +169,7 @@ class SimulatedProcess:
         raft, log = self.raft, self._log_view
         effects = raft.step(event, self.machine.now_ms())
         state = raft.state
-        self.world.transcript.step(
+        self._record(
             self.world.now_us,
             self.node_id,
             event,
@@ -187,7 +190,7 @@ class SimulatedProcess:
         if state is not self._seen:
             self._seen = state
             self.is_leading = raft.is_leader
-            self.world.checkers.on_state(self)
+            self._checkers.on_state(self)
         return effects
 
     def _crashes_here(self) -> bool:
@@ -206,7 +209,10 @@ class SimulatedProcess:
         """For people or for the caller of `step`."""
 
     def _is_still(self, action: Callable[..., object], *arguments: object) -> bool:
-        """True if the process is dead or stands still: the action comes never, or later."""
+        """True if the process is dead or stands still: the action comes never, or later.
+
+        What happens all the time looks first whether the machine has ever been paused.
+        """
         if self.dead:
             return True
         wait_us = self.machine.paused_until_us - self.world.now_us
@@ -222,13 +228,17 @@ class SimulatedProcess:
         if deadline_ms >= NEVER_MS:
             return
         now_us = self.world.now_us
-        due_us = max(self.machine.time_us_at(deadline_ms), now_us)
+        due_us = self.machine.time_us_at(deadline_ms)
+        if due_us < now_us:
+            due_us = now_us
         if self._timer_ms == NEVER_MS or due_us < self._timer_us:
             self._timer_ms, self._timer_us = deadline_ms, due_us
             self.world.after(due_us - now_us, self._timer, due_us)
 
     def _timer(self, due_us: int) -> None:
-        if self._timer_ms == NEVER_MS or self._timer_us != due_us or self._is_still(self._timer, due_us):
+        if self._timer_us != due_us or self._timer_ms == NEVER_MS or self.dead:
+            return
+        if self.machine.paused_until_us and self._is_still(self._timer, due_us):
             return
         self._timer_ms = NEVER_MS
         now_ms = self.machine.now_ms()
@@ -245,7 +255,7 @@ class SimulatedProcess:
     # Messages
 
     def receive(self, inbound: Inbound) -> None:
-        if self._is_still(self.receive, inbound):
+        if self.dead or (self.machine.paused_until_us and self._is_still(self.receive, inbound)):
             return
         token = self._next_token
         self._next_token += 1
@@ -253,7 +263,7 @@ class SimulatedProcess:
         self.step(RequestReceived(token, inbound.caller.key, inbound.request))
 
     def answered(self, correlation: int, source: int, response: Response) -> None:
-        if self._is_still(self.answered, correlation, source, response):
+        if self.dead or (self.machine.paused_until_us and self._is_still(self.answered, correlation, source, response)):
             return
         if self._outstanding.pop(correlation, None) is not None:
             self.step(ResponseReceived(correlation, source, response))
@@ -276,9 +286,10 @@ class SimulatedProcess:
         waiting = self._timeouts.get(timeout_ms)
         if waiting is None:
             waiting = self._timeouts[timeout_ms] = deque()
+        timeout_us = timeout_ms * 1000
         if not waiting:
-            self.world.after(timeout_ms * 1000, self._time_out, timeout_ms)
-        waiting.append((self.world.now_us + timeout_ms * 1000, correlation))
+            self.world.after(timeout_us, self._time_out, timeout_ms)
+        waiting.append((self.world.now_us + timeout_us, correlation))
         if self.outbox.put(send):
             self._release(send)
 
@@ -310,14 +321,14 @@ class SimulatedProcess:
     def _release(self, message: Send | Reply) -> None:
         """The message leaves; whatever it claims must be on disk by now."""
         if type(message) is Send:
-            self.world.checkers.on_sent(self, message)
+            self._checkers.on_sent(self, message)
             if message.correlation in self._outstanding:
-                self.world.network.send(self, message)
+                self._network.send(self, message)
             return
         inbound = self.inbound.pop(message.correlation, None)
         if inbound is not None and type(message) is Reply:
-            self.world.checkers.on_replied(self, inbound, message)
-            self.world.network.reply(self, inbound, message.response)
+            self._checkers.on_replied(self, inbound, message)
+            self._network.reply(self, inbound, message.response)
 
     # Storage
 
@@ -326,7 +337,7 @@ class SimulatedProcess:
         return 20 + int(self._latency.random() * 2 * mean_us)
 
     def _on_append(self, effect: Append) -> None:
-        self.world.checkers.on_append(self, effect)
+        self._checkers.on_append(self, effect)
         self.log.append(effect.base_offset, effect.end_offset, effect.data)
         self._staged_id = effect.append_id
         self._begin_flush()
@@ -346,7 +357,7 @@ class SimulatedProcess:
                 self.world.after(1, self.machine.crash_process, self, "while it flushes")
 
     def _end_flush(self) -> None:
-        if self._is_still(self._end_flush) or self.flush is None:
+        if self.flush is None or self.dead or (self.machine.paused_until_us and self._is_still(self._end_flush)):
             return
         taken, append_id = self.flush
         self.flush = None
@@ -420,7 +431,7 @@ class SimulatedProcess:
     # The state machine
 
     def _on_apply(self, effect: Apply) -> None:
-        self.world.checkers.on_apply(self, effect.high_watermark)
+        self._checkers.on_apply(self, effect.high_watermark)
         self.commit_offset = effect.high_watermark
         if self.world.options.apply_delay_us == 0:
             self._apply()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from itertools import repeat
 
 from ..core.raft_config import RaftConfig
 from ..core.types import ReplicaKey, Voter, VoterSet
@@ -115,11 +116,12 @@ class World:
         if self.until_us is not None:
             self.after(self.until_us, self._stop)
         heap = self._heap
-        while not self._is_done and self._sequence <= EVENTS_MAX:
+        for _ in repeat(None, EVENTS_MAX):
             self.now_us, _, action, arguments = heappop(heap)
             action(*arguments)
-        if not self._is_done:
-            raise Violation(f"L0 {EVENTS_MAX} events without an end")
+            if self._is_done:
+                return
+        raise Violation(f"L0 {EVENTS_MAX} events without an end")
 
     # The workload
 
