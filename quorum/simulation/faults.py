@@ -135,6 +135,41 @@ def failed_fsync(world: World, random: Random) -> Struck:
     return (machine.node_id,)
 
 
+def failing_disk(world: World, random: Random) -> Struck:
+    """Every operation fails: the process ends at the next one, and does not come up while it lasts."""
+    machine = _some_machine(world, random)
+    machine.file_system.broken = True
+    world.after(random.randint(100_000, 1_500_000), setattr, machine.file_system, "broken", False)
+    return (machine.node_id,)
+
+
+def refused_names(world: World, random: Random) -> Struck:
+    """Renames and removals fail, writes do not: a directory whose permissions were changed."""
+    machine = _some_machine(world, random)
+    machine.file_system.refuses_names = True
+    world.after(random.randint(100_000, 1_500_000), setattr, machine.file_system, "refuses_names", False)
+    return (machine.node_id,)
+
+
+def clock_jump(world: World, random: Random) -> Struck:
+    """A virtual machine that was suspended: the clock is further than all timers thought."""
+    machine = _some_machine(world, random)
+    jump_ms = random.choice((100, 700, 3_000, 60_000))
+    world.note(f"the clock of n{machine.node_id} jumps by {jump_ms} ms")
+    machine.set_clock(jump_ms=jump_ms)
+    return (machine.node_id,)
+
+
+def clock_rate(world: World, random: Random) -> Struck:
+    """A clock that runs at half speed, or twice as fast, for a while."""
+    machine = _some_machine(world, random)
+    rate = random.choice((500, 700, 1_500, 2_000))
+    world.note(f"the clock of n{machine.node_id} runs at {rate} thousandths of its speed")
+    machine.set_clock(rate=rate)
+    world.after(random.randint(200_000, 2_000_000), machine.set_clock)
+    return (machine.node_id,)
+
+
 def partition(world: World, random: Random) -> Struck:
     """The nodes fall into two groups that do not hear each other."""
     ids = [machine.node_id for machine in world.machines]
@@ -203,6 +238,10 @@ FAULTS: dict[str, Fault] = {
         Fault("slow-disk", 1500, slow_disk, "a disk takes 5 or 50 times as long", needs_process=False),
         Fault("full-disk", 2500, full_disk, "a disk has no space left for a while", needs_process=False),
         Fault("failed-fsync", 3000, failed_fsync, "an fsync fails and takes the dirty pages with it", needs_process=False),
+        Fault("failing-disk", 3000, failing_disk, "everything on a disk fails for a while", needs_process=False),
+        Fault("refused-names", 3000, refused_names, "a disk refuses renames and removals for a while", needs_process=False),
+        Fault("clock-jump", 1500, clock_jump, "a clock jumps forward", needs_process=False),
+        Fault("clock-rate", 1500, clock_rate, "a clock runs slow or fast for a while", needs_process=False),
         Fault("partition", 1500, partition, "two groups that do not hear each other", needs_process=False),
         Fault("isolate", 1500, isolate, "one node cut off, perhaps in one direction only", needs_process=False),
         Fault("clog", 1000, clog, "what a node is sent, or sends, arrives after a while, all at once", needs_process=False),

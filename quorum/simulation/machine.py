@@ -12,7 +12,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from ..core.effects import ElectionState
-from ..storage import ElectionStateStore, FsyncFailed, LogIdentity, MetadataLog, StorageFull
+from ..storage import DiskFailed, ElectionStateStore, FsyncFailed, LogIdentity, MetadataLog, StorageFull
 from ..storage.metadata_log import Taken
 from .process import SimulatedProcess
 from .simulated_file_system import PowerCut, SimulatedFileSystem
@@ -106,7 +106,12 @@ class Machine:
         self.cut_at_boot: int | None = None
         self.disk_random = world.options.random(f"disk/{node_id}")
         self._random = world.options.random(f"machine/{node_id}")
-        self._rate = self._random.randint(800, 1250) if world.options.clock_drift else FULL_RATE
+        self._clock_random = world.options.random(f"clock/{node_id}")
+        self._usual_rate = self._clock_random.randint(800, 1250) if world.options.clock_drift else FULL_RATE
+        self._rate = self._usual_rate
+        self._anchor_ms = ANCHOR_MS
+        self._anchor_us = 0
+        """The clock showed `_anchor_ms` at this virtual time, and has run at `_rate` since."""
 
     @property
     def state_name(self) -> str:
@@ -114,11 +119,18 @@ class Machine:
         return self.process.raft.state.name if self.process is not None else "down"
 
     def now_ms(self) -> int:
-        return ANCHOR_MS + self.world.now_us * self._rate // (1000 * FULL_RATE)
+        return self._anchor_ms + (self.world.now_us - self._anchor_us) * self._rate // (1000 * FULL_RATE)
 
     def time_us_at(self, now_ms: int) -> int:
         """The first virtual microsecond at which this machine's clock shows `now_ms`."""
-        return -(-(now_ms - ANCHOR_MS) * 1000 * FULL_RATE // self._rate)
+        return self._anchor_us - (-(now_ms - self._anchor_ms) * 1000 * FULL_RATE // self._rate)
+
+    def set_clock(self, *, jump_ms: int = 0, rate: int | None = None) -> None:
+        """The clock jumps forward, or runs at another rate in thousandths (None: its usual one). It never goes backwards."""
+        self._anchor_ms, self._anchor_us = self.now_ms() + jump_ms, self.world.now_us
+        self._rate = self._usual_rate if rate is None else rate
+        if self.process is not None:
+            self.process.clock_changed()
 
     def boot(self) -> None:
         """Start a process on what the disk holds; nothing to do if one runs."""
@@ -127,6 +139,9 @@ class Machine:
         self.boots += 1
         options = self.world.options
         self.file_system.operations_left, self.cut_at_boot = self.cut_at_boot, None
+        if options.clock_drift:
+            self._anchor_ms = ANCHOR_MS + self._clock_random.randint(0, 600_000)
+            self._anchor_us = self.world.now_us
         try:
             log = MetadataLog.open(
                 self.file_system,
@@ -136,15 +151,15 @@ class Machine:
                 preallocate_bytes=8192,
                 cache_bytes=options.cache_bytes,
             )
-        except (PowerCut, FsyncFailed) as error:
+            store = ElectionStateStore(self.file_system, DIRECTORY, self.identity)
+            election = store.load()
+        except (PowerCut, DiskFailed) as error:
             self.world.note(f"n{self.node_id} does not come up: {type(error).__name__}")
-            self.file_system.crash(power_cut=True)
+            self.file_system.crash(power_cut=not isinstance(error, DiskFailed) or isinstance(error, FsyncFailed))
             self.is_durable_exact = False
             self.world.after(50_000, self.boot)
             return
         self.file_system.operations_left = None
-        store = ElectionStateStore(self.file_system, DIRECTORY, self.identity)
-        election = store.load()
         headers = list(log.batches())
         found = DurableLog()
         for header in headers:
@@ -194,7 +209,7 @@ class Machine:
         self._let_power_go()
         try:
             process.log.finish_flush(taken)
-        except (PowerCut, StorageFull, FsyncFailed):
+        except (PowerCut, StorageFull, DiskFailed):
             self.flush_was_cut_short(taken)
         else:
             self.flush_ended(taken)
@@ -214,7 +229,7 @@ class Machine:
         self._let_power_go()
         try:
             process.store.store(process.storing.state)
-        except (PowerCut, StorageFull, FsyncFailed):
+        except (PowerCut, StorageFull, DiskFailed):
             pass
         else:
             self.stored = process.storing.state
@@ -222,7 +237,7 @@ class Machine:
 
     def stop(self, process: SimulatedProcess, down_us: int) -> None:
         """The end of a graceful stop: what is staged reaches the disk if it can, then the process is gone."""
-        if process.flush is None and process.storing is None and not self.file_system.full and not self.file_system.fsync_fails:
+        if process.flush is None and process.storing is None and self.file_system.is_well:
             taken = process.log.begin_flush()
             process.log.finish_flush(taken)
             self.flush_ended(taken)

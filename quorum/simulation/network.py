@@ -1,4 +1,4 @@
-"""The network between nodes: requests and responses that are delayed, reordered, lost, duplicated, cut off or refused.
+"""The network between nodes: requests and responses that are delayed, reordered, lost, duplicated, replayed, cut off or refused.
 
 A request to a machine without a process comes back as refused (the kernel answers for it), unless the way is cut. A response
 can be lost although its request was carried out. When a process dies, its callers hear of a broken connection or of nothing
@@ -98,6 +98,8 @@ class SimulatedNetwork:
         self._world.after(self._delay_us(source, target), self._arrive, inbound, target)
         if options.duplicates and self._draw() * 1000 < options.duplicates:
             self._world.after(self._delay_us(source, target), self._arrive, inbound, target)
+        if options.replays and self._draw() * 1000 < options.replays:
+            self._world.after(self._replay_us(), self._arrive, inbound, target)
 
     def _arrive(self, inbound: Inbound, target: int) -> None:
         process = self._world.machines[target].process
@@ -116,7 +118,17 @@ class SimulatedNetwork:
             return
         if response_loss and self._draw() * 1000 < response_loss:
             return
-        self._world.after(self._delay_us(source, target), inbound.caller.answered, inbound.correlation, source, response)
+        answered, correlation = inbound.caller.answered, inbound.correlation
+        self._world.after(self._delay_us(source, target), answered, correlation, source, response)
+        options = self._options
+        if options.duplicates and self._draw() * 1000 < options.duplicates:
+            self._world.after(self._delay_us(source, target), answered, correlation, source, response, True)
+        if options.replays and self._draw() * 1000 < options.replays:
+            self._world.after(self._replay_us(), answered, correlation, source, response, True)
+
+    def _replay_us(self) -> int:
+        """When a message comes once more: perhaps behind the next election."""
+        return 100_000 + int(self._draw() * 3_000_000)
 
     def process_died(self, process: SimulatedProcess) -> None:
         """Its connections break: some of the other ends notice."""

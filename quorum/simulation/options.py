@@ -18,6 +18,8 @@ class NetworkOptions(msgspec.Struct, frozen=True):
     loss: int = 0
     response_loss: int = 0
     duplicates: int = 0
+    replays: int = 0
+    """Messages that come once more, seconds later."""
     reordering: bool = False
 
 
@@ -30,6 +32,18 @@ class Strike(msgspec.Struct, frozen=True, array_like=True, order=True):
     time_us: int
     fault: str
     number: int
+
+
+class RaftTuning(msgspec.Struct, frozen=True):
+    """RaftConfig's knobs where a seed turns them: what a constant hides, a drawn value shows (TigerBeetle's buggify)."""
+
+    election_timeout_ms: int = 300
+    retry_backoff_ms: int = 20
+    high_watermark_linger_ms: int = 5
+    uncommitted_bytes_max: int = 32 * 1024 * 1024
+    observer_session_ms: int = 300_000
+    parked_fetches_max: int = 10_000
+    waiting_reads_max: int = 10_000
 
 
 class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +65,14 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     cache_bytes: int
     fault_pace: int
     faults: tuple[str, ...]
+    tuning: RaftTuning = RaftTuning()
+    short_reads: int = 0
+    """Log reads for a follower, per thousand, that return one batch although there are more."""
+    clients: int = 0
+    """Clients that append and read, one call after the other, and whose history is checked."""
+    client_interval_us: int = 50_000
+    heals_everything: bool = True
+    """False: only a random core with a majority heals, what is wrong outside stays so for ever."""
 
     def random(self, component: str) -> Random:
         """The component's own generator: another component that draws more or less does not shift its draws."""
@@ -68,6 +90,8 @@ def draw_options(seed: int | str, fault_names: Iterable[str], *, fault_phase_ms:
         reordering=random.random() < 0.5,
     )
     intensity = random.choice((0.15, 0.4, 0.7))
+    late = Random(f"{seed}/late options")
+    network = msgspec.structs.replace(network, replays=late.choice((0, 0, 5, 50)))
     return SimulationOptions(
         seed=str(seed),
         voters=random.choice((1, 2, 3, 3, 3, 3, 4, 5, 5)),
@@ -84,4 +108,21 @@ def draw_options(seed: int | str, fault_names: Iterable[str], *, fault_phase_ms:
         fault_pace=random.choice((100, 100, 40, 15)),
         faults=tuple(name for name in fault_names if random.random() < intensity),
         read_interval_us=random.choice((0, 5_000, 10_000, 20_000, 100_000)),
+        tuning=_draw_tuning(late) if late.random() < 0.4 else RaftTuning(),
+        short_reads=late.choice((0, 0, 100, 900)),
+        clients=late.choice((0, 2, 3, 5)),
+        client_interval_us=late.choice((20_000, 50_000, 200_000)),
+        heals_everything=late.random() < 0.5,
+    )
+
+
+def _draw_tuning(random: Random) -> RaftTuning:
+    return RaftTuning(
+        election_timeout_ms=random.choice((100, 300, 300, 600)),
+        retry_backoff_ms=random.choice((2, 20, 100)),
+        high_watermark_linger_ms=random.choice((0, 5, 50)),
+        uncommitted_bytes_max=random.choice((4_000, 32 * 1024 * 1024)),
+        observer_session_ms=random.choice((1_000, 300_000)),
+        parked_fetches_max=random.choice((1, 2, 10_000)),
+        waiting_reads_max=random.choice((1, 3, 10_000)),
     )

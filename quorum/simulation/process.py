@@ -55,13 +55,15 @@ from ..core.messages import Response
 from ..core.outbox import Outbox
 from ..core.raft_node import RaftNode
 from ..state_machine import CommittedBatch
-from ..storage import ElectionStateStore, FsyncFailed, MetadataLog, StorageFull
+from ..storage import DiskFailed, ElectionStateStore, FsyncFailed, MetadataLog, StorageFull
 from ..storage.metadata_log import Taken
 from .network import Inbound
 from .state_machine import run_at_once
 
 if TYPE_CHECKING:
     from .machine import Machine
+
+ReadDone = Callable[[bool], None]
 
 NEVER_MS = 1 << 60
 RETRY_US = 30_000
@@ -101,6 +103,7 @@ class SimulatedProcess:
         """Whether it led when the newest step began (during the step) or ended."""
         self.key = world.config_of(self.node_id, machine.identity.directory_id).key
         self._latency = machine.disk_random
+        self._short_reads = world.options.short_reads
         self._next_token = 1
         self._outstanding: dict[int, int] = {}
         self._timeouts: dict[int, deque[tuple[int, int]]] = {}
@@ -111,8 +114,10 @@ class SimulatedProcess:
         self._apply_scheduled = False
         self._activation: BecameLeader | None = None
         self._proposals: deque[tuple[int, int, int]] = deque()
-        self.reads: dict[int, int] = {}
-        """Linearizable reads without an answer so far: token → what was committed when they were asked."""
+        self.reads: dict[int, tuple[int, ReadDone | None]] = {}
+        """Linearizable reads without an answer so far: token → what was committed when they were asked, and who asked."""
+        self._reads_to_apply: list[tuple[int, ReadDone]] = []
+        """Reads that may be answered once the state machine has come so far."""
         self._timer_ms = NEVER_MS
         """The deadline of the timer that is armed; NEVER_MS: none."""
         self._timer_us = 0
@@ -183,10 +188,14 @@ class SimulatedProcess:
             effects,
         )
         execute = self._execute
-        for effect in effects:
-            if self.crash_in_effects is not None and self._crashes_here():
-                return effects
-            execute[type(effect)](effect)
+        try:
+            for effect in effects:
+                if self.crash_in_effects is not None and self._crashes_here():
+                    return effects
+                execute[type(effect)](effect)
+        except DiskFailed as error:
+            self._end_of(error)
+            return effects
         if state is not self._seen:
             self._seen = state
             self.is_leading = raft.is_leader
@@ -200,6 +209,10 @@ class SimulatedProcess:
         if self.crash_in_effects < 0:
             self.machine.crash(power_cut=True, reason="between two effects")
         return self.dead
+
+    def _end_of(self, error: DiskFailed) -> None:
+        """A disk that fails for good ends the process. If an fsync did, what was not synced may be gone as well."""
+        self.machine.crash(power_cut=isinstance(error, FsyncFailed), reason=str(error))
 
     def _on_trace(self, trace: Trace) -> None:
         if trace.move is not None and trace.move.source:
@@ -252,6 +265,11 @@ class SimulatedProcess:
                 f"{self.raft!r} still wants a timer at {self.raft.next_deadline_ms()} after it fired at {now_ms}"
             )
 
+    def clock_changed(self) -> None:
+        """The machine's clock jumped, or runs at another rate: the timer that is armed rings at the wrong time."""
+        self._timer_ms = NEVER_MS
+        self._arm_timer(self.raft.next_deadline_ms())
+
     # Messages
 
     def receive(self, inbound: Inbound) -> None:
@@ -262,10 +280,11 @@ class SimulatedProcess:
         self.inbound[token] = inbound
         self.step(RequestReceived(token, inbound.caller.key, inbound.request))
 
-    def answered(self, correlation: int, source: int, response: Response) -> None:
-        if self.dead or (self.machine.paused_until_us and self._is_still(self.answered, correlation, source, response)):
+    def answered(self, correlation: int, source: int, response: Response, again: bool = False) -> None:
+        """An answer, or one `again`: the shell lets that through, to see what the core makes of it."""
+        if self.dead or (self.machine.paused_until_us and self._is_still(self.answered, correlation, source, response, again)):
             return
-        if self._outstanding.pop(correlation, None) is not None:
+        if self._outstanding.pop(correlation, None) is not None or again:
             self.step(ResponseReceived(correlation, source, response))
 
     def fail(self, event: RequestFailed) -> None:
@@ -368,9 +387,9 @@ class SimulatedProcess:
             self.world.after(RETRY_US, self._begin_flush)
             self.step(StorageFailed(str(error)))
             return
-        except FsyncFailed as error:
+        except DiskFailed as error:
             self.machine.flush_was_cut_short(taken)
-            self.machine.crash(power_cut=True, reason=str(error))
+            self._end_of(error)
             return
         self._flushed_id = append_id
         self.machine.flush_ended(taken)
@@ -401,9 +420,9 @@ class SimulatedProcess:
             self.world.after(RETRY_US, self._begin_store)
             self.step(StorageFailed(str(error)))
             return
-        except FsyncFailed as error:
+        except DiskFailed as error:
             self.machine.possibly_stored = storing.state
-            self.machine.crash(power_cut=True, reason=str(error))
+            self._end_of(error)
             return
         self.storing = None
         self.world.checkers.on_stored(self.machine, storing.state)
@@ -418,7 +437,8 @@ class SimulatedProcess:
 
     def _on_read_log(self, effect: ReadLog) -> None:
         cached = self.log.cached(effect.start_offset)
-        data = self.log.read(effect.start_offset, effect.max_bytes)
+        is_short = self._short_reads > 0 and self._latency.random() * 1000 < self._short_reads
+        data = self.log.read(effect.start_offset, 1 if is_short else effect.max_bytes)
         if cached:
             self._local.append(RecordsRead(effect.read_id, data))
         else:
@@ -437,13 +457,19 @@ class SimulatedProcess:
             self._apply()
         elif not self._apply_scheduled:
             self._apply_scheduled = True
-            self.world.after(int(self._latency.random() * 2 * self.world.options.apply_delay_us), self._apply)
+            self.world.after(int(self._latency.random() * 2 * self.world.options.apply_delay_us), self._apply_late)
 
-    def _apply(self) -> None:
+    def _apply_late(self) -> None:
         self._apply_scheduled = False
-        if self._is_still(self._apply):
+        if self._is_still(self._apply_late):
             self._apply_scheduled = True
             return
+        try:
+            self._apply()
+        except DiskFailed as error:
+            self._end_of(error)
+
+    def _apply(self) -> None:
         while self.applied_offset < self.commit_offset:
             data = self.log.read(self.applied_offset, APPLY_BYTES, end_offset=self.commit_offset)
             batches = [
@@ -455,6 +481,11 @@ class SimulatedProcess:
             self.world.checkers.on_applied(self, self.applied_offset, self.state_machine.digest())
         while self._proposals and self._proposals[0][1] <= self.applied_offset:
             self.world.checkers.on_acknowledged(self, *self._proposals.popleft())
+        if self._reads_to_apply:
+            ready = [then for offset, then in self._reads_to_apply if offset <= self.applied_offset]
+            self._reads_to_apply = [(offset, then) for offset, then in self._reads_to_apply if offset > self.applied_offset]
+            for then in ready:
+                then(True)
         activation = self._activation
         if activation is not None and self.applied_offset > activation.epoch_start_offset:
             self._activation = None
@@ -486,20 +517,29 @@ class SimulatedProcess:
                 return True
         return False
 
-    def read(self) -> None:
-        """A linearizable read, of a process that may be wrong about its leadership, or stand still first."""
-        if self._is_still(self.read):
+    def read(self, then: ReadDone | None = None) -> None:
+        """A linearizable read, of a process that may be wrong about its leadership, or stand still first. `then` is called with
+        True when the state machine shows what the read may see, with False if the read is refused, never if the process ends.
+        """
+        if self._is_still(self.read, then):
             return
         token = self._next_token
         self._next_token += 1
-        self.reads[token] = self.world.history.end_offset
+        self.reads[token] = (self.world.history.end_offset, then)
         self.step(ReadIndexAsked(token))
 
     def _on_read_index_ready(self, effect: ReadIndexReady) -> None:
-        self.world.checkers.on_read(self, self.reads.pop(effect.token), effect.offset)
+        asked_at_offset, then = self.reads.pop(effect.token)
+        self.world.checkers.on_read(self, asked_at_offset, effect.offset)
+        if then is not None and self.applied_offset >= effect.offset:
+            then(True)
+        elif then is not None:
+            self._reads_to_apply.append((effect.offset, then))
 
     def _on_read_index_refused(self, effect: ReadIndexRefused) -> None:
-        del self.reads[effect.token]
+        _, then = self.reads.pop(effect.token)
+        if then is not None:
+            then(False)
 
     def shut_down(self, linger_us: int, down_us: int) -> None:
         """Graceful stop: tell the others, stay a moment, end; come back after `down_us`."""

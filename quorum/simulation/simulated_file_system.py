@@ -5,7 +5,8 @@ platter holds. A power cut reverts every 512-byte sector that was written since,
 of a page. A directory entry that was created, renamed or removed and not fsynced is kept or lost by itself. A kill without a
 power cut (the process dies, the machine lives) loses nothing but the open handles.
 
-Faults on demand: a power cut at the n-th operation, a full disk, an fsync that fails and takes the dirty pages with it.
+Faults on demand: a power cut at the n-th operation, a full disk, an fsync that fails and takes the dirty pages with it, a disk on
+which everything fails, a directory that refuses renames and removals.
 Not modelled: rot and misdirected writes (tests flip bits themselves), and sectors that keep an older unsynced version.
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from random import Random
 
-from ..storage.errors import FsyncFailed, StorageFull
+from ..storage.errors import DiskFailed, FsyncFailed, StorageFull
 
 SECTOR_BYTES = 512
 PAGE_BYTES = 4096
@@ -74,6 +75,8 @@ class SimulatedFile:
         return file_system
 
     def pread(self, size_bytes: int, position: int) -> bytes:
+        if self._file_system.broken:
+            raise DiskFailed(f"cannot read {self.path}: the simulated disk is broken")
         return bytes(self._inode.data[position : position + size_bytes])
 
     def pwrite(self, data: bytes, position: int) -> None:
@@ -120,6 +123,18 @@ class SimulatedFileSystem:
         """The same of fdatasync alone: what was written since the last one is then half-way to the platter."""
         self.full = False
         self.fsync_fails = False
+        self.broken = False
+        """Every operation and every read fails for good."""
+        self.refuses_names = False
+        """Renames and removals fail."""
+
+    @property
+    def is_well(self) -> bool:
+        return not (self.full or self.fsync_fails or self.broken or self.refuses_names)
+
+    def heal(self) -> None:
+        """Nothing fails any more."""
+        self.full = self.fsync_fails = self.broken = self.refuses_names = False
 
     def sync(self, path: str) -> None:
         """Account for one fdatasync."""
@@ -136,6 +151,8 @@ class SimulatedFileSystem:
             if self.operations_left <= 0:
                 raise PowerCut(path)
             self.operations_left -= 1
+        if self.broken:
+            raise DiskFailed(f"cannot change {path}: the simulated disk is broken")
         if needs_space and self.full:
             raise StorageFull(f"cannot write {path}: the simulated disk is full")
 
@@ -167,15 +184,20 @@ class SimulatedFileSystem:
         self._unsynced_names.setdefault(path, set())
 
     def rename(self, source: str, target: str) -> None:
-        self.operation(source)
+        self._operation_on_name(source)
         inode = self._names[source]
         self._name(source, None)
         self._name(target, inode)
 
     def remove(self, path: str) -> None:
         if path in self._names:
-            self.operation(path)
+            self._operation_on_name(path)
             self._name(path, None)
+
+    def _operation_on_name(self, path: str) -> None:
+        self.operation(path)
+        if self.refuses_names:
+            raise DiskFailed(f"cannot rename or remove {path}: refused by the simulated disk")
 
     def sync_directory(self, path: str) -> None:
         self.operation(path)

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import repeat
 
+import msgspec
+
 from ..core.raft_config import RaftConfig
 from ..core.types import ReplicaKey, Voter, VoterSet
 from .coverage import Coverage
@@ -70,6 +72,7 @@ class World:
         self.checkers = Checkers(self)
         self.history = self.checkers.history()
         self.machines = [Machine(self, node_id) for node_id in range(options.voters + options.observers)]
+        self._tuning = msgspec.structs.asdict(options.tuning)
         self._voters = VoterSet(tuple(Voter(ReplicaKey(voter), {}) for voter in self.voter_ids))
         self._heap: list[tuple[int, int, Callable[..., object], tuple[object, ...]]] = []
         self._sequence = 0
@@ -81,7 +84,11 @@ class World:
 
     def config_of(self, node_id: int, directory_id: bytes) -> RaftConfig:
         return RaftConfig(
-            node_id=node_id, voters=self._voters, directory_id=directory_id, fetch_max_bytes=self.options.fetch_max_bytes
+            node_id=node_id,
+            voters=self._voters,
+            directory_id=directory_id,
+            fetch_max_bytes=self.options.fetch_max_bytes,
+            **self._tuning,
         )
 
     def after(self, delay_us: int, action: Callable[..., object], *arguments: object) -> None:
@@ -175,8 +182,8 @@ class World:
         for machine in self.machines:
             machine.paused_until_us = 0
             machine.cut_at_boot = None
-            machine.file_system.full = False
-            machine.file_system.fsync_fails = False
+            machine.file_system.heal()
+            machine.set_clock()
             if machine.process is not None:
                 machine.process.crash_in_effects = None
                 machine.process.crash_in_flush_of_bytes = None
