@@ -6,12 +6,13 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Iterable
 
 import msgspec
 import trio
 
 from kraftlab.quorum import CommittedBatch, DriverConfig, Overloaded, PeerServer, RaftConfig, RaftDriver, tame_interpreter
-from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
 
 from .measure import CommitParameters, CommitResult, percentile, run_nodes
 
@@ -46,6 +47,15 @@ class Commits:
         self.leads.set()
 
     async def resigned(self, epoch: int, reason: str) -> None:
+        pass
+
+    def freeze(self) -> None:
+        """There is no state to keep."""
+
+    def read_snapshot(self, bodies: Iterable[bytes]) -> None:
+        pass
+
+    async def load_snapshot(self, position: OffsetAndEpoch, append_time_ms: int, state: None) -> None:
         pass
 
 

@@ -5,6 +5,9 @@ everything that has come into one delta, makes one new image, and hands both to 
 one after the other. While they work, new batches gather and become the next delta, so a slow disk makes publications larger,
 not later.
 
+A snapshot takes the place of whatever came before it: what it changes against the published image is found by comparing the
+two, and published as one step with all that follows it by then, deletions included.
+
 Nothing is published before the high watermark that was known at the start is reached: a broker never acts on an old prefix of
 the log. A fault in a record ends the broker; a fault in a publisher is logged and the others still run, unless it is one of
 `fatal`.
@@ -17,16 +20,18 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple
 
+import msgspec
 import trio
 
 from kraftlab.metadata import codec
 from kraftlab.metadata.changes import MetadataChanges, changes_between
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.metadata.snapshot import ImageSnapshot, image_from
+from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch
 from kraftlab.quorum.driver.signal import Signal
 from kraftlab.quorum.state_machine import CommittedBatch
 
@@ -35,6 +40,8 @@ logger = logging.getLogger("kraftlab.broker.metadata")
 HISTORY_MAX = 4096
 PENDING_MAX = 64
 """Applying waits while more publications' worth of calls is pending: the log can be larger than memory."""
+
+COMPARED_AT_ONCE_TOPICS = 100
 
 
 class Publication(NamedTuple):
@@ -64,6 +71,8 @@ class MetadataPublisher:
         self._fatal = fatal
         self._on_leader_changed = on_leader_changed
         self._pending: list[CommittedBatch] = []
+        self._replayed = EMPTY
+        """The image that `_pending` follows; ahead of the published one at the start and behind a snapshot."""
         self._high_watermark_at_start = -1
         self._is_first = True
         self._arrived = Signal()
@@ -95,28 +104,52 @@ class MetadataPublisher:
     async def resigned(self, epoch: int, reason: str) -> None:
         raise AssertionError(f"a broker is an observer and never led epoch {epoch}")
 
+    def freeze(self) -> ImageSnapshot | None:
+        """The image with everything that was applied, published or not; None while a transaction is open."""
+        image = self._replayed
+        if self._pending:
+            image = replay(MetadataDelta(image), self._pending)
+        return None if image.transaction is not None else ImageSnapshot(image)
+
+    def read_snapshot(self, bodies: Iterable[bytes]) -> MetadataImage:
+        return image_from(bodies)
+
+    async def load_snapshot(self, position: OffsetAndEpoch, append_time_ms: int, state: MetadataImage) -> None:
+        """What is put aside lies below the snapshot and is part of it."""
+        self._pending.clear()
+        self._taken.set()
+        self._replayed = msgspec.structs.replace(state, provenance=Provenance(position.offset, position.epoch, append_time_ms))
+        self._arrived.set()
+
     # --- publishing ----------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Publishes until cancelled. UnreadableRecords or ReplayError if the log holds what this broker cannot understand."""
-        replayed = self.image
         while True:
             await self._arrived.wait()
-            while self._pending:
-                batches, self._pending = self._pending, []
-                self._taken.set()
-                delta = MetadataDelta(replayed)
-                replayed = replay(delta, batches)
-                if replayed.provenance.offset >= self._high_watermark_at_start:
-                    await self._publish(delta, replayed)
+            while self._pending or self._may_publish():
+                delta = MetadataDelta(self._replayed)
+                if self._pending:
+                    batches, self._pending = self._pending, []
+                    self._taken.set()
+                    self._replayed = replay(delta, batches)
+                if self._may_publish():
+                    await self._publish(delta, self._replayed)
                 await trio.lowlevel.checkpoint()
 
+    def _may_publish(self) -> bool:
+        """Whether there is an unpublished image that is not an old prefix of the log."""
+        offset = self._replayed.provenance.offset
+        return offset > self.offset and offset >= self._high_watermark_at_start >= 0
+
     async def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        if self._is_first and self.image is not delta.image:
-            # What came before the first publication was not published step by step: publish all of it as one.
-            publication = Publication(self.image, image, changes_between(self.image, image), True)
+        before = self.image
+        if delta.image is before:
+            changes = delta.changes()
         else:
-            publication = Publication(delta.image, image, delta.changes(), self._is_first)
+            # A snapshot, or what came before the first publication, lies between the two.
+            changes = await _compare(before, image)
+        publication = Publication(before, image, changes, self._is_first)
         self._is_first = False
         self.image = image
         self._history.append(image)
@@ -140,6 +173,13 @@ class MetadataPublisher:
         index = bisect_right(self._history, offset, key=lambda image: image.provenance.offset)
         image = self._history[index - 1] if index else None
         return image if image is not None and image.provenance.offset == offset else None
+
+
+async def _compare(before: MetadataImage, after: MetadataImage) -> MetadataChanges:
+    """What differs; in a worker thread if finding it out would hold up the event loop."""
+    if len(before.topics.by_id) + len(after.topics.by_id) <= COMPARED_AT_ONCE_TOPICS:
+        return changes_between(before, after)
+    return await trio.to_thread.run_sync(changes_between, before, after)
 
 
 def replay(delta: MetadataDelta, batches: list[CommittedBatch]) -> MetadataImage:

@@ -24,7 +24,7 @@ import itertools
 import logging
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -34,14 +34,16 @@ from kraftlab.metadata import codec
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import METADATA_VERSION, bootstrap_records
 from kraftlab.metadata.image import MetadataImage, Provenance
+from kraftlab.metadata.index import index_of
 from kraftlab.metadata.peer_rpc import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
 )
 from kraftlab.metadata.records import AbortTransaction, AnyRecord, NoOp
+from kraftlab.metadata.snapshot import ImageSnapshot, image_from
 from kraftlab.quorum.core.batch import MAX_RECORDS
 from kraftlab.quorum.core.errors import InvariantViolation
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch
 from kraftlab.quorum.driver.errors import NotLeader, Overloaded
 from kraftlab.quorum.state_machine import CommittedBatch
 
@@ -368,14 +370,38 @@ class QuorumController:
                 state = state.replay(records, batch.base_offset, provenance)
             self._history.append((batch.end_offset, state.image))
         last = batches[-1]
-        self._committed = state.at(Provenance(last.end_offset, last.epoch, last.append_time_ms))
-        self._applied_offset = last.end_offset
-        if not pending:
-            self._newest = self._committed
-        self._purgatory.complete_to(last.end_offset)
-        while self._offset_waiters and self._offset_waiters[0][0] <= last.end_offset:
+        self._committed_is(state.at(Provenance(last.end_offset, last.epoch, last.append_time_ms)))
+
+    def _committed_is(self, state: ControllerState) -> None:
+        """Moves to a newer committed state and releases who waited for it."""
+        self._committed = state
+        self._applied_offset = end_offset = state.image.provenance.offset
+        if not self._pending:
+            self._newest = state
+        self._purgatory.complete_to(end_offset)
+        while self._offset_waiters and self._offset_waiters[0][0] <= end_offset:
             heapq.heappop(self._offset_waiters)[2].set()
         self.queue.resume()
+
+    def freeze(self) -> ImageSnapshot | None:
+        """The committed image, whatever is in flight; None while a transaction is open."""
+        image = self._committed.image
+        return None if image.transaction is not None else ImageSnapshot(image)
+
+    def read_snapshot(self, bodies: Iterable[bytes]) -> ControllerState:
+        image = image_from(bodies)
+        return ControllerState(image, index_of(image))
+
+    async def load_snapshot(self, position: OffsetAndEpoch, append_time_ms: int, state: ControllerState) -> None:
+        """Goes on from a state far ahead. A leader has everything, so one that still thinks that it leads does not any more."""
+        if self._claimed_epoch is not None:
+            self._leader_id = NO_LEADER
+            self._step_down(f"it has loaded a snapshot of another leader, at {position}")
+        logger.info("node %d goes on from a snapshot at %s", self.settings.node_id, position)
+        self._history.clear()
+        loaded = state.at(Provenance(position.offset, position.epoch, append_time_ms))
+        self._history.append((position.offset, loaded.image))
+        self._committed_is(loaded)
 
     async def leader_changed(self, epoch: int, leader_id: int, endpoints: dict[str, Endpoint]) -> None:
         """Another node leads, or nobody known."""

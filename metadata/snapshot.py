@@ -4,46 +4,95 @@ The records are ordered so that equal images give equal bytes whatever way they 
 the levels before anything else), then brokers and controllers by id, topics by name with their partitions by number, configs by
 resource and key. Replaying them on the empty image gives an equal image. An open transaction is not part of it: take no
 snapshot then.
+
+Records are made one after the other and encoded in portions, so that a snapshot of any size needs little memory beside the
+image, and no portion holds the interpreter for long: a worker thread writes it while the event loop goes on.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from . import codec
-from .image import BrokerImage, MetadataImage
+from .delta import MetadataDelta
+from .image import EMPTY, BrokerImage, MetadataImage
 from .partitions import partition_record
 from .records import AnyRecord, Config, FeatureLevel, RegisterBroker, RegisterController, Topic
 
 RECORDS_PER_CHUNK = 1024
+CHUNK_BYTES_MAX = 1024 * 1024
+"""A batch of a snapshot is not larger, unless a single record is."""
 
 
-def image_records(image: MetadataImage) -> list[AnyRecord]:
+class ImageSnapshot:
+    """An image that becomes a snapshot: the state machines' `FrozenState`."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+
+    def batches(self) -> Iterator[tuple[bytes, int]]:
+        """(MessagePack array, record count) of each batch, in the canonical order."""
+        return _chunks(self._image)
+
+
+def image_from(bodies: Iterable[bytes]) -> MetadataImage:
+    """The image that a snapshot's data batches make; it does not know where it stands.
+
+    UnreadableRecords or ReplayError, both ValueErrors, if they make none.
+    """
+    delta = MetadataDelta(EMPTY)
+    offset = 0
+    for body in bodies:
+        records = codec.decode(body, offset)
+        delta.replay_all(records, offset)
+        offset += len(records)
+    return delta.apply(EMPTY.provenance)
+
+
+def image_records(image: MetadataImage) -> Iterator[AnyRecord]:
     """The records that make `image` from nothing."""
-    records: list[AnyRecord] = [FeatureLevel(0, name, level) for name, level in sorted(image.features.items())]
-    records.extend(_broker_record(broker) for _, broker in sorted(image.cluster.brokers.items()))
-    records.extend(
-        RegisterController(0, controller.controller_id, controller.incarnation_id, controller.listeners, controller.features)
-        for _, controller in sorted(image.cluster.controllers.items())
-    )
-    for name, topic_id in sorted(image.topics.by_name.items()):
-        records.append(Topic(0, name, topic_id))
-        records.extend(
-            partition_record(topic_id, number, partition)
-            for number, partition in sorted(image.topics.by_id[topic_id].partitions.items())
+    for name, level in sorted(image.features.items()):
+        yield FeatureLevel(0, name, level)
+    for _, broker in sorted(image.cluster.brokers.items()):
+        yield _broker_record(broker)
+    for _, controller in sorted(image.cluster.controllers.items()):
+        yield RegisterController(
+            0, controller.controller_id, controller.incarnation_id, controller.listeners, controller.features
         )
+    for name, topic_id in sorted(image.topics.by_name.items()):
+        yield Topic(0, name, topic_id)
+        partitions = image.topics.by_id[topic_id].partitions
+        for number in sorted(partitions):
+            yield partition_record(topic_id, number, partitions[number])
     for (resource_type, resource_name), values in sorted(image.configs.items()):
-        records.extend(Config(0, resource_type, resource_name, name, value) for name, value in sorted(values.items()))
-    return records
+        for name, value in sorted(values.items()):
+            yield Config(0, resource_type, resource_name, name, value)
 
 
 def image_digest(image: MetadataImage) -> bytes:
     """SHA-256 over the canonical form. Where the image stands in the log is not part of it."""
     digest = hashlib.sha256()
-    records = image_records(image)
-    for start in range(0, len(records), RECORDS_PER_CHUNK):
-        digest.update(codec.encode(records[start : start + RECORDS_PER_CHUNK])[0])
+    for body, _ in _chunks(image):
+        digest.update(body)
     return digest.digest()
+
+
+def _chunks(image: MetadataImage) -> Iterator[tuple[bytes, int]]:
+    """The canonical form in encoded portions."""
+    records = image_records(image)
+    while chunk := list(islice(records, RECORDS_PER_CHUNK)):
+        yield from _encoded(chunk)
+
+
+def _encoded(records: list[AnyRecord]) -> Iterator[tuple[bytes, int]]:
+    body, count = codec.encode(records)
+    if len(body) <= CHUNK_BYTES_MAX or count == 1:
+        yield body, count
+    else:
+        yield from _encoded(records[: count // 2])
+        yield from _encoded(records[count // 2 :])
 
 
 def _broker_record(broker: BrokerImage) -> RegisterBroker:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         PeerTimeout,
         PeerUnreachable,
     )
-    from .state_machine import CommittedBatch, StateMachine
+    from .state_machine import CommittedBatch, FrozenState, StateMachine
 
 _HOMES = {
     "RaftConfig": "core.raft_config",
@@ -51,6 +51,7 @@ _HOMES = {
     "PeerTimeout": "driver.transport",
     "PeerUnreachable": "driver.transport",
     "CommittedBatch": "state_machine",
+    "FrozenState": "state_machine",
     "StateMachine": "state_machine",
 }
 
@@ -75,6 +76,7 @@ __all__ = (
     "PeerTimeout",
     "PeerUnreachable",
     "CommittedBatch",
+    "FrozenState",
     "StateMachine",
 )
 

@@ -7,9 +7,10 @@ already and only moves its offsets.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, Protocol
 
-from .core.types import Endpoint
+from .core.types import Endpoint, OffsetAndEpoch
 
 
 class CommittedBatch(NamedTuple):
@@ -20,6 +21,13 @@ class CommittedBatch(NamedTuple):
     epoch: int
     append_time_ms: int
     body: bytes
+
+
+class FrozenState(Protocol):
+    """The state at one offset, as it stays however the state machine goes on."""
+
+    def batches(self) -> Iterator[tuple[bytes, int]]:
+        """The records that make the state from nothing: (MessagePack array, record count) each. Worker thread."""
 
 
 class StateMachine(Protocol):
@@ -36,3 +44,15 @@ class StateMachine(Protocol):
 
     async def resigned(self, epoch: int, reason: str) -> None:
         """This node no longer leads `epoch`; what it proposed and did not see committed may or may not survive."""
+
+    def freeze(self) -> FrozenState | None:
+        """The state with exactly what was applied so far, committed data only. Cheap, between two calls of `apply`.
+
+        None: not now (a transaction is open); asked again later.
+        """
+
+    def read_snapshot(self, bodies: Iterable[bytes]) -> Any:
+        """What `load_snapshot` needs, from a snapshot's data batches. Worker thread; touches no state. ValueError: unreadable."""
+
+    async def load_snapshot(self, position: OffsetAndEpoch, append_time_ms: int, state: Any) -> None:
+        """Replaces all state by `state`, which `read_snapshot` made: everything below `position.offset` is applied now."""

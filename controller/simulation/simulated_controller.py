@@ -9,23 +9,24 @@ a while, so that requests wait in the controller's queue, and the large change t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
 
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.quorum.core.effects import Proposed, Rejected
 from kraftlab.quorum.core.events import Propose, ResignAsked
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch
 from kraftlab.quorum.driver.errors import NotLeader, Overloaded
 from kraftlab.quorum.simulation.invariants import Violation
 from kraftlab.quorum.simulation.process import SimulatedProcess
 from kraftlab.quorum.simulation.state_machine import HashingStateMachine, run_at_once
-from kraftlab.quorum.state_machine import CommittedBatch
+from kraftlab.quorum.state_machine import CommittedBatch, FrozenState
 
 from ..queue import NEVER_MS
 from ..quorum_controller import QuorumController
-from ..state import Settings
+from ..state import ControllerState, Settings
 
 if TYPE_CHECKING:
     from .world import MetadataWorld
@@ -40,6 +41,24 @@ OVERLOAD_RATE = 0.01
 OVERLOADS_US = (1_000, 40_000, 300_000)
 
 Notice = Callable[[], Coroutine[object, None, None]]
+
+
+class FrozenController:
+    """The controller's snapshot behind that of the chain."""
+
+    def __init__(self, hashes: FrozenState, image: FrozenState) -> None:
+        self._hashes = hashes
+        self._image = image
+
+    def batches(self) -> Iterator[tuple[bytes, int]]:
+        return chain(self._hashes.batches(), self._image.batches())
+
+
+class LoadedController(NamedTuple):
+    """A snapshot, read."""
+
+    hashes: tuple[int, int]
+    state: ControllerState
 
 
 class SimulatedController:
@@ -146,6 +165,19 @@ class SimulatedController:
 
     async def resigned(self, epoch: int, reason: str) -> None:
         self._put(lambda: self.controller.resigned(epoch, reason))
+
+    def freeze(self) -> FrozenController | None:
+        """None as long as the controller has not heard of everything that was applied."""
+        image = None if self._notices or self._is_draining else self.controller.freeze()
+        return None if image is None else FrozenController(self._chain.freeze(), image)
+
+    def read_snapshot(self, bodies: Iterable[bytes]) -> LoadedController:
+        rest = iter(bodies)
+        return LoadedController(self._chain.read_snapshot([next(rest)]), self.controller.read_snapshot(rest))
+
+    async def load_snapshot(self, position: OffsetAndEpoch, append_time_ms: int, state: LoadedController) -> None:
+        await self._chain.load_snapshot(position, append_time_ms, state.hashes)
+        self._put(partial(self.controller.load_snapshot, position, append_time_ms, state.state))
 
     def digest(self) -> int:
         """Over what the process was told to apply; the controller gets it later, and has its image compared."""

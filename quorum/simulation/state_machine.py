@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable, Iterator
 from typing import Protocol
 
-from ..core.types import Endpoint
+import msgspec
+
+from ..core.types import Endpoint, OffsetAndEpoch
 from ..state_machine import CommittedBatch, StateMachine
 
 _POSITION = struct.Struct(">QQQQ")
@@ -18,6 +20,16 @@ class SimulatedStateMachine(StateMachine, Protocol):
 
     def digest(self) -> int:
         """Equal on all nodes that have applied the same batches."""
+
+
+class FrozenHash:
+    """The chain at one offset, as one record."""
+
+    def __init__(self, digest: int, end_offset: int) -> None:
+        self._body = msgspec.msgpack.encode([(digest, end_offset)])
+
+    def batches(self) -> Iterator[tuple[bytes, int]]:
+        yield self._body, 1
 
 
 class HashingStateMachine:
@@ -48,6 +60,21 @@ class HashingStateMachine:
 
     async def resigned(self, epoch: int, reason: str) -> None:
         """Nothing depends on it."""
+
+    def freeze(self) -> FrozenHash:
+        return FrozenHash(self._digest, self.end_offset)
+
+    def read_snapshot(self, bodies: Iterable[bytes]) -> tuple[int, int]:
+        """The digest and the offset it belongs to."""
+        [body] = bodies
+        [state] = msgspec.msgpack.decode(body, type=list[tuple[int, int]])
+        return state
+
+    async def load_snapshot(self, position: OffsetAndEpoch, append_time_ms: int, state: tuple[int, int]) -> None:
+        digest, end_offset = state
+        if end_offset != position.offset or end_offset < self.end_offset:
+            raise AssertionError(f"a snapshot of {end_offset} is loaded as {position}, behind {self.end_offset}")
+        self._digest, self.end_offset = digest, end_offset
 
     def digest(self) -> int:
         return self._digest

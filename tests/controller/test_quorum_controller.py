@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 import trio.testing
@@ -15,8 +16,9 @@ from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import EMPTY, Provenance
 from kraftlab.metadata.index import index_of
-from kraftlab.metadata.records import BeginTransaction, Config, FeatureLevel, NoOp, RemoveTopic
+from kraftlab.metadata.records import BeginTransaction, Config, EndTransaction, FeatureLevel, NoOp, RemoveTopic
 from kraftlab.metadata.snapshot import image_digest
+from kraftlab.quorum.core.types import OffsetAndEpoch
 
 
 def set_key(value: str, *, atomic: bool = True, count: int = 1) -> Any:
@@ -321,6 +323,69 @@ async def test_images_at_earlier_offsets_are_remembered(cluster: Any) -> None:
         assert cluster.controller.image_at(offset).config(4, "", "k0") == str(number)
     assert cluster.controller.image_at(offsets[-1] + 1) is None
     assert cluster.controller.image_at(0) is None
+
+
+# --- snapshots ---------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_snapshot_of_an_active_controller_holds_what_is_committed_and_nothing_newer(five: Any, tools: Any) -> None:
+    await five.create("t", (0, 1, 2))
+    committed = five.controller.committed
+    five.controller.write("set", set_key("in flight"))
+    assert five.controller.newest is not committed
+    frozen = five.controller.freeze()
+    await five.commit()
+    standby = tools.Cluster().controller
+    loaded = standby.read_snapshot(body for body, _ in frozen.batches())
+    assert loaded.image == msgspec.structs.replace(committed.image, provenance=Provenance())
+    assert loaded.index == committed.index
+
+
+async def test_there_is_no_snapshot_while_a_transaction_is_open(cluster: Any) -> None:
+    records = [BeginTransaction(0, "large"), Config(0, 4, "", "k0", "1")]
+    await cluster.done(cluster.controller.write("begin", lambda state, context: Outcome(records, True)))
+    assert cluster.controller.freeze() is None
+    await cluster.done(cluster.controller.write("end", lambda state, context: Outcome([EndTransaction(0)], True)))
+    assert cluster.controller.freeze() is not None
+
+
+async def test_a_standby_goes_on_from_a_snapshot(five: Any, tools: Any) -> None:
+    await five.create("t", (0, 1, 2))
+    position, append_time_ms = OffsetAndEpoch(five.quorum.end_offset, five.quorum.epoch), five.clock.now_ms
+    bodies = [body for body, _ in five.controller.freeze().batches()]
+    before = len(five.quorum.batches)
+    await five.stop_broker(1)
+    standby = tools.Cluster().controller
+    await standby.apply(five.quorum.batches[:2], five.quorum.end_offset)
+    caught_up = trio.Event()
+    async with trio.open_nursery() as nursery:
+
+        async def wait() -> None:
+            await standby.wait_applied(position.offset)
+            caught_up.set()
+
+        nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked()
+        await standby.load_snapshot(position, append_time_ms, standby.read_snapshot(bodies))
+    assert caught_up.is_set()
+    assert standby.applied_offset == position.offset
+    assert standby.image_at(position.offset) is standby.committed.image
+    assert standby.image_at(position.offset - 1) is None, "the images in between were never here"
+    await standby.apply(five.quorum.batches[before:], five.quorum.end_offset)
+    assert standby.committed.image == five.controller.committed.image
+    assert standby.committed.index == five.controller.committed.index
+
+
+async def test_a_controller_that_loads_a_snapshot_is_not_active_and_does_not_know_what_became_of_its_batches(
+    cluster: Any,
+) -> None:
+    answer = cluster.controller.write("set", set_key("lost"))
+    bodies = [body for body, _ in cluster.controller.freeze().batches()]
+    position = OffsetAndEpoch(cluster.quorum.end_offset + 50, cluster.quorum.epoch + 1)
+    await cluster.controller.load_snapshot(position, 0, cluster.controller.read_snapshot(bodies))
+    assert not cluster.controller.is_active
+    assert answer.error.code == ErrorCode.NOT_CONTROLLER
+    assert cluster.controller.newest is cluster.controller.committed
 
 
 # --- timers -----------------------------------------------------------------------------------------------------------------

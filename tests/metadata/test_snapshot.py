@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kraftlab.metadata import codec
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
 from kraftlab.metadata.records import AnyRecord, Config, FeatureLevel, Partition, Topic
-from kraftlab.metadata.snapshot import image_digest, image_records
+from kraftlab.metadata.snapshot import CHUNK_BYTES_MAX, ImageSnapshot, image_digest, image_from, image_records
 
 
 def replay(records: list[AnyRecord], provenance: Provenance = EMPTY.provenance) -> MetadataImage:
@@ -21,7 +23,7 @@ def replay(records: list[AnyRecord], provenance: Provenance = EMPTY.provenance) 
 
 
 def test_features_come_first(history: Callable[[int, int], list[AnyRecord]]) -> None:
-    records = image_records(replay(history(1, 100)))
+    records = list(image_records(replay(history(1, 100))))
     assert isinstance(records[0], FeatureLevel)
     assert not any(isinstance(record, FeatureLevel) for record in records[1:])
 
@@ -31,7 +33,7 @@ def test_everything_stands_in_the_order_of_its_names_whatever_their_hashes() -> 
     ids = {name: bytes([1 + n]) * 16 for n, name in enumerate(reversed(names))}
     made: list[AnyRecord] = [Topic(0, name, ids[name]) for name in reversed(names)]
     made += [Config(0, 2, "topic-00", name, "1") for name in reversed(names)]
-    assert image_records(replay(made)) == [
+    assert list(image_records(replay(made))) == [
         *(Topic(0, name, ids[name]) for name in names),
         *(Config(0, 2, "topic-00", name, "1") for name in names),
     ]
@@ -57,3 +59,29 @@ def test_the_digest_tells_states_apart_but_not_where_they_stand() -> None:
     assert image_digest(one) != image_digest(replay([Config(0, 4, "", "x", "2")])) != image_digest(EMPTY)
     assert image_digest(one) == image_digest(replay([Config(0, 4, "", "x", "1")], Provenance(500, 3, 1_000)))
     assert len(image_digest(EMPTY)) == 32
+
+
+def test_an_image_comes_back_from_the_batches_of_its_snapshot(history: Callable[[int, int], list[AnyRecord]]) -> None:
+    image = replay(history(3, 3_000))
+    batches = list(ImageSnapshot(image).batches())
+    assert sum(count for _, count in batches) == len(list(image_records(image)))
+    again = image_from(body for body, _ in batches)
+    assert again == image
+    assert list(ImageSnapshot(again).batches()) == batches
+
+
+def test_a_snapshot_of_large_records_has_small_batches() -> None:
+    image = replay(
+        [Config(0, 4, "", f"key{n:03}", "x" * 30_000) for n in range(200)] + [Config(0, 4, "1", "huge", "x" * 3_000_000)]
+    )
+    batches = list(ImageSnapshot(image).batches())
+    assert [len(body) > CHUNK_BYTES_MAX for body, _ in batches] == [False] * (len(batches) - 1) + [True]
+    assert batches[-1][1] == 1
+    assert image_from(body for body, _ in batches) == image
+
+
+def test_batches_that_make_no_image_are_refused_as_value_errors() -> None:
+    body = codec.encode([Partition(0, 0, bytes([1]) * 16, (1,), (1,))])[0]
+    for bodies in ([body], [b"\x91\x92\xcd\x03\xe7\x00"], [b"nonsense"]):
+        with pytest.raises(ValueError):
+            image_from(bodies)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -20,7 +20,7 @@ from kraftlab.quorum import (
     RaftConfig,
     RaftDriver,
 )
-from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
 from kraftlab.quorum.storage.errors import FsyncFailed, StorageFull
 from kraftlab.quorum.storage.file_system import File, RealFileSystem
 
@@ -95,23 +95,51 @@ class MoodyDisk(RealFileSystem):
         return MoodyFile(super().open(path, create=create), self)
 
 
+class FrozenJournal:
+    """A journal's records at one offset."""
+
+    def __init__(self, records: list[str]) -> None:
+        self._records = records
+
+    def batches(self) -> Iterator[tuple[bytes, int]]:
+        for start in range(0, len(self._records), 100):
+            chunk = self._records[start : start + 100]
+            yield msgspec.msgpack.encode(chunk), len(chunk)
+
+
 class Journal:
-    """A state machine that remembers what it was told, in order."""
+    """A state machine that remembers what it was told, in order, and the snapshots it has loaded."""
 
     def __init__(self) -> None:
         self.batches: list[CommittedBatch] = []
+        self.loaded: list[OffsetAndEpoch] = []
+        self.may_freeze = True
+        self._before: list[str] = []
+        self._end_offset = 0
         self.heard: list[tuple[str, int]] = []
         self.leads: int | None = None
 
     @property
     def records(self) -> list[str]:
-        return [record for batch in self.batches if batch.body for record in msgspec.msgpack.decode(batch.body, type=list[str])]
+        bodies = (batch.body for batch in self.batches if batch.body)
+        return self._before + [record for body in bodies for record in msgspec.msgpack.decode(body, type=list[str])]
 
     async def apply(self, batches: list[CommittedBatch], high_watermark: int) -> None:
-        end_offset = self.batches[-1].end_offset if self.batches else 0
-        assert batches[0].base_offset == end_offset, "no gap"
+        assert batches[0].base_offset == self._end_offset, "no gap"
         assert batches[-1].end_offset <= high_watermark
         self.batches += batches
+        self._end_offset = batches[-1].end_offset
+
+    def freeze(self) -> FrozenJournal | None:
+        return FrozenJournal(self.records) if self.may_freeze else None
+
+    def read_snapshot(self, bodies: Iterable[bytes]) -> list[str]:
+        return [record for body in bodies for record in msgspec.msgpack.decode(body, type=list[str])]
+
+    async def load_snapshot(self, position: OffsetAndEpoch, append_time_ms: int, state: list[str]) -> None:
+        assert position.offset > self._end_offset, "never back"
+        self.loaded.append(position)
+        self.batches, self._before, self._end_offset = [], state, position.offset
 
     async def leader_changed(self, epoch: int, leader_id: int, endpoints: dict[str, Endpoint]) -> None:
         self.heard.append(("leader", leader_id))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import trio
 from kraftlab.quorum import CommittedBatch
 from kraftlab.quorum.core import batch
 from kraftlab.quorum.core.errors import InvariantViolation
+from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.driver import apply_task
 from kraftlab.quorum.driver.apply_task import ApplyTask
 from kraftlab.quorum.driver.worker_thread import WorkerThread
@@ -83,6 +84,15 @@ class Listener:
 
     async def resigned(self, epoch: int, reason: str) -> None:
         self.heard.append("resigned")
+
+    def freeze(self) -> None:
+        return None
+
+    def read_snapshot(self, bodies: Iterable[bytes]) -> list[bytes]:
+        return list(bodies)
+
+    async def load_snapshot(self, position: OffsetAndEpoch, append_time_ms: int, state: list[bytes]) -> None:
+        self.heard.append((position, state))
 
 
 def open_log(directory: Path) -> MetadataLog:
