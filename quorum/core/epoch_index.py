@@ -5,6 +5,9 @@ list of (epoch, first offset). An epoch ends where the next one begins; the last
 epoch its last record has; the leader answers with the largest epoch of its own that is not larger, and where that epoch ends. Two
 logs that both hold an epoch hold the same records in it up to the shorter end, because one leader wrote them (KIP-595).
 
+A log whose beginning was cleaned away knows only the epochs that go on behind its start. Who asks for an older one gets None, and
+the log's start is all that can be said.
+
 The index does not check that records exist: it is told, and it only refuses what could never be true.
 """
 
@@ -46,6 +49,17 @@ class EpochIndex:
         keep = bisect_left(self._starts, to_offset)
         del self._epochs[keep:]
         del self._starts[keep:]
+
+    def clean(self, start_offset: int, log_end_offset: int) -> None:
+        """Forget what lies below `start_offset`: epochs that end there or before go, one that goes on begins there now."""
+        if start_offset >= log_end_offset:
+            keep = len(self._starts)
+        else:
+            keep = max(0, bisect_right(self._starts, start_offset) - 1)
+        del self._epochs[:keep]
+        del self._starts[:keep]
+        if self._starts:
+            self._starts[0] = max(self._starts[0], start_offset)
 
     def end_of(self, epoch: int, log_end_offset: int) -> OffsetAndEpoch | None:
         """The largest epoch <= `epoch` and its end offset; None if every epoch is larger."""

@@ -1,10 +1,14 @@
 """What consensus needs to know about the log, in memory: where batches end, their crcs, and where epochs begin.
 
 Theory of operation. The bytes live in storage; this view holds twelve bytes per batch (end offset and crc) and the epoch index.
-It changes in the same step that asks storage to append or truncate, so it is always *ahead* of the disk; what is durable is
-`FlushTracker`'s business. The crc at a boundary lets the leader chain its next batch and a follower check what it was sent: equal
-crcs at equal offsets mean equal prefixes. An append that does not start at the end, or a truncation that does not end at a batch
-boundary, is a bug of ours and raises InvariantViolation.
+It changes in the same step that asks storage to append, truncate, clean or replace the log, so it is always *ahead* of the disk;
+what is durable is `FlushTracker`'s business. The crc at a boundary lets the leader chain its next batch and a follower check what
+it was sent: equal crcs at equal offsets mean equal prefixes.
+
+A log need not start at 0: what precedes it is in a snapshot (KIP-630), and `start` is that snapshot's id, with the crc that the
+chain had there. `clean` moves the start up to a later snapshot and keeps the rest; `reset` forgets everything, and the log is empty
+behind a snapshot that came from elsewhere. An append that does not start at the end, or a truncation or a cleaning that does not
+end at a batch boundary, is a bug of ours and raises InvariantViolation.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from .types import OffsetAndEpoch
 
 
 class LogView:
-    """The log `[start_offset, end_offset)`. `start` is the position of whatever precedes it (a snapshot's end, later)."""
+    """The log `[start_offset, end_offset)`. `start` is the id of the snapshot that precedes it, 0@0 if nothing does."""
 
     __slots__ = (
         "_crcs",
@@ -50,10 +54,10 @@ class LogView:
 
     @classmethod
     def from_headers(
-        cls, headers: Iterable[BatchHeader], start_offset: int = 0, *, start_epoch: int = 0, start_crc: int = NO_PREVIOUS_CRC
+        cls, headers: Iterable[BatchHeader], start: OffsetAndEpoch = OffsetAndEpoch(0, 0), start_crc: int = NO_PREVIOUS_CRC
     ) -> LogView:
-        """The view of a recovered log. The headers must follow each other without gaps."""
-        view = cls(OffsetAndEpoch(start_offset, start_epoch), start_crc)
+        """The view of a recovered log. The headers must follow `start`, and each other, without gaps."""
+        view = cls(start, start_crc)
         for header in headers:
             view.append(header)
         return view
@@ -92,6 +96,40 @@ class LogView:
         self.end_offset = to_offset
         self.last_epoch = self._epochs.last_epoch if self._ends else self.start.epoch
         self.last_crc = self._crcs[-1] if self._crcs else self._start_crc
+
+    def clean(self, start: OffsetAndEpoch) -> None:
+        """Forget every batch below `start`, a position of this log; nothing above it changes."""
+        if not self.holds(start):
+            raise InvariantViolation(f"{self!r} can not start at {start}, which is no position of it")
+        self._start_crc = self.crc_at(start.offset)
+        self.start = start
+        drop = bisect_left(self._ends, start.offset + 1)
+        del self._ends[:drop]
+        del self._crcs[:drop]
+        self._epochs.clean(start.offset, self.end_offset)
+
+    def reset(self, start: OffsetAndEpoch, start_crc: int) -> None:
+        """Forget everything: the log is empty and starts at `start`, where the chain of crcs had come to `start_crc`."""
+        self.start = start
+        self._start_crc = start_crc
+        self.end_offset = start.offset
+        self.last_epoch = start.epoch
+        self.last_crc = start_crc
+        self._ends = array("q")
+        self._crcs = array("I")
+        self._epochs = EpochIndex()
+
+    def position_at(self, offset: int) -> OffsetAndEpoch | None:
+        """The position of the batch boundary at `offset`; None if there is none inside the log."""
+        if offset == self.start.offset:
+            return self.start
+        if not self.start.offset < offset <= self.end_offset or not self.is_boundary(offset):
+            return None
+        return OffsetAndEpoch(offset, self._epochs.epoch_at(offset - 1))
+
+    def holds(self, position: OffsetAndEpoch) -> bool:
+        """True if `position` is a batch boundary of this log (its start included), with the same epoch before it."""
+        return self.position_at(position.offset) == position
 
     def is_boundary(self, offset: int) -> bool:
         """True if a batch ends (or the log starts) exactly at `offset`."""

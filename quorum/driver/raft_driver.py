@@ -304,7 +304,7 @@ class RaftDriver:
 
     async def _run(self, store: ElectionStateStore, task_status: trio.TaskStatus[None]) -> None:
         election = await trio.to_thread.run_sync(store.load)
-        log_view = LogView.from_headers(self._log.batches(), self._log.start_offset)
+        log_view = LogView.from_headers(self._log.batches())
         self._clock_anchor_ms = time.time() * 1000 - trio.current_time() * 1000
         self._election_writer = ElectionWriter(store, self._election_state_stored)
         self._applier = ApplyTask(self._log, self._state_machine)

@@ -126,7 +126,7 @@ class SimulatedProcess:
         self._stepping = False
         self.raft = RaftNode(
             world.config_of(self.node_id, machine.identity.directory_id),
-            LogView.from_headers(headers, log.start_offset),
+            LogView.from_headers(headers),
             election,
             world.options.random(f"raft/{self.node_id}/{machine.boots}"),
             machine.now_ms(),

@@ -64,7 +64,7 @@ def test_truncation_into_a_batch_is_refused(batches_of: Batches) -> None:
 
 def test_a_log_that_starts_behind_a_snapshot_knows_what_precedes_it(batches_of: Batches) -> None:
     data = batches_of(((4, 2),), 100, 77)
-    view = LogView.from_headers([read_header(data[0])], 100, start_epoch=3, start_crc=77)
+    view = LogView.from_headers([read_header(data[0])], OffsetAndEpoch(100, 3), 77)
     assert view.end_offset_for_epoch(3) == OffsetAndEpoch(100, 3)
     assert view.crc_at(100) == 77
     view.truncate(100)
