@@ -152,10 +152,10 @@ class Fetching:
         try:
             batches = decode_all(data)
             self._check(batches)
+            self._log.append([batch.header for batch in batches], data)
         except CorruptBatch as error:
             self._quorum.trace("corrupt", f"dropped {len(data)} bytes from the leader: {error}")
             return False
-        self._log.append([batch.header for batch in batches], data)
         return True
 
     def _check(self, batches: list[Batch]) -> None:

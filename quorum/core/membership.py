@@ -1,28 +1,99 @@
 """Who votes, as this node knows it: the only object that consensus asks about the voter set.
 
-Voters are static here (KRaft version 0): they come from the configuration and are matched by node id, since their stored
-directory id is zero. When voters move into the log (KIP-853), this object follows the log's end — appended, replayed and
-truncated alike — and nobody who asks it has to change.
+It follows the log's end (voter_set_history.py): a set is in force as soon as its record is appended, replayed at boot or
+installed with a snapshot, and no longer once the record is truncated. `LocalLog` is the one who tells it. Between two changes
+everything here is a constant, worked out once.
+
+A voter is a replica key: node id and directory id. Who comes with the id of a voter and another directory (a wiped disk) is an
+observer. Static voters have no known directory and match by id alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+
+from .batch import ControlRecord
+from .boot import BootState
+from .raft_config import RaftConfig
 from .types import Endpoint, ReplicaKey, Voter, VoterSet
+from .voter_set_history import VoterSetHistory
 
 
 class Membership:
     """The voter set seen from one node."""
 
-    __slots__ = ("_keys", "is_sole_voter", "is_voter", "majority", "others", "own_key", "voters")
+    __slots__ = (
+        "_keys",
+        "has_moved",
+        "history",
+        "is_sole_voter",
+        "is_voter",
+        "kraft_version",
+        "majority",
+        "others",
+        "own",
+        "own_key",
+        "voters",
+    )
 
-    def __init__(self, own_key: ReplicaKey, voters: VoterSet) -> None:
-        self.own_key = own_key
-        self.voters = voters
-        self._keys = {voter.key.node_id: voter.key for voter in voters.voters}
-        self.is_voter = self.has(own_key)
-        self.others: tuple[Voter, ...] = tuple(v for v in voters.voters if v.key.node_id != own_key.node_id)
+    def __init__(self, own: Voter, history: VoterSetHistory) -> None:
+        self.own = own
+        """This node as it would like to stand in the set."""
+        self.own_key = own.key
+        self.history = history
+        self._refresh()
+
+    @classmethod
+    def boot(cls, config: RaftConfig, boot: BootState) -> Membership:
+        """From what the disk says. CorruptBatch if the log's voter sets do not follow each other."""
+        history = VoterSetHistory(config.voters, boot.bootstrap)
+        from_snapshot = [record for offset, record in boot.control if offset < 0]
+        if from_snapshot:
+            history.reset(from_snapshot)
+        history.append([(offset, record) for offset, record in boot.control if offset >= 0])
+        return cls(Voter(config.key, config.endpoints), history)
+
+    def _refresh(self) -> None:
+        self.voters: VoterSet = self.history.voters
+        self.kraft_version = self.history.kraft_version
+        self._keys = {voter.key.node_id: voter.key for voter in self.voters.voters}
+        self.is_voter = self.has(self.own_key)
+        self.others: tuple[Voter, ...] = tuple(v for v in self.voters.voters if v.key.node_id != self.own_key.node_id)
         self.is_sole_voter = self.is_voter and not self.others
-        self.majority = voters.majority()
+        self.majority = self.voters.majority()
+        self.has_moved = (
+            self.kraft_version > 0
+            and self.is_voter
+            and bool(self.own.endpoints)
+            and self.endpoints_of(self.own_key.node_id) != self.own.endpoints
+        )
+        """Whether the set names other endpoints for this node than it has."""
+
+    # Changes: each says whether the voters are others than before
+
+    def append(self, entries: Sequence[tuple[int, ControlRecord]]) -> bool:
+        """Control records were appended. CorruptBatch, and nothing has changed, if the log must not go on like this."""
+        return self._changed(lambda: self.history.append(entries))
+
+    def truncate(self, to_offset: int) -> bool:
+        return self._changed(lambda: self.history.truncate(to_offset))
+
+    def reset(self, control: Iterable[ControlRecord]) -> bool:
+        """A snapshot with these control records has replaced the log."""
+        return self._changed(lambda: self.history.reset(control))
+
+    def _changed(self, change: Callable[[], None]) -> bool:
+        before = self.voters
+        change()
+        self._refresh()
+        return self.voters != before
+
+    # Questions
+
+    @property
+    def voters_offset(self) -> int:
+        """Where the record stands that names these voters; -1: not in the log."""
+        return self.history.offset
 
     def has(self, key: ReplicaKey) -> bool:
         stored = self._keys.get(key.node_id)

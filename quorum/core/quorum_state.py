@@ -24,6 +24,7 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
+from .boot import BootState
 from .candidate import Candidate
 from .effects import Barrier, Effects, ElectionState, LeaderChanged, Move, ReadIndexRefused, Reply, StoreElectionState, Trace
 from .effects import Resigned as ResignedEffect
@@ -106,10 +107,17 @@ class QuorumState:
     )
 
     def __init__(
-        self, config: RaftConfig, log: LogView, election: ElectionState | None, random: random.Random, now_ms: int, out: Effects
+        self,
+        config: RaftConfig,
+        log: LogView,
+        election: ElectionState | None,
+        random: random.Random,
+        now_ms: int,
+        out: Effects,
+        boot: BootState = BootState(),
     ) -> None:
         self.config = config
-        self.membership = Membership(config.key, config.voters)
+        self.membership = Membership.boot(config, boot)
         self.out = out
         self._random = random
         self.election = election or ElectionState(0, NO_LEADER, None)
@@ -144,9 +152,13 @@ class QuorumState:
         return self._random.randrange(bound_ms)
 
     def pick_voter(self) -> int:
-        """Some other voter; -1 (any bootstrap endpoint) if none is known."""
+        """Some other voter; -1 (any bootstrap endpoint) if none is known.
+
+        Voters that live in the log may have been replaced while this node was away: now and then a bootstrap endpoint is asked.
+        """
         others = self.membership.others
-        return others[self._random.randrange(len(others))].key.node_id if others else -1
+        choice = self._random.randrange(len(others) + (self.membership.kraft_version > 0)) if others else 0
+        return others[choice].key.node_id if choice < len(others) else -1
 
     def election_deadline_ms(self, now_ms: int) -> int:
         """A fresh election timer. A sole voter has nobody to wait for, an observer never stands."""
@@ -238,7 +250,7 @@ class QuorumState:
             self.epoch,
             own_key=self.config.key,
             voted_key=self.state.voted_key,
-            endpoints=self.membership.endpoints_of(self.config.node_id) or self.config.endpoints,
+            endpoints=self.config.endpoints or self.membership.endpoints_of(self.config.node_id),
             epoch_start_offset=log_end_offset,
             other_voters=self.membership.others,
             check_quorum_deadline_ms=NEVER_MS if self.membership.is_sole_voter else now_ms + self.config.check_quorum_timeout_ms,
@@ -359,7 +371,7 @@ class QuorumState:
         )
 
     def _tally(self, now_ms: int) -> VoteTally:
-        return VoteTally(self.config.voters.ids(), self.config.node_id, now_ms)
+        return VoteTally(self.membership.voters.ids(), self.config.node_id, now_ms)
 
     def __repr__(self) -> str:
         return repr(self.state)

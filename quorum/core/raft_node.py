@@ -139,8 +139,8 @@ class RaftNode:
     ) -> None:
         self.config = config
         self._out: Effects = []
-        self._quorum = QuorumState(config, log, election, random, now_ms, self._out)
-        self._log = LocalLog(log, self._out)
+        self._quorum = QuorumState(config, log, election, random, now_ms, self._out, boot)
+        self._log = LocalLog(log, self._out, self._quorum.membership)
         self._requests = RequestManager(self._out)
         self._leadership = Leadership(self._quorum, self._log, self._requests)
         self._elections = Elections(self._quorum, self._log, self._requests, self._leadership)
@@ -228,7 +228,26 @@ class RaftNode:
 
     @property
     def voters(self) -> VoterSet:
+        """Who votes, as far as this node's log says, committed or not."""
         return self._quorum.membership.voters
+
+    @property
+    def voters_offset(self) -> int:
+        """Where the record stands that names the voters; -1: not in the log (static, bootstrap checkpoint or snapshot)."""
+        return self._quorum.membership.voters_offset
+
+    @property
+    def kraft_version(self) -> int:
+        """0: the configuration names the voters; 1: the log does (KIP-853)."""
+        return self._quorum.membership.kraft_version
+
+    def voters_at(self, offset: int) -> VoterSet:
+        """The voter set that the log below `offset` ends with."""
+        return self._quorum.membership.history.at(offset)
+
+    def kraft_version_at(self, offset: int) -> int:
+        """The kraft.version that the log below `offset` ends with."""
+        return self._quorum.membership.history.kraft_version_at(offset)
 
     @property
     def is_voter(self) -> bool:
