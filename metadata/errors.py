@@ -89,6 +89,7 @@ class ErrorCode(enum.IntEnum):
     INVALID_VOTER_KEY = 125, "The node is addressed by a directory id that is not its own; its disk was probably replaced."
     DUPLICATE_VOTER = 126, "The node is a voter already."
     VOTER_NOT_FOUND = 127, "The node is not a voter."
+    STALE_GENERATION = 1000, "The quorum was forced since one of the two nodes has last heard of it; its generation is over."
 
 
 class ApiError(Exception):

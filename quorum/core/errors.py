@@ -25,6 +25,7 @@ class ErrorCode(enum.IntEnum):
     INVALID_VOTER_KEY = 125
     DUPLICATE_VOTER = 126
     VOTER_NOT_FOUND = 127
+    STALE_GENERATION = 1000
 
 
 class InvariantViolation(AssertionError):

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import random
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -84,6 +84,14 @@ class PeerError(Exception):
         self.message = message
 
 
+class NewerGeneration(PeerError):
+    """The peer is at a newer generation of the cluster: the quorum was forced, and what this node holds is history."""
+
+    def __init__(self, generation: int, message: str) -> None:
+        super().__init__(ErrorCode.STALE_GENERATION, message)
+        self.generation = generation
+
+
 class ListenError(OSError):
     """A listener could not be opened; the message names address and cause."""
 
@@ -125,14 +133,20 @@ class DirectHandler(NamedTuple):
 class PeerServer:
     """Answers peer requests on one port. One handler per api number; see the module's docstring for limits.
 
-    Errors it answers itself: INCONSISTENT_CLUSTER_ID, FENCED_LEADER_EPOCH (the sender's generation is over),
-    UNKNOWN_LEADER_EPOCH (this node's generation is over), UNSUPPORTED_VERSION (api or version unknown), INVALID_REQUEST (a
-    handler could not decode the body), UNKNOWN_SERVER_ERROR (a handler failed; the log has the traceback).
+    Errors it answers itself: INCONSISTENT_CLUSTER_ID, STALE_GENERATION (the sender's generation is over, or this node's: then
+    `on_newer_generation(generation, who)` is called), UNSUPPORTED_VERSION (api or version unknown), INVALID_REQUEST (a handler
+    could not decode the body), UNKNOWN_SERVER_ERROR (a handler failed; the log has the traceback).
     """
 
-    def __init__(self, identity: PeerIdentity, handlers: Mapping[int, PeerHandler | DirectHandler]) -> None:
+    def __init__(
+        self,
+        identity: PeerIdentity,
+        handlers: Mapping[int, PeerHandler | DirectHandler],
+        on_newer_generation: Callable[[int, str], None] | None = None,
+    ) -> None:
         self.identity = identity
         self.handlers = handlers
+        self.on_newer_generation = on_newer_generation
         self._connections: set[_ServedConnection] = set()
 
     async def serve(self, host: str, port: int, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
@@ -263,12 +277,14 @@ class _ServedConnection:
             )
         if frame.generation < mine.generation:
             return (
-                ErrorCode.FENCED_LEADER_EPOCH,
+                ErrorCode.STALE_GENERATION,
                 f"generation {frame.generation} of the cluster is over, it is at {mine.generation}",
             )
         if frame.generation > mine.generation:
+            if self._server.on_newer_generation is not None:
+                self._server.on_newer_generation(frame.generation, f"node {frame.sender.node_id} at {self.source}")
             return (
-                ErrorCode.UNKNOWN_LEADER_EPOCH,
+                ErrorCode.STALE_GENERATION,
                 f"this node is at generation {mine.generation} of the cluster, behind the sender's {frame.generation}",
             )
         if frame.api not in self._server.handlers or frame.version != SUPPORTED_VERSION:
@@ -456,7 +472,12 @@ class PeerClient:
             return True
         mine = self._identity
         answer: PeerAnswer | PeerFailure
-        if frame.kind == ERROR:
+        if frame.cluster_id == mine.cluster_id and frame.generation > mine.generation:
+            answer = NewerGeneration(
+                frame.generation,
+                f"{self.endpoint} is at generation {frame.generation} of the cluster; this node's, {mine.generation}, is over",
+            )
+        elif frame.kind == ERROR:
             answer = _decode_error(frame)
         elif frame.cluster_id != mine.cluster_id:
             answer = PeerError(
@@ -465,7 +486,7 @@ class PeerClient:
             )
         elif frame.generation < mine.generation:
             answer = PeerError(
-                ErrorCode.FENCED_LEADER_EPOCH,
+                ErrorCode.STALE_GENERATION,
                 f"{self.endpoint} is at generation {frame.generation} of the cluster, which is over",
             )
         else:
@@ -540,6 +561,11 @@ class PeerPool:
         """The response's body. Raises PeerUnreachable, PeerTimeout or PeerError."""
         return await self.client(endpoint).request(api, body, timeout_ms=timeout_ms, version=version)
 
+    def keep(self, endpoints: Container[Endpoint]) -> None:
+        """Closes connections to endpoints that are not among these."""
+        for endpoint in [endpoint for endpoint in self._clients if endpoint not in endpoints]:
+            self._clients.pop(endpoint).close()
+
     def close(self) -> None:
         for client in self._clients.values():
             client.close()
@@ -550,6 +576,7 @@ __all__ = (
     "ANONYMOUS",
     "DirectHandler",
     "ListenError",
+    "NewerGeneration",
     "PeerAnswer",
     "PeerClient",
     "PeerError",

@@ -18,6 +18,7 @@ from kraftlab.quorum.driver.frames import MAX_FRAME_BYTES, REQUEST, Frame, Frame
 from kraftlab.quorum.driver.transport import (
     DirectHandler,
     ListenError,
+    NewerGeneration,
     PeerError,
     PeerHandler,
     PeerIdentity,
@@ -191,16 +192,40 @@ async def test_another_clusters_node_is_refused_with_both_ids(identity: Identity
     assert raised.value.code == ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
-async def test_a_node_of_an_older_generation_is_refused(identity: Identity) -> None:
-    handlers = HANDLERS
+async def test_a_node_of_an_older_generation_is_refused_and_learns_the_newer_one(identity: Identity) -> None:
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
-            port: int = await nursery.start(PeerServer(identity(1, generation=2), handlers).serve, "127.0.0.1", 0)
+            port: int = await nursery.start(PeerServer(identity(1, generation=2), HANDLERS).serve, "127.0.0.1", 0)
             pool = PeerPool(nursery, identity(2, generation=1))
-            with pytest.raises(PeerError, match="generation 1 of the cluster is over") as raised:
+            with pytest.raises(NewerGeneration, match="at generation 2 of the cluster; this node's, 1, is over") as raised:
                 await pool.request(Endpoint("127.0.0.1", port), ECHO, b"", timeout_ms=2000)
-            assert raised.value.code == ErrorCode.FENCED_LEADER_EPOCH
+            assert (raised.value.code, raised.value.generation) == (ErrorCode.STALE_GENERATION, 2)
             nursery.cancel_scope.cancel()
+
+
+async def test_a_server_of_an_older_generation_answers_nothing_and_is_told(identity: Identity) -> None:
+    told: list[int] = []
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            server = PeerServer(identity(1), HANDLERS, lambda generation, who: told.append(generation))
+            port: int = await nursery.start(server.serve, "127.0.0.1", 0)
+            pool = PeerPool(nursery, identity(2, generation=3))
+            with pytest.raises(PeerError, match="behind the sender's 3") as raised:
+                await pool.request(Endpoint("127.0.0.1", port), ECHO, b"", timeout_ms=2000)
+            assert raised.value.code == ErrorCode.STALE_GENERATION
+            assert not isinstance(raised.value, NewerGeneration)
+            nursery.cancel_scope.cancel()
+    assert told == [3]
+
+
+async def test_connections_that_are_not_kept_are_closed(identity: Identity, eventually: Eventually) -> None:
+    async with served(identity) as (pool, endpoint, server):
+        assert await pool.request(endpoint, ECHO, b"1", timeout_ms=2000) == b"1"
+        pool.keep({endpoint})
+        assert await pool.request(endpoint, ECHO, b"2", timeout_ms=2000) == b"2"
+        pool.keep(set())
+        await eventually(lambda: server.statistics()["connections"] == 0, "the server hears that the connection ended")
+        assert await pool.request(endpoint, ECHO, b"3", timeout_ms=2000) == b"3"
 
 
 async def test_an_oversize_body_is_refused_before_it_is_sent(identity: Identity) -> None:
