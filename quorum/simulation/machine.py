@@ -67,9 +67,12 @@ class DurableLog:
     def flushed(self, taken: Taken) -> None:
         """A flush has ended."""
         self.cut(taken.cut_offset)
-        for number, (_, _, _, epoch, crc) in enumerate(taken.batches):
-            last = number + 1 == len(taken.batches)
-            self.append(taken.end_offset if last else taken.batches[number + 1][1], epoch, crc)
+        batches = taken.batches
+        self.ends.extend([base_offset for _, base_offset, _, _, _ in batches[1:]])
+        if batches:
+            self.ends.append(taken.end_offset)
+        self.epochs.extend([batch[3] for batch in batches])
+        self.crcs.extend([batch[4] for batch in batches])
 
     def crc_at(self, offset: int) -> int | None:
         """The crc of the batch that ends at `offset`; None if none does."""
@@ -104,6 +107,8 @@ class Machine:
         self.is_durable_exact = True
         """False after a crash in the middle of a flush: the disk may hold more than `durable` says."""
         self.cut_at_boot: int | None = None
+        self.is_gone = False
+        """It never boots again."""
         self.disk_random = world.options.random(f"disk/{node_id}")
         self._random = world.options.random(f"machine/{node_id}")
         self._clock_random = world.options.random(f"clock/{node_id}")
@@ -134,7 +139,7 @@ class Machine:
 
     def boot(self) -> None:
         """Start a process on what the disk holds; nothing to do if one runs."""
-        if self.process is not None:
+        if self.process is not None or self.is_gone:
             return
         self.boots += 1
         options = self.world.options
@@ -171,6 +176,18 @@ class Machine:
         self.world.note(f"n{self.node_id} starts: {election or 'nothing stored'}, log to {log.end_offset}{mended}")
         self.world.mended_logs += bool(log.recovery_notes)
         self.process = SimulatedProcess(self, log, headers, store, election)
+
+    def heal(self) -> None:
+        """Nothing is wrong with this machine any more, and it runs."""
+        self.paused_until_us = 0
+        self.cut_at_boot = None
+        self.file_system.heal()
+        self.set_clock()
+        if self.process is not None:
+            self.process.crash_in_effects = None
+            self.process.crash_in_flush_of_bytes = None
+            self.process.crash_in_store = False
+        self.boot()
 
     def crash(self, *, power_cut: bool, reason: str, down_us: int | None = None) -> None:
         """End the process at once; it comes back after a while."""

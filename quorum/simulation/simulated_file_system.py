@@ -80,8 +80,9 @@ class SimulatedFile:
         return bytes(self._inode.data[position : position + size_bytes])
 
     def pwrite(self, data: bytes, position: int) -> None:
-        self._check().operation(self.path, position + len(data) > len(self._inode.data))
-        self._inode.write(data, position)
+        inode = self._inode
+        self._check().operation(self.path, position + len(data) > len(inode.data))
+        inode.write(data, position)
 
     def preallocate(self, size_bytes: int) -> None:
         inode = self._inode

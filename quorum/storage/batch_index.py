@@ -103,6 +103,20 @@ class BatchIndex:
             yield BatchHeader(end - position, crc, base_offset, epoch, packed & 0xFFFF, packed >> 16, time_ms, mark, previous_crc)
             previous_crc = crc
 
+    def columns_from(self, first: int, start_position: int) -> list[tuple[int, int, int, int, int]]:
+        """Of batch `first` and all behind it: position counted from `start_position`, base offset, high watermark, epoch, crc."""
+        positions, offsets, marks, epochs, crcs = (
+            self.positions,
+            self.base_offsets,
+            self.high_watermarks,
+            self._epochs,
+            self._crcs,
+        )
+        return [
+            (positions[number] - start_position, offsets[number], marks[number], epochs[number], crcs[number])
+            for number in range(first, len(offsets))
+        ]
+
     def crc(self, number: int) -> int:
         return self._crcs[number]
 
@@ -121,6 +135,8 @@ class BatchIndex:
 
     def number_at_position(self, position: int) -> int:
         """The first batch at or behind byte `position`."""
+        if position >= self.end_position:
+            return len(self.positions)
         return bisect_left(self.positions, position)
 
     def range(self, start_offset: int, max_bytes: int, end_offset: int | None) -> tuple[int, int]:

@@ -139,23 +139,25 @@ class MetadataLog:
 
     def append(self, base_offset: int, end_offset: int, data: bytes) -> None:
         """Stage whole batches `[base_offset, end_offset)` at the log's end. InvariantViolation if they do not belong there."""
+        index = self._index
         headers: list[BatchHeader] = []
-        position, offset, epoch, crc = 0, self._index.end_offset, self._index.last_epoch, self._index.last_crc
-        while position < len(data):
+        position, size_bytes, offset, epoch, crc = 0, len(data), index.end_offset, index.last_epoch, index.last_crc
+        while position < size_bytes:
             header = batch.read_header(data, position)
-            if (header.base_offset, header.previous_crc) != (offset, crc) or header.epoch < epoch:
+            if header.base_offset != offset or header.previous_crc != crc or header.epoch < epoch:
                 raise InvariantViolation(f"append of {header!r} to a log that ends at {offset}@{epoch} crc={crc:08x}")
             headers.append(header)
             position += header.size_bytes
-            offset, epoch, crc = header.end_offset, header.epoch, header.crc
-        if not headers or (headers[0].base_offset, offset, len(data)) != (base_offset, end_offset, position):
+            offset, epoch, crc = offset + header.record_count, header.epoch, header.crc
+        if not headers or index.end_offset != base_offset or offset != end_offset or size_bytes != position:
             raise InvariantViolation(
-                f"append of [{base_offset}, {end_offset}) holds [{self.end_offset}, {offset}) in {len(data)} bytes"
+                f"append of [{base_offset}, {end_offset}) holds [{self.end_offset}, {offset}) in {size_bytes} bytes"
             )
         with self._lock:
             for header in headers:
-                self._index.append(header)
-                self._stamp = max(self._stamp, header.high_watermark)
+                index.append(header)
+                if header.high_watermark > self._stamp:
+                    self._stamp = header.high_watermark
             self._cache.append(data)
 
     def truncate(self, to_offset: int) -> None:
@@ -196,12 +198,12 @@ class MetadataLog:
                 if first >= last:
                     return b""
                 start, end = self._index.positions[first], self._index.end_of(last - 1)
-                middle = min(max(start, self._cache.start_position), end)
+                if start >= self._cache.start_position:
+                    return self._cache.read(start, end)
+                middle = min(self._cache.start_position, end)
                 cached = self._cache.parts(middle, end)
                 places = self._places(start, middle)
                 cuts = self._cuts
-            if not places:
-                return cached[0] if len(cached) == 1 else b"".join(cached)
             parts = [segment.file.pread(size, segment.file_position(position)) for segment, position, size in places]
             with self._lock:
                 if cuts != self._cuts:
@@ -250,29 +252,20 @@ class MetadataLog:
             start = self._written_position if cut is None else cut
             first = index.number_at_position(start)
             data = self._cache.read(start, index.end_position)
-            batches = [
-                (index.positions[n] - start, index.base_offsets[n], index.high_watermarks[n], index.epoch(n), index.crc(n))
-                for n in range(first, len(index))
-            ]
+            batches = index.columns_from(first, start)
             self._staged_cut = None
             self._written_position = index.end_position
-            return Taken(
-                cut_position=cut,
-                cut_offset=index.base_offsets[first] if first < len(index) else index.end_offset,
-                start_position=start,
-                data=data,
-                batches=batches,
-                end_offset=index.end_offset,
-                previous_epoch=index.epoch(first - 1) if first else 0,
-                previous_crc=index.crc(first - 1) if first else batch.NO_PREVIOUS_CRC,
-            )
+            cut_offset = batches[0][1] if batches else index.end_offset
+            previous_epoch, previous_crc = (index.epoch(first - 1), index.crc(first - 1)) if first else (0, batch.NO_PREVIOUS_CRC)
+            return Taken(cut, cut_offset, start, data, batches, index.end_offset, previous_epoch, previous_crc)
 
     def finish_flush(self, taken: Taken) -> None:
         """Write what `begin_flush` took."""
         if self._failure is not None:
             raise self._failure
         try:
-            self._remove_unwanted()
+            if self._unwanted:
+                self._remove_unwanted()
             if taken.cut_position is not None:
                 self._cut(taken.cut_position, taken.cut_offset)
             self._write(taken)
@@ -323,33 +316,38 @@ class MetadataLog:
 
     def _write(self, taken: Taken) -> None:
         """Write the batches segment by segment, each made durable before the next begins."""
+        batches, count = taken.batches, len(taken.batches)
         epoch, crc = taken.previous_epoch, taken.previous_crc
         number = 0
-        while number < len(taken.batches):
-            begin, base_offset, *_ = taken.batches[number]
+        while number < count:
+            begin, base_offset, *_ = batches[number]
             position = taken.start_position + begin
-            first_end = taken.batches[number + 1][0] if number + 1 < len(taken.batches) else len(taken.data)
-            segment = self._segment_for(position, first_end - begin, SegmentHeader(self._identity, base_offset, epoch, crc))
+            segment = self._segment_with_room(position, self._end(taken, number) - begin)
+            if segment is None:
+                segment = self._new_segment(position, SegmentHeader(self._identity, base_offset, epoch, crc))
             room = self._segment_bytes - segment.file_position(taken.start_position)
-            last = number + 1
-            while last < len(taken.batches) and self._end(taken, last) <= room:
+            last = count if len(taken.data) <= room else number + 1
+            while last < count and self._end(taken, last) <= room:
                 last += 1
             self._write_run(segment, taken, number, last)
-            _, _, _, epoch, crc = taken.batches[last - 1]
-            self.durable_end_offset = taken.batches[last][1] if last < len(taken.batches) else taken.end_offset
+            _, _, _, epoch, crc = batches[last - 1]
+            self.durable_end_offset = batches[last][1] if last < count else taken.end_offset
             number = last
 
     @staticmethod
     def _end(taken: Taken, number: int) -> int:
         return taken.batches[number + 1][0] if number + 1 < len(taken.batches) else len(taken.data)
 
-    def _segment_for(self, position: int, size_bytes: int, header: SegmentHeader) -> Segment:
-        """The segment that takes a batch at `position`: the last one, or a new one if that is full."""
-        if self._segments:
-            last = self._segments[-1]
-            used = last.file_position(position)
-            if used == HEADER_PAGE_BYTES or used + size_bytes <= self._segment_bytes:
-                return last
+    def _segment_with_room(self, position: int, size_bytes: int) -> Segment | None:
+        """The last segment, if it takes a batch of this size at `position`; an empty one takes any."""
+        if not self._segments:
+            return None
+        last = self._segments[-1]
+        used = last.file_position(position)
+        return last if used == HEADER_PAGE_BYTES or used + size_bytes <= self._segment_bytes else None
+
+    def _new_segment(self, position: int, header: SegmentHeader) -> Segment:
+        """A segment whose first batch will be at `position`."""
         path = f"{self._directory}/{segment_name(header.base_offset)}"
         file = self._file_system.open(path, create=True)
         try:
@@ -374,20 +372,22 @@ class MetadataLog:
         data = taken.data if (begin, end) == (0, len(taken.data)) else taken.data[begin:end]
         at = segment.file_position(taken.start_position + begin)
         needed = at + len(data)
+        file = segment.file
         if needed > segment.allocated_bytes:
             chunks = -(-needed // self._preallocate_bytes)
-            segment.file.preallocate(chunks * self._preallocate_bytes)
+            file.preallocate(chunks * self._preallocate_bytes)
             segment.allocated_bytes = chunks * self._preallocate_bytes
         segment.written_bytes = needed
-        ahead = [start - begin for start, _, stamp, _, _ in taken.batches[first:last] if stamp > self.durable_end_offset]
+        durable = self.durable_end_offset
+        ahead = [start - begin for start, _, stamp, _, _ in taken.batches[first:last] if stamp > durable]
         if ahead:
             unsealed = bytearray(data)
             for start in ahead:
                 unsealed[start : start + len(UNSEALED)] = UNSEALED
-            segment.file.pwrite(bytes(unsealed), at)
-            segment.file.fdatasync()
-        segment.file.pwrite(data, at)
-        segment.file.fdatasync()
+            file.pwrite(bytes(unsealed), at)
+            file.fdatasync()
+        file.pwrite(data, at)
+        file.fdatasync()
 
     def close(self) -> None:
         """Give up the files; flush first what must survive."""

@@ -201,8 +201,7 @@ def _walk_segment(data: bytes, number: int, index: BatchIndex, unsealed: list[tu
         try:
             header, sealed = parse(data, position)
         except CorruptBatch as error:
-            clean = not any(data[position : position + 4]) and data.count(0, position) == len(data) - position
-            return position, "" if clean else str(error)
+            return position, "" if _is_blank(data, position) else str(error)
         if (header.base_offset, header.previous_crc) != (index.end_offset, index.last_crc) or header.epoch < index.last_epoch:
             return position, f"{header!r} does not follow the batch that ends at {index.end_offset}@{index.last_epoch}"
         if not sealed:
@@ -210,6 +209,11 @@ def _walk_segment(data: bytes, number: int, index: BatchIndex, unsealed: list[tu
         index.append(header)
         position += header.size_bytes
     return position, ""
+
+
+def _is_blank(data: bytes, position: int) -> bool:
+    """Whether only zeros follow."""
+    return not any(data[position : position + 4]) and data[position:] == bytes(len(data) - position)
 
 
 def _committed_mark(images: list[_Image], walk: _Walk) -> int:
@@ -259,7 +263,7 @@ def _mend(file_system: FileSystem, directory: str, images: list[_Image], walk: _
         file_system.remove(image.file.path)
     if walk.stop_segment < kept:
         torn = images[walk.stop_segment]
-        if any(torn.read()[walk.stop_position :]):
+        if not _is_blank(torn.read(), walk.stop_position):
             place = f"{torn.file.path} at position {walk.stop_position}, offset {walk.batches.end_offset}"
             notes.append(f"cut {place}: {walk.reason}")
             torn.file.pwrite(bytes(torn.size_bytes - walk.stop_position), walk.stop_position)

@@ -34,7 +34,7 @@ class TailCache:
 
     def evict(self, clean_position: int) -> None:
         """Shrink to the limit, giving up only whole chunks below `clean_position` (what is on disk)."""
-        while self._chunks and self.end_position - self.start_position > self._max_bytes:
+        while self.end_position - self.start_position > self._max_bytes and self._chunks:
             start, data = self._chunks[0]
             if start + len(data) > clean_position:
                 return
@@ -43,6 +43,8 @@ class TailCache:
 
     def read(self, start: int, end: int) -> bytes:
         """Bytes `[start, end)`, all of which must be cached."""
+        if self._chunks and self._chunks[-1][0] == start and self.end_position == end:
+            return self._chunks[-1][1]
         return b"".join(self.parts(start, end))
 
     def parts(self, start: int, end: int) -> list[bytes]:
