@@ -60,6 +60,7 @@ class AdminClient:
         self._newest_offset = 0
         """The newest metadata offset that an answer reflected: no read of this client goes back behind it, at whatever node."""
         self._brokers: dict[int, Endpoint] = {}
+        self._controllers: dict[int, Endpoint] = {}
 
     def close(self) -> None:
         self._channels.close()
@@ -143,6 +144,15 @@ class AdminClient:
                 if fresh:
                     raise
         raise AssertionError("the second attempt returns or raises")
+
+    def endpoint_of(self, node_id: int) -> Endpoint:
+        """Where a node answers, broker or controller. ApiError BROKER_NOT_AVAILABLE if no such node is registered."""
+        self.describe_cluster(include_fenced_brokers=True)
+        endpoint = self._brokers.get(node_id) or self._controllers.get(node_id)
+        if endpoint is None:
+            known = ",".join(map(str, sorted({*self._brokers, *self._controllers}))) or "none"
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node_id} is not registered; registered nodes: {known}")
+        return endpoint
 
     def open_stream(self) -> CallStream:
         """A pipelined stream to the active controller. ClusterUnreachable if nobody says in time where that is."""
@@ -272,11 +282,47 @@ class AdminClient:
         request = pb.DescribeClusterRequest(header=self._reading(linearizable), include_fenced_brokers=include_fenced_brokers)
         response = cast(pb.DescribeClusterResponse, self.call("DescribeCluster", request, timeout_ms=timeout_ms))
         self._brokers |= {broker.broker_id: Endpoint(broker.host, broker.port) for broker in response.brokers}
+        self._controllers |= {node.controller_id: Endpoint(node.host, node.port) for node in response.controllers if node.port}
         return response
 
     def describe_quorum(self, *, linearizable: bool | None = None, timeout_ms: int | None = None) -> pb.DescribeQuorumResponse:
         request = pb.DescribeQuorumRequest(header=self._reading(linearizable))
         return cast(pb.DescribeQuorumResponse, self.call("DescribeQuorum", request, timeout_ms=timeout_ms))
+
+    def add_raft_voter(
+        self, voter_id: int, directory_id: str, listeners: Mapping[str, Endpoint], *, timeout_ms: int | None = None
+    ) -> pb.AddRaftVoterResponse:
+        """Makes a node that follows the metadata log a voter (KIP-853); returns when that is committed. ApiError."""
+        request = pb.AddRaftVoterRequest(
+            voter_id=voter_id,
+            voter_directory_id=directory_id,
+            listeners=[pb.QuorumEndpoint(name=name, host=at.host, port=at.port) for name, at in sorted(listeners.items())],
+        )
+        return cast(pb.AddRaftVoterResponse, self.call("AddRaftVoter", request, timeout_ms=timeout_ms))
+
+    def remove_raft_voter(self, voter_id: int, directory_id: str, *, timeout_ms: int | None = None) -> pb.RemoveRaftVoterResponse:
+        """Makes a voter an observer (KIP-853); returns when that is committed. ApiError."""
+        request = pb.RemoveRaftVoterRequest(voter_id=voter_id, voter_directory_id=directory_id)
+        return cast(pb.RemoveRaftVoterResponse, self.call("RemoveRaftVoter", request, timeout_ms=timeout_ms))
+
+    def transfer_leadership(
+        self, voter_id: int, directory_id: str = "", *, timeout_ms: int | None = None
+    ) -> pb.TransferLeadershipResponse:
+        """Makes the leader of the quorum resign in a voter's favour, which is not elected yet when this returns. ApiError."""
+        request = pb.TransferLeadershipRequest(voter_id=voter_id, voter_directory_id=directory_id)
+        return cast(pb.TransferLeadershipResponse, self.call("TransferLeadership", request, timeout_ms=timeout_ms))
+
+    # -- what one node holds -----------------------------------------------------------------------------------------
+
+    def create_snapshot(self, endpoint: Endpoint, *, timeout_ms: int | None = None) -> pb.CreateSnapshotResponse:
+        """Lets the node at that gRPC endpoint write a snapshot of its metadata now. ApiError, ClusterUnreachable."""
+        answer = self.call_at(endpoint, "CreateSnapshot", pb.CreateSnapshotRequest(), timeout_ms=timeout_ms)
+        return cast(pb.CreateSnapshotResponse, answer)
+
+    def list_snapshots(self, endpoint: Endpoint, *, timeout_ms: int | None = None) -> pb.ListSnapshotsResponse:
+        """The snapshots that the node at that gRPC endpoint keeps. ApiError, ClusterUnreachable."""
+        answer = self.call_at(endpoint, "ListSnapshots", pb.ListSnapshotsRequest(), timeout_ms=timeout_ms)
+        return cast(pb.ListSnapshotsResponse, answer)
 
     def describe_metadata(
         self, endpoint: Endpoint, *, reread_log: bool = False, at_offset: int = 0, timeout_ms: int | None = None

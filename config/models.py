@@ -33,6 +33,8 @@ GRPC_LISTENER = "GRPC"
 _LISTENERS_OF_ROLE = {"controller": (CONTROLLER_LISTENER, GRPC_LISTENER), "broker": (PEER_LISTENER, GRPC_LISTENER)}
 _ALIASES = {"broker.id": "node.id", "file.delete.delay.ms": "log.segment.delete.delay.ms"}
 
+NO_VOTERS = VoterSet(())
+
 AtLeast0 = Annotated[int, msgspec.Meta(ge=0)]
 AtLeast1 = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -46,7 +48,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     node_id: AtLeast0 = _key("node.id")
     process_roles: tuple[str, ...] = _key("process.roles")
-    voters: VoterSet = _key("controller.quorum.voters")
+    voters: VoterSet = _key("controller.quorum.voters", NO_VOTERS)
+    """The static voters; empty if the voters live in the log."""
+    bootstrap_servers: tuple[Endpoint, ...] = _key("controller.quorum.bootstrap.servers", ())
+    """Peer listeners of controllers, of which one that runs is enough to find the quorum; empty if the voters are static."""
     listeners: dict[str, Endpoint] = _key("listeners")
     advertised_listeners: dict[str, Endpoint] = _key("advertised.listeners")
     metadata_log_dir: Path = _key("metadata.log.dir")
@@ -57,6 +62,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     broker_session_timeout_ms: AtLeast1 = _key("broker.session.timeout.ms", 9000)
     broker_heartbeat_interval_ms: AtLeast1 = _key("broker.heartbeat.interval.ms", 2000)
     metadata_max_idle_interval_ms: AtLeast0 = _key("metadata.max.idle.interval.ms", 500)
+    snapshot_max_new_bytes: AtLeast1 = _key("metadata.log.max.record.bytes.between.snapshots", 20_971_520)
+    snapshot_max_interval_ms: AtLeast0 = _key("metadata.log.max.snapshot.interval.ms", 3_600_000)
+    """0: only `snapshot_max_new_bytes` counts."""
+    trace_file: Path | None = _key("kraftlab.trace.file", None)
+    """Where this node writes what its consensus does, one JSON object per line."""
     num_partitions: AtLeast1 = _key("num.partitions", 1)
     default_replication_factor: AtLeast1 = _key("default.replication.factor", 1)
     min_insync_replicas: AtLeast1 = _key("min.insync.replicas", 1)
@@ -77,13 +87,25 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         """Where the admin API listens."""
         return self.listeners[GRPC_LISTENER]
 
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether the voters live in the log (KIP-853) instead of in this file."""
+        return not self.voters.voters
+
+    @property
+    def controllers(self) -> tuple[Endpoint, ...]:
+        """Peer listeners of the controllers that this file names, whichever way it does."""
+        return self.bootstrap_servers or tuple(voter.endpoints[CONTROLLER_LISTENER] for voter in self.voters.voters)
+
     def all_directories(self) -> tuple[Path, ...]:
         """Metadata directory first, then the log directories that are others."""
         return (self.metadata_log_dir, *(path for path in self.log_dirs if path != self.metadata_log_dir))
 
 
 class ControllerConfig(NodeConfig, frozen=True, kw_only=True):
-    """A controller: a voter of the metadata quorum."""
+    """A controller: a voter of the metadata quorum, or an observer that can become one."""
+
+    auto_join: bool = _key("controller.quorum.auto.join.enable", False)
 
     @property
     def peer(self) -> Endpoint:
@@ -163,22 +185,56 @@ class _Reader:
 _LISTENER = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)://(?P<endpoint>.+)")
 
 
-def _voters(reader: _Reader) -> VoterSet:
-    key = "controller.quorum.voters"
-    if reader.values.get("controller.quorum.bootstrap.servers"):
-        reader.fail(
-            "controller.quorum.bootstrap.servers", f"the quorum is static here; name all controllers in {key} and remove this"
+_VOTERS = "controller.quorum.voters"
+_BOOTSTRAP_SERVERS = "controller.quorum.bootstrap.servers"
+_AUTO_JOIN = "controller.quorum.auto.join.enable"
+
+
+def _quorum(reader: _Reader, role: str) -> tuple[VoterSet, tuple[Endpoint, ...]]:
+    """(static voters, bootstrap servers): exactly one of them is given."""
+    values = reader.values
+    if values.get(_VOTERS) and values.get(_BOOTSTRAP_SERVERS):
+        raise ConfigError(
+            f"{reader.source} sets both {_VOTERS}={values[_VOTERS]} (static voters) and "
+            f"{_BOOTSTRAP_SERVERS}={values[_BOOTSTRAP_SERVERS]} (voters in the log); keep the one that the "
+            "cluster was formatted for"
         )
+    if not values.get(_VOTERS) and not values.get(_BOOTSTRAP_SERVERS):
+        raise ConfigError(
+            f"{reader.source} does not say where the controllers are; add {_BOOTSTRAP_SERVERS}=HOST:PORT,… if the voters live "
+            f"in the log, or {_VOTERS}=3000@127.0.0.1:19093,… if they are static"
+        )
+    if values.get(_AUTO_JOIN, "").lower() == "true":
+        if role != "controller":
+            reader.fail(_AUTO_JOIN, "only a controller can become a voter; remove it")
+        if values.get(_VOTERS):
+            reader.fail(_AUTO_JOIN, f"voters are static here; remove it, or use {_BOOTSTRAP_SERVERS} instead of {_VOTERS}")
+    if values.get(_VOTERS):
+        return _voters(reader), ()
+    return NO_VOTERS, _bootstrap_servers(reader)
+
+
+def _voters(reader: _Reader) -> VoterSet:
     voters: dict[int, Voter] = {}
-    for item in split_list(reader.need(key, "3000@127.0.0.1:19093,3001@127.0.0.1:19094,3002@127.0.0.1:19095")):
+    for item in split_list(reader.values[_VOTERS]):
         node_id, at, address = item.partition("@")
         endpoint = parse_endpoint(address) if at else None
         if endpoint is None or not endpoint.host or not node_id.isdecimal():
-            reader.fail(key, f"{item!r} is not id@host:port")
+            reader.fail(_VOTERS, f"{item!r} is not id@host:port")
         if int(node_id) in voters:
-            reader.fail(key, f"voter {node_id} stands there twice")
+            reader.fail(_VOTERS, f"voter {node_id} stands there twice")
         voters[int(node_id)] = Voter(ReplicaKey(int(node_id)), {CONTROLLER_LISTENER: endpoint})
-    return VoterSet(tuple(voters[node_id] for node_id in sorted(voters)))
+    return VoterSet.of(voters.values())
+
+
+def _bootstrap_servers(reader: _Reader) -> tuple[Endpoint, ...]:
+    found: list[Endpoint] = []
+    for item in split_list(reader.values[_BOOTSTRAP_SERVERS]):
+        endpoint = parse_endpoint(item)
+        if endpoint is None or not endpoint.host:
+            reader.fail(_BOOTSTRAP_SERVERS, f"{item!r} is not host:port")
+        found.append(endpoint)
+    return tuple(dict.fromkeys(found))
 
 
 def _listeners(reader: _Reader, key: str, names: tuple[str, ...]) -> dict[str, Endpoint]:
@@ -244,17 +300,19 @@ def _check_fixed_names(reader: _Reader, role: str) -> None:
 
 
 def _check_membership(reader: _Reader, role: str, node_id: int, voters: VoterSet, advertised: dict[str, Endpoint]) -> None:
+    if not voters.voters:
+        return
     own = voters.get(node_id)
     ids = ",".join(map(str, voters.ids()))
     if role == "broker":
         if own is not None:
-            reader.fail("node.id", f"is a controller of controller.quorum.voters ({ids}); give the broker another id")
+            reader.fail("node.id", f"is a controller of {_VOTERS} ({ids}); give the broker another id")
         return
     if own is None:
-        reader.fail("node.id", f"is not among the controllers of controller.quorum.voters ({ids}); add it or correct the id")
+        reader.fail("node.id", f"is not among the controllers of {_VOTERS} ({ids}); add it or correct the id")
     expected, actual = own.endpoints[CONTROLLER_LISTENER], advertised[CONTROLLER_LISTENER]
     if expected.port != actual.port:
-        reader.fail("controller.quorum.voters", f"voter {node_id} is {expected}, but listeners say {actual}; make them agree")
+        reader.fail(_VOTERS, f"voter {node_id} is {expected}, but listeners say {actual}; make them agree")
 
 
 def build(values: Mapping[str, str], source: str, role: str, model: type[Config]) -> Config:
@@ -269,6 +327,7 @@ def build(values: Mapping[str, str], source: str, role: str, model: type[Config]
     if missing:
         reader.fail("listeners", f"has no {missing[0]} listener; add {missing[0]}://HOST:PORT")
     metadata_log_dir, log_dirs = _directories(reader, role)
+    voters, bootstrap_servers = _quorum(reader, role)
     raw: dict[str, Any] = {
         key: value
         for key, value in reader.values.items()
@@ -276,7 +335,8 @@ def build(values: Mapping[str, str], source: str, role: str, model: type[Config]
     }
     raw |= {
         "process.roles": (role,),
-        "controller.quorum.voters": _voters(reader),
+        _VOTERS: voters,
+        _BOOTSTRAP_SERVERS: bootstrap_servers,
         "listeners": listeners,
         "advertised.listeners": _advertised(reader, names, listeners),
         "metadata.log.dir": metadata_log_dir,
@@ -284,6 +344,9 @@ def build(values: Mapping[str, str], source: str, role: str, model: type[Config]
         "source": source,
         "values": dict(values),
     }
+    trace_file = reader.values.get("kraftlab.trace.file")
+    if trace_file:
+        raw["kraftlab.trace.file"] = Path(os.path.abspath(trace_file))
     config = _convert(reader, raw, model)
     _check_membership(reader, role, config.node_id, config.voters, config.advertised_listeners)
     return config

@@ -9,12 +9,16 @@ import msgspec
 
 from kraftlab.metadata.features import METADATA_VERSION_NAME
 from kraftlab.metadata.uuids import random_uuid, to_text
+from kraftlab.quorum.storage.errors import StorageError
+from kraftlab.quorum.storage.file_system import RealFileSystem
 
 from . import meta_properties
 from .errors import ConfigError
+from .initial_voters import InitialVoters
 from .meta_properties import MetaProperties
 from .models import NodeConfig
 
+_VOTER_DIRECTORY = "dynamic metadata voter directory"
 _CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -39,40 +43,57 @@ def check_cluster_id(cluster_id: str) -> None:
         )
 
 
-def format(config: NodeConfig, cluster_id: str, ignore_formatted: bool = False) -> list[str]:
+def format(
+    config: NodeConfig, cluster_id: str, ignore_formatted: bool = False, initial: InitialVoters = InitialVoters()
+) -> list[str]:
     """Formats the node's directories; the lines to print. ConfigError if one is formatted and that is not to be ignored, or
     belongs to another node or cluster, or cannot be written."""
     check_cluster_id(cluster_id)
-    directories = config.all_directories()
-    fresh: list[Path] = []
-    for directory in directories:
+    fresh = []
+    for directory in config.all_directories():
         meta = _read(directory)
         if meta is None:
             fresh.append(directory)
         elif not ignore_formatted:
             raise ConfigError(
-                f"Log directory {directory} is already formatted. Use --ignore-formatted to ignore "
-                f"this directory and format the others."
+                f"Log directory {directory} is already formatted. Use --ignore-formatted to ignore this directory and format the "
+                "others."
             )
-        elif meta.node_id != config.node_id or meta.cluster_id != cluster_id:
-            raise ConfigError(
-                f"{directory} was formatted for node {meta.node_id} of cluster {meta.cluster_id}, not "
-                f"for node {config.node_id} of "
-                f"{cluster_id}; correct the configuration or remove the directory"
-            )
+        else:
+            _check_ignored(config, directory, meta, cluster_id, initial)
     if not fresh:
         return ["All of the log directories are already formatted."]
     lines = []
     for directory in fresh:
-        kind = "metadata directory" if directory == config.metadata_log_dir else "data directory"
+        is_metadata = directory == config.metadata_log_dir
         try:
-            meta_properties.write(directory, MetaProperties(cluster_id, config.node_id, random_uuid()))
-        except OSError as error:
-            raise ConfigError(
-                f"cannot format {directory}: {error.strerror}; check the path, its permissions and free space"
-            ) from error
+            if is_metadata and initial.voters is not None:
+                from kraftlab.quorum.storage.bootstrap import write_bootstrap
+
+                # Before meta.properties, which is what makes the directory count as formatted: it is never without its voters.
+                write_bootstrap(RealFileSystem(), str(directory), cluster_id, initial.voters)
+            directory_id = initial.directory_id if is_metadata else None
+            meta_properties.write(directory, MetaProperties(cluster_id, config.node_id, directory_id or random_uuid()))
+        except (OSError, StorageError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise ConfigError(f"cannot format {directory}: {reason}; check the path, its permissions and free space") from error
+        kind = "data directory" if not is_metadata else "metadata directory" if initial.voters is None else _VOTER_DIRECTORY
         lines.append(f"Formatting {kind} {directory} with metadata.version {METADATA_VERSION_NAME}.")
     return lines
+
+
+def _check_ignored(config: NodeConfig, directory: Path, meta: MetaProperties, cluster_id: str, initial: InitialVoters) -> None:
+    """ConfigError if a directory that stays as it is cannot be what is asked for."""
+    if meta.node_id != config.node_id or meta.cluster_id != cluster_id:
+        raise ConfigError(
+            f"{directory} was formatted for node {meta.node_id} of cluster {meta.cluster_id}, not for node {config.node_id} of "
+            f"{cluster_id}; correct the configuration or remove the directory"
+        )
+    if directory == config.metadata_log_dir and initial.is_named and initial.directory_id != meta.directory_id:
+        raise ConfigError(
+            f"{directory} was formatted with the directory id {to_text(meta.directory_id)}, so it is not the voter that "
+            "--initial-controllers names; leave it as it is, or remove it if its cluster has never run"
+        )
 
 
 def info(config: NodeConfig) -> StorageInfo:

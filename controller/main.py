@@ -16,7 +16,6 @@ import time
 import msgspec
 import trio
 
-from kraftlab.admin.v1 import admin_pb2
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import ControllerConfig
@@ -24,12 +23,13 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.peer_rpc import Api, ControllerRegistrationRequest, ControllerRegistrationResponse
 from kraftlab.metadata.records import Listener
-from kraftlab.metadata.uuids import random_uuid, to_text
+from kraftlab.metadata.uuids import random_uuid
 from kraftlab.node.metadata_digests import MetadataDigests
 from kraftlab.node.process import run_to_end, watch_signals
+from kraftlab.quorum.core.messages import LeaderView
 from kraftlab.quorum.core.raft_config import RaftConfig
+from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver.interpreter import tame_interpreter
-from kraftlab.quorum.driver.quorum_description import ReplicaDescription
 from kraftlab.quorum.driver.raft_driver import DriverConfig, RaftDriver
 from kraftlab.quorum.driver.transport import PeerError, PeerPool, PeerServer, PeerTimeout, PeerUnreachable
 from kraftlab.rpc.server import AdminServer
@@ -37,6 +37,7 @@ from kraftlab.rpc.server import AdminServer
 from . import controllers
 from .queue import NEVER_MS
 from .quorum_controller import QuorumController
+from .quorum_operations import QuorumOperations
 from .service import ControllerService
 from .state import CONTROLLER, Settings
 
@@ -95,7 +96,11 @@ class ControllerNode:
         digests = MetadataDigests(
             config.node_id, str(config.metadata_log_dir), lambda: self.controller.applied_offset, self.controller.image_at
         )
-        self.service = ControllerService(self.controller, self._now_ms, self._describe_quorum, digests.describe)
+        operations = QuorumOperations(
+            directory.cluster_id, self.driver, lambda: self.controller.committed.image, self.controller.not_controller
+        )
+        local = {**operations.calls(), "DescribeMetadata": digests.describe}
+        self.service = ControllerService(self.controller, self._now_ms, local)
 
     async def run(self) -> None:
         """Serves until a signal comes or the state machine has to stop."""
@@ -163,6 +168,10 @@ class ControllerNode:
         known = self.controller.committed.image.cluster.controllers.get(self._config.node_id)
         return known is not None and known.incarnation_id == self._incarnation_id
 
+    def _endpoint_of(self, leader: LeaderView) -> Endpoint | None:
+        voter = self._config.voters.get(leader.leader_id)
+        return leader.endpoints.get(CONTROLLER) or (voter.endpoints[CONTROLLER] if voter is not None else None)
+
     async def _ask_to_register(self, pool: PeerPool, request: ControllerRegistrationRequest) -> str | None:
         """One attempt; why it did not succeed."""
         leader = self.driver.leader
@@ -173,11 +182,11 @@ class ControllerNode:
                 )
                 await answer.wait()
                 return None
-            voter = self._config.voters.get(leader.leader_id)
-            if voter is None or leader.leader_id == self._config.node_id:
+            endpoint = self._endpoint_of(leader)
+            if endpoint is None or leader.leader_id == self._config.node_id:
                 return "no controller is active"
             body = await pool.request(
-                voter.endpoints[CONTROLLER],
+                endpoint,
                 Api.CONTROLLER_REGISTRATION,
                 _encode(request),
                 timeout_ms=REGISTRATION_TIMEOUT_MS,
@@ -188,33 +197,6 @@ class ControllerNode:
         if response.error == ErrorCode.UNSUPPORTED_VERSION:
             logger.warning("controller %d cannot register: %s", self._config.node_id, response.message)
         return None if response.error == ErrorCode.NONE else response.message
-
-    # --- about this node's quorum -----------------------------------------------------------------------------------------------
-
-    async def _describe_quorum(self, request: admin_pb2.DescribeQuorumRequest) -> admin_pb2.DescribeQuorumResponse:
-        quorum = self.driver.describe()
-        return admin_pb2.DescribeQuorumResponse(
-            cluster_id=self.controller.settings.cluster_id,
-            leader_id=quorum.leader_id,
-            leader_epoch=quorum.leader_epoch,
-            high_watermark=quorum.high_watermark,
-            current_voters=[_quorum_replica(replica) for replica in quorum.voters],
-            observers=[_quorum_replica(replica) for replica in quorum.observers],
-        )
-
-
-def _quorum_replica(replica: ReplicaDescription) -> admin_pb2.QuorumReplica:
-    return admin_pb2.QuorumReplica(
-        replica_id=replica.node_id,
-        replica_directory_id=to_text(replica.directory_id),
-        log_end_offset=replica.log_end_offset,
-        last_fetch_timestamp=replica.last_fetch_time_ms,
-        last_caught_up_timestamp=replica.last_caught_up_time_ms,
-        endpoints=[
-            admin_pb2.QuorumEndpoint(name=name, host=endpoint.host, port=endpoint.port)
-            for name, endpoint in sorted(replica.endpoints.items())
-        ],
-    )
 
 
 async def _when_set(event: trio.Event, then: trio.Event) -> None:

@@ -69,7 +69,7 @@ class AdminApi(NamedTuple):
 
     `entries` is the request's repeated field; a write with none of them is answered at once, wherever it is asked.
     `refuse` repeats an error of the whole request in the response's entries, where Kafka does.
-    `is_of_quorum`: a local call of the active controller that can be linearizable, as reads can.
+    `is_of_quorum`: a call of the leader's own that can be linearizable, as reads can.
     """
 
     kind: Kind
@@ -136,14 +136,22 @@ def _describe_cluster(service: ControllerService, request: admin_pb2.DescribeClu
     return cluster.describe(controller.committed, request, controller.settings, controller.leadership.leader_id)
 
 
-async def _describe_quorum(service: ControllerService, request: admin_pb2.DescribeQuorumRequest) -> Message:
-    if not service.controller.is_active:
-        raise service.controller.not_controller()
-    return await service.describe_quorum(request)
+def _local(api: str) -> Callable[[ControllerService, Any], Awaitable[Message]]:
+    async def run(service: ControllerService, request: Any) -> Message:
+        return await service.local[api](request)
+
+    return run
 
 
-async def _describe_metadata(service: ControllerService, request: admin_pb2.DescribeMetadataRequest) -> Message:
-    return await service.describe_metadata(request)
+def _of_quorum(api: str) -> AdminApi:
+    """A call about the quorum, which its leader answers."""
+
+    async def run(service: ControllerService, request: Any) -> Message:
+        if not service.controller.is_active:
+            raise service.controller.not_controller()
+        return await service.local[api](request)
+
+    return AdminApi(Kind.LOCAL, run, is_of_quorum=True)
 
 
 async def _broker_only(service: ControllerService, request: Message) -> Message:
@@ -162,8 +170,13 @@ APIS: Mapping[str, AdminApi] = {
     "AlterPartitionReassignments": AdminApi(Kind.WRITE, reassignments.alter, "topics", _refuse_reassignments),
     "ListPartitionReassignments": AdminApi(Kind.READ, _list_reassignments),
     "DescribeCluster": AdminApi(Kind.READ, _describe_cluster),
-    "DescribeQuorum": AdminApi(Kind.LOCAL, _describe_quorum, is_of_quorum=True),
-    "DescribeMetadata": AdminApi(Kind.LOCAL, _describe_metadata),
+    "DescribeQuorum": _of_quorum("DescribeQuorum"),
+    "AddRaftVoter": _of_quorum("AddRaftVoter"),
+    "RemoveRaftVoter": _of_quorum("RemoveRaftVoter"),
+    "TransferLeadership": _of_quorum("TransferLeadership"),
+    "CreateSnapshot": AdminApi(Kind.LOCAL, _local("CreateSnapshot")),
+    "ListSnapshots": AdminApi(Kind.LOCAL, _local("ListSnapshots")),
+    "DescribeMetadata": AdminApi(Kind.LOCAL, _local("DescribeMetadata")),
     "AlterReplicaLogDirs": AdminApi(Kind.LOCAL, _broker_only),
     "DescribeLogDirs": AdminApi(Kind.LOCAL, _broker_only),
 }
@@ -171,18 +184,11 @@ APIS: Mapping[str, AdminApi] = {
 
 
 class ControllerService:
-    """Serves one controller. `describe_quorum` and `describe_metadata` answer for this node's log."""
+    """Serves one controller. `local` has what answers the calls about this node's log and its quorum, by method name."""
 
-    def __init__(
-        self,
-        controller: QuorumController,
-        clock: Callable[[], int],
-        describe_quorum: LocalCall,
-        describe_metadata: LocalCall,
-    ) -> None:
+    def __init__(self, controller: QuorumController, clock: Callable[[], int], local: Mapping[str, LocalCall]) -> None:
         self.controller = controller
-        self.describe_quorum = describe_quorum
-        self.describe_metadata = describe_metadata
+        self.local = local
         self._clock = clock
 
     # --- admin calls ---------------------------------------------------------------------------------------------------------

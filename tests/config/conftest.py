@@ -22,6 +22,13 @@ def controller_file(tmp_path: Path) -> WriteProperties:
 
 
 @pytest.fixture
+def dynamic_file(controller_file: WriteProperties) -> WriteProperties:
+    """A controller's whose voters live in the log."""
+    defaults = {"controller.quorum.voters": None, "controller.quorum.bootstrap.servers": "127.0.0.1:19093,127.0.0.1:19094"}
+    return lambda changes=None: controller_file({**defaults, **(changes or {})})
+
+
+@pytest.fixture
 def broker_file(tmp_path: Path) -> WriteProperties:
     """The same for a broker with two log directories."""
     defaults = {

@@ -7,7 +7,7 @@ import pytest
 
 from kraftlab.config.endpoints import parse_endpoint, parse_servers
 from kraftlab.config.errors import ConfigError
-from kraftlab.config.models import BrokerConfig, load_any, load_broker, load_controller
+from kraftlab.config.models import NO_VOTERS, BrokerConfig, load_any, load_broker, load_controller
 from kraftlab.config.topic_configs import BROKER_KEYS
 from kraftlab.quorum.core.types import Endpoint
 
@@ -79,7 +79,12 @@ def test_the_metadata_directory_defaults_to_the_first_log_directory(broker_file,
         ),
         ({"controller.quorum.voters": "3000"}, "'3000' is not id@host:port"),
         ({"controller.quorum.voters": "3000@h:19093,3000@h:2"}, "voter 3000 stands there twice"),
-        ({"controller.quorum.bootstrap.servers": "h:1"}, "the quorum is static here"),
+        ({"controller.quorum.bootstrap.servers": "h:1"}, "keep the one that the cluster was formatted for"),
+        ({"controller.quorum.voters": None}, "does not say where the controllers are; add controller.quorum.bootstrap.servers="),
+        (
+            {"controller.quorum.auto.join.enable": "true"},
+            "voters are static here; remove it, or use controller.quorum.bootstrap.servers",
+        ),
         ({"controller.listener.names": "PLAINTEXT"}, "write controller.listener.names=CONTROLLER or remove it"),
         ({"listener.security.protocol.map": "CONTROLLER:SSL"}, "only PLAINTEXT is served"),
         ({"metadata.log.dir": None}, "does not set metadata.log.dir"),
@@ -95,6 +100,56 @@ def test_a_faulty_file_is_refused_with_key_value_and_advice(controller_file, cha
         load_controller(path)
     assert said in str(raised.value)
     assert str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"controller.quorum.bootstrap.servers": "h:1,h"}, "'h' is not host:port"),
+        ({"controller.quorum.bootstrap.servers": ":1"}, "':1' is not host:port"),
+        ({"metadata.log.max.record.bytes.between.snapshots": "0"}, "Value must be at least 1"),
+        ({"metadata.log.max.snapshot.interval.ms": "-1"}, "Value must be at least 0"),
+        ({"controller.quorum.auto.join.enable": "yes"}, "Expected value to be either true or false"),
+    ],
+)
+def test_a_faulty_file_of_a_dynamic_quorum_is_refused(dynamic_file, changes: dict[str, str | None], said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_controller(dynamic_file(changes))
+    assert said in str(raised.value)
+
+
+def test_voters_in_the_log_need_only_somebody_to_ask(dynamic_file, tmp_path: Path) -> None:
+    config = load_controller(
+        dynamic_file(
+            {
+                "node.id": "3009",
+                "controller.quorum.auto.join.enable": "true",
+                "metadata.log.max.record.bytes.between.snapshots": "1000",
+                "metadata.log.max.snapshot.interval.ms": "0",
+                "kraftlab.trace.file": str(tmp_path / "trace.ndjson"),
+            }
+        )
+    )
+    assert config.is_dynamic
+    assert config.bootstrap_servers == config.controllers == (Endpoint("127.0.0.1", 19093), Endpoint("127.0.0.1", 19094))
+    assert config.voters.ids() == ()
+    assert config.auto_join
+    assert (config.snapshot_max_new_bytes, config.snapshot_max_interval_ms) == (1000, 0)
+    assert config.trace_file == tmp_path / "trace.ndjson"
+
+
+def test_a_broker_finds_the_controllers_either_way(broker_file) -> None:
+    static = load_broker(broker_file())
+    dynamic = load_broker(
+        broker_file({"controller.quorum.voters": None, "controller.quorum.bootstrap.servers": "127.0.0.1:19093"})
+    )
+    assert static.controllers == dynamic.controllers == (Endpoint("127.0.0.1", 19093),)
+    assert (static.is_dynamic, dynamic.is_dynamic) == (False, True)
+
+
+def test_a_broker_does_not_join_the_voters(broker_file) -> None:
+    with pytest.raises(ConfigError, match=r"auto.join.enable=true: only a controller can become a voter; remove it"):
+        load_broker(broker_file({"controller.quorum.auto.join.enable": "true"}))
 
 
 def test_a_broker_is_no_voter(broker_file) -> None:
@@ -114,7 +169,7 @@ def test_the_topic_name_of_a_broker_key_is_an_alias(broker_file) -> None:
 def test_defaults_of_the_models_are_those_of_the_key_table() -> None:
     for field in msgspec.structs.fields(BrokerConfig):
         key = BROKER_KEYS.get(field.encode_name)
-        if key is None or field.default in (msgspec.NODEFAULT, None, ()):
+        if key is None or field.default in (msgspec.NODEFAULT, None, (), NO_VOTERS):
             continue
         shown = str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
         assert shown == key.default, field.encode_name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -34,6 +34,16 @@ ANONYMOUS = "User:ANONYMOUS"
 FEATURES = (("metadata.version", 30, 30),)
 
 
+def _answers_nothing(api: str) -> Callable[[Any], Awaitable[Any]]:
+    async def answer(request: Any) -> Any:
+        return METHODS[api].response()
+
+    return answer
+
+
+CHANGES = {api: _answers_nothing(api) for api in ("AddRaftVoter", "RemoveRaftVoter", "TransferLeadership")}
+
+
 class Door:
     """The service of a controller, with the log committing as soon as nobody runs. `accepts`: calls are offered to `accept`
     first, as the gRPC server does.
@@ -42,7 +52,9 @@ class Door:
     def __init__(self, cluster: Any, accepts: bool) -> None:
         self.cluster = cluster
         self.accepts = accepts
-        self.service = ControllerService(cluster.controller, cluster.clock, self.quorum, self.metadata)
+        self.service = ControllerService(
+            cluster.controller, cluster.clock, {"DescribeQuorum": self.quorum, "DescribeMetadata": self.metadata, **CHANGES}
+        )
 
     async def quorum(self, request: Any) -> pb.DescribeQuorumResponse:
         return pb.DescribeQuorumResponse(leader_id=3000)

@@ -546,7 +546,7 @@ class DescribeQuorumRequest(_message.Message):
     def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ...) -> None: ...
 
 class DescribeQuorumResponse(_message.Message):
-    __slots__ = ("header", "cluster_id", "leader_id", "leader_epoch", "high_watermark", "current_voters", "observers")
+    __slots__ = ("header", "cluster_id", "leader_id", "leader_epoch", "high_watermark", "current_voters", "observers", "kraft_version", "log_start_offset", "generation", "voters_offset")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -554,6 +554,10 @@ class DescribeQuorumResponse(_message.Message):
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     CURRENT_VOTERS_FIELD_NUMBER: _ClassVar[int]
     OBSERVERS_FIELD_NUMBER: _ClassVar[int]
+    KRAFT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    VOTERS_OFFSET_FIELD_NUMBER: _ClassVar[int]
     header: ResponseHeader
     cluster_id: str
     leader_id: int
@@ -561,7 +565,11 @@ class DescribeQuorumResponse(_message.Message):
     high_watermark: int
     current_voters: _containers.RepeatedCompositeFieldContainer[QuorumReplica]
     observers: _containers.RepeatedCompositeFieldContainer[QuorumReplica]
-    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., cluster_id: _Optional[str] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., current_voters: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ...) -> None: ...
+    kraft_version: int
+    log_start_offset: int
+    generation: int
+    voters_offset: int
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., cluster_id: _Optional[str] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., current_voters: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., kraft_version: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., generation: _Optional[int] = ..., voters_offset: _Optional[int] = ...) -> None: ...
 
 class QuorumReplica(_message.Message):
     __slots__ = ("replica_id", "replica_directory_id", "log_end_offset", "last_fetch_timestamp", "last_caught_up_timestamp", "endpoints")
@@ -588,6 +596,112 @@ class QuorumEndpoint(_message.Message):
     host: str
     port: int
     def __init__(self, name: _Optional[str] = ..., host: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
+
+class AddRaftVoterRequest(_message.Message):
+    __slots__ = ("header", "voter_id", "voter_directory_id", "listeners")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    VOTER_ID_FIELD_NUMBER: _ClassVar[int]
+    VOTER_DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    LISTENERS_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    voter_id: int
+    voter_directory_id: str
+    listeners: _containers.RepeatedCompositeFieldContainer[QuorumEndpoint]
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[str] = ..., listeners: _Optional[_Iterable[_Union[QuorumEndpoint, _Mapping]]] = ...) -> None: ...
+
+class AddRaftVoterResponse(_message.Message):
+    __slots__ = ("header",)
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...
+
+class RemoveRaftVoterRequest(_message.Message):
+    __slots__ = ("header", "voter_id", "voter_directory_id")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    VOTER_ID_FIELD_NUMBER: _ClassVar[int]
+    VOTER_DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    voter_id: int
+    voter_directory_id: str
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[str] = ...) -> None: ...
+
+class RemoveRaftVoterResponse(_message.Message):
+    __slots__ = ("header",)
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...
+
+class TransferLeadershipRequest(_message.Message):
+    __slots__ = ("header", "voter_id", "voter_directory_id")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    VOTER_ID_FIELD_NUMBER: _ClassVar[int]
+    VOTER_DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    voter_id: int
+    voter_directory_id: str
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[str] = ...) -> None: ...
+
+class TransferLeadershipResponse(_message.Message):
+    __slots__ = ("header",)
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...
+
+class CreateSnapshotRequest(_message.Message):
+    __slots__ = ("header", "node_id")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    node_id: int
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., node_id: _Optional[int] = ...) -> None: ...
+
+class CreateSnapshotResponse(_message.Message):
+    __slots__ = ("header", "node_id", "snapshot")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    node_id: int
+    snapshot: MetadataSnapshot
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., node_id: _Optional[int] = ..., snapshot: _Optional[_Union[MetadataSnapshot, _Mapping]] = ...) -> None: ...
+
+class ListSnapshotsRequest(_message.Message):
+    __slots__ = ("header", "node_id")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    node_id: int
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., node_id: _Optional[int] = ...) -> None: ...
+
+class ListSnapshotsResponse(_message.Message):
+    __slots__ = ("header", "node_id", "snapshots", "log_start_offset", "log_end_offset", "generation", "repair_until")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOTS_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    REPAIR_UNTIL_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    node_id: int
+    snapshots: _containers.RepeatedCompositeFieldContainer[MetadataSnapshot]
+    log_start_offset: int
+    log_end_offset: int
+    generation: int
+    repair_until: int
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., node_id: _Optional[int] = ..., snapshots: _Optional[_Iterable[_Union[MetadataSnapshot, _Mapping]]] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., generation: _Optional[int] = ..., repair_until: _Optional[int] = ...) -> None: ...
+
+class MetadataSnapshot(_message.Message):
+    __slots__ = ("end_offset", "epoch", "size_bytes", "created_timestamp")
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CREATED_TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    end_offset: int
+    epoch: int
+    size_bytes: int
+    created_timestamp: int
+    def __init__(self, end_offset: _Optional[int] = ..., epoch: _Optional[int] = ..., size_bytes: _Optional[int] = ..., created_timestamp: _Optional[int] = ...) -> None: ...
 
 class DescribeMetadataRequest(_message.Message):
     __slots__ = ("header", "reread_log", "at_offset")
@@ -762,7 +876,7 @@ class CallResponses(_message.Message):
     def __init__(self, calls: _Optional[_Iterable[_Union[CallResponse, _Mapping]]] = ...) -> None: ...
 
 class CallRequest(_message.Message):
-    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs")
+    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots")
     CORRELATION_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPICS_FIELD_NUMBER: _ClassVar[int]
     DELETE_TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -776,6 +890,11 @@ class CallRequest(_message.Message):
     DESCRIBE_METADATA_FIELD_NUMBER: _ClassVar[int]
     ALTER_REPLICA_LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
+    ADD_RAFT_VOTER_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_RAFT_VOTER_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_LEADERSHIP_FIELD_NUMBER: _ClassVar[int]
+    CREATE_SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    LIST_SNAPSHOTS_FIELD_NUMBER: _ClassVar[int]
     correlation: int
     create_topics: CreateTopicsRequest
     delete_topics: DeleteTopicsRequest
@@ -789,10 +908,15 @@ class CallRequest(_message.Message):
     describe_metadata: DescribeMetadataRequest
     alter_replica_log_dirs: AlterReplicaLogDirsRequest
     describe_log_dirs: DescribeLogDirsRequest
-    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsRequest, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsRequest, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsRequest, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsRequest, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsRequest, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataRequest, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsRequest, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsRequest, _Mapping]] = ...) -> None: ...
+    add_raft_voter: AddRaftVoterRequest
+    remove_raft_voter: RemoveRaftVoterRequest
+    transfer_leadership: TransferLeadershipRequest
+    create_snapshot: CreateSnapshotRequest
+    list_snapshots: ListSnapshotsRequest
+    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsRequest, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsRequest, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsRequest, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsRequest, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsRequest, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataRequest, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsRequest, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsRequest, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterRequest, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterRequest, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipRequest, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotRequest, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsRequest, _Mapping]] = ...) -> None: ...
 
 class CallResponse(_message.Message):
-    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "fault")
+    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "fault")
     CORRELATION_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPICS_FIELD_NUMBER: _ClassVar[int]
     DELETE_TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -806,6 +930,11 @@ class CallResponse(_message.Message):
     DESCRIBE_METADATA_FIELD_NUMBER: _ClassVar[int]
     ALTER_REPLICA_LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
+    ADD_RAFT_VOTER_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_RAFT_VOTER_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_LEADERSHIP_FIELD_NUMBER: _ClassVar[int]
+    CREATE_SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    LIST_SNAPSHOTS_FIELD_NUMBER: _ClassVar[int]
     FAULT_FIELD_NUMBER: _ClassVar[int]
     correlation: int
     create_topics: CreateTopicsResponse
@@ -820,5 +949,10 @@ class CallResponse(_message.Message):
     describe_metadata: DescribeMetadataResponse
     alter_replica_log_dirs: AlterReplicaLogDirsResponse
     describe_log_dirs: DescribeLogDirsResponse
+    add_raft_voter: AddRaftVoterResponse
+    remove_raft_voter: RemoveRaftVoterResponse
+    transfer_leadership: TransferLeadershipResponse
+    create_snapshot: CreateSnapshotResponse
+    list_snapshots: ListSnapshotsResponse
     fault: ResponseHeader
-    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsResponse, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsResponse, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataResponse, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsResponse, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsResponse, _Mapping]] = ..., fault: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...
+    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsResponse, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsResponse, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataResponse, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsResponse, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsResponse, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterResponse, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterResponse, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipResponse, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotResponse, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsResponse, _Mapping]] = ..., fault: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...

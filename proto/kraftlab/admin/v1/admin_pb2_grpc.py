@@ -79,6 +79,31 @@ class AdminStub(object):
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeQuorumRequest.SerializeToString,
                 response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeQuorumResponse.FromString,
                 _registered_method=True)
+        self.AddRaftVoter = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/AddRaftVoter',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AddRaftVoterRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AddRaftVoterResponse.FromString,
+                _registered_method=True)
+        self.RemoveRaftVoter = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/RemoveRaftVoter',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.RemoveRaftVoterRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.RemoveRaftVoterResponse.FromString,
+                _registered_method=True)
+        self.TransferLeadership = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/TransferLeadership',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.TransferLeadershipRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.TransferLeadershipResponse.FromString,
+                _registered_method=True)
+        self.CreateSnapshot = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/CreateSnapshot',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CreateSnapshotRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CreateSnapshotResponse.FromString,
+                _registered_method=True)
+        self.ListSnapshots = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/ListSnapshots',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListSnapshotsRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListSnapshotsResponse.FromString,
+                _registered_method=True)
         self.DescribeMetadata = channel.unary_unary(
                 '/kraftlab.admin.v1.Admin/DescribeMetadata',
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeMetadataRequest.SerializeToString,
@@ -153,6 +178,38 @@ class AdminServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DescribeQuorum(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddRaftVoter(self, request, context):
+        """Changes of the voter set (KIP-853) and of who leads. At the active controller; brokers forward.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveRaftVoter(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TransferLeadership(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateSnapshot(self, request, context):
+        """About the snapshots of the metadata log that the asked node keeps (KIP-630). Every node has its own; never forwarded.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSnapshots(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -233,6 +290,31 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.DescribeQuorum,
                     request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeQuorumRequest.FromString,
                     response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeQuorumResponse.SerializeToString,
+            ),
+            'AddRaftVoter': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddRaftVoter,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AddRaftVoterRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AddRaftVoterResponse.SerializeToString,
+            ),
+            'RemoveRaftVoter': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveRaftVoter,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.RemoveRaftVoterRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.RemoveRaftVoterResponse.SerializeToString,
+            ),
+            'TransferLeadership': grpc.unary_unary_rpc_method_handler(
+                    servicer.TransferLeadership,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.TransferLeadershipRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.TransferLeadershipResponse.SerializeToString,
+            ),
+            'CreateSnapshot': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateSnapshot,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CreateSnapshotRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CreateSnapshotResponse.SerializeToString,
+            ),
+            'ListSnapshots': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSnapshots,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListSnapshotsRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListSnapshotsResponse.SerializeToString,
             ),
             'DescribeMetadata': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeMetadata,
@@ -498,6 +580,141 @@ class Admin(object):
             '/kraftlab.admin.v1.Admin/DescribeQuorum',
             kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeQuorumRequest.SerializeToString,
             kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeQuorumResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddRaftVoter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/AddRaftVoter',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.AddRaftVoterRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.AddRaftVoterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveRaftVoter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/RemoveRaftVoter',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.RemoveRaftVoterRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.RemoveRaftVoterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TransferLeadership(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/TransferLeadership',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.TransferLeadershipRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.TransferLeadershipResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateSnapshot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/CreateSnapshot',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.CreateSnapshotRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.CreateSnapshotResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSnapshots(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/ListSnapshots',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListSnapshotsRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListSnapshotsResponse.FromString,
             options,
             channel_credentials,
             insecure,

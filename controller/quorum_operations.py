@@ -1,0 +1,163 @@
+"""What the active controller says about its quorum, and does with it: describe, add and remove voters, transfer leadership.
+
+The quorum itself decides and waits (KIP-853): here requests become its messages, and its refusals the admin API's. A request
+that has not been answered at the deadline of its caller is given up there; what was appended may still be committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from google.protobuf.message import Message
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.image import MetadataImage
+from kraftlab.metadata.records import Listener
+from kraftlab.metadata.uuids import ZERO, from_text, to_text
+from kraftlab.quorum.core.messages import (
+    AddVoterRequest,
+    RemoveVoterRequest,
+    TransferLeadershipRequest,
+    VoterChangeRequest,
+    VoterChangeResponse,
+)
+from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter
+from kraftlab.quorum.driver.quorum_description import QuorumDescription, ReplicaDescription
+
+CONTROLLER = "CONTROLLER"
+DEFAULT_TIMEOUT_MS = 60_000
+ANY_EPOCH = -1
+
+LocalCall = Callable[[Any], Awaitable[Message]]
+
+
+class Quorum(Protocol):
+    """The node's replica of the log (`RaftDriver`)."""
+
+    async def ask(self, request: VoterChangeRequest) -> VoterChangeResponse: ...
+
+    def describe(self) -> QuorumDescription: ...
+
+
+class QuorumOperations:
+    """Serves the leader of `quorum`. `image` gives the newest committed metadata, `not_leading` the refusal of a standby."""
+
+    def __init__(
+        self, cluster_id: str, quorum: Quorum, image: Callable[[], MetadataImage], not_leading: Callable[[], ApiError]
+    ) -> None:
+        self._cluster_id = cluster_id
+        self._quorum = quorum
+        self._image = image
+        self._not_leading = not_leading
+
+    def calls(self) -> Mapping[str, LocalCall]:
+        """By method of the Admin service."""
+        return {
+            "DescribeQuorum": self.describe,
+            "AddRaftVoter": self.add_voter,
+            "RemoveRaftVoter": self.remove_voter,
+            "TransferLeadership": self.transfer_leadership,
+        }
+
+    async def add_voter(self, request: admin_pb2.AddRaftVoterRequest) -> admin_pb2.AddRaftVoterResponse:
+        """ApiError with the code and text that the quorum gives."""
+        key = _replica_key(request.voter_id, request.voter_directory_id, "Add")
+        endpoints = {listener.name: Endpoint(listener.host, listener.port) for listener in request.listeners}
+        if CONTROLLER not in endpoints:
+            shown = ", ".join(f"{name}={endpoint}" for name, endpoint in sorted(endpoints.items()))
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"Add voter request didn't include the endpoint (Endpoints(endpoints={{{shown}}})) for the default listener "
+                f"ListenerName({CONTROLLER})",
+            )
+        await self._ask(AddVoterRequest(ANY_EPOCH, Voter(key, endpoints), _timeout_ms(request.header)))
+        return admin_pb2.AddRaftVoterResponse()
+
+    async def remove_voter(self, request: admin_pb2.RemoveRaftVoterRequest) -> admin_pb2.RemoveRaftVoterResponse:
+        """ApiError with the code and text that the quorum gives."""
+        key = _replica_key(request.voter_id, request.voter_directory_id, "Remove")
+        await self._ask(RemoveVoterRequest(ANY_EPOCH, key, _timeout_ms(request.header)))
+        return admin_pb2.RemoveRaftVoterResponse()
+
+    async def transfer_leadership(self, request: admin_pb2.TransferLeadershipRequest) -> admin_pb2.TransferLeadershipResponse:
+        """ApiError with the code and text that the quorum gives; VOTER_NOT_FOUND if no voter has that id."""
+        if request.voter_directory_id:
+            key = _replica_key(request.voter_id, request.voter_directory_id, "Transfer leadership")
+        else:
+            key = self._voter_with_id(request.voter_id)
+        await self._ask(TransferLeadershipRequest(ANY_EPOCH, key, _timeout_ms(request.header)))
+        return admin_pb2.TransferLeadershipResponse()
+
+    def _voter_with_id(self, node_id: int) -> ReplicaKey:
+        voters = self._quorum.describe().voters
+        for voter in voters:
+            if voter.node_id == node_id:
+                return ReplicaKey(voter.node_id, voter.directory_id)
+        ids = ",".join(str(voter.node_id) for voter in voters)
+        raise ApiError(ErrorCode.VOTER_NOT_FOUND, f"Controller {node_id} is not a voter; voters are {ids}.")
+
+    async def _ask(self, request: VoterChangeRequest) -> None:
+        response = await self._quorum.ask(request)
+        code = ErrorCode(response.error.value)
+        if code == ErrorCode.NOT_LEADER_OR_FOLLOWER and not response.message:
+            raise self._not_leading()
+        if code != ErrorCode.NONE:
+            raise ApiError(code, response.message or None)
+
+    async def describe(self, request: admin_pb2.DescribeQuorumRequest) -> admin_pb2.DescribeQuorumResponse:
+        quorum = self._quorum.describe()
+        registered = _registered_endpoints(self._image())
+        return admin_pb2.DescribeQuorumResponse(
+            cluster_id=self._cluster_id,
+            leader_id=quorum.leader_id,
+            leader_epoch=quorum.leader_epoch,
+            high_watermark=quorum.high_watermark,
+            current_voters=[_replica(voter, voter.endpoints) for voter in quorum.voters],
+            observers=[
+                _replica(observer, observer.endpoints or registered.get(observer.node_id, {})) for observer in quorum.observers
+            ],
+        )
+
+
+def _timeout_ms(header: admin_pb2.RequestHeader) -> int:
+    timeout_ms = header.timeout_ms if header.HasField("timeout_ms") else DEFAULT_TIMEOUT_MS
+    if timeout_ms <= 0:
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "")
+    return timeout_ms
+
+
+def _replica_key(node_id: int, directory_id: str, what: str) -> ReplicaKey:
+    """ApiError INVALID_REQUEST for what cannot be a voter."""
+    try:
+        directory = from_text(directory_id)
+    except ValueError as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{what} voter request: {error}") from None
+    if node_id < 0 or directory == ZERO:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{what} voter request didn't include a valid voter")
+    return ReplicaKey(node_id, directory)
+
+
+def _registered_endpoints(image: MetadataImage) -> dict[int, dict[str, Endpoint]]:
+    """Where nodes said that they listen, by node id."""
+
+    def by_name(listeners: Iterable[Listener]) -> dict[str, Endpoint]:
+        return {listener.name: Endpoint(listener.host, listener.port) for listener in listeners}
+
+    cluster = image.cluster
+    return {node_id: by_name(node.listeners) for node_id, node in (*cluster.brokers.items(), *cluster.controllers.items())}
+
+
+def _replica(replica: ReplicaDescription, endpoints: Mapping[str, Endpoint]) -> admin_pb2.QuorumReplica:
+    return admin_pb2.QuorumReplica(
+        replica_id=replica.node_id,
+        replica_directory_id=to_text(replica.directory_id),
+        log_end_offset=replica.log_end_offset,
+        last_fetch_timestamp=replica.last_fetch_time_ms,
+        last_caught_up_timestamp=replica.last_caught_up_time_ms,
+        endpoints=[
+            admin_pb2.QuorumEndpoint(name=name, host=endpoint.host, port=endpoint.port)
+            for name, endpoint in sorted(endpoints.items())
+        ],
+    )

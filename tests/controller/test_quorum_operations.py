@@ -1,0 +1,146 @@
+"""Changes of the voter set and of who leads, as the admin API asks for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.controller.quorum_operations import QuorumOperations
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.image import EMPTY
+from kraftlab.metadata.uuids import from_text, to_text
+from kraftlab.quorum.core.errors import ErrorCode as QuorumError
+from kraftlab.quorum.core.messages import (
+    AddVoterRequest,
+    LeaderView,
+    RemoveVoterRequest,
+    TransferLeadershipRequest,
+    VoterChangeRequest,
+    VoterChangeResponse,
+)
+from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter
+from kraftlab.quorum.driver.quorum_description import QuorumDescription, ReplicaDescription
+
+DIRECTORY = "GDAXWlNIRRKoB5wdxbZcYg"
+KEY = ReplicaKey(3003, from_text(DIRECTORY))
+ENDPOINTS = {"CONTROLLER": Endpoint("127.0.0.1", 19093)}
+LISTENERS = [pb.QuorumEndpoint(name="CONTROLLER", host="127.0.0.1", port=19093)]
+NOT_HERE = ApiError(ErrorCode.NOT_CONTROLLER, "ask 3001")
+
+
+class Quorum:
+    """Answers what it is told to, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[VoterChangeRequest] = []
+        self.answer = VoterChangeResponse(QuorumError.NONE, LeaderView(1, 3000))
+        voters = [ReplicaDescription(3003, KEY.directory_id, 10, 1, 1, ENDPOINTS)]
+        self.description = QuorumDescription(3000, 3000, 1, 10, voters, [])
+
+    async def ask(self, request: VoterChangeRequest) -> VoterChangeResponse:
+        self.asked.append(request)
+        return self.answer
+
+    def describe(self) -> QuorumDescription:
+        return self.description
+
+
+@pytest.fixture
+def quorum() -> Quorum:
+    return Quorum()
+
+
+@pytest.fixture
+def operations(quorum: Quorum) -> QuorumOperations:
+    return QuorumOperations("lab", quorum, lambda: EMPTY, lambda: NOT_HERE)
+
+
+def header(timeout_ms: int = 2000) -> pb.RequestHeader:
+    return pb.RequestHeader(timeout_ms=timeout_ms)
+
+
+def add(**changes: Any) -> pb.AddRaftVoterRequest:
+    fields = {"header": header(), "voter_id": 3003, "voter_directory_id": DIRECTORY, "listeners": LISTENERS}
+    return pb.AddRaftVoterRequest(**{**fields, **changes})
+
+
+async def test_a_request_becomes_the_quorums_own(operations: QuorumOperations, quorum: Quorum) -> None:
+    await operations.add_voter(add())
+    await operations.remove_voter(pb.RemoveRaftVoterRequest(header=header(), voter_id=3003, voter_directory_id=DIRECTORY))
+    await operations.transfer_leadership(
+        pb.TransferLeadershipRequest(header=header(), voter_id=3003, voter_directory_id=DIRECTORY)
+    )
+    assert quorum.asked == [
+        AddVoterRequest(-1, Voter(KEY, ENDPOINTS), 2000),
+        RemoveVoterRequest(-1, KEY, 2000),
+        TransferLeadershipRequest(-1, KEY, 2000),
+    ]
+
+
+async def test_leadership_goes_to_the_voter_with_an_id(operations: QuorumOperations, quorum: Quorum) -> None:
+    await operations.transfer_leadership(pb.TransferLeadershipRequest(header=header(), voter_id=3003))
+    assert quorum.asked == [TransferLeadershipRequest(-1, KEY, 2000)]
+    with pytest.raises(ApiError, match=r"VOTER_NOT_FOUND\(127\): Controller 3009 is not a voter; voters are 3003\."):
+        await operations.transfer_leadership(pb.TransferLeadershipRequest(header=header(), voter_id=3009))
+
+
+async def test_an_answer_comes_back_with_its_code_and_text(operations: QuorumOperations, quorum: Quorum) -> None:
+    quorum.answer = VoterChangeResponse(QuorumError.DUPLICATE_VOTER, LeaderView(1, 3000), "n3003 is in it")
+    with pytest.raises(ApiError) as raised:
+        await operations.add_voter(add())
+    assert (raised.value.code, raised.value.message) == (ErrorCode.DUPLICATE_VOTER, "n3003 is in it")
+
+
+async def test_who_lost_the_leadership_in_between_sends_the_client_on(operations: QuorumOperations, quorum: Quorum) -> None:
+    quorum.answer = VoterChangeResponse(QuorumError.NOT_LEADER_OR_FOLLOWER, LeaderView(2, 3001))
+    with pytest.raises(ApiError, match=r"NOT_CONTROLLER\(41\): ask 3001"):
+        await operations.add_voter(add())
+    quorum.answer = VoterChangeResponse(QuorumError.NOT_LEADER_OR_FOLLOWER, LeaderView(2, 3001), "it may still be committed")
+    with pytest.raises(ApiError, match=r"NOT_LEADER_OR_FOLLOWER\(6\): it may still be committed"):
+        await operations.add_voter(add())
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"listeners": []},
+            "Add voter request didn't include the endpoint (Endpoints(endpoints={})) for the default listener "
+            "ListenerName(CONTROLLER)",
+        ),
+        (
+            {"listeners": [pb.QuorumEndpoint(name="GRPC", host="h", port=1)]},
+            "Add voter request didn't include the endpoint (Endpoints(endpoints={GRPC=h:1})) for the default listener "
+            "ListenerName(CONTROLLER)",
+        ),
+        ({"voter_id": -1}, "Add voter request didn't include a valid voter"),
+        ({"voter_directory_id": "AAAAAAAAAAAAAAAAAAAAAA"}, "Add voter request didn't include a valid voter"),
+        ({"voter_directory_id": "?"}, "Add voter request: '?' is not an id of 22 base64url characters"),
+    ],
+)
+async def test_what_can_be_no_voter_is_not_asked_for(
+    operations: QuorumOperations, quorum: Quorum, changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ApiError) as raised:
+        await operations.add_voter(add(**changes))
+    assert (raised.value.code, raised.value.message) == (ErrorCode.INVALID_REQUEST, said)
+    assert not quorum.asked
+
+
+async def test_a_removal_without_a_voter_is_refused(operations: QuorumOperations) -> None:
+    with pytest.raises(ApiError, match="Remove voter request didn't include a valid voter"):
+        await operations.remove_voter(pb.RemoveRaftVoterRequest(voter_id=-1, voter_directory_id=DIRECTORY))
+
+
+async def test_a_request_that_is_too_late_is_not_begun(operations: QuorumOperations, quorum: Quorum) -> None:
+    with pytest.raises(ApiError, match="REQUEST_TIMED_OUT"):
+        await operations.add_voter(add(header=header(0)))
+    assert not quorum.asked
+
+
+async def test_voters_are_described_with_directory_ids_and_endpoints(operations: QuorumOperations) -> None:
+    (voter,) = (await operations.describe(pb.DescribeQuorumRequest())).current_voters
+    assert (voter.replica_id, voter.replica_directory_id) == (3003, to_text(KEY.directory_id))
+    assert [(at.name, at.host, at.port) for at in voter.endpoints] == [("CONTROLLER", "127.0.0.1", 19093)]
