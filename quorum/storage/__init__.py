@@ -1,4 +1,4 @@
-"""The disk of a quorum member: segmented log and election state over a small FileSystem protocol. See metadata_log.py."""
+"""The disk of a quorum member: log, snapshots and election state over a small FileSystem protocol. See metadata_store.py."""
 
 from .election_store import ElectionStateStore
 from .errors import DiskFailed, FsyncFailed, LogCorrupt, StorageError, StorageFull, WrongIdentity

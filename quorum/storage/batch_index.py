@@ -16,12 +16,12 @@ from ..core.batch import NO_PREVIOUS_CRC, BatchHeader
 class BatchIndex:
     """Append-only but for `truncate`. Not thread-safe: its owner locks."""
 
-    def __init__(self, start_offset: int = 0, previous_epoch: int = 0, previous_crc: int = NO_PREVIOUS_CRC) -> None:
+    def __init__(self, start_offset: int = 0, start_epoch: int = 0, start_crc: int = NO_PREVIOUS_CRC) -> None:
         self.start_offset = start_offset
         self.end_offset = start_offset
         self.end_position = 0
-        self._previous_epoch = previous_epoch
-        self._previous_crc = previous_crc
+        self.start_epoch = start_epoch
+        self.start_crc = start_crc
         self.base_offsets = array("Q")
         self.positions = array("Q")
         self.high_watermarks = array("Q")
@@ -35,11 +35,11 @@ class BatchIndex:
 
     @property
     def last_epoch(self) -> int:
-        return self._epochs[-1] if self._epochs else self._previous_epoch
+        return self._epochs[-1] if self._epochs else self.start_epoch
 
     @property
     def last_crc(self) -> int:
-        return self._crcs[-1] if self._crcs else self._previous_crc
+        return self._crcs[-1] if self._crcs else self.start_crc
 
     def append(self, header: BatchHeader) -> None:
         """Add the batch that follows the last one; the caller has checked that it does."""
@@ -82,13 +82,13 @@ class BatchIndex:
             record_count=packed >> 16,
             append_time_ms=self._append_times_ms[number],
             high_watermark=self.high_watermarks[number],
-            previous_crc=self._crcs[number - 1] if number else self._previous_crc,
+            previous_crc=self._crcs[number - 1] if number else self.start_crc,
         )
 
     def headers(self, first: int = 0) -> Iterator[BatchHeader]:
         if first >= len(self.base_offsets):
             return
-        previous_crc = self._crcs[first - 1] if first else self._previous_crc
+        previous_crc = self._crcs[first - 1] if first else self.start_crc
         columns = (
             self.base_offsets[first:],
             self.positions[first:],

@@ -1,26 +1,22 @@
-"""The election state on disk: `quorum-state`, one record that is replaced whole.
+"""The election state on disk: `quorum-state`, one record that is replaced whole (checked_file.py).
 
-The file is two lines: a JSON object and the crc32 of that line in hex, so that `cat` shows it and any flipped bit is
-noticed. A new state goes to `quorum-state.tmp`, is fsynced, renamed over the old one, and the directory is fsynced: after a
-power cut the file holds the old record or the new one, never a mixture. What `load` returns is made durable first: after a
-mere kill the new name may be in the page cache alone, and a node must not act on a vote that the next power cut takes back.
-`sequence` counts the records written in this directory's life.
+It also holds the generation, and is where a node learns its own: the one in segments and frames is compared with it. What `load`
+returns is made durable first: after a mere kill the new name may be in the page cache alone, and a node must not act on a vote
+that the next power cut takes back. `sequence` counts the records written in this directory's life.
 """
 
 from __future__ import annotations
-
-import zlib
 
 import msgspec
 
 from ..core.effects import ElectionState
 from ..core.types import ReplicaKey
+from .checked_file import read_checked, replace_checked
 from .errors import LogCorrupt
 from .file_system import FileSystem
 from .identity import LogIdentity, partition_directory
 
 FILE_NAME = "quorum-state"
-MAX_BYTES = 64 * 1024
 
 
 class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,13 +35,8 @@ _decoder = msgspec.json.Decoder(_Record)
 _encoder = msgspec.json.Encoder()
 
 
-def _encode(record: _Record) -> bytes:
-    line = _encoder.encode(record)
-    return line + b"\n" + f"{zlib.crc32(line):08x}\n".encode()
-
-
 class ElectionStateStore:
-    """Loads and replaces the election state of one metadata directory. One writer at a time."""
+    """Loads and replaces the election state of one metadata directory. One writer at a time; worker threads."""
 
     def __init__(self, file_system: FileSystem, directory: str, identity: LogIdentity) -> None:
         self._file_system = file_system
@@ -54,31 +45,28 @@ class ElectionStateStore:
         self._identity = identity
         self._sequence = 0
 
+    @property
+    def generation(self) -> int:
+        """The generation that `store` writes; after `load`, the one found on disk."""
+        return self._identity.generation
+
     def load(self) -> ElectionState | None:
         """The stored state; None if the directory never had one. LogCorrupt or WrongIdentity if it cannot be used."""
         try:
-            file = self._file_system.open(self._path)
-        except FileNotFoundError:
-            return None
-        data = file.pread(MAX_BYTES, 0)
-        file.close()
-        record = self._decode(data)
+            line = read_checked(self._file_system, self._path)
+            if line is None:
+                return None
+            record = _decoder.decode(line)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise self._corrupt(str(error)) from error
+        if record.data_version != 0:
+            raise self._corrupt(f"data_version is {record.data_version}, this node reads 0")
+        self._identity = self._identity._replace(generation=record.generation)
         self._identity.check(LogIdentity(record.cluster_id, record.directory_id, record.generation), self._path)
         self._file_system.sync_directory(self._directory)
         self._sequence = record.sequence
         voted = ReplicaKey(record.voted_id, record.voted_directory_id) if record.voted_id >= 0 else None
         return ElectionState(record.epoch, record.leader_id, voted)
-
-    def _decode(self, data: bytes) -> _Record:
-        try:
-            record = _decoder.decode(data.partition(b"\n")[0])
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise self._corrupt(str(error)) from error
-        if record.data_version != 0:
-            raise self._corrupt(f"data_version is {record.data_version}, this node reads 0")
-        if _encode(record) != data:
-            raise self._corrupt("the crc does not hold")
-        return record
 
     def _corrupt(self, reason: str) -> LogCorrupt:
         return LogCorrupt(
@@ -102,14 +90,5 @@ class ElectionStateStore:
             voted_directory_id=voted.directory_id if voted else bytes(16),
         )
         self._file_system.make_directory(self._directory)
-        temporary = self._path + ".tmp"
-        self._file_system.remove(temporary)
-        file = self._file_system.open(temporary, create=True)
-        try:
-            file.pwrite(_encode(record), 0)
-            file.fdatasync()
-        finally:
-            file.close()
-        self._file_system.rename(temporary, self._path)
-        self._file_system.sync_directory(self._directory)
+        replace_checked(self._file_system, self._directory, FILE_NAME, _encoder.encode(record))
         self._sequence += 1

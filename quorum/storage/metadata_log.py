@@ -27,6 +27,7 @@ from typing import NamedTuple
 from ..core import batch
 from ..core.batch import BatchHeader
 from ..core.errors import CorruptBatch, InvariantViolation
+from ..core.types import OffsetAndEpoch
 from .batch_index import BatchIndex
 from .errors import DiskFailed, LogCorrupt, StorageError, StorageFull
 from .file_system import FileSystem
@@ -123,6 +124,16 @@ class MetadataLog:
     @property
     def start_offset(self) -> int:
         return self._index.start_offset
+
+    @property
+    def start(self) -> OffsetAndEpoch:
+        """The log's start and the epoch before it: the end of its oldest snapshot, 0@0 without one."""
+        return OffsetAndEpoch(self._index.start_offset, self._index.start_epoch)
+
+    @property
+    def start_crc(self) -> int:
+        """What the first batch names as the crc before it."""
+        return self._index.start_crc
 
     @property
     def end_offset(self) -> int:

@@ -1,0 +1,47 @@
+"""The bootstrap checkpoint: the voters a dynamic quorum begins with, until its log says more (KIP-853).
+
+Formatting writes it under the name of a snapshot of nothing, 0-0. It is no snapshot: never served, listed or removed. The first
+leader copies what it says into the log.
+"""
+
+from __future__ import annotations
+
+from ..core.batch import ControlRecord, KRaftVersion, KRaftVoters, SnapshotHeader
+from ..core.types import VoterSet
+from .checked_file import TEMPORARY
+from .file_system import FileSystem
+from .identity import partition_directory
+from .snapshot_file import BOOTSTRAP_ID, SnapshotEncoder, SnapshotInvalid, read_summary, snapshot_name
+
+
+def write_bootstrap(file_system: FileSystem, directory: str, cluster_id: str, voters: VoterSet) -> None:
+    """Write it durably into a metadata.log.dir, which is made if missing. An existing one is replaced."""
+    partition = partition_directory(directory)
+    file_system.make_directory(partition)
+    path = f"{partition}/{snapshot_name(BOOTSTRAP_ID)}"
+    file_system.remove(path + TEMPORARY)
+    file = file_system.open(path + TEMPORARY, create=True)
+    try:
+        control: list[ControlRecord] = [SnapshotHeader(0, cluster_id, 0, 0, 0), KRaftVersion(0, 1), KRaftVoters(0, voters)]
+        SnapshotEncoder(file, BOOTSTRAP_ID, control).finish()
+    finally:
+        file.close()
+    file_system.rename(path + TEMPORARY, path)
+    file_system.sync_directory(partition)
+    file_system.sync_directory(directory)
+
+
+def read_bootstrap(file_system: FileSystem, directory: str, cluster_id: str) -> tuple[ControlRecord, ...]:
+    """Its KRaftVersion and KRaftVoters; () if there is none (static voters). SnapshotInvalid if it cannot be trusted."""
+    path = f"{partition_directory(directory)}/{snapshot_name(BOOTSTRAP_ID)}"
+    try:
+        file = file_system.open(path)
+    except FileNotFoundError:
+        return ()
+    try:
+        summary = read_summary(file, BOOTSTRAP_ID)
+    finally:
+        file.close()
+    if summary.cluster_id != cluster_id:
+        raise SnapshotInvalid(f"{path} belongs to cluster {summary.cluster_id!r}, not {cluster_id!r}")
+    return summary.control

@@ -1,0 +1,325 @@
+"""The snapshots of one metadata directory: finished ones, the one being written here, the one being copied from the leader.
+
+**Names.** `<end offset>-<epoch>.checkpoint` is finished: its bytes were durable before it got that name, and it is never
+changed. `.checkpoint.tmp` is this node's own snapshot while it is written, `.checkpoint.part` the copy of a leader's. Both
+are rubbish after a crash and removed at the next start. A copy that `verify_part` has found whole keeps its name until
+`MetadataLog.install` gives it the finished one, in the same flush that gives up the old log: a power cut leaves the old log
+or the snapshot, never neither.
+
+**Threads.** Everything blocks on the disk and belongs to worker threads, except `ids`, `infos` and `promise`, which only
+touch memory. One copy and one own snapshot may be under way at the same time, each used by one thread at a time; `read` is
+for any number.
+
+**Order.** Snapshots are removed oldest first and before the segments behind them, so what is left always connects. Errors:
+StorageFull may pass (abandon the snapshot, or try again); others are final, as everywhere in storage.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ..core.batch import Batch, ControlRecord
+from ..core.errors import InvariantViolation
+from ..core.types import OffsetAndEpoch
+from .errors import LogCorrupt
+from .file_system import File, FileSystem
+from .identity import LogIdentity
+from .snapshot_file import (
+    BOOTSTRAP_ID,
+    SnapshotDecoder,
+    SnapshotEncoder,
+    SnapshotInvalid,
+    SnapshotSummary,
+    read_summary,
+    snapshot_id,
+    snapshot_name,
+)
+
+UNFINISHED = ".tmp"
+PART = ".part"
+
+
+class VerifiedSnapshot(NamedTuple):
+    """What a whole copy says: the crc and time of the log's batch that ends where it does, and its voters' control records."""
+
+    last_crc: int
+    append_time_ms: int
+    control: tuple[ControlRecord, ...]
+
+
+class SnapshotInfo(NamedTuple):
+    """A finished snapshot, as people list it. `append_time_ms` is when its last record was appended to the log."""
+
+    id: OffsetAndEpoch
+    size_bytes: int
+    append_time_ms: int
+
+
+class SnapshotStore:
+    """See the module's docstring. `found` are the valid snapshots of the directory, oldest first."""
+
+    def __init__(
+        self, file_system: FileSystem, directory: str, identity: LogIdentity, found: Sequence[SnapshotSummary] = ()
+    ) -> None:
+        self._file_system = file_system
+        self._directory = directory
+        self._identity = identity
+        self._lock = threading.Lock()
+        """Held by worker threads while names change, never by the event loop."""
+        self._finished: dict[OffsetAndEpoch, SnapshotInfo] = {}
+        self._floor = 0
+        self._part: tuple[OffsetAndEpoch, File] | None = None
+        self._verified: SnapshotSummary | None = None
+        self._promised: OffsetAndEpoch | None = None
+        for summary in found:
+            self._put(summary)
+
+    def ids(self) -> tuple[OffsetAndEpoch, ...]:
+        """The finished snapshots, oldest first. Any thread."""
+        return tuple(self._finished)
+
+    def infos(self) -> list[SnapshotInfo]:
+        """The finished snapshots, oldest first. Any thread."""
+        return list(self._finished.values())
+
+    def _put(self, summary: SnapshotSummary) -> None:
+        info = SnapshotInfo(summary.id, summary.size_bytes, summary.append_time_ms)
+        self._finished = dict(sorted({**self._finished, summary.id: info}.items()))
+
+    def path(self, position: OffsetAndEpoch) -> str:
+        return f"{self._directory}/{snapshot_name(position)}"
+
+    # --- own snapshots -------------------------------------------------------------------------------------------------------
+
+    def writer(self, position: OffsetAndEpoch, control: Sequence[ControlRecord]) -> SnapshotWriter:
+        """Begin a snapshot of the state at `position`; `control` begins with its SnapshotHeader. StorageFull: no room."""
+        path = self.path(position) + UNFINISHED
+        self._file_system.remove(path)
+        return SnapshotWriter(self, self._file_system, self._file_system.open(path, create=True), position, control)
+
+    def _finish(self, temporary: str, summary: SnapshotSummary) -> bool:
+        with self._lock:
+            if summary.id.offset < self._floor or summary.id in self._finished:
+                self._file_system.remove(temporary)
+                return False
+            self._file_system.rename(temporary, self.path(summary.id))
+            self._file_system.sync_directory(self._directory)
+            self._put(summary)
+            return True
+
+    # --- reading -------------------------------------------------------------------------------------------------------------
+
+    def read(self, position: OffsetAndEpoch, start: int, max_bytes: int) -> tuple[int, bytes] | None:
+        """The finished snapshot's size and its bytes from `start` on, b"" beyond its end; None if there is none (any more)."""
+        if position not in self._finished:
+            return None
+        try:
+            file = self._file_system.open(self.path(position))
+        except FileNotFoundError:
+            return None
+        try:
+            return file.size(), file.pread(max_bytes, start) if start >= 0 else b""
+        finally:
+            file.close()
+
+    def reader(self, position: OffsetAndEpoch) -> SnapshotReader:
+        """Read a finished snapshot. KeyError if there is none (any more), LogCorrupt if its beginning has rotted."""
+        try:
+            file = self._file_system.open(self.path(position))
+        except FileNotFoundError:
+            raise KeyError(position) from None
+        try:
+            return SnapshotReader(file, position)
+        except LogCorrupt:
+            file.close()
+            raise
+
+    # --- copies of a leader's ------------------------------------------------------------------------------------------------
+
+    def open_part(self, position: OffsetAndEpoch) -> int:
+        """Begin or go on with the copy of `position`: how many bytes it has. Unfinished copies of others are removed."""
+        return self._part_file(position).size()
+
+    def _part_file(self, position: OffsetAndEpoch) -> File:
+        if self._part is not None and self._part[0] == position:
+            return self._part[1]
+        self._close_part()
+        promised = self._promised
+        for name in self._file_system.names(self._directory):
+            found = snapshot_id(name.removesuffix(PART)) if name.endswith(PART) else None
+            if found is not None and found not in (position, promised):
+                self._file_system.remove(f"{self._directory}/{name}")
+        file = self._file_system.open(self.path(position) + PART, create=True)
+        self._part = (position, file)
+        return file
+
+    def store_part(self, position: OffsetAndEpoch, start: int, data: bytes) -> int:
+        """Add `data`, which stands at `start`, to the copy: how many bytes it has then. 0 begins again; a gap stores nothing.
+
+        Not durable before `verify_part`.
+        """
+        file = self._part_file(position)
+        size = file.size()
+        if start == 0 and size > 0:
+            self._close_part()
+            self._file_system.remove(file.path)
+            file, size = self._part_file(position), 0
+        if start != size:
+            return size
+        file.pwrite(data, start)
+        return size + len(data)
+
+    def verify_part(self, position: OffsetAndEpoch) -> VerifiedSnapshot:
+        """All bytes are there: make them durable and check all of them. SnapshotInvalid discards the copy and says why."""
+        file = self._part_file(position)
+        try:
+            file.fdatasync()
+            summary = read_summary(file, position)
+            if summary.cluster_id != self._identity.cluster_id:
+                raise SnapshotInvalid(f"{file.path} belongs to cluster {summary.cluster_id!r}, not {self._identity.cluster_id!r}")
+            if summary.generation > self._identity.generation:
+                raise SnapshotInvalid(
+                    f"{file.path} has generation {summary.generation}, this node only {self._identity.generation}"
+                )
+        except SnapshotInvalid:
+            self._close_part()
+            self._file_system.remove(file.path)
+            raise
+        self._close_part()
+        self._verified = summary
+        return VerifiedSnapshot(summary.last_crc, summary.append_time_ms, summary.control)
+
+    def _close_part(self) -> None:
+        if self._part is not None:
+            self._part[1].close()
+            self._part = None
+
+    # --- MetadataLog's side --------------------------------------------------------------------------------------------------
+
+    def promise(self, position: OffsetAndEpoch) -> None:
+        """Event loop: the verified copy of `position` will be installed, so no other copy may displace it."""
+        self._promised = position
+
+    def adopt(self, position: OffsetAndEpoch) -> None:
+        """Durably give the verified copy its finished name, then remove every other snapshot. Done again, it goes on."""
+        with self._lock:
+            if position not in self._finished:
+                verified = self._verified
+                if verified is None or verified.id != position:
+                    raise InvariantViolation(f"{self.path(position)}{PART} is installed, but was never verified")
+                self._file_system.rename(self.path(position) + PART, self.path(position))
+                self._file_system.sync_directory(self._directory)
+                self._put(verified)
+                self._verified = None
+            self._remove([other for other in self._finished if other != position])
+            self._floor = max(self._floor, position.offset)
+        if self._promised == position:
+            self._promised = None
+
+    def remove_below(self, position: OffsetAndEpoch) -> None:
+        """Durably remove the snapshots that end below `position.offset`, and accept no own one there any more."""
+        with self._lock:
+            self._remove([other for other in self._finished if other.offset < position.offset])
+            self._floor = max(self._floor, position.offset)
+
+    def _remove(self, unwanted: list[OffsetAndEpoch]) -> None:
+        for position in unwanted:
+            self._file_system.remove(self.path(position))
+            self._finished = {other: info for other, info in self._finished.items() if other != position}
+        if unwanted:
+            self._file_system.sync_directory(self._directory)
+
+
+class SnapshotWriter:
+    """This node's own snapshot while it is written. One worker thread; `finish` or `abandon` ends it."""
+
+    def __init__(
+        self,
+        store: SnapshotStore,
+        file_system: FileSystem,
+        file: File,
+        position: OffsetAndEpoch,
+        control: Sequence[ControlRecord],
+    ) -> None:
+        self._store = store
+        self._file_system = file_system
+        self._file = file
+        self._id = position
+        self._encoder = SnapshotEncoder(file, position, control)
+
+    def append(self, body: bytes, record_count: int) -> None:
+        """One batch of data records, a MessagePack array. ValueError: too large. StorageFull: `abandon` it, try later."""
+        self._encoder.append(body, record_count)
+
+    def finish(self) -> bool:
+        """Footer, fsync, name, fsync of the directory: True when it counts. False: something newer has displaced it."""
+        summary = self._encoder.finish()
+        self._file.close()
+        return self._store._finish(self._file.path, summary)
+
+    def abandon(self) -> None:
+        """Give it up. A disk that refuses to remove the file does so at the next start."""
+        self._file.close()
+        self._file_system.remove(self._file.path)
+
+
+class SnapshotReader:
+    """A finished snapshot, read once from front to end. Worker thread. LogCorrupt: it has rotted; the next start mends that.
+
+    Only when `bodies` or `batches` is exhausted was the whole checked: build a state from it, and use that no earlier.
+    """
+
+    def __init__(self, file: File, position: OffsetAndEpoch) -> None:
+        self._file = file
+        self.position = position
+        try:
+            self._decoder = SnapshotDecoder(file, position)
+        except SnapshotInvalid as error:
+            raise self._rotted(error) from error
+        self.append_time_ms = self._decoder.header.append_time_ms
+        self.last_crc = self._decoder.header.last_crc
+        self.control = self._decoder.control
+
+    def batches(self) -> Iterator[Batch]:
+        """The data batches in order; closes the file at the end."""
+        try:
+            yield from self._decoder.batches()
+        except SnapshotInvalid as error:
+            raise self._rotted(error) from error
+        finally:
+            self._file.close()
+
+    def bodies(self) -> Iterator[bytes]:
+        """The data batches' bodies, MessagePack arrays of records."""
+        for found in self.batches():
+            yield found.body
+
+    def close(self) -> None:
+        """Give it up before the end."""
+        self._file.close()
+
+    @staticmethod
+    def _rotted(error: SnapshotInvalid) -> LogCorrupt:
+        return LogCorrupt(f"{error}. Start the node again: it fetches from the other controllers what it has lost.")
+
+
+def list_snapshots(file_system: FileSystem, directory: str) -> list[OffsetAndEpoch]:
+    """The ids that the finished snapshots in a partition directory claim by their names, oldest first, unchecked."""
+    found = (snapshot_id(name) for name in file_system.names(directory))
+    return sorted(position for position in found if position is not None and position != BOOTSTRAP_ID)
+
+
+def verify_file(file_system: FileSystem, path: str) -> SnapshotSummary:
+    """Check a whole snapshot file. SnapshotInvalid says what does not hold; FileNotFoundError."""
+    position = snapshot_id(path.rpartition("/")[2])
+    if position is None:
+        raise SnapshotInvalid(
+            f"{path} has no snapshot's name, which is <end offset, 20 digits>-<epoch, 10 digits>.checkpoint; give one that has"
+        )
+    file = file_system.open(path)
+    try:
+        return read_summary(file, position)
+    finally:
+        file.close()
