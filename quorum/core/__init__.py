@@ -4,6 +4,7 @@
 the log. Events, effects, messages and batches live in modules of those names.
 """
 
+from .boot import BootState
 from .effects import Barrier, ElectionState
 from .errors import CorruptBatch, ErrorCode, InvariantViolation, LogTruncationRefused
 from .log_view import LogView
@@ -11,12 +12,14 @@ from .outbox import Outbox
 from .quorum_state import TRANSITIONS, Transition
 from .raft_config import RaftConfig
 from .raft_node import RaftNode, RaftStatistics, ReplicaStatus
+from .snapshots import SnapshotContext
 from .types import ZERO_UUID, Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
 
 __all__ = [
     "TRANSITIONS",
     "ZERO_UUID",
     "Barrier",
+    "BootState",
     "CorruptBatch",
     "ElectionState",
     "Endpoint",
@@ -31,6 +34,7 @@ __all__ = [
     "RaftStatistics",
     "ReplicaKey",
     "ReplicaStatus",
+    "SnapshotContext",
     "Transition",
     "Voter",
     "VoterSet",

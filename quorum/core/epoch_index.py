@@ -52,12 +52,10 @@ class EpochIndex:
 
     def clean(self, start_offset: int, log_end_offset: int) -> None:
         """Forget what lies below `start_offset`: epochs that end there or before go, one that goes on begins there now."""
-        if start_offset >= log_end_offset:
-            keep = len(self._starts)
-        else:
-            keep = max(0, bisect_right(self._starts, start_offset) - 1)
-        del self._epochs[:keep]
-        del self._starts[:keep]
+        is_empty = start_offset >= log_end_offset
+        drop = len(self._starts) if is_empty else max(0, bisect_right(self._starts, start_offset) - 1)
+        del self._epochs[:drop]
+        del self._starts[:drop]
         if self._starts:
             self._starts[0] = max(self._starts[0], start_offset)
 

@@ -1,10 +1,12 @@
 """Which part of the log is durable on this node, told only by completion numbers.
 
-Theory of operation. Appends and truncations go to storage in one FIFO stream, and each takes the next `append_id`; ids are never
-reused. Storage answers "everything up to id n is durable". For each pending operation the tracker remembers how far the log is
-durable once that operation is. A truncation lowers that promise for itself *and for every older pending operation*: when the
-completion of an append arrives after its tail was cut off, only the part that still stands may count (the ABA case: the same
-offsets may be occupied by other records by then).
+Theory of operation. Appends, truncations and installed snapshots go to storage in one FIFO stream, and each takes the next
+`append_id`; ids are never reused. Storage answers "everything up to id n is durable". For each pending operation the tracker
+remembers how far the log is durable once that operation is. A truncation lowers that promise for itself *and for every older
+pending operation*: when the completion of an append arrives after its tail was cut off, only the part that still stands may
+count (the ABA case: the same offsets may be occupied by other records by then). A snapshot that replaces the log is both:
+nothing of the old log counts but what is committed, which the snapshot holds as well, and once it is there everything below
+its end is durable.
 """
 
 from __future__ import annotations
@@ -39,6 +41,12 @@ class FlushTracker:
         self._pending.append((self.last_id, to_offset))
         self.durable_end_offset = min(self.durable_end_offset, to_offset)
         return self.last_id
+
+    def installed(self, end_offset: int, committed_offset: int) -> int:
+        """A snapshot up to `end_offset` replaces the log, which is committed below `committed_offset`: the installation's id."""
+        append_id = self.truncated(committed_offset)
+        self._pending[-1] = (append_id, end_offset)
+        return append_id
 
     def completed(self, append_id: int) -> bool:
         """Everything up to `append_id` is durable. True if the durable end has risen."""

@@ -9,6 +9,7 @@ is gone, grants them: else a dead leader's followers could block each other.
 
 from __future__ import annotations
 
+from .download import Download
 from .epoch_state import EpochState
 from .types import Endpoint, ReplicaKey
 
@@ -18,7 +19,15 @@ class Follower(EpochState):
     echoed in the next fetch.
     """
 
-    __slots__ = ("fetch_at_ms", "fetch_correlation", "fetch_deadline_ms", "fetch_timeout_ms", "has_fetched", "read_round")
+    __slots__ = (
+        "download",
+        "fetch_at_ms",
+        "fetch_correlation",
+        "fetch_deadline_ms",
+        "fetch_timeout_ms",
+        "has_fetched",
+        "read_round",
+    )
     name = "follower"
 
     def __init__(
@@ -36,6 +45,8 @@ class Follower(EpochState):
         self.fetch_deadline_ms = now_ms + fetch_timeout_ms
         self.fetch_at_ms = now_ms
         self.fetch_correlation: int | None = None
+        self.download: Download | None = None
+        """The leader's snapshot that is being copied (snapshot_fetching.py)."""
         self.has_fetched = False
         self.read_round = 0
 

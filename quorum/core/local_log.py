@@ -1,11 +1,13 @@
 """This node's own log, as consensus writes it: the view, what of it is durable, and what of it is known to be committed.
 
-Three offsets, always `high watermark <= end offset` and `durable end <= end offset`; the high watermark may be ahead of the
-durable end (a majority without this node has committed) and it never falls while the process lives. Truncation below the high
-watermark would take back committed data and raises InvariantViolation; `Fetching` refuses a leader that asks for it before.
+Four offsets, always `start <= high watermark <= end` and `durable end <= end`; the high watermark may be ahead of the
+durable end (a majority without this node has committed) and it never falls while the process lives. Truncation below the
+high watermark would take back committed data and raises InvariantViolation; `Fetching` refuses a leader that asks for it
+before. What a boot knows to be committed is whatever the batches found say (their stamps) and whatever lies below the start;
+a stamp beyond the end is possible while the log is being repaired, and then the whole of it is committed.
 
 Voters live in the log (KIP-853), so whoever writes the log changes them: control batches are read here on their way in, and the
-voter set follows every append and truncation in the same step.
+voter set follows every append, truncation and installed snapshot in the same step.
 """
 
 from __future__ import annotations
@@ -13,11 +15,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .batch import HEADER_BYTES, BatchHeader, ControlRecord, decode_control
-from .effects import Append, Apply, Effects, Truncate, VotersChanged
+from .effects import Append, Apply, CleanLog, Effects, InstallSnapshot, Truncate, VotersChanged
 from .errors import CorruptBatch, InvariantViolation
 from .flush_tracker import FlushTracker
 from .log_view import LogView
 from .membership import Membership
+from .types import OffsetAndEpoch
 
 
 class LocalLog:
@@ -32,9 +35,9 @@ class LocalLog:
         self.high_watermark = -1
         """Everything below is committed, as far as this node knows. -1: unknown."""
         self._out = out
-        stamp = min(view.high_watermark_stamp, view.end_offset)
-        if stamp > view.start_offset:
-            self.commit(stamp)
+        known = max(view.start_offset, min(view.high_watermark_stamp, view.end_offset))
+        if known:
+            self.commit(known)
 
     def append(self, headers: list[BatchHeader], data: bytes) -> bool:
         """Whole batches at the end; `data` is all of them. True if they have changed the voters.
@@ -62,10 +65,24 @@ class LocalLog:
         if self._membership.truncate(to_offset):
             self._tell_voters()
 
-    def replace_voters(self, control: Sequence[ControlRecord]) -> None:
-        """The log was replaced by a snapshot that holds these control records."""
+    def clean(self, start: OffsetAndEpoch) -> None:
+        """The log starts at `start`, the end of a snapshot, from now on."""
+        if start.offset > self.high_watermark:
+            raise InvariantViolation(f"cleaning of {self.view!r} up to {start}, above the high watermark {self.high_watermark}")
+        self.view.clean(start)
+        self._out.append(CleanLog(start))
+
+    def install(self, snapshot: OffsetAndEpoch, last_crc: int, control: Sequence[ControlRecord]) -> None:
+        """A snapshot from elsewhere replaces the whole log. Everything below its end is committed."""
+        committed_offset = max(0, self.high_watermark)
+        if snapshot.offset < committed_offset:
+            raise InvariantViolation(f"snapshot {snapshot} ends below the high watermark {committed_offset} of {self.view!r}")
+        self.view.reset(snapshot, last_crc)
+        append_id = self.flushes.installed(snapshot.offset, committed_offset)
+        self._out.append(InstallSnapshot(append_id, snapshot, last_crc))
         if self._membership.reset(control):
             self._tell_voters()
+        self.commit(snapshot.offset)
 
     def _tell_voters(self) -> None:
         self._out.append(VotersChanged(self._membership.voters))

@@ -5,10 +5,10 @@ It changes in the same step that asks storage to append, truncate, clean or repl
 what is durable is `FlushTracker`'s business. The crc at a boundary lets the leader chain its next batch and a follower check what
 it was sent: equal crcs at equal offsets mean equal prefixes.
 
-A log need not start at 0: what precedes it is in a snapshot (KIP-630), and `start` is that snapshot's id, with the crc that the
-chain had there. `clean` moves the start up to a later snapshot and keeps the rest; `reset` forgets everything, and the log is empty
-behind a snapshot that came from elsewhere. An append that does not start at the end, or a truncation or a cleaning that does not
-end at a batch boundary, is a bug of ours and raises InvariantViolation.
+A log need not start at 0: what precedes it is in a snapshot (KIP-630), and `start` is that snapshot's id, with the crc that
+the chain had there. `clean` moves the start up to a later snapshot and keeps the rest; `reset` forgets everything, and the
+log is empty behind a snapshot that came from elsewhere. An append that does not start at the end, or a truncation or a
+cleaning that does not end at a batch boundary, is a bug of ours and raises InvariantViolation.
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ from .membership import Membership
 from .messages import FetchResponse, LeaderView, Records
 from .prospective import Prospective
 from .raft_config import RaftConfig
+from .repair import Repair
 from .resigned import Resigned
 from .types import Endpoint, ReplicaKey
 from .unattached import Unattached
@@ -102,6 +103,7 @@ class QuorumState:
         "epoch",
         "membership",
         "out",
+        "repair",
         "state",
         "view",
     )
@@ -118,6 +120,7 @@ class QuorumState:
     ) -> None:
         self.config = config
         self.membership = Membership.boot(config, boot)
+        self.repair = Repair(boot.repair_until)
         self.out = out
         self._random = random
         self.election = election or ElectionState(0, NO_LEADER, None)

@@ -51,7 +51,15 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.node_id < 0:
             raise ValueError(f"node_id must not be negative, but is {self.node_id}")
-        for name in ("election_timeout_ms", "fetch_timeout_ms", "retry_backoff_ms", "refused_backoff_max_ms", "fetch_max_bytes"):
+        for name in (
+            "election_timeout_ms",
+            "fetch_timeout_ms",
+            "retry_backoff_ms",
+            "refused_backoff_max_ms",
+            "fetch_max_bytes",
+            "snapshots_kept",
+            "snapshot_chunk_bytes",
+        ):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive, but is {getattr(self, name)}")
 

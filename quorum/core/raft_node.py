@@ -58,6 +58,7 @@ from .events import (
     ResignAsked,
     ResponseReceived,
     ShutdownAsked,
+    SnapshotTaken,
     StorageCompleted,
     StorageFailed,
     TimerFired,
@@ -86,7 +87,8 @@ from .quorum_state import QuorumState, State
 from .raft_config import RaftConfig
 from .requests import InFlight, RequestManager
 from .resigned import Resigned
-from .types import ReplicaKey, VoterSet
+from .snapshots import SnapshotContext, Snapshots
+from .types import OffsetAndEpoch, ReplicaKey, VoterSet
 from .unattached import Unattached
 
 
@@ -116,6 +118,14 @@ class RaftStatistics(NamedTuple):
     waiting_reads: int
     uncommitted_bytes: int
     observers: int
+    snapshots: int
+    """Finished ones that this node would serve."""
+    download: OffsetAndEpoch | None
+    """The leader's snapshot that this follower copies."""
+    download_position: int
+    download_size_bytes: int
+    """-1: not known yet."""
+    is_repairing: bool
     elections_started: int
     steps: int
 
@@ -145,6 +155,7 @@ class RaftNode:
         self._leadership = Leadership(self._quorum, self._log, self._requests)
         self._elections = Elections(self._quorum, self._log, self._requests, self._leadership)
         self._fetching = Fetching(self._quorum, self._log, self._requests)
+        self._snapshots = Snapshots(self._log, self._quorum.membership, boot.snapshots, config.snapshots_kept)
         self._boot_ms = now_ms
         self._steps = 0
         self._is_shutting_down = False
@@ -162,6 +173,7 @@ class RaftNode:
             ResignAsked: self._on_resign_asked,
             ReadIndexAsked: self._on_read_index_asked,
             ShutdownAsked: self._on_shutdown_asked,
+            SnapshotTaken: self._on_snapshot_taken,
         }
         self._polls: dict[type[State], Callable[[Any, int], None]] = {
             Unattached: self._poll_unattached,
@@ -285,6 +297,24 @@ class RaftNode:
         return self._log.flushes.durable_end_offset
 
     @property
+    def snapshots(self) -> tuple[OffsetAndEpoch, ...]:
+        """The ids of the finished snapshots in use, oldest first. The log starts at the end of the first, or before it."""
+        return self._snapshots.ids
+
+    @property
+    def is_repairing(self) -> bool:
+        """Rot has damaged this node's log, and it has not got everything back yet: no vote, no candidacy (repair.py)."""
+        return self._quorum.repair.is_on
+
+    def snapshot_context(self, offset: int, *, cluster_id: str, generation: int, append_time_ms: int) -> SnapshotContext | None:
+        """What a snapshot of the state with everything below `offset` applied begins with; None: not there, or not now.
+
+        `append_time_ms` is that of the batch which ends at `offset`. There can be none where no batch ends, above the high
+        watermark, where the newest snapshot ends or before, and while the log is being repaired.
+        """
+        return None if self.is_repairing else self._snapshots.context(offset, cluster_id, generation, append_time_ms)
+
+    @property
     def election(self) -> ElectionState:
         """The election state this node acts on; it may not be durable yet."""
         return self._quorum.election
@@ -311,6 +341,7 @@ class RaftNode:
     def statistics(self) -> RaftStatistics:
         state, view = self._quorum.state, self._log.view
         leader = state if isinstance(state, Leader) else None
+        download = state.download if isinstance(state, Follower) else None
         return RaftStatistics(
             state=state.name,
             epoch=state.epoch,
@@ -326,6 +357,11 @@ class RaftNode:
             waiting_reads=len(leader.read_index.waiting) if leader else 0,
             uncommitted_bytes=leader.uncommitted_bytes if leader else 0,
             observers=len(leader.observers) if leader else 0,
+            snapshots=len(self._snapshots.ids),
+            download=download.id if download else None,
+            download_position=download.position if download else 0,
+            download_size_bytes=download.size_bytes if download else -1,
+            is_repairing=self.is_repairing,
             elections_started=self._quorum.elections_started,
             steps=self._steps,
         )
@@ -447,6 +483,9 @@ class RaftNode:
 
     def _on_records_read(self, event: RecordsRead, now_ms: int) -> None:
         self._leadership.on_records_read(event.read_id, event.data)
+
+    def _on_snapshot_taken(self, event: SnapshotTaken, now_ms: int) -> None:
+        self._snapshots.taken(event.id)
 
     def _on_storage_failed(self, event: StorageFailed, now_ms: int) -> None:
         self._quorum.trace("storage", event.reason)

@@ -1,0 +1,98 @@
+"""The finished snapshots of this node, and which one may be made next (KIP-630).
+
+Theory of operation. A snapshot at `end@epoch` holds the state that the records below `end` make, so that they are no longer
+needed. Its id must be a position of the log at or below the high watermark; then it is a position of every other log too,
+and any node may use any other's. A snapshot is proof that everything below it is committed: a node that finds one on its
+disk, or takes one over, knows a high watermark at least as high (KAFKA-9491).
+
+Making one is the shell's work: it freezes the state machine between two applies, asks `context` what to write in front,
+writes in its own time, and reports SnapshotTaken when the file has its name. Only then does anything change here: the newest
+`kept` snapshots stay, and the log starts at the end of the oldest of them (`CleanLog`). So there is never a gap between a
+snapshot and the log, and a replica that lags behind by less than one snapshot is served from the log. The ids that storage
+found but that are no position of the recovered log (damage has cut it, or a crash has left the log behind the snapshot) are
+not used.
+
+Nothing here makes a follower's own snapshots equal to its leader's: each node takes its own, when its own shell thinks it is
+time.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .batch import ControlRecord, KRaftVersion, KRaftVoters, SnapshotHeader
+from .errors import InvariantViolation
+from .local_log import LocalLog
+from .membership import Membership
+from .types import OffsetAndEpoch
+
+
+class SnapshotContext(NamedTuple):
+    """What a snapshot begins with: its id, and the records of its first batch (SnapshotHeader; then KRaftVersion and KRaftVoters
+    if the voters live in the log).
+    """
+
+    id: OffsetAndEpoch
+    control: tuple[ControlRecord, ...]
+
+
+class Snapshots:
+    """The ids, oldest first. `kept` is how many stay."""
+
+    __slots__ = ("_kept", "_log", "_membership", "ids")
+
+    def __init__(self, log: LocalLog, membership: Membership, found: tuple[OffsetAndEpoch, ...], kept: int) -> None:
+        self._log = log
+        self._membership = membership
+        self._kept = kept
+        self.ids: tuple[OffsetAndEpoch, ...] = tuple(
+            sorted(snapshot for snapshot in found if snapshot.offset and log.view.holds(snapshot))
+        )
+        start = log.view.start
+        if start.offset and start not in self.ids:
+            raise InvariantViolation(f"{log.view!r} starts behind a snapshot that is not there: {found!r}")
+        if self.ids:
+            log.commit(self.ids[-1].offset)
+
+    @property
+    def latest(self) -> OffsetAndEpoch | None:
+        return self.ids[-1] if self.ids else None
+
+    def context(self, offset: int, cluster_id: str, generation: int, append_time_ms: int) -> SnapshotContext | None:
+        """What a snapshot of everything below `offset` begins with; None if there can be none, or no newer one, there.
+
+        `append_time_ms` is that of the batch which ends at `offset`.
+        """
+        view = self._log.view
+        position = view.position_at(offset)
+        newest = self.ids[-1].offset if self.ids else view.start_offset
+        if position is None or not max(newest, view.start_offset) < offset <= self._log.high_watermark:
+            return None
+        header = SnapshotHeader(0, cluster_id, generation, view.crc_at(offset), append_time_ms)
+        return SnapshotContext(position, (header, *self._voters_at(offset)))
+
+    def _voters_at(self, offset: int) -> tuple[ControlRecord, ...]:
+        history = self._membership.history
+        version = history.kraft_version_at(offset)
+        return (KRaftVersion(0, version), KRaftVoters(0, history.at(offset))) if version else ()
+
+    def taken(self, snapshot: OffsetAndEpoch) -> None:
+        """It is on the disk. The oldest go, and the log starts behind the oldest that stays.
+
+        One that was overtaken by another while it was written changes nothing, but for being removed.
+        """
+        view = self._log.view
+        is_overtaken = snapshot.offset < view.start_offset
+        if not is_overtaken and snapshot not in self.ids:
+            if not view.holds(snapshot) or snapshot.offset > self._log.high_watermark:
+                raise InvariantViolation(f"snapshot {snapshot} is no committed position of {self._log!r}")
+            self.ids = tuple(sorted((*self.ids, snapshot)))[-self._kept :]
+        if is_overtaken or self.ids[0] != view.start:
+            self._log.clean(view.start if is_overtaken else self.ids[0])
+
+    def installed(self, snapshot: OffsetAndEpoch) -> None:
+        """It has come from another node and replaced the log."""
+        self.ids = (snapshot,)
+
+    def __repr__(self) -> str:
+        return f"snapshots{list(self.ids)}"
