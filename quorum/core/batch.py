@@ -106,33 +106,50 @@ def read_header(data: bytes | memoryview, position: int = 0) -> BatchHeader:
     return BatchHeader(length + LENGTH_FROM, crc, base, epoch, attributes, count, time_ms, mark, previous)
 
 
-def decode(data: bytes | memoryview, position: int = 0) -> Batch:
-    """The whole batch at `position`, crc checked. CorruptBatch if it is cut short or its crc does not hold."""
+def check(data: bytes | memoryview, position: int = 0) -> BatchHeader:
+    """The header of the batch at `position`. CorruptBatch if it is cut short, its crc does not hold, or it has no records."""
     header = read_header(data, position)
     end = position + header.size_bytes
     if len(data) < end:
         raise CorruptBatch(f"batch at position {position} is cut: {len(data) - position} of {header.size_bytes} bytes")
-    raw = bytes(data[position:end])
-    crc = zlib.crc32(raw[LENGTH_FROM:])
+    crc = zlib.crc32(data[position + LENGTH_FROM : end])
     if crc != header.crc:
         raise CorruptBatch(
             f"batch at position {position} (offset {header.base_offset}): crc {crc:08x}, header says {header.crc:08x}"
         )
     if not header.record_count:
         raise CorruptBatch(f"batch at position {position} (offset {header.base_offset}) says it has no records")
+    return header
+
+
+def check_all(data: bytes | memoryview) -> list[BatchHeader]:
+    """The headers of all batches in `data`, which must hold whole batches only and chain to each other."""
+    headers: list[BatchHeader] = []
+    position, size_bytes = 0, len(data)
+    while position < size_bytes:
+        header = check(data, position)
+        if headers and header.previous_crc != headers[-1].crc:
+            raise CorruptBatch(f"batch {header!r} does not follow {headers[-1]!r}: the chain is broken")
+        headers.append(header)
+        position += header.size_bytes
+    return headers
+
+
+def decode(data: bytes | memoryview, position: int = 0) -> Batch:
+    """The whole batch at `position`, checked as by `check`."""
+    header = check(data, position)
+    raw = bytes(data[position : position + header.size_bytes])
     return Batch(header, raw[HEADER_BYTES:], raw)
 
 
 def decode_all(data: bytes | memoryview) -> list[Batch]:
-    """All batches in `data`, which must hold whole batches only and chain to each other."""
+    """All batches in `data`, checked as by `check_all`."""
     batches: list[Batch] = []
     position = 0
-    while position < len(data):
-        batch = decode(data, position)
-        if batches and batch.header.previous_crc != batches[-1].header.crc:
-            raise CorruptBatch(f"batch {batch.header!r} does not follow {batches[-1].header!r}: the chain is broken")
-        batches.append(batch)
-        position += batch.header.size_bytes
+    for header in check_all(data):
+        raw = bytes(data[position : position + header.size_bytes])
+        batches.append(Batch(header, raw[HEADER_BYTES:], raw))
+        position += header.size_bytes
     return batches
 
 

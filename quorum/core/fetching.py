@@ -17,7 +17,7 @@ after a pause.
 
 from __future__ import annotations
 
-from .batch import Batch, decode_all
+from .batch import BatchHeader, check_all
 from .effects import Barrier
 from .epoch_state import NO_LEADER
 from .errors import CorruptBatch, ErrorCode, LogTruncationRefused
@@ -150,26 +150,26 @@ class Fetching:
 
     def _append(self, data: bytes) -> bool:
         try:
-            batches = decode_all(data)
-            self._check(batches)
-            self._log.append([batch.header for batch in batches], data)
+            headers = check_all(data)
+            self._check(headers)
+            self._log.append(headers, data)
         except CorruptBatch as error:
             self._quorum.trace("corrupt", f"dropped {len(data)} bytes from the leader: {error}")
             return False
         return True
 
-    def _check(self, batches: list[Batch]) -> None:
+    def _check(self, headers: list[BatchHeader]) -> None:
         """CorruptBatch unless the batches continue the own log and fit the leader's epoch."""
         view = self._log.view
         offset, epoch, crc = view.end_offset, view.last_epoch, view.last_crc
-        for header, _, _ in batches:
+        for header in headers:
             if header.base_offset != offset or header.previous_crc != crc:
                 raise CorruptBatch(f"{header!r} does not continue a log that ends at {offset} with crc {crc:08x}")
             if not epoch <= header.epoch <= self._quorum.epoch:
                 raise CorruptBatch(f"{header!r} has an epoch outside {epoch}..{self._quorum.epoch}")
             if header.high_watermark > header.base_offset:
                 raise CorruptBatch(f"{header!r} claims a high watermark of {header.high_watermark}, beyond itself")
-            offset, epoch, crc = header.end_offset, header.epoch, header.crc
+            offset, epoch, crc = offset + header.record_count, header.epoch, header.crc
 
     def on_failed(self, refused: bool, now_ms: int) -> None:
         """The awaited fetch got no answer."""

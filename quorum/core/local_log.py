@@ -47,8 +47,7 @@ class LocalLog:
         control = control_of(headers, data)
         is_news = self._membership.append(control) if control else False
         base_offset = self.view.end_offset
-        for header in headers:
-            self.view.append(header)
+        self.view.extend(headers)
         end_offset = self.view.end_offset
         self._out.append(Append(self.flushes.appended(end_offset), base_offset, end_offset, data))
         if is_news:

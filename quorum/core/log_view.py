@@ -58,8 +58,7 @@ class LogView:
     ) -> LogView:
         """The view of a recovered log. The headers must follow `start`, and each other, without gaps."""
         view = cls(start, start_crc)
-        for header in headers:
-            view.append(header)
+        view.extend(headers)
         return view
 
     @property
@@ -72,18 +71,25 @@ class LogView:
 
     def append(self, header: BatchHeader) -> None:
         """One more batch at the end."""
-        if header.base_offset != self.end_offset or header.epoch < self.last_epoch or header.previous_crc != self.last_crc:
-            raise InvariantViolation(f"batch {header!r} does not continue {self!r}")
-        if header.epoch != self.last_epoch or not self._ends:
-            self._epochs.assign(header.epoch, header.base_offset)
-            self.last_epoch = header.epoch
-        self.end_offset = header.end_offset
-        self.last_crc = header.crc
-        self._ends.append(self.end_offset)
-        self._crcs.append(header.crc)
-        stamp = min(header.high_watermark, header.base_offset)
-        if stamp > self.high_watermark_stamp:
-            self.high_watermark_stamp = stamp
+        self.extend((header,))
+
+    def extend(self, headers: Iterable[BatchHeader]) -> None:
+        """More batches at the end."""
+        ends, crcs = self._ends, self._crcs
+        for header in headers:
+            offset, epoch = header.base_offset, header.epoch
+            if offset != self.end_offset or epoch < self.last_epoch or header.previous_crc != self.last_crc:
+                raise InvariantViolation(f"batch {header!r} does not continue {self!r}")
+            if epoch != self.last_epoch or not ends:
+                self._epochs.assign(epoch, offset)
+                self.last_epoch = epoch
+            self.end_offset = end_offset = offset + header.record_count
+            self.last_crc = crc = header.crc
+            ends.append(end_offset)
+            crcs.append(crc)
+            stamp = header.high_watermark
+            if stamp > self.high_watermark_stamp:
+                self.high_watermark_stamp = max(self.high_watermark_stamp, min(stamp, offset))
 
     def truncate(self, to_offset: int) -> None:
         """Forget every batch at or above `to_offset`, which must be a batch boundary."""

@@ -29,6 +29,7 @@ class BatchIndex:
         self._crcs = array("Q")
         self._append_times_ms = array("Q")
         self._counts_and_attributes = array("Q")
+        self._main_columns = (self.positions, self.base_offsets, self.high_watermarks, self._epochs, self._crcs)
 
     def __len__(self) -> int:
         return len(self.base_offsets)
@@ -41,17 +42,23 @@ class BatchIndex:
     def last_crc(self) -> int:
         return self._crcs[-1] if self._crcs else self.start_crc
 
-    def append(self, header: BatchHeader) -> None:
-        """Add the batch that follows the last one; the caller has checked that it does."""
-        self.base_offsets.append(header.base_offset)
-        self.positions.append(self.end_position)
-        self.high_watermarks.append(header.high_watermark)
-        self._epochs.append(header.epoch)
-        self._crcs.append(header.crc)
-        self._append_times_ms.append(header.append_time_ms)
-        self._counts_and_attributes.append(header.record_count << 16 | header.attributes)
-        self.end_position += header.size_bytes
-        self.end_offset = header.base_offset + header.record_count
+    def extend(self, headers: list[BatchHeader]) -> None:
+        """Add the batches that follow the last one; the caller has checked that they do."""
+        positions, offsets, marks, epochs, crcs = self._main_columns
+        times_ms, counts_and_attributes = self._append_times_ms, self._counts_and_attributes
+        position = self.end_position
+        for header in headers:
+            positions.append(position)
+            offsets.append(header.base_offset)
+            marks.append(header.high_watermark)
+            epochs.append(header.epoch)
+            crcs.append(header.crc)
+            times_ms.append(header.append_time_ms)
+            counts_and_attributes.append(header.record_count << 16 | header.attributes)
+            position += header.size_bytes
+        if headers:
+            self.end_position = position
+            self.end_offset = headers[-1].end_offset
 
     def truncate(self, count: int) -> None:
         """Keep the first `count` batches."""
@@ -105,13 +112,7 @@ class BatchIndex:
 
     def columns_from(self, first: int, start_position: int) -> list[tuple[int, int, int, int, int]]:
         """Of batch `first` and all behind it: position counted from `start_position`, base offset, high watermark, epoch, crc."""
-        positions, offsets, marks, epochs, crcs = (
-            self.positions,
-            self.base_offsets,
-            self.high_watermarks,
-            self._epochs,
-            self._crcs,
-        )
+        positions, offsets, marks, epochs, crcs = self._main_columns
         return [
             (positions[number] - start_position, offsets[number], marks[number], epochs[number], crcs[number])
             for number in range(first, len(offsets))

@@ -165,10 +165,8 @@ class MetadataLog:
                 f"append of [{base_offset}, {end_offset}) holds [{self.end_offset}, {offset}) in {size_bytes} bytes"
             )
         with self._lock:
-            for header in headers:
-                index.append(header)
-                if header.high_watermark > self._stamp:
-                    self._stamp = header.high_watermark
+            index.extend(headers)
+            self._stamp = max(self._stamp, max(header.high_watermark for header in headers))
             self._cache.append(data)
 
     def truncate(self, to_offset: int) -> None:

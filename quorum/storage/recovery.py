@@ -79,13 +79,11 @@ class _Walk(NamedTuple):
 def parse(data: bytes, position: int) -> tuple[BatchHeader, bool]:
     """The valid batch at `position` and whether it is sealed; CorruptBatch says why there is none."""
     magic = data[position : position + 4]
-    sealed = magic == SEALED
-    if sealed:
-        header = batch.read_header(data, position)
-    elif magic in _NOT_SEALED:
-        header = batch.read_header(SEALED + data[position + 4 : position + batch.HEADER_BYTES])
-    else:
+    if magic == SEALED:
+        return batch.check(data, position), True
+    if magic not in _NOT_SEALED:
         raise CorruptBatch(f"no batch at position {position}: it starts with {magic.hex() or 'nothing'}")
+    header = batch.read_header(SEALED + data[position + 4 : position + batch.HEADER_BYTES])
     end = position + header.size_bytes
     if end > len(data):
         raise CorruptBatch(f"batch at position {position} is cut: {len(data) - position} of {header.size_bytes} bytes")
@@ -94,7 +92,7 @@ def parse(data: bytes, position: int) -> tuple[BatchHeader, bool]:
         raise CorruptBatch(f"batch at position {position} does not hold: crc {crc:08x}, its header says {header.crc:08x}")
     if not header.record_count:
         raise CorruptBatch(f"batch at position {position} says it has no records")
-    return header, sealed
+    return header, False
 
 
 def scan(data: bytes, position: int) -> Iterator[BatchHeader]:
@@ -196,19 +194,25 @@ def _walk(images: list[_Image]) -> _Walk:
 
 def _walk_segment(data: bytes, number: int, index: BatchIndex, unsealed: list[tuple[int, int]]) -> tuple[int, str]:
     """Add the segment's batches to the index; where the chain stopped, and why unless only zeros follow."""
-    position = HEADER_PAGE_BYTES
+    headers: list[BatchHeader] = []
+    position, reason = HEADER_PAGE_BYTES, ""
+    offset, epoch, crc = index.end_offset, index.last_epoch, index.last_crc
     while position < len(data):
         try:
             header, sealed = parse(data, position)
         except CorruptBatch as error:
-            return position, "" if _is_blank(data, position) else str(error)
-        if (header.base_offset, header.previous_crc) != (index.end_offset, index.last_crc) or header.epoch < index.last_epoch:
-            return position, f"{header!r} does not follow the batch that ends at {index.end_offset}@{index.last_epoch}"
+            reason = "" if _is_blank(data, position) else str(error)
+            break
+        if header.base_offset != offset or header.previous_crc != crc or header.epoch < epoch:
+            reason = f"{header!r} does not follow the batch that ends at {offset}@{epoch}"
+            break
         if not sealed:
             unsealed.append((number, position))
-        index.append(header)
+        headers.append(header)
         position += header.size_bytes
-    return position, ""
+        offset, epoch, crc = offset + header.record_count, header.epoch, header.crc
+    index.extend(headers)
+    return position, reason
 
 
 def _is_blank(data: bytes, position: int) -> bool:
