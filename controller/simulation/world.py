@@ -45,6 +45,7 @@ def milder(options: SimulationOptions) -> SimulationOptions:
     network = options.network
     return msgspec.structs.replace(
         options,
+        heals_everything=True,
         apply_delay_us=0,
         fault_pace=options.fault_pace * random.choice((1, 2, 5)),
         disk_latency_us=min(options.disk_latency_us, random.choice((1_000, 10_000))),

@@ -437,6 +437,13 @@ class Checkers:
         self._sent, self._replied, self._vote = self._hooks["on_sent"], self._hooks["on_replied"], self._hooks["on_vote"]
         self._append, self._apply = self._hooks["on_append"], self._hooks["on_apply"]
 
+    def add(self, checker: Checker) -> None:
+        """One more, that a world brings along."""
+        self.all.append(checker)
+        for name, hooks in self._hooks.items():
+            if getattr(type(checker), name) is not getattr(Checker, name):
+                hooks.append(getattr(checker, name))
+
     def history(self) -> CommittedHistory:
         return next(c for c in self.all if isinstance(c, CommittedHistory))
 

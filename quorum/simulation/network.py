@@ -53,6 +53,10 @@ class SimulatedNetwork:
         """Messages from `source` to `target` vanish until `mend` was called as often."""
         self._cuts[source, target] = self._cuts.get((source, target), 0) + 1
 
+    def cut_for_good(self, source: int, target: int) -> None:
+        """Messages from `source` to `target` vanish; no `mend` that is still to come ends that."""
+        self._cuts[source, target] = 1 << 30
+
     def clog(self, source: int, target: int, until_us: int) -> None:
         """Messages from `source` to `target` are held until then, and arrive after all: a connection that was down."""
         self._clogged_until_us[source, target] = until_us

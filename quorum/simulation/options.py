@@ -123,6 +123,6 @@ def _draw_tuning(random: Random) -> RaftTuning:
         high_watermark_linger_ms=random.choice((0, 5, 50)),
         uncommitted_bytes_max=random.choice((4_000, 32 * 1024 * 1024)),
         observer_session_ms=random.choice((1_000, 300_000)),
-        parked_fetches_max=random.choice((1, 2, 10_000)),
+        parked_fetches_max=random.choice((2, 10_000, 10_000)),
         waiting_reads_max=random.choice((1, 3, 10_000)),
     )

@@ -51,6 +51,10 @@ class SeedResult(NamedTuple):
     tail: tuple[str, ...]
     real_s: float
     coverage: Coverage
+    calls: int
+    """Calls of clients whose history was checked."""
+    excuse: str | None
+    """Why less than liveness could be demanded after the heal, computed from the world; None: all of it was."""
     plan: Plan
     """What was played, to play it again."""
 
@@ -139,6 +143,8 @@ def play(
         tail=tuple(transcript.tail()) if violations else (),
         real_s=time.perf_counter() - started,
         coverage=world.coverage,
+        calls=len(world.clients.history) if world.clients is not None else 0,
+        excuse=world.liveness.excuse,
         plan=plan or Plan(world=world_name, mutant=mutant, options=options, strikes=world.strikes),
     )
 

@@ -1,9 +1,8 @@
 """The simulated world: a heap of (virtual time, sequence number, action) and everything the actions happen to.
 
 A run has two phases. In the fault phase everything that the seed has drawn may go wrong while a workload proposes batches to
-whoever leads, and asks it for linearizable reads. Then everything heals for good, and liveness is demanded: a leader within
-`ELECTION_TIMEOUTS` election timeouts (L1), and soon after all nodes at its high watermark with equal state (L2). Nothing here
-reads a clock, a hash or a thread: a seed is a run.
+whoever leads, and asks it for linearizable reads; clients do both as well, and keep a history. Then everything heals for good, or
+enough of it, and liveness is demanded (liveness.py). Nothing here reads a clock, a hash or a thread: a seed is a run.
 """
 
 from __future__ import annotations
@@ -16,31 +15,26 @@ import msgspec
 
 from ..core.raft_config import RaftConfig
 from ..core.types import ReplicaKey, Voter, VoterSet
+from .clients import Clients, lists_state_machine
 from .coverage import Coverage
 from .faults import FAULTS
 from .invariants import Checkers, Violation
+from .liveness import Liveness
 from .machine import Machine
 from .network import SimulatedNetwork
 from .options import SimulationOptions, Strike
 from .plan import draw_strikes, strike_random
 from .process import SimulatedProcess
-from .state_machine import HashingStateMachine, SimulatedStateMachine
+from .state_machine import SimulatedStateMachine
 from .transcript import Transcript
 
-ELECTION_TIMEOUTS = 20
-CATCH_UP_MS = 10_000
 HEALTHY_DISK_US = 200
-POLL_US = 50_000
 EVENTS_MAX = 3_000_000
 BURSTS = (1, 1, 1, 1, 4)
 """Batches proposed at once; several of them travel and reach the disk together."""
 BODY_BYTES = (0, 10, 200, 900, 3_000)
 
 StateMachineFactory = Callable[[int], SimulatedStateMachine]
-
-
-def hashing_state_machine(node_id: int) -> SimulatedStateMachine:
-    return HashingStateMachine()
 
 
 class World:
@@ -50,7 +44,7 @@ class World:
         self,
         options: SimulationOptions,
         transcript: Transcript,
-        make_state_machine: StateMachineFactory = hashing_state_machine,
+        make_state_machine: StateMachineFactory = lists_state_machine,
     ) -> None:
         self.options = options
         self.transcript = transcript
@@ -78,8 +72,11 @@ class World:
         self._sequence = 0
         self._workload = options.random("workload")
         self._readers = options.random("readers")
-        self._healed_at_us: int | None = None
-        self._final_offset: int | None = None
+        self.liveness = Liveness(self)
+        self.clients: Clients | None = None
+        if options.clients and make_state_machine is lists_state_machine:
+            self.clients = Clients(self)
+            self.checkers.add(self.clients)
         self._is_done = False
 
     def config_of(self, node_id: int, directory_id: bytes) -> RaftConfig:
@@ -100,14 +97,14 @@ class World:
         self.transcript.note(self.now_us, text)
 
     def disk_latency_us(self, node_id: int) -> int:
-        if self._healed_at_us is not None:
+        if self.liveness.healed_at_us is not None:
             return HEALTHY_DISK_US
         return self.options.disk_latency_us * self.disk_slowness.get(node_id, 1)
 
     @property
     def is_healed(self) -> bool:
         """Nothing goes wrong any more, and the workload has ended."""
-        return self._healed_at_us is not None
+        return self.liveness.healed_at_us is not None
 
     def run(self) -> None:
         """Both phases. Raises Violation or whatever the code under test raises."""
@@ -117,11 +114,13 @@ class World:
         self.after(self.options.propose_interval_us, self._propose)
         if self.options.read_interval_us:
             self.after(self.options.read_interval_us, self._read)
+        if self.clients is not None:
+            self.clients.start()
         for strike in self.strikes:
             self.after(strike.time_us, self._strike, strike)
-        self.after(self.options.fault_phase_ms * 1000, self._heal)
+        self.after(self.options.fault_phase_ms * 1000, self.liveness.heal)
         if self.until_us is not None:
-            self.after(self.until_us, self._stop)
+            self.after(self.until_us, self.finish)
         heap = self._heap
         for _ in repeat(None, EVENTS_MAX):
             self.now_us, _, action, arguments = heappop(heap)
@@ -133,7 +132,7 @@ class World:
     # The workload
 
     def _propose(self) -> None:
-        if self._healed_at_us is not None:
+        if self.liveness.healed_at_us is not None:
             return
         random = self._workload
         for machine in self.machines:
@@ -149,7 +148,7 @@ class World:
 
     def _read(self) -> None:
         """Reads stop when everything heals: after that each must have its answer, or there is no convergence."""
-        if self._healed_at_us is not None:
+        if self.liveness.healed_at_us is not None:
             return
         for machine in self.machines:
             if machine.process is not None and machine.process.is_leading:
@@ -171,60 +170,23 @@ class World:
         struck = FAULTS[strike.fault].strike(self, strike_random(self.options, strike))
         self.coverage.struck(strike.fault, [states[node_id] for node_id in struck])
 
-    def _stop(self) -> None:
+    # The end
+
+    def finish(self) -> None:
+        """The run ends here."""
         self._is_done = True
 
-    def _heal(self) -> None:
-        self.note("everything heals")
-        self._healed_at_us = self.now_us
-        self.network.calm()
-        self.disk_slowness.clear()
-        for machine in self.machines:
-            machine.paused_until_us = 0
-            machine.cut_at_boot = None
-            machine.file_system.heal()
-            machine.set_clock()
-            if machine.process is not None:
-                machine.process.crash_in_effects = None
-                machine.process.crash_in_flush_of_bytes = None
-                machine.process.crash_in_store = False
-            machine.boot()
-        self.after(POLL_US, self._check_liveness)
-
-    # Liveness
-
-    def _check_liveness(self) -> None:
-        healed_us = self._healed_at_us or 0
-        waited_ms = (self.now_us - healed_us) // 1000
-        leader = self._leader_of_highest_epoch()
-        if leader is None:
-            limit_ms = ELECTION_TIMEOUTS * 300
-            if waited_ms > limit_ms:
-                raise Violation(f"L1 no leader {limit_ms} ms after the heal: {self._summary()}")
-            self._final_offset = None
-        elif self._final_offset is None:
-            self.work(leader)
-            self._final_offset = leader.raft.log_end_offset
-        elif self.has_converged(leader.raft.log_end_offset):
-            self._is_done = True
-            return
-        if waited_ms > ELECTION_TIMEOUTS * 300 + CATCH_UP_MS:
-            raise Violation(f"L2 the nodes have not caught up {waited_ms} ms after the heal: {self._summary()}")
-        self.after(POLL_US, self._check_liveness)
-
-    def _leader_of_highest_epoch(self) -> SimulatedProcess | None:
-        processes = [machine.process for machine in self.machines if machine.process is not None]
-        epoch = max((process.raft.epoch for process in processes), default=0)
-        for process in processes:
-            raft = process.raft
-            if raft.is_leader and raft.epoch == epoch:
-                return process
-        return None
+    def converged(self) -> None:
+        """All that liveness demands is there: the clients' history can be judged."""
+        process = self.liveness.core[0].process
+        if self.clients is not None and process is not None:
+            self.clients.judge(process)
+        self.finish()
 
     def has_converged(self, offset: int) -> bool:
-        """Every node has committed and applied through `offset`, all reads have ended, and all states are equal."""
+        """Every node of the core has committed and applied through `offset`, all reads have ended, and all states are equal."""
         digests: list[int] = []
-        for machine in self.machines:
+        for machine in self.liveness.core:
             process = machine.process
             if process is None or process.raft.high_watermark != offset or process.applied_offset != offset or process.reads:
                 return False
@@ -232,6 +194,3 @@ class World:
         if len(set(digests)) != 1:
             raise Violation(f"L2 equal offsets {offset}, different states: {digests}")
         return True
-
-    def _summary(self) -> str:
-        return "; ".join(repr(m.process.raft) if m.process is not None else f"n{m.node_id} down" for m in self.machines)

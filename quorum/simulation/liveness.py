@@ -1,0 +1,295 @@
+"""What is demanded once everything has gone wrong: the heal, the conditions L1 to L6, and the excuses.
+
+Theory of operation. When the fault phase ends, either everything heals, or only a *core*: a random set of nodes with a majority
+of the voters (the manner of TigerBeetle's simulator). What is outside the core stays broken for ever, each node in its own
+way: down, cut off, deaf, mute, standing still, or with a full disk; and the core has to get along. Then the conditions are
+looked at now and then, in the order of the table, until all are met. The first that is not when the time is over is the
+violation, unless the world itself shows that it could not be met. Such an excuse is computed from the disks and the membership,
+never assumed, and the result names it. A core that has come together is watched for a while longer: nothing may disturb it (L5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from .invariants import Violation
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .process import SimulatedProcess
+    from .world import World
+
+ELECTION_TIMEOUTS = 20
+CATCH_UP_MS = 10_000
+POLL_US = 50_000
+STABLE_MS = 3_000
+FOR_EVER_US = 1 << 50
+
+
+class Liveness:
+    """One run's second phase. `core` are the machines of which something is demanded."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._random = world.options.random("heal")
+        self.core: list[Machine] = list(world.machines)
+        self.outside: list[Machine] = []
+        self.healed_at_us: int | None = None
+        self.final_offset: int | None = None
+        """Where the log of the core's leader ends, with one batch proposed after the heal; None: not yet."""
+        self.excuse: str | None = None
+        self._prospective_since_us: dict[int, int] = {}
+        self._together_at_us: int | None = None
+        """When all conditions were met first."""
+        self._epoch = 0
+        self._raises = 0
+        self._waits_from_us = 0
+
+    @property
+    def waited_ms(self) -> int:
+        """Since the heal, or since a newer epoch began after the core had come together (which may happen a few times: L5)."""
+        return (self.world.now_us - self._waits_from_us) // 1000
+
+    @property
+    def leader_limit_ms(self) -> int:
+        return ELECTION_TIMEOUTS * max(300, self.world.options.tuning.election_timeout_ms)
+
+    # The heal
+
+    def heal(self) -> None:
+        world = self.world
+        self.healed_at_us = self._waits_from_us = world.now_us
+        if not world.options.heals_everything:
+            self._choose_core()
+        if self.outside:
+            world.note(f"a core heals for good: {', '.join(f'n{machine.node_id}' for machine in self.core)}")
+        else:
+            world.note("everything heals")
+        world.network.calm()
+        world.disk_slowness.clear()
+        for machine in world.machines:
+            machine.heal()
+        for machine in self.outside:
+            break_for_good(world, machine, self._random)
+        world.after(POLL_US, self._look)
+
+    def _choose_core(self) -> None:
+        world, random = self.world, self._random
+        voters = list(world.voter_ids)
+        count = random.randint(len(voters) // 2 + 1, len(voters))
+        ids = set(random.sample(voters, count))
+        ids.update(machine.node_id for machine in world.machines if machine.node_id not in voters and random.random() < 0.7)
+        self.core = [machine for machine in world.machines if machine.node_id in ids]
+        self.outside = [machine for machine in world.machines if machine.node_id not in ids]
+
+    # The demands
+
+    def _look(self) -> None:
+        self._note_prospective()
+        leader = self.leader()
+        if leader is None:
+            self.final_offset = None
+        elif self.final_offset is None:
+            self.world.work(leader)
+            self.final_offset = leader.raft.log_end_offset
+        self._watch_epochs()
+        if self._first_unmet() is None:
+            if self._together_at_us is None:
+                self._together_at_us = self.world.now_us
+            if not self.outside or self.world.now_us - self._together_at_us >= STABLE_MS * 1000:
+                self.world.converged()
+                return
+        self.world.after(POLL_US, self._look)
+
+    def _first_unmet(self) -> str | None:
+        """What is missing; None if nothing is. Raises if its time is over and nothing excuses it."""
+        for condition in CONDITIONS:
+            missing = condition.missing(self)
+            if missing is None:
+                continue
+            limit_ms = condition.limit_ms(self)
+            if self.waited_ms > limit_ms:
+                self.excuse = find_excuse(self)
+                if self.excuse is None:
+                    raise Violation(f"{condition.name} {missing}, {limit_ms} ms after the heal: {self.summary()}")
+                self.world.finish()
+            return missing
+        return None
+
+    def _watch_epochs(self) -> None:
+        """Each node outside may bring one epoch that the core had not heard of; a core that has come together needs none."""
+        epoch = max((machine.process.raft.epoch for machine in self.core if machine.process is not None), default=0)
+        if epoch <= self._epoch:
+            return
+        self._epoch = epoch
+        if self._together_at_us is None:
+            return
+        self._raises += 1
+        self._waits_from_us = self.world.now_us
+        if self._raises > len(self.outside):
+            raise Violation(
+                f"L5 {self._raises} new epochs in {(self.world.now_us - self._together_at_us) // 1000} ms although the core is "
+                f"healthy and only {len(self.outside)} nodes are not: {self.summary()}"
+            )
+
+    def _note_prospective(self) -> None:
+        for machine in self.core:
+            if machine.state_name == "prospective":
+                self._prospective_since_us.setdefault(machine.node_id, self.world.now_us)
+            else:
+                self._prospective_since_us.pop(machine.node_id, None)
+
+    def leader(self) -> SimulatedProcess | None:
+        """Who leads the highest epoch that anybody in the core knows. It may be a node outside: a full disk is noticed late."""
+        epoch = max((machine.process.raft.epoch for machine in self.core if machine.process is not None), default=0)
+        for machine in self.world.machines:
+            if machine.process is not None and machine.process.raft.is_leader and machine.process.raft.epoch == epoch:
+                return machine.process
+        return None
+
+    def stuck_prospective(self) -> str | None:
+        limit_us = ELECTION_TIMEOUTS * 1000 * max(300, self.world.options.tuning.election_timeout_ms)
+        for node_id, since_us in self._prospective_since_us.items():
+            if self.world.now_us - since_us > limit_us // 2:
+                return f"n{node_id} asks for pre-votes since {(self.world.now_us - since_us) // 1000} ms"
+        return None
+
+    def summary(self) -> str:
+        return "; ".join(
+            ("" if machine in self.core else "outside: ")
+            + (repr(machine.process.raft) if machine.process is not None else f"n{machine.node_id} down")
+            for machine in self.world.machines
+        )
+
+
+class Condition(NamedTuple):
+    """`missing` says what is not so yet, None if all is well; it has to be so `limit_ms` after the heal."""
+
+    name: str
+    about: str
+    missing: Callable[[Liveness], str | None]
+    limit_ms: Callable[[Liveness], int]
+
+
+def _at_once(liveness: Liveness) -> int:
+    return 0
+
+
+def _for_a_leader(liveness: Liveness) -> int:
+    return liveness.leader_limit_ms
+
+
+def _to_catch_up(liveness: Liveness) -> int:
+    return liveness.leader_limit_ms + CATCH_UP_MS
+
+
+def _no_leader(liveness: Liveness) -> str | None:
+    return "no leader" if liveness.leader() is None else None
+
+
+def _not_caught_up(liveness: Liveness) -> str | None:
+    offset = liveness.final_offset
+    leader = liveness.leader()
+    if offset is None or leader is None:
+        return "no leader"
+    return None if liveness.world.has_converged(leader.raft.log_end_offset) else "the nodes have not caught up"
+
+
+def _call_without_answer(liveness: Liveness) -> str | None:
+    clients = liveness.world.clients
+    return clients.unanswered() if clients is not None else None
+
+
+CONDITIONS: tuple[Condition, ...] = (
+    Condition("L4", "nobody asks for pre-votes for ever", Liveness.stuck_prospective, _at_once),
+    Condition("L1", "somebody leads the core", _no_leader, _for_a_leader),
+    Condition("L2", "every node of the core has committed and applied all, and has the same state", _not_caught_up, _to_catch_up),
+    Condition("L6", "every call of a client has returned", _call_without_answer, _to_catch_up),
+)
+"""In the order in which they are looked at. L5, the calm after that, is watched by `_watch_epochs`."""
+
+
+# Excuses
+
+
+def _too_few_voters(liveness: Liveness) -> str | None:
+    voters = liveness.world.voter_ids
+    there = [machine.node_id for machine in liveness.core if machine.node_id in voters]
+    if len(there) <= len(voters) // 2:
+        return f"only {there} of the voters {list(voters)} are in the core"
+    return None
+
+
+def _committed_data_is_gone(liveness: Liveness) -> str | None:
+    history = liveness.world.history
+    offset, crc = history.end_offset, history.crcs[-1]
+    voters = [machine for machine in liveness.core if machine.node_id in liveness.world.voter_ids]
+    if offset and not any(machine.durable.crc_at(offset) == crc for machine in voters):
+        return f"no voter of the core has everything below the committed offset {offset} on its disk"
+    return None
+
+
+EXCUSES: tuple[tuple[str, Callable[[Liveness], str | None]], ...] = (
+    ("too-few-voters", _too_few_voters),
+    ("committed-data-is-gone", _committed_data_is_gone),
+)
+"""Name, and what makes it impossible for the core to come together, None if that is not so."""
+
+
+def find_excuse(liveness: Liveness) -> str | None:
+    """The first excuse that the world bears out, with its reason."""
+    for name, holds in EXCUSES:
+        reason = holds(liveness)
+        if reason is not None:
+            return f"{name}: {reason}"
+    return None
+
+
+# What stays broken outside the core
+
+
+def _is_down(world: World, machine: Machine) -> None:
+    machine.crash(power_cut=True, reason="for good")
+    machine.is_gone = True
+
+
+def _is_alone(world: World, machine: Machine) -> None:
+    _is_deaf(world, machine)
+    _is_mute(world, machine)
+
+
+def _is_deaf(world: World, machine: Machine) -> None:
+    for other in world.machines:
+        world.network.cut_for_good(other.node_id, machine.node_id)
+
+
+def _is_mute(world: World, machine: Machine) -> None:
+    for other in world.machines:
+        world.network.cut_for_good(machine.node_id, other.node_id)
+
+
+def _stands_still(world: World, machine: Machine) -> None:
+    machine.paused_until_us = FOR_EVER_US
+
+
+def _has_a_full_disk(world: World, machine: Machine) -> None:
+    machine.file_system.full = True
+
+
+AFFLICTIONS: dict[str, Callable[[World, Machine], None]] = {
+    "is down": _is_down,
+    "is alone": _is_alone,
+    "hears nobody": _is_deaf,
+    "is heard by nobody": _is_mute,
+    "stands still": _stands_still,
+    "has a full disk": _has_a_full_disk,
+}
+
+
+def break_for_good(world: World, machine: Machine, random: Random) -> None:
+    """Something is wrong with this machine, and stays so."""
+    affliction = random.choice(tuple(AFFLICTIONS))
+    world.note(f"n{machine.node_id} {affliction} from now on")
+    AFFLICTIONS[affliction](world, machine)
