@@ -8,20 +8,27 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ..core.batch import NO_PREVIOUS_CRC, BatchHeader
 
 
 class BatchIndex:
-    """Append-only but for `truncate`. Not thread-safe: its owner locks."""
+    """Append-only but for `truncate` and `drop`. Not thread-safe: its owner locks.
 
-    def __init__(self, start_offset: int = 0, start_epoch: int = 0, start_crc: int = NO_PREVIOUS_CRC) -> None:
+    `last_epoch` and `last_crc` are those of the last batch, or of what precedes an empty index.
+    """
+
+    def __init__(
+        self, start_offset: int = 0, start_epoch: int = 0, start_crc: int = NO_PREVIOUS_CRC, start_position: int = 0
+    ) -> None:
         self.start_offset = start_offset
         self.end_offset = start_offset
-        self.end_position = 0
+        self.end_position = start_position
         self.start_epoch = start_epoch
         self.start_crc = start_crc
+        self.last_epoch = start_epoch
+        self.last_crc = start_crc
         self.base_offsets = array("Q")
         self.positions = array("Q")
         self.high_watermarks = array("Q")
@@ -33,14 +40,6 @@ class BatchIndex:
 
     def __len__(self) -> int:
         return len(self.base_offsets)
-
-    @property
-    def last_epoch(self) -> int:
-        return self._epochs[-1] if self._epochs else self.start_epoch
-
-    @property
-    def last_crc(self) -> int:
-        return self._crcs[-1] if self._crcs else self.start_crc
 
     def extend(self, headers: list[BatchHeader]) -> None:
         """Add the batches that follow the last one; the caller has checked that they do."""
@@ -59,6 +58,7 @@ class BatchIndex:
         if headers:
             self.end_position = position
             self.end_offset = headers[-1].end_offset
+            self.last_epoch, self.last_crc = epochs[-1], crcs[-1]
 
     def truncate(self, count: int) -> None:
         """Keep the first `count` batches."""
@@ -66,16 +66,22 @@ class BatchIndex:
             return
         self.end_offset = self.base_offsets[count]
         self.end_position = self.positions[count]
-        for column in (
-            self.base_offsets,
-            self.positions,
-            self.high_watermarks,
-            self._epochs,
-            self._crcs,
-            self._append_times_ms,
-            self._counts_and_attributes,
-        ):
+        for column in self._columns():
             del column[count:]
+        self.last_epoch = self._epochs[-1] if self._epochs else self.start_epoch
+        self.last_crc = self._crcs[-1] if self._crcs else self.start_crc
+
+    def drop(self, count: int) -> None:
+        """Forget the first `count` batches: the index starts behind them."""
+        if count <= 0:
+            return
+        self.start_epoch, self.start_crc = self._epochs[count - 1], self._crcs[count - 1]
+        self.start_offset = self.base_offsets[count] if count < len(self.base_offsets) else self.end_offset
+        for column in self._columns():
+            del column[:count]
+
+    def _columns(self) -> tuple[array[int], ...]:
+        return (*self._main_columns, self._append_times_ms, self._counts_and_attributes)
 
     def header(self, number: int) -> BatchHeader:
         """The header of batch `number`, counted from the log's start."""
@@ -93,22 +99,19 @@ class BatchIndex:
         )
 
     def headers(self, first: int = 0) -> Iterator[BatchHeader]:
-        if first >= len(self.base_offsets):
-            return
-        previous_crc = self._crcs[first - 1] if first else self.start_crc
+        """The headers from batch `first` on, as they are now, whatever happens to the index while they are looked at."""
+        previous_crc = self._crcs[first - 1] if 0 < first <= len(self._crcs) else self.start_crc
         columns = (
             self.base_offsets[first:],
             self.positions[first:],
-            [*self.positions[first + 1 :], self.end_position],
+            [*self.positions[first + 1 :], self.end_position][: len(self.base_offsets) - first],
             self.high_watermarks[first:],
             self._epochs[first:],
             self._crcs[first:],
             self._append_times_ms[first:],
             self._counts_and_attributes[first:],
         )
-        for base_offset, position, end, mark, epoch, crc, time_ms, packed in zip(*columns, strict=True):
-            yield BatchHeader(end - position, crc, base_offset, epoch, packed & 0xFFFF, packed >> 16, time_ms, mark, previous_crc)
-            previous_crc = crc
+        return _headers(zip(*columns, strict=True), previous_crc)
 
     def columns_from(self, first: int, start_position: int) -> list[tuple[int, int, int, int, int]]:
         """Of batch `first` and all behind it: position counted from `start_position`, base offset, high watermark, epoch, crc."""
@@ -157,3 +160,9 @@ class BatchIndex:
             fitting = bisect_right(self.positions, limit, first, len(self.base_offsets)) - 1
             last = max(first + 1, min(last, fitting))
         return first, last
+
+
+def _headers(rows: Iterable[tuple[int, ...]], previous_crc: int) -> Iterator[BatchHeader]:
+    for base_offset, position, end, mark, epoch, crc, time_ms, packed in rows:
+        yield BatchHeader(end - position, crc, base_offset, epoch, packed & 0xFFFF, packed >> 16, time_ms, mark, previous_crc)
+        previous_crc = crc
