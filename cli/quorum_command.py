@@ -1,12 +1,13 @@
-"""`kraftlab metadata-quorum describe`: the state of the metadata quorum (kafka-metadata-quorum)."""
+"""`kraftlab metadata-quorum`: the state of the metadata quorum, and changes of it (kafka-metadata-quorum)."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from . import quorum_changes
 from .output import DONE, CommandFailed, Output, json_option, linearizable_option
 
 if TYPE_CHECKING:
@@ -15,21 +16,41 @@ if TYPE_CHECKING:
     from .quorum_text import QuorumView, ReplicaView
 
 
-@click.group("metadata-quorum", short_help="Show the state of the metadata quorum.")
+class Target(NamedTuple):
+    """What stands before the subcommand."""
+
+    bootstrap_server: str | None
+    bootstrap_controller: str | None
+    command_config: str | None
+
+    def servers(self) -> str:
+        """Whom to ask; CommandFailed unless it is given in one way."""
+        if (self.bootstrap_server is None) == (self.bootstrap_controller is None):
+            raise CommandFailed(
+                "Exactly one of --bootstrap-server and --bootstrap-controller is needed, before the subcommand\n"
+                "See: kraftlab metadata-quorum --help"
+            )
+        return self.bootstrap_server or self.bootstrap_controller or ""
+
+
+@click.group(
+    "metadata-quorum",
+    short_help="Show the metadata quorum, add and remove controllers.",
+    epilog="""\b
+Examples:
+  kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 describe --status
+  kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 add-controller --config controller.properties
+  kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 transfer-leadership --to 3001""",
+)
 @click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="gRPC endpoints of any nodes.")
 @click.option("--bootstrap-controller", metavar="HOST:PORT[,…]", help="gRPC endpoints of controllers.")
-@click.option("--command-config", metavar="FILE", help="Accepted for Kafka's sake; nothing in it is needed.")
+@click.option("--command-config", metavar="FILE", help="For add-controller: the new controller's server.properties.")
 @click.pass_context
 def metadata_quorum(
     context: click.Context, /, bootstrap_server: str | None, bootstrap_controller: str | None, command_config: str | None
 ) -> None:
-    """Show the state of the metadata quorum."""
-    if (bootstrap_server is None) == (bootstrap_controller is None):
-        raise CommandFailed(
-            "Exactly one of --bootstrap-server and --bootstrap-controller is needed, before the subcommand\n"
-            "See: kraftlab metadata-quorum --help"
-        )
-    context.obj = bootstrap_server or bootstrap_controller
+    """Show the state of the metadata quorum, and change who is in it and who leads it."""
+    context.obj = Target(bootstrap_server, bootstrap_controller, command_config)
 
 
 @metadata_quorum.command(
@@ -58,7 +79,7 @@ def describe(
     from .quorum_text import replication_lines, status_lines
 
     out = Output(as_json)
-    with AdminClient(context.obj, linearizable=linearizable) as client:
+    with AdminClient(context.obj.servers(), linearizable=linearizable) as client:
         view = quorum_view(client.describe_quorum())
     now_ms = int(time.time() * 1000) if human_readable else None
     out.lines(status_lines(view) if status else replication_lines(view, now_ms))
@@ -90,3 +111,8 @@ def _replica_view(replica: pb.QuorumReplica) -> ReplicaView:
         replica.last_caught_up_timestamp,
         tuple(f"{endpoint.name}://{endpoint.host}:{endpoint.port}" for endpoint in replica.endpoints),
     )
+
+
+metadata_quorum.add_command(quorum_changes.add_controller)
+metadata_quorum.add_command(quorum_changes.remove_controller)
+metadata_quorum.add_command(quorum_changes.transfer_leadership)

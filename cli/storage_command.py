@@ -24,20 +24,52 @@ def random_uuid() -> int:
 @storage.command(
     "format",
     epilog="""\b
-Example:
-  kraftlab storage format --cluster-id "$(kraftlab storage random-uuid)" --config server.properties""",
+Examples:
+  kraftlab storage format -t "$(kraftlab storage random-uuid)" -c controller.properties --standalone
+  kraftlab storage format -t CLUSTER-ID -c controller.properties --initial-controllers
+      3000@127.0.0.1:19093:DIRECTORY-ID,3001@127.0.0.1:19094:DIRECTORY-ID   # the same on each of them
+  kraftlab storage format -t CLUSTER-ID -c controller.properties --no-initial-controllers
+  kraftlab storage format -t CLUSTER-ID -c broker.properties
+
+\b
+The first three are for a controller that names controller.quorum.bootstrap.servers: its voters live in the metadata log.
+With controller.quorum.voters, which are static, none of them is given.""",
 )
 @click.option("--cluster-id", "-t", required=True, metavar="ID", help="The cluster that the directories will belong to.")
 @click.option("--config", "-c", required=True, metavar="FILE", help="A Kafka-style server.properties.")
 @click.option("--ignore-formatted", "-g", is_flag=True, help="Leave directories alone that are formatted already.")
+@click.option("--standalone", "-s", is_flag=True, help="The controller is the only voter of a new quorum.")
+@click.option(
+    "--initial-controllers",
+    "-I",
+    metavar="ID@HOST:PORT:DIRECTORY-ID,…",
+    help="The voters of a new quorum, this controller among them.",
+)
+@click.option("--no-initial-controllers", "-N", is_flag=True, help="The controller joins a quorum that there is already.")
 @json_option
-def format_directories(cluster_id: str, config: str, ignore_formatted: bool, as_json: bool) -> int:
-    """Give a node's directories their identity."""
+def format_directories(
+    cluster_id: str,
+    config: str,
+    ignore_formatted: bool,
+    standalone: bool,
+    initial_controllers: str | None,
+    no_initial_controllers: bool,
+    as_json: bool,
+) -> int:
+    """Give a node's directories their identity, and a new quorum its first voters."""
+    from kraftlab.config import initial_voters
     from kraftlab.config import storage as logic
     from kraftlab.config.models import load_any
 
     out = Output(as_json)
-    lines = logic.format(load_any(config), cluster_id, ignore_formatted)
+    node = load_any(config)
+    initial = initial_voters.choose(
+        node,
+        standalone=standalone,
+        initial_controllers=initial_controllers,
+        no_initial_controllers=no_initial_controllers,
+    )
+    lines = logic.format(node, cluster_id, ignore_formatted, initial)
     out.lines(lines)
     out.result({"cluster_id": cluster_id, "messages": lines})
     return DONE
@@ -58,6 +90,7 @@ def info(config: str, as_json: bool) -> int:
         {
             "directories": [str(path) for path in found.directories],
             "metadata": found.metadata.as_text() if found.metadata else None,
+            "quorum": found.quorum.as_text() if found.quorum else None,
             "problems": found.problems,
         }
     )
@@ -73,6 +106,8 @@ def info_lines(found: object) -> list[str]:
     lines = [f"Found log director{plural}:", *(f"  {path}" for path in found.directories), ""] if found.directories else []
     if found.metadata is not None:
         lines += [f"Found metadata: {found.metadata.as_text()}", ""]
+    if found.quorum is not None:
+        lines += [f"Found quorum: {found.quorum.as_text()}", ""]
     if found.problems:
         lines += [f"Found problem{'' if len(found.problems) == 1 else 's'}:", *(f"  {text}" for text in found.problems), ""]
     return lines

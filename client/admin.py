@@ -14,6 +14,7 @@ Reads see committed state, which may be a little old. `min_offset` demands that 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
@@ -78,8 +79,13 @@ class AdminClient:
 
     # -- sending -----------------------------------------------------------------------------------------------------
 
-    def call(self, api: str, request: Any, *, timeout_ms: int | None = None) -> Any:
-        """Sends a request to whoever can answer it and returns the response. ApiError, ClusterUnreachable."""
+    def call(
+        self, api: str, request: Any, *, timeout_ms: int | None = None, attempt_timeout_s: float = _ATTEMPT_TIMEOUT_S
+    ) -> Any:
+        """Sends a request to whoever can answer it and returns the response. ApiError, ClusterUnreachable.
+
+        A node that has not answered within `attempt_timeout_s` is given up, and the next one asked.
+        """
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         limited = request.header.HasField("timeout_ms")
         self._fill_header(request, timeout_ms)
@@ -96,7 +102,7 @@ class AdminClient:
                     # No node may carry it out after this call has given up.
                     request.header.timeout_ms = max(1, int(left_s * 1000))
                 try:
-                    response = self._attempt(endpoint, api, request, min(left_s, _ATTEMPT_TIMEOUT_S))
+                    response = self._attempt(endpoint, api, request, min(left_s, attempt_timeout_s))
                     self._newest_offset = max(self._newest_offset, response.header.metadata_offset)
                     return response
                 except grpc.RpcError as error:
@@ -298,19 +304,23 @@ class AdminClient:
             voter_directory_id=directory_id,
             listeners=[pb.QuorumEndpoint(name=name, host=at.host, port=at.port) for name, at in sorted(listeners.items())],
         )
-        return cast(pb.AddRaftVoterResponse, self.call("AddRaftVoter", request, timeout_ms=timeout_ms))
+        return cast(pb.AddRaftVoterResponse, self._change_quorum("AddRaftVoter", request, timeout_ms))
 
     def remove_raft_voter(self, voter_id: int, directory_id: str, *, timeout_ms: int | None = None) -> pb.RemoveRaftVoterResponse:
         """Makes a voter an observer (KIP-853); returns when that is committed. ApiError."""
         request = pb.RemoveRaftVoterRequest(voter_id=voter_id, voter_directory_id=directory_id)
-        return cast(pb.RemoveRaftVoterResponse, self.call("RemoveRaftVoter", request, timeout_ms=timeout_ms))
+        return cast(pb.RemoveRaftVoterResponse, self._change_quorum("RemoveRaftVoter", request, timeout_ms))
 
     def transfer_leadership(
         self, voter_id: int, directory_id: str = "", *, timeout_ms: int | None = None
     ) -> pb.TransferLeadershipResponse:
         """Makes the leader of the quorum resign in a voter's favour, which is not elected yet when this returns. ApiError."""
         request = pb.TransferLeadershipRequest(voter_id=voter_id, voter_directory_id=directory_id)
-        return cast(pb.TransferLeadershipResponse, self.call("TransferLeadership", request, timeout_ms=timeout_ms))
+        return cast(pb.TransferLeadershipResponse, self._change_quorum("TransferLeadership", request, timeout_ms))
+
+    def _change_quorum(self, api: str, request: Any, timeout_ms: int | None) -> Any:
+        """Waits for one answer: asked again while the change is under way, the leader would only say so."""
+        return self.call(api, request, timeout_ms=timeout_ms, attempt_timeout_s=math.inf)
 
     # -- what one node holds -----------------------------------------------------------------------------------------
 

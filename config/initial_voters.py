@@ -14,9 +14,10 @@ import msgspec
 from kraftlab.metadata.uuids import Uuid, from_text, is_reserved, random_uuid
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
 
+from . import meta_properties
 from .endpoints import parse_endpoint
 from .errors import ConfigError
-from .models import CONTROLLER_LISTENER, NodeConfig
+from .models import CONTROLLER_LISTENER, ControllerConfig, NodeConfig
 
 _FORM = "id@host:port:directory-id"
 _INITIAL_CONTROLLER = re.compile(r"(?P<id>[0-9]{1,9})@(?P<endpoint>.+):(?P<directory>[A-Za-z0-9_-]+)")
@@ -101,6 +102,13 @@ def choose(
             "--standalone, --initial-controllers, or --no-initial-controllers."
         )
     return InitialVoters()
+
+
+def own_voter(config: ControllerConfig) -> Voter:
+    """How a formatted controller stands in a voter set. ConfigError if its metadata directory is not formatted for it."""
+    directory = config.metadata_log_dir
+    meta = meta_properties.verify((directory,), config.node_id, config.source)[directory]
+    return Voter(ReplicaKey(config.node_id, meta.directory_id), voter_endpoints(config))
 
 
 def voter_endpoints(config: NodeConfig) -> dict[str, Endpoint]:

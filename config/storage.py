@@ -9,25 +9,59 @@ import msgspec
 
 from kraftlab.metadata.features import METADATA_VERSION_NAME
 from kraftlab.metadata.uuids import random_uuid, to_text
+from kraftlab.quorum.core.batch import KRaftVersion, KRaftVoters
+from kraftlab.quorum.core.types import Voter, VoterSet
+from kraftlab.quorum.storage.bootstrap import read_bootstrap, write_bootstrap
+from kraftlab.quorum.storage.election_store import ElectionStateStore
 from kraftlab.quorum.storage.errors import StorageError
 from kraftlab.quorum.storage.file_system import RealFileSystem
+from kraftlab.quorum.storage.identity import LogIdentity
 
 from . import meta_properties
 from .errors import ConfigError
 from .initial_voters import InitialVoters
 from .meta_properties import MetaProperties
-from .models import NodeConfig
+from .models import CONTROLLER_LISTENER, NodeConfig
 
 _VOTER_DIRECTORY = "dynamic metadata voter directory"
 _CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
+class QuorumInfo(msgspec.Struct, frozen=True):
+    """What a metadata directory says about its quorum. `initial_voters`: those it was formatted with, None if voters are static.
+
+    `generation` counts how often a lost majority was forced; `epoch` is the last one the node has seen.
+    """
+
+    initial_voters: VoterSet | None
+    kraft_version: int
+    generation: int
+    epoch: int
+
+    def as_text(self) -> str:
+        """The line that `storage info` prints."""
+        voters = "" if self.initial_voters is None else f", initial.voters={voters_text(self.initial_voters)}"
+        return f"{{epoch={self.epoch}, generation={self.generation}, kraft.version={self.kraft_version}{voters}}}"
+
+
+def voters_text(voters: VoterSet) -> str:
+    """The voters as --initial-controllers takes them."""
+    return ",".join(map(_voter_text, voters.voters))
+
+
+def _voter_text(voter: Voter) -> str:
+    endpoint = voter.endpoints.get(CONTROLLER_LISTENER, "?")
+    return f"{voter.key.node_id}@{endpoint}:{to_text(voter.key.directory_id)}"
+
+
 class StorageInfo(msgspec.Struct, frozen=True):
-    """What `storage info` found: the directories, one line of metadata if any is formatted, and what is wrong."""
+    """What `storage info` found: the directories, what one of them says of the node, what the metadata directory says of the
+    quorum, and what is wrong."""
 
     directories: tuple[Path, ...]
     metadata: MetaProperties | None
     problems: tuple[str, ...]
+    quorum: QuorumInfo | None = None
 
 
 def random_cluster_id() -> str:
@@ -68,8 +102,6 @@ def format(
         is_metadata = directory == config.metadata_log_dir
         try:
             if is_metadata and initial.voters is not None:
-                from kraftlab.quorum.storage.bootstrap import write_bootstrap
-
                 # Before meta.properties, which is what makes the directory count as formatted: it is never without its voters.
                 write_bootstrap(RealFileSystem(), str(directory), cluster_id, initial.voters)
             directory_id = initial.directory_id if is_metadata else None
@@ -100,6 +132,7 @@ def info(config: NodeConfig) -> StorageInfo:
     """What the node's directories hold. Problems are lines of text; none means that the node can start."""
     found: list[Path] = []
     metas: list[MetaProperties] = []
+    quorum: QuorumInfo | None = None
     problems: list[str] = []
     for directory in config.all_directories():
         if not directory.is_dir():
@@ -119,7 +152,25 @@ def info(config: NodeConfig) -> StorageInfo:
         if metas and meta.cluster_id != metas[0].cluster_id:
             problems.append(f"{directory} belongs to cluster {meta.cluster_id}, not {metas[0].cluster_id}")
         metas.append(meta)
-    return StorageInfo(tuple(found), metas[0] if metas else None, tuple(problems))
+        if directory == config.metadata_log_dir:
+            try:
+                quorum = _quorum_info(directory, meta)
+            except StorageError as error:
+                problems.append(str(error))
+    return StorageInfo(tuple(found), metas[0] if metas else None, tuple(problems), quorum)
+
+
+def _quorum_info(directory: Path, meta: MetaProperties) -> QuorumInfo:
+    file_system = RealFileSystem()
+    bootstrap = read_bootstrap(file_system, str(directory), meta.cluster_id)
+    store = ElectionStateStore(file_system, str(directory), LogIdentity(meta.cluster_id, meta.directory_id))
+    election = store.load()
+    return QuorumInfo(
+        next((record.voters for record in bootstrap if isinstance(record, KRaftVoters)), None),
+        next((record.kraft_version for record in bootstrap if isinstance(record, KRaftVersion)), 0),
+        store.generation,
+        election.epoch if election is not None else 0,
+    )
 
 
 def _read(directory: Path) -> MetaProperties | None:

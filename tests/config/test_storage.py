@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from kraftlab.config import meta_properties, storage
+from kraftlab.config import initial_voters, meta_properties, storage
 from kraftlab.config.errors import ConfigError
-from kraftlab.config.models import load_broker
-from kraftlab.metadata.uuids import from_text
+from kraftlab.config.models import NodeConfig, load_broker, load_controller
+from kraftlab.metadata.uuids import from_text, to_text
+from kraftlab.quorum.storage.errors import StorageFull
 
 
 def test_formatting_writes_an_identity_into_every_directory(broker_file, tmp_path: Path) -> None:
@@ -106,3 +107,75 @@ def test_a_copied_directory_is_found_out(tmp_path: Path) -> None:
 
 def test_random_ids_are_kafka_ids() -> None:
     assert len(from_text(storage.random_cluster_id())) == 16
+
+
+def initial(text: str, config: NodeConfig) -> initial_voters.InitialVoters:
+    return initial_voters.choose(config, initial_controllers=text)
+
+
+def test_every_initial_controller_writes_the_same_voters_and_takes_its_own_directory_id(dynamic_file, tmp_path: Path) -> None:
+    text = "3000@127.0.0.1:19093:GDAXWlNIRRKoB5wdxbZcYg,3001@127.0.0.1:19094:pMTZEsB7QmCgsDzRHlrVcQ"
+    changes = (
+        {"node.id": "3000", "metadata.log.dir": str(tmp_path / "a")},
+        {
+            "node.id": "3001",
+            "metadata.log.dir": str(tmp_path / "b"),
+            "listeners": "CONTROLLER://127.0.0.1:19094,GRPC://127.0.0.1:19101",
+        },
+    )
+    infos = []
+    for change in changes:
+        config = load_controller(dynamic_file(change))
+        assert storage.format(config, "lab", initial=initial(text, config)) == [
+            f"Formatting dynamic metadata voter directory {change['metadata.log.dir']} with metadata.version 4.3-IV0."
+        ]
+        infos.append(storage.info(config))
+    assert [to_text(info.metadata.directory_id) for info in infos if info.metadata] == [
+        "GDAXWlNIRRKoB5wdxbZcYg",
+        "pMTZEsB7QmCgsDzRHlrVcQ",
+    ]
+    assert {info.quorum.as_text() for info in infos if info.quorum} == {
+        f"{{epoch=0, generation=0, kraft.version=1, initial.voters={text}}}"
+    }
+
+
+def test_who_joins_later_has_no_voters_and_a_random_directory_id(dynamic_file, tmp_path: Path) -> None:
+    config = load_controller(dynamic_file())
+    chosen = initial_voters.choose(config, no_initial_controllers=True)
+    assert storage.format(config, "lab", initial=chosen) == [
+        f"Formatting metadata directory {tmp_path / 'metadata'} with metadata.version 4.3-IV0."
+    ]
+    info = storage.info(config)
+    assert info.quorum is not None
+    assert info.quorum.as_text() == "{epoch=0, generation=0, kraft.version=0}"
+    assert info.problems == ()
+
+
+def test_a_directory_never_counts_as_formatted_without_its_voters(dynamic_file, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = load_controller(dynamic_file())
+
+    def full(*_: object) -> None:
+        raise StorageFull("no space left")
+
+    monkeypatch.setattr(storage, "write_bootstrap", full)
+    with pytest.raises(ConfigError, match=r"cannot format .*metadata: no space left"):
+        storage.format(config, "lab", initial=initial_voters.choose(config, standalone=True))
+    assert meta_properties.read(config.metadata_log_dir) is None
+
+
+def test_standalone_is_ignored_with_the_directory_it_is_for(dynamic_file) -> None:
+    config = load_controller(dynamic_file())
+    storage.format(config, "lab", initial=initial_voters.choose(config, standalone=True))
+    again = initial_voters.choose(config, standalone=True)
+    assert storage.format(config, "lab", True, again) == ["All of the log directories are already formatted."]
+
+
+def test_info_tells_of_a_bootstrap_checkpoint_that_cannot_be_read(dynamic_file) -> None:
+    config = load_controller(dynamic_file())
+    storage.format(config, "lab", initial=initial_voters.choose(config, standalone=True))
+    (path,) = config.metadata_log_dir.glob("*/*.checkpoint")
+    data = bytearray(path.read_bytes())
+    data[60] ^= 1
+    path.write_bytes(data)
+    (problem,) = storage.info(config).problems
+    assert str(path) in problem
