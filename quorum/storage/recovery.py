@@ -79,11 +79,13 @@ class _Walk(NamedTuple):
 def parse(data: bytes, position: int) -> tuple[BatchHeader, bool]:
     """The valid batch at `position` and whether it is sealed; CorruptBatch says why there is none."""
     magic = data[position : position + 4]
-    if magic == SEALED:
-        return batch.check(data, position), True
-    if magic not in _NOT_SEALED:
+    sealed = magic == SEALED
+    if sealed:
+        header = batch.read_header(data, position)
+    elif magic in _NOT_SEALED:
+        header = batch.read_header(SEALED + data[position + 4 : position + batch.HEADER_BYTES])
+    else:
         raise CorruptBatch(f"no batch at position {position}: it starts with {magic.hex() or 'nothing'}")
-    header = batch.read_header(SEALED + data[position + 4 : position + batch.HEADER_BYTES])
     end = position + header.size_bytes
     if end > len(data):
         raise CorruptBatch(f"batch at position {position} is cut: {len(data) - position} of {header.size_bytes} bytes")
@@ -92,7 +94,7 @@ def parse(data: bytes, position: int) -> tuple[BatchHeader, bool]:
         raise CorruptBatch(f"batch at position {position} does not hold: crc {crc:08x}, its header says {header.crc:08x}")
     if not header.record_count:
         raise CorruptBatch(f"batch at position {position} says it has no records")
-    return header, False
+    return header, sealed
 
 
 def scan(data: bytes, position: int) -> Iterator[BatchHeader]:
