@@ -98,6 +98,7 @@ class Fetching:
             state.read_round = max(state.read_round, response.read_round)
             if not self._take(response):
                 state.fetch_at_ms = later_ms
+            state.is_caught_up = 0 <= response.high_watermark <= self._log.view.end_offset
             return
         state.fetch_at_ms = later_ms
         if response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and response.leader.leader_id == NO_LEADER:

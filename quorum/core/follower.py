@@ -5,18 +5,23 @@ that hangs were all answered at the same moment, and would all stand at the same
 
 A follower that *has* fetched from its leader refuses pre-votes; one that never could, or that was told or shown that its leader
 is gone, grants them: else a dead leader's followers could block each other.
+
+What a follower asks of its leader for itself, to become a voter or to have its endpoints brought up to date, is joining.py's
+business; it is asked anew of every leader.
 """
 
 from __future__ import annotations
 
 from .download import Download
-from .epoch_state import EpochState
+from .epoch_state import NEVER_MS, EpochState
 from .types import Endpoint, ReplicaKey
 
 
 class Follower(EpochState):
     """`fetch_timeout_ms` is what this follower's timer takes, random part included. `read_round` is the newest the leader named,
-    echoed in the next fetch.
+    echoed in the next fetch. `is_caught_up`: the last answer brought this log to the leader's high watermark.
+
+    `join_correlation` is the request to change the voters that is in flight; after an answer, the next waits for `join_at_ms`.
     """
 
     __slots__ = (
@@ -26,6 +31,9 @@ class Follower(EpochState):
         "fetch_deadline_ms",
         "fetch_timeout_ms",
         "has_fetched",
+        "is_caught_up",
+        "join_at_ms",
+        "join_correlation",
         "read_round",
     )
     name = "follower"
@@ -49,6 +57,9 @@ class Follower(EpochState):
         """The leader's snapshot that is being copied (snapshot_fetching.py)."""
         self.has_fetched = False
         self.read_round = 0
+        self.is_caught_up = False
+        self.join_correlation: int | None = None
+        self.join_at_ms = NEVER_MS
 
     def grants(self, candidate: ReplicaKey, up_to_date: bool, pre_vote: bool) -> bool:
         """Pre-vote: not yet fetched from this leader, and log up to date. Vote: never, the epoch has a leader."""
@@ -65,6 +76,5 @@ class Follower(EpochState):
         self.has_fetched = False
 
     def next_deadline_ms(self) -> int:
-        if self.fetch_correlation is not None:
-            return self.fetch_deadline_ms
-        return min(self.fetch_deadline_ms, self.fetch_at_ms)
+        deadline_ms = min(self.fetch_deadline_ms, self.join_at_ms)
+        return deadline_ms if self.fetch_correlation is not None else min(deadline_ms, self.fetch_at_ms)

@@ -1,7 +1,10 @@
 """Leader: what this node knows of those who fetch from it, and what it owes them.
 
 Everything here is lost with the leadership, on purpose: a new leader knows no high watermark and no follower's position. The gate
-answers what is still owed (`owed_replies`) when the state ends.
+answers what is still owed (`owed_replies`, `change`) when the state ends.
+
+`voters` and `observers` share out the replicas by the voter set in force; when that changes, `reseat` moves what is known of a
+replica from one to the other, so that an observer that becomes a voter counts from its last fetch on.
 """
 
 from __future__ import annotations
@@ -9,8 +12,8 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from .epoch_state import EpochState
-from .messages import FetchRequest
+from .epoch_state import NEVER_MS, EpochState
+from .messages import AddVoterRequest, FetchRequest, RemoveVoterRequest, TransferLeadershipRequest
 from .purgatory import Purgatory
 from .read_index import ReadIndex
 from .types import Endpoint, ReplicaKey, Voter
@@ -42,6 +45,10 @@ class ReplicaProgress:
         self.last_fetch_ms = now_ms
         self._end_offset_at_last_fetch = log_end_offset
 
+    def was_caught_up_since(self, time_ms: int) -> bool:
+        """Whether it has had the leader's whole log at `time_ms` or later."""
+        return self.last_caught_up_ms > 0 and self.last_caught_up_ms >= time_ms
+
     def __repr__(self) -> str:
         return f"{self.key!r}:{self.end_offset}"
 
@@ -53,11 +60,60 @@ class PendingRead(NamedTuple):
     request: FetchRequest
 
 
+class VoterChange:
+    """A request to change the voters, or to hand over, that is under way (reconfiguration.py).
+
+    `correlation` None: nobody waits for the answer any more. `end_offset` -1: nothing is appended so far; else the change is done
+    when the high watermark gets there. `probe_correlation` is that of the ProbeVoter in flight.
+    """
+
+    __slots__ = (
+        "_closing_ms",
+        "correlation",
+        "deadline_ms",
+        "end_offset",
+        "is_probed",
+        "probe_at_ms",
+        "probe_correlation",
+        "request",
+    )
+
+    def __init__(
+        self, correlation: int, request: AddVoterRequest | RemoveVoterRequest | TransferLeadershipRequest, now_ms: int
+    ) -> None:
+        self.correlation: int | None = correlation
+        self.request = request
+        self.deadline_ms = now_ms + request.timeout_ms
+        self.end_offset = -1
+        self.is_probed = False
+        self.probe_at_ms = now_ms if isinstance(request, AddVoterRequest) else NEVER_MS
+        self.probe_correlation: int | None = None
+        self._closing_ms = now_ms + request.timeout_ms // 2 if isinstance(request, TransferLeadershipRequest) else NEVER_MS
+
+    def probing(self, correlation: int) -> None:
+        """A probe has been sent."""
+        self.probe_correlation = correlation
+        self.probe_at_ms = NEVER_MS
+
+    def probe_later(self, at_ms: int) -> None:
+        """The probe brought nothing."""
+        self.probe_correlation = None
+        self.probe_at_ms = at_ms
+
+    def stops_proposals(self, now_ms: int) -> bool:
+        """A hand-over that has waited for half of its time needs a log that stands still."""
+        return now_ms >= self._closing_ms
+
+    def next_deadline_ms(self) -> int:
+        return min(self.deadline_ms, self.probe_at_ms)
+
+
 class Leader(EpochState):
     """`high_watermark` -1: unknown until a majority holds a record of this epoch."""
 
     __slots__ = (
         "begin_at_ms",
+        "change",
         "check_quorum_deadline_ms",
         "epoch_start_offset",
         "fetched_voters",
@@ -96,6 +152,8 @@ class Leader(EpochState):
         self.purgatory = Purgatory()
         self.reads: dict[int, PendingRead] = {}
         self.read_index = ReadIndex()
+        self.change: VoterChange | None = None
+        """The membership change under way; one at a time."""
         self.uncommitted: deque[tuple[int, int]] = deque()
         """(end offset, size in bytes) of the batches of this epoch above the high watermark."""
         self.uncommitted_bytes = 0
@@ -112,8 +170,12 @@ class Leader(EpochState):
         return owed
 
     def abandon(self, correlation: int) -> None:
-        """The sender of that fetch has hung up."""
+        """The sender of that request has hung up. A change of voters that has not begun is dropped."""
         self.purgatory.discard(correlation)
+        if self.change is not None and self.change.correlation == correlation:
+            self.change.correlation = None
+            if self.change.end_offset < 0:
+                self.change = None
         for read_id, read in self.reads.items():
             if read.correlation == correlation:
                 del self.reads[read_id]
@@ -125,13 +187,30 @@ class Leader(EpochState):
         while self.uncommitted and self.uncommitted[0][0] <= high_watermark:
             self.uncommitted_bytes -= self.uncommitted.popleft()[1]
 
-    def successors(self) -> tuple[ReplicaKey, ...]:
-        """The other voters, the one with the most log first: who should lead next."""
-        ranked = sorted(self.voters.values(), key=lambda progress: (-progress.end_offset, progress.key.node_id))
+    def reseat(self, other_voters: tuple[Voter, ...]) -> None:
+        """The voters are others now: what is known of each replica stays known."""
+        before, self.voters = self.voters, {}
+        for voter in other_voters:
+            progress = before.get(voter.key.node_id)
+            if progress is not None and progress.key.matches(voter.key):
+                del before[voter.key.node_id]
+            else:
+                progress = self.observers.pop(voter.key, None) or ReplicaProgress(voter.key)
+            self.voters[voter.key.node_id] = progress
+        self.observers.update({progress.key: progress for progress in before.values() if progress.last_fetch_ms})
+        self.fetched_voters = {node_id: None for node_id in self.fetched_voters if node_id in self.voters}
+
+    def successors(self, preferred: ReplicaKey | None = None) -> tuple[ReplicaKey, ...]:
+        """The other voters, `preferred` first, then the one with the most log: who should lead next."""
+        ranked = sorted(
+            self.voters.values(),
+            key=lambda progress: (progress.key != preferred, -progress.end_offset, progress.key.node_id),
+        )
         return tuple(progress.key for progress in ranked)
 
     def next_deadline_ms(self) -> int:
-        return min(self.check_quorum_deadline_ms, self.begin_at_ms, self.purgatory.next_deadline_ms())
+        deadline_ms = min(self.check_quorum_deadline_ms, self.begin_at_ms, self.purgatory.next_deadline_ms())
+        return deadline_ms if self.change is None else min(deadline_ms, self.change.next_deadline_ms())
 
     def __repr__(self) -> str:
         return f"{self._who()} start={self.epoch_start_offset} hw={self.high_watermark} {list(self.voters.values())}"

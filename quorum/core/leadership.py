@@ -10,6 +10,9 @@ What is news depends on who asks. A voter is told of every append at once; a new
 for records to travel with, since under load each would cost a round trip of its own. An observer has no use for records before
 they are committed: it is answered when the high watermark rises, with records and high watermark together.
 
+The voters may change while this node leads (reconfiguration.py), with the append of a record that says so. From that append on
+the new set alone counts: for the high watermark, for check-quorum, for reads; what is known of each replica is kept.
+
 A linearizable read (read_index.py) is a round that the voters echo in their fetches: a voter that has not heard of it is answered
 at once, and only an echo counts, in this epoch, whatever the sender's log looks like.
 
@@ -19,9 +22,9 @@ and followers work at the same time; the barrier they wait for is the stored lea
 
 from __future__ import annotations
 
-from .batch import CONTROL, LeaderChange, encode, encode_control, read_header
+from .batch import CONTROL, ControlRecord, KRaftVersion, KRaftVoters, LeaderChange, encode, encode_control, read_header
 from .effects import BecameLeader, Proposed, ReadIndexReady, ReadIndexRefused, ReadLog, Rejected, Reply
-from .epoch_state import EPOCH_MAX
+from .epoch_state import EPOCH_MAX, NEVER_MS
 from .errors import ErrorCode
 from .leader import Leader, PendingRead, ReplicaProgress
 from .local_log import LocalLog
@@ -54,10 +57,17 @@ class Leadership:
         self._last_read_id = 0
 
     def begin(self, granting_voters: tuple[int, ...], now_ms: int) -> None:
-        """Candidate → Leader; the epoch opens with one control batch."""
+        """Candidate → Leader; the epoch opens with one control batch.
+
+        Voters that stand in the bootstrap checkpoint alone are written into the log by the first leader: from there, everybody
+        who joins later learns of them.
+        """
+        membership = self._quorum.membership
         leader = self._quorum.lead(self._log.view.end_offset, now_ms)
-        change = LeaderChange(0, leader.leader_id, self._quorum.config.voters.ids(), granting_voters)
-        self._append(leader, encode_control([change]), 1, CONTROL, now_ms)
+        opening: list[ControlRecord] = [LeaderChange(0, leader.leader_id, membership.voters.ids(), granting_voters)]
+        if membership.history.is_bootstrap:
+            opening += [KRaftVersion(0, membership.kraft_version), KRaftVoters(0, membership.voters)]
+        self.append_control(leader, opening, now_ms)
 
     # Appends
 
@@ -66,12 +76,18 @@ class Leadership:
         leader = self._quorum.state
         if not isinstance(leader, Leader) or leader.epoch != epoch:
             self._quorum.out.append(Rejected(self._quorum.leader_id, self._quorum.epoch))
-        elif leader.uncommitted_bytes + len(body) > self._quorum.config.uncommitted_bytes_max:
+        elif leader.uncommitted_bytes + len(body) > self._quorum.config.uncommitted_bytes_max or (
+            leader.change is not None and leader.change.stops_proposals(now_ms)
+        ):
             self._quorum.out.append(Rejected(leader.leader_id, leader.epoch, overloaded=True))
         else:
             base_offset = self._log.view.end_offset
             self._append(leader, body, record_count, 0, now_ms)
             self._quorum.out.append(Proposed(epoch, base_offset, self._log.view.end_offset))
+
+    def append_control(self, leader: Leader, records: list[ControlRecord], now_ms: int) -> None:
+        """One control batch; voters among the records are in force when this returns."""
+        self._append(leader, encode_control(records), len(records), CONTROL, now_ms)
 
     def _append(self, leader: Leader, body: bytes, record_count: int, attributes: int, now_ms: int) -> None:
         view = self._log.view
@@ -85,11 +101,26 @@ class Leadership:
             previous_crc=view.last_crc,
             attributes=attributes,
         )
-        self._log.append([read_header(data)], data)
+        has_new_voters = self._log.append([read_header(data)], data)
         leader.uncommitted.append((view.end_offset, len(data)))
         leader.uncommitted_bytes += len(data)
+        if has_new_voters:
+            self._reseat(leader, now_ms)
         for fetch in leader.purgatory.take_awaiting_records():
             self._read(leader, fetch.correlation, fetch.request)
+
+    def _reseat(self, leader: Leader, now_ms: int) -> None:
+        """The voters are others now; that may complete what fewer of them are needed for."""
+        membership = self._quorum.membership
+        leader.reseat(membership.others)
+        leader.purgatory.reseat(membership.has)
+        if membership.is_sole_voter:
+            leader.check_quorum_deadline_ms = NEVER_MS
+        elif leader.check_quorum_deadline_ms == NEVER_MS:
+            leader.check_quorum_deadline_ms = now_ms + self._quorum.config.check_quorum_timeout_ms
+        self._check_quorum(leader, now_ms)
+        self._confirm_reads(leader)
+        self.advance_high_watermark(leader, now_ms)
 
     # Fetches
 
@@ -167,11 +198,16 @@ class Leadership:
         voter.key = key
         voter.fetched(request.fetch_offset, end_offset, now_ms)
         leader.fetched_voters[key.node_id] = None
-        if len(leader.fetched_voters) + self._quorum.membership.is_voter >= self._quorum.membership.majority:
-            leader.fetched_voters.clear()
-            leader.check_quorum_deadline_ms = now_ms + self._quorum.config.check_quorum_timeout_ms
+        self._check_quorum(leader, now_ms)
         if request.fetch_offset > before:
             self.advance_high_watermark(leader, now_ms)
+
+    def _check_quorum(self, leader: Leader, now_ms: int) -> None:
+        """A majority has fetched since this was last so: another period begins. A sole voter has none."""
+        membership = self._quorum.membership
+        if leader.fetched_voters and len(leader.fetched_voters) + membership.is_voter >= membership.majority:
+            leader.fetched_voters.clear()
+            leader.check_quorum_deadline_ms = now_ms + self._quorum.config.check_quorum_timeout_ms
 
     def _read(self, leader: Leader, correlation: int, request: FetchRequest) -> None:
         self._last_read_id += 1
@@ -293,12 +329,14 @@ class Leadership:
         for key in [key for key, progress in leader.observers.items() if progress.last_fetch_ms <= expiry_ms]:
             del leader.observers[key]
 
-    def resign(self, reason: str, now_ms: int) -> None:
-        """Leader → Resigned, and EndQuorumEpoch to the other voters. Nothing to do for who does not lead."""
+    def resign(self, reason: str, now_ms: int, preferred: ReplicaKey | None = None) -> None:
+        """Leader → Resigned, and EndQuorumEpoch to the other voters, of whom `preferred` stands first. Nothing to do for who does
+        not lead.
+        """
         leader = self._quorum.state
         if not isinstance(leader, Leader):
             return
-        successors = leader.successors()
+        successors = leader.successors(preferred)
         self._quorum.resign(now_ms, reason)
         for key in successors:
             request = EndQuorumEpochRequest(leader.epoch, leader.leader_id, successors)

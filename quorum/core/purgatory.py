@@ -7,11 +7,13 @@ of arrival. Deadlines sit in a heap with lazy deletion.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import NamedTuple
 
 from .epoch_state import NEVER_MS
 from .messages import FetchRequest
+from .types import ReplicaKey
 
 
 class ParkedFetch(NamedTuple):
@@ -38,6 +40,11 @@ class Purgatory:
     def discard(self, correlation: int) -> None:
         """Its sender has hung up."""
         self._parked.pop(correlation, None)
+
+    def reseat(self, is_voter: Callable[[ReplicaKey], bool]) -> None:
+        """The voters are others now, and with them those to whom an append is news."""
+        for correlation, fetch in self._parked.items():
+            self._parked[correlation] = fetch._replace(committed_only=not is_voter(fetch.request.replica))
 
     def take_all(self) -> list[ParkedFetch]:
         """Everybody leaves, in the order of arrival."""

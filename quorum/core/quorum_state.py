@@ -8,7 +8,7 @@ which does the same five things for each, in this order:
 3. ask for the durable part (epoch, leader, vote) to be stored if it has changed, under the next version number. The node acts on
    the new state at once, but every message it sends from now on waits for that version (`barrier`), so no peer can learn of an
    epoch, a vote or a leadership that a crash could make this node forget;
-4. if a leadership ended, tell the shell (`Resigned`) and answer every fetch the leader still owed;
+4. if a leadership ended, tell the shell (`Resigned`) and answer what the leader still owed: fetches, reads, a change of voters;
 5. tell the shell who leads now, if that has changed.
 
 Timers belong to state objects and die with them, with one inheritance: a voter that is unattached (or asks for pre-votes and has
@@ -34,7 +34,7 @@ from .follower import Follower
 from .leader import Leader
 from .log_view import LogView
 from .membership import Membership
-from .messages import FetchResponse, LeaderView, Records
+from .messages import FetchResponse, LeaderView, Records, VoterChangeResponse
 from .prospective import Prospective
 from .raft_config import RaftConfig
 from .repair import Repair
@@ -70,7 +70,7 @@ TRANSITIONS = (
     Transition(Candidate, Leader, SAME, "majority of votes"),
     Transition(Leader, Unattached, HIGHER, "sees a higher epoch without a leader"),
     Transition(Leader, Follower, HIGHER, "learns who leads a higher epoch"),
-    Transition(Leader, Resigned, SAME, "asked to, shutting down, storage fails, or no majority fetches"),
+    Transition(Leader, Resigned, SAME, "asked to, hands over, shutting down, storage fails, no majority fetches, or removed"),
     Transition(Follower, Unattached, SAME_OR_HIGHER, "observer's fetch timeout, or sees a higher epoch without a leader"),
     Transition(Follower, Prospective, SAME, "voter's fetch timeout, perhaps shortened by EndQuorumEpoch or a refused connection"),
     Transition(Follower, Follower, HIGHER, "learns who leads a higher epoch"),
@@ -321,6 +321,14 @@ class QuorumState:
             self.out.append(Reply(correlation, response, self.barrier))
         for token in old.read_index.take_all():
             self.out.append(ReadIndexRefused(token, self.view.leader_id, self.epoch))
+        change, old.change = old.change, None
+        if change is not None and change.correlation is not None:
+            outcome = "it was not begun: ask the next leader"
+            if change.end_offset >= 0:
+                outcome = f"the voters at offset {change.end_offset - 1} may still be committed: describe the quorum"
+            message = f"node {self.config.node_id} has lost the leadership of epoch {old.epoch} over this change; {outcome}"
+            refusal = VoterChangeResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.view, message)
+            self.out.append(Reply(change.correlation, refusal, self.barrier))
 
     def fetch_refusal(self, error: ErrorCode) -> FetchResponse:
         return FetchResponse(error, self.view, -1, 0, 0, NO_RECORDS)

@@ -65,6 +65,7 @@ from .events import (
 )
 from .fetching import Fetching
 from .follower import Follower
+from .joining import Joining
 from .leader import Leader, ReplicaProgress
 from .leadership import Leadership
 from .local_log import LocalLog
@@ -77,19 +78,25 @@ from .messages import (
     FetchRequest,
     FetchResponse,
     LeaderView,
+    ProbeVoterRequest,
+    ProbeVoterResponse,
     Request,
     Response,
+    VoterChangeRequest,
+    VoterChangeResponse,
     VoteRequest,
     VoteResponse,
 )
 from .prospective import Prospective
 from .quorum_state import QuorumState, State
 from .raft_config import RaftConfig
+from .reconfiguration import Reconfiguration
 from .requests import InFlight, RequestManager
 from .resigned import Resigned
 from .snapshots import SnapshotContext, Snapshots
-from .types import OffsetAndEpoch, ReplicaKey, VoterSet
+from .types import Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
 from .unattached import Unattached
+from .voter_set_history import KRAFT_VERSION_MAX
 
 
 class ReplicaStatus(NamedTuple):
@@ -154,7 +161,9 @@ class RaftNode:
         self._requests = RequestManager(self._out)
         self._leadership = Leadership(self._quorum, self._log, self._requests)
         self._elections = Elections(self._quorum, self._log, self._requests, self._leadership)
+        self._reconfiguration = Reconfiguration(self._quorum, self._log, self._requests, self._leadership)
         self._fetching = Fetching(self._quorum, self._log, self._requests)
+        self._joining = Joining(self._quorum, self._requests)
         self._snapshots = Snapshots(self._log, self._quorum.membership, boot.snapshots, config.snapshots_kept)
         self._boot_ms = now_ms
         self._steps = 0
@@ -179,8 +188,8 @@ class RaftNode:
             Unattached: self._poll_unattached,
             Prospective: self._elections.poll_prospective,
             Candidate: self._elections.poll_candidate,
-            Leader: self._leadership.poll_leader,
-            Follower: self._fetching.poll_follower,
+            Leader: self._poll_leader,
+            Follower: self._poll_follower,
             Resigned: self._elections.poll_resigned,
         }
 
@@ -252,6 +261,13 @@ class RaftNode:
     def kraft_version(self) -> int:
         """0: the configuration names the voters; 1: the log does (KIP-853)."""
         return self._quorum.membership.kraft_version
+
+    def endpoints_of(self, node_id: int) -> dict[str, Endpoint]:
+        """Where a Send to `node_id` can go, by listener name; empty if this node does not know."""
+        state = self._quorum.state
+        if node_id == state.leader_id and state.leader_endpoints:
+            return state.leader_endpoints
+        return self._reconfiguration.pending_endpoints_of(node_id) or self._quorum.membership.endpoints_of(node_id)
 
     def voters_at(self, offset: int) -> VoterSet:
         """The voter set that the log below `offset` ends with."""
@@ -383,6 +399,10 @@ class RaftNode:
             self._reply(event.correlation, self._elections.on_begin(request, now_ms))
         elif isinstance(request, EndQuorumEpochRequest):
             self._reply(event.correlation, self._elections.on_end(request, now_ms))
+        elif isinstance(request, ProbeVoterRequest):
+            self._reply(event.correlation, self._reconfiguration.on_probe(request))
+        elif isinstance(request, VoterChangeRequest):
+            self._reconfiguration.on_request(event.correlation, request, now_ms)
 
     def _reply(self, correlation: int, response: Response) -> None:
         self._out.append(Reply(correlation, response, self._quorum.barrier))
@@ -395,6 +415,10 @@ class RaftNode:
             return VoteResponse(error, view, False, request.pre_vote)
         if isinstance(request, EndQuorumEpochRequest):
             return EndQuorumEpochResponse(error, view)
+        if isinstance(request, ProbeVoterRequest):
+            return ProbeVoterResponse(error, view, self.config.key, KRAFT_VERSION_MAX)
+        if isinstance(request, VoterChangeRequest):
+            return VoterChangeResponse(error, view, f"node {self.config.node_id} is shutting down: ask another one")
         return BeginQuorumEpochResponse(error, view)
 
     def _on_request_abandoned(self, event: RequestAbandoned, now_ms: int) -> None:
@@ -416,6 +440,10 @@ class RaftNode:
                 self._fetching.on_response(asked, event.source, response, now_ms)
         elif isinstance(response, VoteResponse):
             self._elections.on_vote_response(asked, response, now_ms)
+        elif isinstance(response, ProbeVoterResponse):
+            self._reconfiguration.on_probe_response(asked, response, now_ms)
+        elif isinstance(response, VoterChangeResponse):
+            self._joining.on_response(asked, response, now_ms)
 
     def _learn(self, response: Response, source: int, now_ms: int) -> None:
         """Every response tells who leads, as its sender sees it. Older epochs are ignored, contradictions traced."""
@@ -453,6 +481,10 @@ class RaftNode:
             self._fetching.on_failed(event.refused, now_ms)
         elif isinstance(asked.request, VoteRequest):
             self._elections.on_vote_failed(asked, now_ms)
+        elif isinstance(asked.request, ProbeVoterRequest):
+            self._reconfiguration.on_probe_failed(asked, now_ms)
+        elif isinstance(asked.request, VoterChangeRequest):
+            self._joining.on_failed(asked, now_ms)
 
     # Time, storage, and the shell's own wishes
 
@@ -463,6 +495,16 @@ class RaftNode:
         self._elections.poll_unattached(state, now_ms)
         if self._quorum.state is state:
             self._fetching.poll_unattached(state, now_ms)
+
+    def _poll_leader(self, state: Leader, now_ms: int) -> None:
+        self._reconfiguration.poll(state, now_ms)
+        if self._quorum.state is state:
+            self._leadership.poll_leader(state, now_ms)
+
+    def _poll_follower(self, state: Follower, now_ms: int) -> None:
+        self._fetching.poll_follower(state, now_ms)
+        if self._quorum.state is state:
+            self._joining.poll(state, now_ms)
 
     def _on_propose(self, event: Propose, now_ms: int) -> None:
         self._leadership.propose(event.epoch, event.body, event.record_count, now_ms)

@@ -5,6 +5,7 @@ Offsets are 0-based; every *end* offset is exclusive. Epoch 0 is primordial: no 
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
@@ -37,6 +38,10 @@ class ReplicaKey(msgspec.Struct, frozen=True, array_like=True):
     def matches(self, stored: ReplicaKey) -> bool:
         """True if this key may act as `stored`: equal id, and equal directory where `stored` has one."""
         return self.node_id == stored.node_id and stored.directory_id in (ZERO_UUID, self.directory_id)
+
+    def described(self) -> str:
+        """For messages to people: the directory id in Kafka's form, base64url without padding."""
+        return f"node {self.node_id} with directory id {base64.urlsafe_b64encode(self.directory_id).decode().rstrip('=')}"
 
     def __repr__(self) -> str:
         return f"n{self.node_id}"

@@ -12,6 +12,7 @@ ALLOWED_IMPORTS = {
     "__future__",
     "abc",
     "array",
+    "base64",
     "bisect",
     "collections",
     "collections.abc",

@@ -1,0 +1,73 @@
+"""What a follower asks of its leader for itself: to become a voter, and to have its endpoints brought up to date (KIP-853).
+
+Theory of operation. Both wishes are read off the log: is this node in the voter set, and with its own endpoints? So nothing needs
+to be remembered, a wish is void as soon as the log fulfils it, and a change that is truncated is asked for again. One request is
+in flight at a time, only to a leader that this follower has caught up with, and after an answer of whatever kind the next one
+waits: briefly if all went well (the log will tell), else for three fetch timeouts.
+
+*Joining by itself* (`auto_join`) is for observers whose operator wants them to vote: a new controller, or one whose disk was
+replaced. The latter still stands in the set under its node id with the directory id that is gone. That voter is removed first,
+for two voters can not have one node id, and no more than one voter may change at a time; then this node is added. The operator
+who removes a voter that joins by itself must stop it first, or it comes back.
+"""
+
+from __future__ import annotations
+
+from .epoch_state import NEVER_MS
+from .errors import ErrorCode
+from .follower import Follower
+from .messages import AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest, VoterChangeResponse
+from .quorum_state import QuorumState
+from .requests import InFlight, RequestManager
+
+
+class Joining:
+    """A follower's wishes about the voter set."""
+
+    __slots__ = ("_quorum", "_requests")
+
+    def __init__(self, quorum: QuorumState, requests: RequestManager) -> None:
+        self._quorum = quorum
+        self._requests = requests
+
+    def poll(self, state: Follower, now_ms: int) -> None:
+        """Asks, if there is anything to ask and it is time."""
+        if now_ms >= state.join_at_ms:
+            state.join_at_ms = NEVER_MS
+        if state.join_correlation is not None or state.join_at_ms != NEVER_MS or not state.is_caught_up:
+            return
+        request = self._wish(state)
+        if request is not None:
+            timeout_ms = self._pause_ms + self._quorum.config.fetch_answer_ms
+            state.join_correlation = self._requests.send(state.leader_id, request, self._quorum.barrier, timeout_ms)
+
+    @property
+    def _pause_ms(self) -> int:
+        return 3 * self._quorum.config.fetch_timeout_ms
+
+    def _wish(self, state: Follower) -> AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest | None:
+        membership = self._quorum.membership
+        if membership.has_moved:
+            return UpdateVoterRequest(state.epoch, membership.own)
+        if membership.is_voter or not self._quorum.config.auto_join or membership.kraft_version == 0:
+            return None
+        former = membership.voters.get(membership.own_key.node_id)
+        if former is not None:
+            return RemoveVoterRequest(state.epoch, former.key, self._pause_ms)
+        return AddVoterRequest(state.epoch, membership.own, self._pause_ms)
+
+    def on_response(self, asked: InFlight, response: VoterChangeResponse, now_ms: int) -> None:
+        """What was asked is done, or will be asked again."""
+        if response.error is not ErrorCode.NONE:
+            self._quorum.trace("join", f"{asked.request!r}: {response.error.name} {response.message}")
+        is_done = response.error is ErrorCode.NONE
+        self._wait(asked, now_ms + (self._quorum.config.fetch_max_wait_ms if is_done else self._pause_ms))
+
+    def on_failed(self, asked: InFlight, now_ms: int) -> None:
+        self._wait(asked, now_ms + self._pause_ms)
+
+    def _wait(self, asked: InFlight, until_ms: int) -> None:
+        state = self._quorum.state
+        if isinstance(state, Follower) and state.join_correlation == asked.correlation:
+            state.join_correlation = None
+            state.join_at_ms = until_ms
