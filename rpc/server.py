@@ -7,8 +7,8 @@ is the pipelined door, whose calls share those switches: it is the fast one.
 
 grpc is imported on a worker thread when serving begins: it takes longer than electing a leader. `dispatch` should answer
 faults in the body; what it raises becomes error code -1 there and a traceback in the log. When `serve` is cancelled, calls
-that have not been answered end with the gRPC status UNAVAILABLE. Bytes that are not HTTP/2 are dropped by gRPC with their
-connection. There is no authentication yet: every call comes from User:ANONYMOUS.
+that have not been answered end with the gRPC status UNAVAILABLE. The port is ours (`front_door.py`), gRPC listens behind it:
+so bytes that are not HTTP/2 get a line in the log. There is no authentication yet: every call comes from User:ANONYMOUS.
 """
 
 from __future__ import annotations
@@ -21,15 +21,18 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver.transport import ListenError
 
 from .call_stream import Begin, ServedStream, Settle
+from .front_door import Backend, FrontDoor, private_backend
 from .methods import METHODS, SERVICE, STREAM_METHOD, Method, fault
 
 if TYPE_CHECKING:
@@ -85,21 +88,34 @@ class AdminServer:
     async def serve(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         """Serves until cancelled; reports the port once calls are accepted. ListenError if the port cannot be had."""
         self._token = trio.lowlevel.current_trio_token()
-        server, port = await trio.to_thread.run_sync(self._bind)
-        try:
-            async with trio.open_nursery() as nursery:
-                self._nursery = nursery
-                await trio.to_thread.run_sync(server.start)
-                task_status.started(port)
-                await trio.sleep_forever()
-        finally:
-            self._nursery = None
-            for number in tuple(self._accepted):
-                self._settle_accepted(number, None)
-            with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(server.stop(STOP_GRACE_S).wait)
+        with ExitStack() as stack:
+            listeners = [stack.enter_context(listener) for listener in await _listen(self._host, self._port)]
+            port: int = listeners[0].getsockname()[1]
+            backend = stack.enter_context(private_backend())
+            server = await trio.to_thread.run_sync(self._build, backend)
+            door = FrontDoor(str(Endpoint(self._host or "*", port)), listeners, backend)
+            async with trio.open_nursery() as doors:
+                try:
+                    async with trio.open_nursery() as nursery:
+                        self._nursery = nursery
+                        await trio.to_thread.run_sync(server.start)
+                        doors.start_soon(_run_in_thread, door)
+                        task_status.started(port)
+                        await trio.sleep_forever()
+                finally:
+                    door.stop_listening()
+                    await self._stop(server)
+                    door.stop()
 
-    def _bind(self) -> tuple[grpc.Server, int]:
+    async def _stop(self, server: grpc.Server) -> None:
+        """Ends the calls that have no answer."""
+        self._nursery = None
+        for number in tuple(self._accepted):
+            self._settle_accepted(number, None)
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(server.stop(STOP_GRACE_S).wait)
+
+    def _build(self, backend: Backend) -> grpc.Server:
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         import grpc
 
@@ -124,14 +140,13 @@ class AdminServer:
             self._stream, admin_pb2.CallRequests.FromString, admin_pb2.CallResponses.SerializeToString
         )
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-        host = self._host or "0.0.0.0"
         try:
-            port = server.add_insecure_port(f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}")
-        except RuntimeError:
-            port = 0
-        if port == 0:
-            raise ListenError(f"cannot listen on {host}:{self._port} for GRPC: {_why_not(host, self._port)}")
-        return server, port
+            server.add_insecure_port(backend.grpc_address)
+        except RuntimeError as error:
+            raise ListenError(
+                f"gRPC cannot listen on {backend.grpc_address}, behind {self._host}:{self._port}: {error}"
+            ) from error
+        return server
 
     def _begin(self, calls: Sequence[Begin]) -> None:
         """Starts calls; each is answered once, with None if the node stops first. On the event loop."""
@@ -214,13 +229,15 @@ def _abort_stopping(context: grpc.ServicerContext) -> None:
     context.abort(grpc.StatusCode.UNAVAILABLE, "this node is stopping; ask another one")
 
 
-def _why_not(host: str, port: int) -> str:
-    """Asks the system for the reason that gRPC keeps to itself."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        try:
-            probe.bind((host, port))
-            probe.listen()
-        except OSError as error:
-            return f"{error.strerror or error}; is another process using the port?"
-    return "gRPC refused the address; give a host and port of this machine"
+async def _run_in_thread(door: FrontDoor) -> None:
+    """Until the door is stopped; this cannot be cancelled."""
+    await trio.to_thread.run_sync(door.run, thread_name="front-door", limiter=trio.CapacityLimiter(1))
+
+
+async def _listen(host: str, port: int) -> list[socket.socket]:
+    try:
+        listeners = await trio.open_tcp_listeners(port, host=host or None)
+    except OSError as error:
+        why = error.strerror or error
+        raise ListenError(f"cannot listen on {host or '*'}:{port} for GRPC: {why}; is another process using the port?") from error
+    return [socket.socket(fileno=listener.socket.detach()) for listener in listeners]

@@ -115,14 +115,69 @@ async def test_what_accept_takes_is_not_dispatched(echo, nursery: trio.Nursery) 
         assert len(echo.calls) == 1
 
 
-async def test_random_bytes_leave_the_server_healthy(echo, served: tuple[str, int], stub: admin_pb2_grpc.AdminStub) -> None:
-    def throw_garbage() -> None:
-        for data in (b"\0" * 100, b"GET / HTTP/1.0\r\n\r\n", bytes(range(256)) * 40):
-            with socket.create_connection(served, timeout=5) as connection:
-                connection.sendall(data)
+HTTP_2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-    await trio.to_thread.run_sync(throw_garbage)
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b"", 0),
+        (b"\0" * 100, 1),
+        (b"GET / HTTP/1.0\r\n\r\n", 1),
+        (bytes(range(256)) * 40, 1),
+        (HTTP_2[:10], 1),
+        (HTTP_2 + bytes(range(256)) * 40, 0),
+    ],
+)
+async def test_random_bytes_leave_the_server_healthy_and_a_line_in_its_log(
+    echo,
+    served: tuple[str, int],
+    stub: admin_pb2_grpc.AdminStub,
+    caplog: pytest.LogCaptureFixture,
+    data: bytes,
+    lines: int,
+) -> None:
+    def throw() -> None:
+        with socket.create_connection(served, timeout=5) as connection:
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            try:
+                while connection.recv(65536):
+                    pass
+            except ConnectionError:
+                pass
+
+    await trio.to_thread.run_sync(throw)
+    assert [record.levelname for record in caplog.records if "closed connection from 127.0.0.1:" in record.getMessage()] == [
+        "WARNING"
+    ] * lines
     assert (await trio.to_thread.run_sync(stub.DescribeCluster, describe_cluster(3))).header.metadata_offset == 3
+
+
+async def test_large_messages_go_both_ways(nursery: trio.Nursery) -> None:
+    async def dispatch(call: Call) -> Message:
+        text = call.request.header.cluster_id  # type: ignore[attr-defined]
+        return admin_pb2.DescribeClusterResponse(cluster_id=text[::-1])
+
+    text = "abcdefgh" * 500_000
+    port = await nursery.start(AdminServer(dispatch, "127.0.0.1", 0).serve)
+    sizes = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
+    with grpc.insecure_channel(f"127.0.0.1:{port}", options=sizes) as channel:
+        request = admin_pb2.DescribeClusterRequest(header=admin_pb2.RequestHeader(cluster_id=text))
+        for _ in range(3):
+            answer = await trio.to_thread.run_sync(admin_pb2_grpc.AdminStub(channel).DescribeCluster, request)
+            assert answer.cluster_id == text[::-1]
+
+
+async def test_clients_that_come_and_go_are_all_answered(echo, served: tuple[str, int]) -> None:
+    def ask(number: int) -> int:
+        options = (("grpc.use_local_subchannel_pool", 1),)
+        with grpc.insecure_channel(f"{served[0]}:{served[1]}", options=options) as channel:
+            offset: int = admin_pb2_grpc.AdminStub(channel).DescribeCluster(describe_cluster(number)).header.metadata_offset
+        return offset
+
+    for number in range(50):
+        assert await trio.to_thread.run_sync(ask, number) == number
 
 
 async def test_a_port_in_use_is_named_with_the_cause(echo, served: tuple[str, int]) -> None:
