@@ -6,6 +6,10 @@ directories.
     DIR/broker-0/               server.properties, metadata/, d0/, d1/
     DIR/logs/NODE.log           what the process said
 
+The voters of a new cluster live in its log (KIP-853): its controllers are formatted together, with directory ids that stand in
+`cluster.json` until all of them are. A controller whose directory is missing later has lost its disk, or is new: it is formatted
+to follow the quorum, with a directory id of its own, and can be made a voter. Clusters laid out with static voters keep them.
+
 Ports are a block of free ones below the range that systems hand out for outgoing connections, so that they are still free later.
 """
 
@@ -19,13 +23,15 @@ from pathlib import Path
 
 import msgspec
 
-from kraftlab.config import properties, storage
+from kraftlab.config import initial_voters, properties, storage
 from kraftlab.config.models import load_any
+from kraftlab.metadata.uuids import random_uuid, to_text
 from kraftlab.quorum.core.types import Endpoint
 
 HOST = "127.0.0.1"
 FIRST_CONTROLLER_ID = 3000
 RACKS = ("rack-0", "rack-1")
+VOTERS_IN_LOG = False
 _FILE_NAME = "cluster.json"
 _PORTS = range(21_000, 32_000)
 _PORT_ATTEMPTS = 200
@@ -59,11 +65,17 @@ class NodePlan(msgspec.Struct, frozen=True):
 
 
 class ClusterPlan(msgspec.Struct, frozen=True):
-    """All nodes of a cluster, controllers first."""
+    """All nodes of a cluster, controllers first.
+
+    `voters_in_log`: they are not static. `unformatted`: the directory ids of its first voters, by node id, until all of them have
+    been formatted.
+    """
 
     cluster_id: str
     nodes: tuple[NodePlan, ...]
     version: int = 1
+    voters_in_log: bool = False
+    unformatted: dict[int, str] = {}
 
     @property
     def controllers(self) -> tuple[NodePlan, ...]:
@@ -72,6 +84,12 @@ class ClusterPlan(msgspec.Struct, frozen=True):
     @property
     def brokers(self) -> tuple[NodePlan, ...]:
         return tuple(node for node in self.nodes if node.role == "broker")
+
+    def with_controller(self) -> ClusterPlan:
+        """With one controller more, which has the next id and ports of its own."""
+        ports = free_ports(2)
+        node = NodePlan(self.controllers[-1].node_id + 1, "controller", next(ports), next(ports))
+        return msgspec.structs.replace(self, nodes=(*self.controllers, node, *self.brokers))
 
     def shape(self) -> tuple[int, int, int]:
         """(controllers, brokers, log directories per broker)."""
@@ -92,9 +110,11 @@ def load(directory: Path) -> ClusterPlan | None:
     return plan
 
 
-def plan(directory: Path, controllers: int | None, brokers: int | None, log_dirs: int | None) -> ClusterPlan:
+def plan(
+    directory: Path, controllers: int | None, brokers: int | None, log_dirs: int | None, *, voters_in_log: bool = VOTERS_IN_LOG
+) -> ClusterPlan:
     """The plan of `directory`: the one it holds, which must have the numbers that are given, or a new one (3, 4 and 2 by
-    default)."""
+    default; with static voters if not `voters_in_log`)."""
     held = load(directory)
     if held is not None:
         for wanted, has, what in zip(
@@ -111,16 +131,17 @@ def plan(directory: Path, controllers: int | None, brokers: int | None, log_dirs
     for number, least, what in zip(numbers, (1, 0, 1), ("controllers", "brokers", "log dirs"), strict=True):
         if number < least:
             raise ClusterError(f"{number} {what} are too few; give at least {least}")
-    return _new_plan(*numbers)
+    return _new_plan(*numbers, voters_in_log=voters_in_log)
 
 
-def _new_plan(controllers: int, brokers: int, log_dirs: int) -> ClusterPlan:
+def _new_plan(controllers: int, brokers: int, log_dirs: int, *, voters_in_log: bool) -> ClusterPlan:
     ports = free_ports(2 * (controllers + brokers))
     nodes = [NodePlan(FIRST_CONTROLLER_ID + index, "controller", next(ports), next(ports)) for index in range(controllers)]
     nodes += [
         NodePlan(index, "broker", next(ports), next(ports), log_dirs, RACKS[index % len(RACKS)]) for index in range(brokers)
     ]
-    return ClusterPlan(storage.random_cluster_id(), tuple(nodes))
+    unformatted = {node.node_id: to_text(random_uuid()) for node in nodes if node.role == "controller"} if voters_in_log else {}
+    return ClusterPlan(storage.random_cluster_id(), tuple(nodes), voters_in_log=voters_in_log, unformatted=unformatted)
 
 
 def free_ports(count: int) -> Iterator[int]:
@@ -150,7 +171,7 @@ def node_properties(directory: Path, plan: ClusterPlan, node: NodePlan, override
     values = {
         "process.roles": node.role,
         "node.id": str(node.node_id),
-        "controller.quorum.voters": ",".join(f"{voter.node_id}@{voter.peer}" for voter in plan.controllers),
+        **_where_the_controllers_are(plan),
         "listeners": f"{own}://{node.peer},GRPC://{node.grpc}",
         "metadata.log.dir": str(home / "metadata"),
     }
@@ -161,24 +182,59 @@ def node_properties(directory: Path, plan: ClusterPlan, node: NodePlan, override
     return values | dict(overrides)
 
 
-def write(directory: Path, plan: ClusterPlan, overrides: Mapping[str, str]) -> None:
-    """Writes what is missing: cluster.json, each node's server.properties, formatted directories. ClusterError, ConfigError."""
+def _where_the_controllers_are(plan: ClusterPlan) -> dict[str, str]:
+    if plan.voters_in_log:
+        return {"controller.quorum.bootstrap.servers": ",".join(str(node.peer) for node in plan.controllers)}
+    return {"controller.quorum.voters": ",".join(f"{node.node_id}@{node.peer}" for node in plan.controllers)}
+
+
+def write(directory: Path, plan: ClusterPlan, overrides: Mapping[str, str]) -> ClusterPlan:
+    """Writes what is missing: cluster.json, each node's server.properties, formatted directories. ClusterError, ConfigError.
+
+    The plan as it stands then in cluster.json.
+    """
     try:
         (directory / "logs").mkdir(parents=True, exist_ok=True)
         for node in plan.nodes:
             (directory / node.name).mkdir(exist_ok=True)
             text = properties.dumps(node_properties(directory, plan, node, overrides))
             properties_path(directory, node).write_text(text, encoding="utf-8")
-        if not (directory / _FILE_NAME).exists():
-            temporary = directory / (_FILE_NAME + ".tmp")
-            temporary.write_bytes(msgspec.json.format(msgspec.json.encode(plan)))
-            os.replace(temporary, directory / _FILE_NAME)
+        if load(directory) != plan:
+            _save(directory, plan)
     except OSError as error:
         raise ClusterError(
             f"cannot write {error.filename or directory}: {error.strerror}; check the path and its permissions"
         ) from error
     for node in plan.nodes:
-        storage.format(load_any(properties_path(directory, node)), plan.cluster_id, ignore_formatted=True)
+        format_node(directory, plan, node)
+    if plan.unformatted:
+        plan = msgspec.structs.replace(plan, unformatted={})
+        _save(directory, plan)
+    return plan
+
+
+def _save(directory: Path, plan: ClusterPlan) -> None:
+    temporary = directory / (_FILE_NAME + ".tmp")
+    with open(temporary, "wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(plan)))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, directory / _FILE_NAME)
+
+
+def format_node(directory: Path, plan: ClusterPlan, node: NodePlan) -> None:
+    """Formats those of a node's directories that are not formatted. ConfigError."""
+    config = load_any(properties_path(directory, node))
+    first_voters = ",".join(
+        f"{other.node_id}@{other.peer}:{plan.unformatted[other.node_id]}"
+        for other in plan.controllers
+        if other.node_id in plan.unformatted
+    )
+    is_first = node.node_id in plan.unformatted
+    initial = initial_voters.choose(
+        config, initial_controllers=first_voters if is_first else None, no_initial_controllers=not is_first
+    )
+    storage.format(config, plan.cluster_id, ignore_formatted=True, initial=initial)
 
 
 def properties_path(directory: Path, node: NodePlan) -> Path:

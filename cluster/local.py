@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterable, Mapping
@@ -19,7 +20,10 @@ from types import TracebackType
 from typing import IO, NamedTuple
 
 from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.config.initial_voters import own_voter
+from kraftlab.config.models import load_controller
 from kraftlab.metadata.errors import ApiError
+from kraftlab.metadata.uuids import LOST, to_text
 
 from . import layout
 from .layout import ClusterError, ClusterPlan, NodePlan
@@ -39,7 +43,8 @@ class _Running(NamedTuple):
 class LocalCluster:
     """Controllers 3000… and brokers 0… under one directory, which is laid out on first use and found again later.
 
-    `overrides` are keys of server.properties for every node. Use as a context manager: `with LocalCluster(path) as cluster:`
+    `overrides` are keys of server.properties for every node; a new cluster has its voters in the log (KIP-853) unless
+    `voters_in_log` is false. Use as a context manager: `with LocalCluster(path) as cluster:`
     starts all nodes and waits until they are ready; leaving stops them. ClusterError says what went wrong and where the log is.
     """
 
@@ -51,12 +56,14 @@ class LocalCluster:
         log_dirs: int | None = None,
         *,
         overrides: Mapping[str, str] | None = None,
+        voters_in_log: bool = layout.VOTERS_IN_LOG,
     ) -> None:
         self.directory = Path(data_dir).absolute()
         self._lock = self._take_lock()
         try:
-            self.plan: ClusterPlan = layout.plan(self.directory, controllers, brokers, log_dirs)
-            layout.write(self.directory, self.plan, overrides or {})
+            plan = layout.plan(self.directory, controllers, brokers, log_dirs, voters_in_log=voters_in_log)
+            self._overrides = dict(overrides or {})
+            self.plan: ClusterPlan = layout.write(self.directory, plan, self._overrides)
         except BaseException:
             self._lock.close()
             raise
@@ -234,6 +241,36 @@ class LocalCluster:
         """Exit codes of the nodes that were started and have ended by themselves."""
         codes = {node_id: running.process.code for node_id, running in self._running.items()}
         return {node_id: code for node_id, code in codes.items() if code is not None}
+
+    # -- who votes -------------------------------------------------------------------------------------------------------
+
+    def add_controller(self) -> int:
+        """Lays out one controller more, which is not started; its id. ClusterError if the voters are static."""
+        if not self.plan.voters_in_log:
+            raise ClusterError(f"{self.directory} was laid out with static voters, which do not change; use a new directory")
+        self.plan = layout.write(self.directory, self.plan.with_controller(), self._overrides)
+        self._nodes = {node.node_id: node for node in self.plan.nodes}
+        return self.plan.controllers[-1].node_id
+
+    def join(self, node_id: int, timeout_ms: int = 15_000) -> None:
+        """Makes a controller that runs a voter. ApiError, ClusterUnreachable."""
+        config = load_controller(layout.properties_path(self.directory, self.node(node_id)))
+        voter = own_voter(config)
+        with self.admin(timeout_ms=timeout_ms) as client:
+            client.add_raft_voter(node_id, to_text(voter.key.directory_id), voter.endpoints)
+
+    def leave(self, node_id: int, timeout_ms: int = 15_000) -> None:
+        """Makes the voter with that id an observer, whatever its directory id. ApiError, ClusterUnreachable."""
+        with self.admin(timeout_ms=timeout_ms) as client:
+            voters = {voter.replica_id: voter.replica_directory_id for voter in client.describe_quorum().current_voters}
+            client.remove_raft_voter(node_id, voters.get(node_id, to_text(LOST)))
+
+    def wipe_controller(self, node_id: int) -> None:
+        """Puts an empty disk into a controller that does not run: formatted anew, with another directory id."""
+        if self.pid(node_id) is not None:
+            raise ClusterError(f"{self.node(node_id).name} runs; stop it first")
+        shutil.rmtree(self.metadata_dir(node_id))
+        layout.format_node(self.directory, self.plan, self.node(node_id))
 
     # -- breaking and stopping -------------------------------------------------------------------------------------------
 

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from kraftlab.cluster import ClusterError, LocalCluster, layout
+from kraftlab.config import storage
 from kraftlab.config.models import load_broker, load_controller
+from kraftlab.metadata.uuids import to_text
 
 
 def test_a_new_directory_gets_nodes_racks_and_ports(tmp_path: Path) -> None:
@@ -18,8 +23,7 @@ def test_a_new_directory_gets_nodes_racks_and_ports(tmp_path: Path) -> None:
 
 
 def test_the_same_directory_gives_the_same_cluster(tmp_path: Path) -> None:
-    first = layout.plan(tmp_path, 1, 2, 1)
-    layout.write(tmp_path, first, {})
+    first = layout.write(tmp_path, layout.plan(tmp_path, 1, 2, 1), {})
     assert layout.plan(tmp_path, None, None, None) == first
     assert layout.plan(tmp_path, 1, 2, 1) == first
     with pytest.raises(ClusterError, match="holds a cluster with 2 brokers, not 3; start it with 2"):
@@ -27,7 +31,7 @@ def test_the_same_directory_gives_the_same_cluster(tmp_path: Path) -> None:
 
 
 def test_what_is_written_is_what_nodes_read(tmp_path: Path) -> None:
-    plan = layout.plan(tmp_path, 3, 1, 2)
+    plan = layout.plan(tmp_path, 3, 1, 2, voters_in_log=False)
     layout.write(tmp_path, plan, {"log.segment.bytes": "1048576"})
     controller = load_controller(tmp_path / "controller-3001" / "server.properties")
     assert controller.voters.ids() == (3000, 3001, 3002)
@@ -84,3 +88,80 @@ def test_a_node_that_dies_is_reported_with_its_last_words(tmp_path: Path) -> Non
             cluster.wait_ready(20)
     finally:
         cluster.close()
+
+
+def dynamic(tmp_path: Path, controllers: int = 3) -> layout.ClusterPlan:
+    return layout.plan(tmp_path, controllers, 1, 1, voters_in_log=True)
+
+
+def quorum_info(tmp_path: Path, node_id: int) -> storage.StorageInfo:
+    return storage.info(load_controller(tmp_path / f"controller-{node_id}" / "server.properties"))
+
+
+def test_controllers_of_a_new_cluster_are_formatted_together(tmp_path: Path) -> None:
+    plan = layout.write(tmp_path, dynamic(tmp_path), {})
+    infos = [quorum_info(tmp_path, node.node_id) for node in plan.controllers]
+    assert not any(info.problems for info in infos)
+    voters = infos[0].quorum.initial_voters if infos[0].quorum else None
+    assert voters is not None
+    assert all(info.quorum and info.quorum.initial_voters == voters for info in infos)
+    assert voters.ids() == (3000, 3001, 3002)
+    assert [voter.key.directory_id for voter in voters.voters] == [info.metadata.directory_id for info in infos if info.metadata]
+    broker = load_broker(tmp_path / "broker-0" / "server.properties")
+    assert broker.bootstrap_servers == tuple(node.peer for node in plan.controllers)
+
+
+def test_formatting_that_was_interrupted_goes_on_with_the_same_voters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = dynamic(tmp_path)
+    real, calls = storage.format, iter(range(9))
+
+    def interrupted(*arguments: Any, **options: Any) -> list[str]:
+        if next(calls) == 1:
+            raise KeyboardInterrupt
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(storage, "format", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        layout.write(tmp_path, plan, {})
+    held = layout.plan(tmp_path, None, None, None)
+    assert held.unformatted == plan.unformatted
+    assert not layout.write(tmp_path, held, {}).unformatted
+    for node_id, directory_id in plan.unformatted.items():
+        info = quorum_info(tmp_path, node_id)
+        assert info.metadata is not None
+        assert to_text(info.metadata.directory_id) == directory_id
+
+
+def test_a_controller_whose_disk_is_gone_is_not_the_voter_it_was(tmp_path: Path) -> None:
+    layout.write(tmp_path, dynamic(tmp_path), {})
+    before = quorum_info(tmp_path, 3001)
+    shutil.rmtree(tmp_path / "controller-3001" / "metadata")
+    layout.write(tmp_path, layout.plan(tmp_path, None, None, None), {})
+    after = quorum_info(tmp_path, 3001)
+    assert before.metadata is not None
+    assert after.metadata is not None
+    assert after.metadata.directory_id != before.metadata.directory_id
+    assert after.quorum is not None
+    assert after.quorum.initial_voters is None
+
+
+def test_a_controller_more_joins_what_there_is(tmp_path: Path) -> None:
+    first = layout.write(tmp_path, dynamic(tmp_path, 1), {})
+    plan = layout.write(tmp_path, first.with_controller(), {})
+    assert [node.node_id for node in plan.nodes] == [3000, 3001, 0]
+    assert layout.plan(tmp_path, None, None, None) == plan
+    info = quorum_info(tmp_path, 3001)
+    assert info.quorum is not None
+    assert info.quorum.initial_voters is None
+    broker = load_broker(tmp_path / "broker-0" / "server.properties")
+    assert broker.bootstrap_servers == tuple(node.peer for node in plan.controllers)
+
+
+def test_a_directory_of_static_voters_keeps_them(tmp_path: Path) -> None:
+    layout.write(tmp_path, layout.plan(tmp_path, 3, 1, 1, voters_in_log=False), {})
+    path = tmp_path / "cluster.json"
+    held = msgspec.json.decode(path.read_bytes())
+    path.write_bytes(msgspec.json.encode({key: held[key] for key in ("cluster_id", "nodes")}))
+    plan = layout.write(tmp_path, layout.plan(tmp_path, None, None, None, voters_in_log=True), {})
+    assert not plan.voters_in_log
+    assert load_broker(tmp_path / "broker-0" / "server.properties").voters.ids() == (3000, 3001, 3002)
