@@ -51,7 +51,7 @@ class Membership:
         if from_snapshot:
             history.reset(from_snapshot)
         history.append([(offset, record) for offset, record in boot.control if offset >= 0])
-        return cls(Voter(config.key, config.endpoints), history)
+        return cls(Voter(config.key, config.voter_endpoints or config.endpoints), history)
 
     def _refresh(self) -> None:
         self.voters: VoterSet = self.history.voters

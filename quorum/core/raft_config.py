@@ -21,6 +21,8 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     directory_id: bytes = ZERO_UUID
     endpoints: dict[str, Endpoint] = {}
     """This node's own, by listener name; told to voters in BeginQuorumEpoch."""
+    voter_endpoints: dict[str, Endpoint] = {}
+    """Those of them that its entry in a voter set in the log shall have (KIP-853); none given: all."""
     election_timeout_ms: int = 300
     """Each election timer is this plus a random part of the same size."""
     election_backoff_max_ms: int = 300
