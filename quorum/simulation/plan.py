@@ -73,7 +73,7 @@ def decode(data: bytes, source: str) -> Plan:
         plan = msgspec.json.decode(data, type=Plan)
     except msgspec.MsgspecError as error:
         raise PlanError(
-            f"{source} is no fault plan: {error}. Make one with: kraftlab sim --seed S --shrink --write FILE"
+            f"{source} is no fault plan: {error}. Make one with: kraftlab sim --seed S --shrink --write-plan FILE"
         ) from error
     if plan.version != VERSION:
         raise PlanError(f"{source} is a fault plan of version {plan.version}, this is version {VERSION}: shrink its seed again")

@@ -33,12 +33,13 @@ CONSENSUS = "consensus"
 
 
 class SeedResult(NamedTuple):
-    """What one seed did. `violations` is empty if all is well; then `tail` is, too. `real_s` is not part of the determinism."""
+    """What one seed did. `violations` is empty if all is well; then `tail` is, too. Real times are not determined by the seed."""
 
     seed: int
     trace_hash: str
     steps: int
-    simulated_ms: int
+    ended_us: int
+    """The virtual time at which the run ended: if a rule broke, when."""
     voters: int
     observers: int
     faults: tuple[str, ...]
@@ -50,6 +51,7 @@ class SeedResult(NamedTuple):
     violations: tuple[str, ...]
     tail: tuple[str, ...]
     real_s: float
+    processor_s: float
     coverage: Coverage
     calls: int
     """Calls of clients whose history was checked."""
@@ -57,6 +59,10 @@ class SeedResult(NamedTuple):
     """Why less than liveness could be demanded after the heal, computed from the world; None: all of it was."""
     plan: Plan
     """What was played, to play it again."""
+
+    @property
+    def simulated_ms(self) -> int:
+        return self.ended_us // 1000
 
     @property
     def rule(self) -> str:
@@ -69,7 +75,7 @@ class SeedResult(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """Many seeds in numbers."""
+    """Many seeds in numbers. Rates are per second of `real_s`; `core_steps_per_s` is per second of one core's processor time."""
 
     seeds: int
     failed_seeds: tuple[int, ...]
@@ -78,7 +84,56 @@ class Summary(NamedTuple):
     real_s: float
     steps_per_s: float
     simulated_s_per_s: float
+    core_steps_per_s: float
     acknowledged: int
+    calls: int
+    excused: int
+    coverage: Coverage
+
+
+class Tally:
+    """Adds results up, so that ten thousand need not be kept."""
+
+    def __init__(self) -> None:
+        self.seeds = 0
+        self.failures: list[SeedResult] = []
+        self.steps = 0
+        self.simulated_ms = 0
+        self.processor_s = 0.0
+        self.acknowledged = 0
+        self.calls = 0
+        self.excused = 0
+        self.coverage = Coverage()
+
+    def add(self, result: SeedResult) -> None:
+        self.seeds += 1
+        if not result.ok:
+            self.failures.append(result)
+        self.steps += result.steps
+        self.simulated_ms += result.simulated_ms
+        self.processor_s += result.processor_s
+        self.acknowledged += result.acknowledged
+        self.calls += result.calls
+        self.excused += result.excuse is not None
+        self.coverage.add(result.coverage)
+
+    def summary(self, real_s: float) -> Summary:
+        """`real_s` is the time that all of it took."""
+        simulated_s = self.simulated_ms / 1000
+        return Summary(
+            seeds=self.seeds,
+            failed_seeds=tuple(result.seed for result in self.failures),
+            steps=self.steps,
+            simulated_s=simulated_s,
+            real_s=real_s,
+            steps_per_s=self.steps / real_s if real_s else 0.0,
+            simulated_s_per_s=simulated_s / real_s if real_s else 0.0,
+            core_steps_per_s=self.steps / self.processor_s if self.processor_s else 0.0,
+            acknowledged=self.acknowledged,
+            calls=self.calls,
+            excused=self.excused,
+            coverage=self.coverage,
+        )
 
 
 def run_seed(
@@ -121,7 +176,7 @@ def play(
 ) -> SeedResult:
     """Play a world with these options, with the strikes they draw or those of `plan`. `mutant` is only noted in the result."""
     transcript = Transcript(write)
-    started = time.perf_counter()
+    started, started_processor = time.perf_counter(), time.process_time()
     world = make_world(options, transcript)
     if plan is not None:
         world.strikes, world.until_us = plan.strikes, plan.until_us
@@ -130,7 +185,7 @@ def play(
         seed=int(options.seed) if options.seed.isdigit() else 0,
         trace_hash=transcript.digest(),
         steps=transcript.steps,
-        simulated_ms=world.now_us // 1000,
+        ended_us=world.now_us,
         voters=options.voters,
         observers=options.observers,
         faults=options.faults,
@@ -142,6 +197,7 @@ def play(
         violations=violations,
         tail=tuple(transcript.tail()) if violations else (),
         real_s=time.perf_counter() - started,
+        processor_s=time.process_time() - started_processor,
         coverage=world.coverage,
         calls=len(world.clients.history) if world.clients is not None else 0,
         excuse=world.liveness.excuse,
@@ -186,27 +242,27 @@ def run_many(
 
 
 def summarize(results: Iterable[SeedResult], real_s: float) -> Summary:
-    """`real_s` is the wall time of the whole batch."""
-    rows = list(results)
-    steps = sum(row.steps for row in rows)
-    simulated_s = sum(row.simulated_ms for row in rows) / 1000
-    return Summary(
-        seeds=len(rows),
-        failed_seeds=tuple(row.seed for row in rows if not row.ok),
-        steps=steps,
-        simulated_s=simulated_s,
-        real_s=real_s,
-        steps_per_s=steps / real_s if real_s else 0.0,
-        simulated_s_per_s=simulated_s / real_s if real_s else 0.0,
-        acknowledged=sum(row.acknowledged for row in rows),
-    )
+    """The numbers of some results."""
+    tally = Tally()
+    for result in results:
+        tally.add(result)
+    return tally.summary(real_s)
 
 
 def report(summary: Summary) -> str:
     """The summary for people."""
     failed = f"FAILED: {', '.join(map(str, summary.failed_seeds))}" if summary.failed_seeds else "all invariants held"
     return (
-        f"{summary.seeds} seeds, {failed}\n"
-        f"{summary.steps:,} steps in {summary.real_s:.1f} s ({summary.steps_per_s:,.0f} steps/s, "
-        f"{summary.simulated_s_per_s:,.0f} simulated seconds per second), {summary.acknowledged:,} batches acknowledged"
+        f"{summary.seeds:,} seeds, {failed}\n"
+        f"{summary.steps:,} steps in {summary.real_s:.1f} s ({rates(summary)}), "
+        f"{summary.acknowledged:,} batches acknowledged, {summary.calls:,} client calls checked, {summary.excused} excuses\n"
+        f"{summary.coverage.line()}"
+    )
+
+
+def rates(summary: Summary) -> str:
+    """How fast it went."""
+    return (
+        f"{summary.seeds / summary.real_s if summary.real_s else 0:.1f} seeds/s, {summary.steps_per_s:,.0f} steps/s, "
+        f"{summary.simulated_s_per_s / 3600:.3f} simulated hours per second"
     )
