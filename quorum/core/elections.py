@@ -2,7 +2,8 @@
 
 Every handler of a request takes the same steps: (1) refuse what no correct peer sends (INVALID_REQUEST) or what is meant for
 another disk (INVALID_VOTER_KEY); (2) refuse an older epoch (FENCED_LEADER_EPOCH); (3) adopt a higher one; (4) decide. Whether
-to grant is each state's own rule (`grants`); here stands only what "up to date" means. A pre-vote never touches a timer.
+to grant is each state's own rule (`grants`); here stands only what "up to date" means, and that a node whose log is being
+repaired grants nothing (repair.py). A pre-vote never touches a timer.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Elections:
             quorum.adopt_epoch(request.epoch, now_ms, f"{request.candidate!r} asks for a vote")
         view = self._log.view
         up_to_date = (request.last_epoch, request.end_offset) >= (view.last_epoch, view.end_offset)
-        granted = quorum.state.grants(request.candidate, up_to_date, request.pre_vote)
+        granted = not quorum.repair.is_on and quorum.state.grants(request.candidate, up_to_date, request.pre_vote)
         if granted and not request.pre_vote:
             quorum.vote_for(request.candidate, now_ms)
         return VoteResponse(ErrorCode.NONE, quorum.view, granted, request.pre_vote)

@@ -9,10 +9,15 @@ count.
 A fetch is given up before the fetch timer ends, so that one lost answer costs a retry and not a round of pre-votes; an answer
 that comes later still is dropped.
 
-On an answer without error: diverging → truncate to where the logs may still agree, and ask again; records → check every batch
-against the own end (crc, chain, offset, epoch), append, then raise the high watermark to `min(own end, leader's)`. Divergence
-is handled before the high watermark moves (KAFKA-14704). Whatever does not fit is dropped with a trace and asked for again
-after a pause.
+A log that the leader's no longer reaches back to is replaced by a snapshot; while one is being copied, FetchSnapshot takes the
+place of Fetch (snapshot_fetching.py). A follower that is not to stand, an observer or one that repairs its log, looks for another
+leader where a voter would stand for election.
+
+On an answer without error: diverging → truncate to where the logs may still agree, and ask again; records → check every
+batch against the own end (crc, chain, offset, epoch), append, then raise the high watermark to `min(own end, leader's)`.
+Divergence is handled before the high watermark moves (KAFKA-14704). A divergence below what is known to be committed, or
+below the own log's start, which is the same, means that the leader lacks committed records, and ends this node. Whatever
+does not fit is dropped with a trace and asked for again after a pause.
 """
 
 from __future__ import annotations
@@ -23,32 +28,37 @@ from .epoch_state import NO_LEADER
 from .errors import CorruptBatch, ErrorCode, LogTruncationRefused
 from .follower import Follower
 from .local_log import LocalLog
-from .messages import Diverging, FetchRequest, FetchResponse, Records
+from .messages import Diverging, FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse, Records
 from .quorum_state import QuorumState
 from .requests import InFlight, RequestManager
+from .snapshot_fetching import SnapshotFetching
 from .unattached import Unattached
 
 
 class Fetching:
     """What a node does while it follows, or looks for somebody to follow."""
 
-    __slots__ = ("_log", "_quorum", "_requests")
+    __slots__ = ("_log", "_quorum", "_requests", "_snapshots")
 
-    def __init__(self, quorum: QuorumState, log: LocalLog, requests: RequestManager) -> None:
+    def __init__(self, quorum: QuorumState, log: LocalLog, requests: RequestManager, snapshots: SnapshotFetching) -> None:
         self._quorum = quorum
         self._log = log
         self._requests = requests
+        self._snapshots = snapshots
 
     # Asking
 
     def poll_follower(self, state: Follower, now_ms: int) -> None:
         if now_ms >= state.fetch_deadline_ms:
-            if self._quorum.membership.is_voter:
+            if self._quorum.may_stand:
                 self._quorum.stand(now_ms, "fetch timeout")
             else:
                 self._quorum.lose_leader(now_ms, "fetch timeout")
         elif state.fetch_correlation is None and now_ms >= state.fetch_at_ms:
-            self._fetch(state, state.leader_id, self._quorum.config.fetch_max_wait_ms)
+            if state.download is not None:
+                self._snapshots.ask(state, state.download)
+            else:
+                self._fetch(state, state.leader_id, self._quorum.config.fetch_max_wait_ms)
 
     def poll_unattached(self, state: Unattached, now_ms: int) -> None:
         if state.fetch_correlation is None and now_ms >= state.fetch_at_ms:
@@ -81,7 +91,7 @@ class Fetching:
         state.fetch_at_ms = 0
         return True
 
-    def on_response(self, asked: InFlight, source: int, response: FetchResponse, now_ms: int) -> None:
+    def on_response(self, asked: InFlight, source: int, response: FetchResponse | FetchSnapshotResponse, now_ms: int) -> None:
         """An awaited answer; what it says of the leadership has been taken in already."""
         state = self._quorum.state
         later_ms = now_ms + self._quorum.config.retry_backoff_ms
@@ -93,25 +103,28 @@ class Fetching:
             if asked.destination == state.leader_id:
                 state.fetch_at_ms = later_ms
             return
-        if response.error is ErrorCode.NONE:
+        if isinstance(response, FetchSnapshotResponse):
+            if isinstance(asked.request, FetchSnapshotRequest):
+                self._snapshots.on_response(state, asked.request, response, now_ms)
+        elif response.error is ErrorCode.NONE:
             state.fetched(now_ms)
             state.read_round = max(state.read_round, response.read_round)
-            if not self._take(response):
+            if not self._take(state, response, now_ms):
                 state.fetch_at_ms = later_ms
             state.is_caught_up = 0 <= response.high_watermark <= self._log.view.end_offset
-            return
-        state.fetch_at_ms = later_ms
+        else:
+            state.fetch_at_ms = later_ms
         if response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and response.leader.leader_id == NO_LEADER:
             self._leader_resigned(state, now_ms)
 
     def _leader_resigned(self, state: Follower, now_ms: int) -> None:
         """The leader itself says that it leads its epoch no more. Voters leave the first move to EndQuorumEpoch's order."""
-        if self._quorum.membership.is_voter:
+        if self._quorum.may_stand:
             state.leader_gone(now_ms + self._quorum.config.election_backoff_max_ms)
         else:
             self._quorum.lose_leader(now_ms, "the leader has resigned")
 
-    def _take(self, response: FetchResponse) -> bool:
+    def _take(self, state: Follower, response: FetchResponse, now_ms: int) -> bool:
         """False: the answer brought nothing usable, ask again after a pause."""
         outcome = response.outcome
         if isinstance(outcome, Records):
@@ -121,15 +134,14 @@ class Fetching:
             return True
         if isinstance(outcome, Diverging):
             return self._truncate(outcome)
-        self._quorum.trace(
-            "snapshot", f"the leader's log starts after {self._log.view.end_offset}, and snapshots are not supported yet"
-        )
-        return False
+        return self._snapshots.begin(state, outcome.id, now_ms)
 
     def _truncate(self, diverging: Diverging) -> bool:
         view = self._log.view
         end_offset, epoch = view.end_offset_for_epoch(diverging.epoch)
         to_offset = min(end_offset, diverging.end_offset) if epoch == diverging.epoch else end_offset
+        if 0 <= diverging.epoch < view.start.epoch or 0 <= to_offset < view.start_offset:
+            raise LogTruncationRefused(self._refusal(max(0, min(diverging.end_offset, view.start_offset))))
         if to_offset >= view.end_offset or not view.is_boundary(to_offset):
             self._quorum.trace("peer", f"{diverging!r} makes no sense for {view!r}")
             return False
@@ -179,7 +191,7 @@ class Fetching:
         if isinstance(state, (Follower, Unattached)):
             state.fetch_at_ms = now_ms + config.retry_backoff_ms
         if refused and isinstance(state, Follower):
-            if self._quorum.membership.is_voter:
+            if self._quorum.may_stand:
                 state.leader_gone(now_ms + self._quorum.random_below_ms(config.refused_backoff_max_ms + 1))
             else:
                 self._quorum.lose_leader(now_ms, "the leader's process is gone")

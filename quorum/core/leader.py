@@ -13,7 +13,7 @@ from collections import deque
 from typing import NamedTuple
 
 from .epoch_state import NEVER_MS, EpochState
-from .messages import AddVoterRequest, FetchRequest, RemoveVoterRequest, TransferLeadershipRequest
+from .messages import AddVoterRequest, FetchRequest, FetchSnapshotRequest, RemoveVoterRequest, TransferLeadershipRequest
 from .purgatory import Purgatory
 from .read_index import ReadIndex
 from .types import Endpoint, ReplicaKey, Voter
@@ -49,15 +49,20 @@ class ReplicaProgress:
         """Whether it has had the leader's whole log at `time_ms` or later."""
         return self.last_caught_up_ms > 0 and self.last_caught_up_ms >= time_ms
 
+    def asked_for_snapshot(self, log_end_offset: int, now_ms: int) -> None:
+        """It copies a snapshot: it lives, and has nothing of the log yet that would be of use."""
+        self.last_fetch_ms = now_ms
+        self._end_offset_at_last_fetch = log_end_offset
+
     def __repr__(self) -> str:
         return f"{self.key!r}:{self.end_offset}"
 
 
 class PendingRead(NamedTuple):
-    """A fetch whose records are being read."""
+    """A fetch whose records, or whose part of a snapshot, are being read."""
 
     correlation: int
-    request: FetchRequest
+    request: FetchRequest | FetchSnapshotRequest
 
 
 class VoterChange:
@@ -162,10 +167,10 @@ class Leader(EpochState):
         """Never, to nobody."""
         return False
 
-    def owed_replies(self) -> list[int]:
-        """Correlations of the fetches not answered yet; afterwards nothing is owed."""
-        owed = [fetch.correlation for fetch in self.purgatory.take_all()]
-        owed += [read.correlation for read in self.reads.values()]
+    def owed_replies(self) -> list[PendingRead]:
+        """The fetches not answered yet; afterwards nothing is owed."""
+        owed = [PendingRead(fetch.correlation, fetch.request) for fetch in self.purgatory.take_all()]
+        owed += self.reads.values()
         self.reads.clear()
         return owed
 

@@ -1,7 +1,9 @@
 """The leader's half of replication: appends, serves fetches, moves the high watermark, and gives up (KIP-595).
 
 A fetch takes these steps: (1) refuse nonsense; (2) fence by epoch: an older epoch is told so, a higher one deposes this
-leader; (3) below the log's start only a snapshot helps; (4) compare the follower's last epoch with the epoch index, and
+leader; (3) where the log no longer reaches back to, only a snapshot helps: below the log's start, at the start but with another
+epoch, or with a last epoch older than the start's; an empty log is sent one as well, since that is shorter than the records it
+replaces (KIP-630, KAFKA-15078); (4) compare the follower's last epoch with the epoch index, and
 answer with the point where the logs may still agree if they differ; (5) otherwise the offset asked for *is* an
 acknowledgement: the follower holds everything below it durably. Note it, perhaps raise the high watermark; (6) answer at once
 if there is anything to tell, else park. Acknowledgement happens in step 5 only, never on the way out of 3 or 4.
@@ -36,24 +38,27 @@ from .messages import (
     FetchOutcome,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
     Records,
     SnapshotRequired,
 )
 from .purgatory import ParkedFetch
 from .quorum_state import NO_RECORDS, QuorumState
 from .requests import RequestManager
+from .snapshots import Snapshots
 from .types import ReplicaKey
 
 
 class Leadership:
     """What a node does while it leads."""
 
-    __slots__ = ("_last_read_id", "_log", "_quorum", "_requests")
+    __slots__ = ("_last_read_id", "_log", "_quorum", "_requests", "_snapshots")
 
-    def __init__(self, quorum: QuorumState, log: LocalLog, requests: RequestManager) -> None:
+    def __init__(self, quorum: QuorumState, log: LocalLog, requests: RequestManager, snapshots: Snapshots) -> None:
         self._quorum = quorum
         self._log = log
         self._requests = requests
+        self._snapshots = snapshots
         self._last_read_id = 0
 
     def begin(self, granting_voters: tuple[int, ...], now_ms: int) -> None:
@@ -127,10 +132,10 @@ class Leadership:
     def on_fetch(self, correlation: int, request: FetchRequest, now_ms: int) -> None:
         """Answers now, after a read, or later."""
         quorum = self._quorum
-        error = self._fetch_error(request, now_ms)
+        error = self.error_of(request, request.fetch_offset >= 0 and 0 <= request.last_fetched_epoch <= request.epoch, now_ms)
         leader = quorum.state
         if error is not ErrorCode.NONE or not isinstance(leader, Leader):
-            quorum.out.append(Reply(correlation, quorum.fetch_refusal(error), quorum.barrier))
+            quorum.out.append(Reply(correlation, quorum.refusal_of(request, error), quorum.barrier))
             return
         lacks_round = bool(leader.read_index.waiting) and self._hear_echo(leader, request)
         refusal = self._mismatch(request)
@@ -138,7 +143,7 @@ class Leadership:
             self._reply(leader, correlation, refusal)
             return
         if not self._log.view.is_boundary(request.fetch_offset):
-            quorum.out.append(Reply(correlation, quorum.fetch_refusal(ErrorCode.OFFSET_OUT_OF_RANGE), quorum.barrier))
+            quorum.out.append(Reply(correlation, quorum.refusal_of(request, ErrorCode.OFFSET_OUT_OF_RANGE), quorum.barrier))
             return
         self._acknowledge(leader, request, now_ms)
         is_voter = self._is_voter(request.replica)
@@ -156,15 +161,11 @@ class Leadership:
     def _is_voter(self, key: ReplicaKey) -> bool:
         return self._quorum.membership.has(key)
 
-    def _fetch_error(self, request: FetchRequest, now_ms: int) -> ErrorCode:
+    def error_of(self, request: FetchRequest | FetchSnapshotRequest, is_sane: bool, now_ms: int) -> ErrorCode:
+        """Why nothing can be fetched with this request; NONE only if this node leads its epoch. A higher epoch deposes it."""
         quorum = self._quorum
         node_id = request.replica.node_id
-        if (
-            not 0 <= request.last_fetched_epoch <= request.epoch <= EPOCH_MAX
-            or request.fetch_offset < 0
-            or node_id < -1
-            or node_id == quorum.config.node_id
-        ):
+        if not is_sane or not 0 <= request.epoch <= EPOCH_MAX or node_id < -1 or node_id == quorum.config.node_id:
             return ErrorCode.INVALID_REQUEST
         if request.epoch < quorum.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
@@ -175,32 +176,42 @@ class Leadership:
 
     def _mismatch(self, request: FetchRequest) -> FetchOutcome | None:
         """Why the follower's log is no prefix of this one; None if it is."""
-        view = self._log.view
-        if request.fetch_offset < view.start_offset:
-            return SnapshotRequired(view.start.offset, view.start.epoch)
+        view, snapshot = self._log.view, self._snapshots.latest
+        if snapshot is not None and (
+            request.fetch_offset == 0
+            or request.fetch_offset < view.start_offset
+            or request.last_fetched_epoch < view.start.epoch
+            or (request.fetch_offset == view.start_offset and request.last_fetched_epoch != view.start.epoch)
+        ):
+            return SnapshotRequired(snapshot.offset, snapshot.epoch)
         end_offset, epoch = view.end_offset_for_epoch(request.last_fetched_epoch)
         if epoch != request.last_fetched_epoch or end_offset < request.fetch_offset:
             return Diverging(epoch, end_offset)
         return None
 
     def _acknowledge(self, leader: Leader, request: FetchRequest, now_ms: int) -> None:
-        key, end_offset = request.replica, self._log.view.end_offset
-        if key.node_id < 0:
+        progress = self.heard_from(leader, request.replica, now_ms)
+        if progress is None:
             return
+        before = progress.end_offset
+        progress.fetched(request.fetch_offset, self._log.view.end_offset, now_ms)
+        if request.fetch_offset > before and leader.voters.get(progress.key.node_id) is progress:
+            self.advance_high_watermark(leader, now_ms)
+
+    def heard_from(self, leader: Leader, key: ReplicaKey, now_ms: int) -> ReplicaProgress | None:
+        """The replica follows this leader in this epoch, which counts for check-quorum if it votes. None: it is anonymous."""
+        if key.node_id < 0:
+            return None
         voter = leader.voters.get(key.node_id)
         if voter is None or not self._is_voter(key):
             observer = leader.observers.get(key)
             if observer is None:
                 observer = leader.observers[key] = ReplicaProgress(key)
-            observer.fetched(request.fetch_offset, end_offset, now_ms)
-            return
-        before = voter.end_offset
+            return observer
         voter.key = key
-        voter.fetched(request.fetch_offset, end_offset, now_ms)
         leader.fetched_voters[key.node_id] = None
         self._check_quorum(leader, now_ms)
-        if request.fetch_offset > before:
-            self.advance_high_watermark(leader, now_ms)
+        return voter
 
     def _check_quorum(self, leader: Leader, now_ms: int) -> None:
         """A majority has fetched since this was last so: another period begins. A sole voter has none."""
@@ -210,10 +221,14 @@ class Leadership:
             leader.check_quorum_deadline_ms = now_ms + self._quorum.config.check_quorum_timeout_ms
 
     def _read(self, leader: Leader, correlation: int, request: FetchRequest) -> None:
+        max_bytes = max(1, min(request.max_bytes, self._quorum.config.fetch_max_bytes))
+        self._quorum.out.append(ReadLog(self.begin_read(leader, correlation, request), request.fetch_offset, max_bytes))
+
+    def begin_read(self, leader: Leader, correlation: int, request: FetchRequest | FetchSnapshotRequest) -> int:
+        """The id of a read that this request waits for, and that is owed an answer until then."""
         self._last_read_id += 1
         leader.reads[self._last_read_id] = PendingRead(correlation, request)
-        max_bytes = max(1, min(request.max_bytes, self._quorum.config.fetch_max_bytes))
-        self._quorum.out.append(ReadLog(self._last_read_id, request.fetch_offset, max_bytes))
+        return self._last_read_id
 
     def on_records_read(self, read_id: int, data: bytes) -> None:
         """A read that is no longer known was answered when its leadership ended."""
@@ -224,7 +239,7 @@ class Leadership:
         if data:
             self._reply(leader, read.correlation, Records(data))
         else:
-            refusal = self._quorum.fetch_refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
+            refusal = self._quorum.refusal_of(read.request, ErrorCode.OFFSET_OUT_OF_RANGE)
             self._quorum.out.append(Reply(read.correlation, refusal, self._quorum.barrier))
 
     def _reply(self, leader: Leader, correlation: int, outcome: FetchOutcome) -> None:
@@ -320,7 +335,7 @@ class Leadership:
         period_ms = config.begin_quorum_epoch_period_ms
         leader.begin_at_ms = now_ms + period_ms
         for node_id, progress in leader.voters.items():
-            if progress.end_offset < 0 or progress.last_fetch_ms <= now_ms - period_ms:
+            if not progress.last_fetch_ms or progress.last_fetch_ms <= now_ms - period_ms:
                 request = BeginQuorumEpochRequest(
                     leader.epoch, leader.leader_id, self._quorum.membership.key_of(node_id), leader.leader_endpoints
                 )

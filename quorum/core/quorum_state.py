@@ -34,7 +34,15 @@ from .follower import Follower
 from .leader import Leader
 from .log_view import LogView
 from .membership import Membership
-from .messages import FetchResponse, LeaderView, Records, VoterChangeResponse
+from .messages import (
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    LeaderView,
+    Records,
+    VoterChangeResponse,
+)
 from .prospective import Prospective
 from .raft_config import RaftConfig
 from .repair import Repair
@@ -71,7 +79,9 @@ TRANSITIONS = (
     Transition(Leader, Unattached, HIGHER, "sees a higher epoch without a leader"),
     Transition(Leader, Follower, HIGHER, "learns who leads a higher epoch"),
     Transition(Leader, Resigned, SAME, "asked to, hands over, shutting down, storage fails, no majority fetches, or removed"),
-    Transition(Follower, Unattached, SAME_OR_HIGHER, "observer's fetch timeout, or sees a higher epoch without a leader"),
+    Transition(
+        Follower, Unattached, SAME_OR_HIGHER, "fetch timeout of who may not stand, or sees a higher epoch without a leader"
+    ),
     Transition(Follower, Prospective, SAME, "voter's fetch timeout, perhaps shortened by EndQuorumEpoch or a refused connection"),
     Transition(Follower, Follower, HIGHER, "learns who leads a higher epoch"),
     Transition(Resigned, Unattached, HIGHER, "election timeout opens the next epoch, or sees a higher epoch without a leader"),
@@ -163,11 +173,16 @@ class QuorumState:
         choice = self._random.randrange(len(others) + (self.membership.kraft_version > 0)) if others else 0
         return others[choice].key.node_id if choice < len(others) else -1
 
+    @property
+    def may_stand(self) -> bool:
+        """Whether this node could lead: it votes, and its log is whole (repair.py)."""
+        return self.membership.is_voter and not self.repair.is_on
+
     def election_deadline_ms(self, now_ms: int) -> int:
-        """A fresh election timer. A sole voter has nobody to wait for, an observer never stands."""
-        if self.membership.is_sole_voter:
-            return now_ms
-        return self.random_election_deadline_ms(now_ms) if self.membership.is_voter else NEVER_MS
+        """A fresh election timer. A sole voter has nobody to wait for; who may not stand never does."""
+        if not self.may_stand:
+            return NEVER_MS
+        return now_ms if self.membership.is_sole_voter else self.random_election_deadline_ms(now_ms)
 
     def random_election_deadline_ms(self, now_ms: int) -> int:
         """A fresh election timer of a voter, sole or not."""
@@ -186,7 +201,7 @@ class QuorumState:
             reason = f"boot: the log is of epoch {log.last_epoch}, the stored election state only of {stored.epoch}"
             return self._unattached(log.last_epoch, now_ms), reason
         if stored.leader_id == self.config.node_id:
-            if self.membership.is_voter and not self.membership.is_sole_voter:
+            if self.may_stand and not self.membership.is_sole_voter:
                 return self._resigned(stored, now_ms), "boot: led this epoch before"
             return self._unattached(stored.epoch + 1, now_ms), f"boot: led epoch {stored.epoch} before"
         if stored.leader_id != NO_LEADER and self.membership.can_reach(stored.leader_id, endpoints):
@@ -218,7 +233,7 @@ class QuorumState:
             self._move(self._unattached(old.epoch, now_ms, leader_id=old.leader_id, voted_key=old.voted_key), reason)
 
     def lose_leader(self, now_ms: int, reason: str) -> None:
-        """Observer: Follower → Unattached in the same epoch, remembering the leader."""
+        """Who may not stand: Follower → Unattached in the same epoch, remembering the leader."""
         old = self.state
         self._move(
             self._unattached(
@@ -230,8 +245,10 @@ class QuorumState:
     def stand(self, now_ms: int, reason: str) -> None:
         """Voter: Unattached, Follower or Candidate → Prospective, same epoch, leader and vote."""
         old = self.state
-        if not self.membership.is_voter:
-            raise InvariantViolation(f"{self.config.key!r} is no voter and can not stand")
+        if not self.may_stand:
+            raise InvariantViolation(
+                f"{self.config.key!r} can not stand: it is no voter of {self.membership!r}, or its log not whole ({self.repair!r})"
+            )
         prospective = Prospective(
             old.epoch,
             tally=self._tally(now_ms),
@@ -266,6 +283,11 @@ class QuorumState:
         """Any but the epoch's own leader → Follower."""
         voted_key = self.state.voted_key if epoch == self.epoch else None
         self._move(self._follower(epoch, leader_id, endpoints, voted_key, now_ms), reason)
+
+    def repaired(self, now_ms: int) -> None:
+        """The log is whole again: a voter without a leader waits for its election timer from now on, like any other."""
+        if isinstance(self.state, Unattached):
+            self.state.election_deadline_ms = self.election_deadline_ms(now_ms)
 
     def resign(self, now_ms: int, reason: str) -> None:
         """Leader → Resigned, same epoch."""
@@ -316,9 +338,10 @@ class QuorumState:
 
     def _end_leadership(self, old: Leader, reason: str) -> None:
         self.out.append(ResignedEffect(old.epoch, reason))
-        response = self.fetch_refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        for correlation in old.owed_replies():
-            self.out.append(Reply(correlation, response, self.barrier))
+        for owed in old.owed_replies():
+            self.out.append(
+                Reply(owed.correlation, self.refusal_of(owed.request, ErrorCode.NOT_LEADER_OR_FOLLOWER), self.barrier)
+            )
         for token in old.read_index.take_all():
             self.out.append(ReadIndexRefused(token, self.view.leader_id, self.epoch))
         change, old.change = old.change, None
@@ -330,7 +353,9 @@ class QuorumState:
             refusal = VoterChangeResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.view, message)
             self.out.append(Reply(change.correlation, refusal, self.barrier))
 
-    def fetch_refusal(self, error: ErrorCode) -> FetchResponse:
+    def refusal_of(self, request: FetchRequest | FetchSnapshotRequest, error: ErrorCode) -> FetchResponse | FetchSnapshotResponse:
+        if isinstance(request, FetchSnapshotRequest):
+            return FetchSnapshotResponse(error, self.view, request.snapshot, -1, request.position, b"")
         return FetchResponse(error, self.view, -1, 0, 0, NO_RECORDS)
 
     # New state objects
@@ -347,7 +372,7 @@ class QuorumState:
         return Unattached(
             epoch,
             election_deadline_ms=self.election_deadline_ms(now_ms),
-            fetch_at_ms=NEVER_MS if self.membership.is_sole_voter else now_ms + self.config.retry_backoff_ms,
+            fetch_at_ms=NEVER_MS if self.membership.is_sole_voter and self.may_stand else now_ms + self.config.retry_backoff_ms,
             leader_id=leader_id,
             voted_key=voted_key,
             leader_endpoints=leader_endpoints,

@@ -42,7 +42,7 @@ from typing import Any, NamedTuple
 
 from .boot import BootState
 from .candidate import Candidate
-from .effects import Effects, ElectionState, Reply
+from .effects import Effects, ElectionState, RepairEnded, Reply
 from .elections import Elections
 from .epoch_state import EPOCH_MAX, NEVER_MS, NO_LEADER
 from .errors import ErrorCode, InvariantViolation
@@ -58,7 +58,11 @@ from .events import (
     ResignAsked,
     ResponseReceived,
     ShutdownAsked,
+    SnapshotChunkStored,
+    SnapshotRead,
+    SnapshotRefused,
     SnapshotTaken,
+    SnapshotVerified,
     StorageCompleted,
     StorageFailed,
     TimerFired,
@@ -77,6 +81,8 @@ from .messages import (
     EndQuorumEpochResponse,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     LeaderView,
     ProbeVoterRequest,
     ProbeVoterResponse,
@@ -93,6 +99,8 @@ from .raft_config import RaftConfig
 from .reconfiguration import Reconfiguration
 from .requests import InFlight, RequestManager
 from .resigned import Resigned
+from .snapshot_fetching import SnapshotFetching
+from .snapshot_serving import SnapshotServing
 from .snapshots import SnapshotContext, Snapshots
 from .types import Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
 from .unattached import Unattached
@@ -159,13 +167,16 @@ class RaftNode:
         self._quorum = QuorumState(config, log, election, random, now_ms, self._out, boot)
         self._log = LocalLog(log, self._out, self._quorum.membership)
         self._requests = RequestManager(self._out)
-        self._leadership = Leadership(self._quorum, self._log, self._requests)
+        self._snapshots = Snapshots(self._log, self._quorum.membership, boot.snapshots, config.snapshots_kept)
+        self._leadership = Leadership(self._quorum, self._log, self._requests, self._snapshots)
+        self._serving = SnapshotServing(self._quorum, self._log, self._leadership, self._snapshots)
         self._elections = Elections(self._quorum, self._log, self._requests, self._leadership)
         self._reconfiguration = Reconfiguration(self._quorum, self._log, self._requests, self._leadership)
-        self._fetching = Fetching(self._quorum, self._log, self._requests)
+        self._copying = SnapshotFetching(self._quorum, self._log, self._requests, self._snapshots)
+        self._fetching = Fetching(self._quorum, self._log, self._requests, self._copying)
         self._joining = Joining(self._quorum, self._requests)
-        self._snapshots = Snapshots(self._log, self._quorum.membership, boot.snapshots, config.snapshots_kept)
         self._boot_ms = now_ms
+        self._end_repair(now_ms)
         self._steps = 0
         self._is_shutting_down = False
         self._handlers: dict[type[Event], Callable[[Any, int], None]] = {
@@ -183,6 +194,10 @@ class RaftNode:
             ReadIndexAsked: self._on_read_index_asked,
             ShutdownAsked: self._on_shutdown_asked,
             SnapshotTaken: self._on_snapshot_taken,
+            SnapshotRead: self._on_snapshot_read,
+            SnapshotChunkStored: self._copying.on_chunk_stored,
+            SnapshotVerified: self._copying.on_verified,
+            SnapshotRefused: self._copying.on_refused,
         }
         self._polls: dict[type[State], Callable[[Any, int], None]] = {
             Unattached: self._poll_unattached,
@@ -393,6 +408,8 @@ class RaftNode:
             self._reply(event.correlation, self._refusal(request, ErrorCode.BROKER_NOT_AVAILABLE))
         elif isinstance(request, FetchRequest):
             self._leadership.on_fetch(event.correlation, request, now_ms)
+        elif isinstance(request, FetchSnapshotRequest):
+            self._serving.on_fetch_snapshot(event.correlation, request, now_ms)
         elif isinstance(request, VoteRequest):
             self._reply(event.correlation, self._elections.on_vote(request, now_ms))
         elif isinstance(request, BeginQuorumEpochRequest):
@@ -409,8 +426,8 @@ class RaftNode:
 
     def _refusal(self, request: Request, error: ErrorCode) -> Response:
         view = self._quorum.view
-        if isinstance(request, FetchRequest):
-            return self._quorum.fetch_refusal(error)
+        if isinstance(request, FetchRequest | FetchSnapshotRequest):
+            return self._quorum.refusal_of(request, error)
         if isinstance(request, VoteRequest):
             return VoteResponse(error, view, False, request.pre_vote)
         if isinstance(request, EndQuorumEpochRequest):
@@ -435,7 +452,7 @@ class RaftNode:
             return
         is_awaited = self._fetching.is_awaited(event.correlation)
         self._learn(response, event.source, now_ms)
-        if isinstance(response, FetchResponse):
+        if isinstance(response, FetchResponse | FetchSnapshotResponse):
             if is_awaited:
                 self._fetching.on_response(asked, event.source, response, now_ms)
         elif isinstance(response, VoteResponse):
@@ -513,9 +530,19 @@ class RaftNode:
         self._leadership.ask_read_index(event.token)
 
     def _on_storage_completed(self, event: StorageCompleted, now_ms: int) -> None:
+        if not self._log.flushes.completed(event.append_id):
+            return
+        self._end_repair(now_ms)
         state = self._quorum.state
-        if self._log.flushes.completed(event.append_id) and isinstance(state, Leader):
+        if isinstance(state, Leader):
             self._leadership.advance_high_watermark(state, now_ms)
+
+    def _end_repair(self, now_ms: int) -> None:
+        """The durable end may have come to where the damage reached to."""
+        if self._quorum.repair.ends_at(self.durable_end_offset):
+            self._quorum.trace("repair", f"the log is whole again up to {self.durable_end_offset}")
+            self._out.append(RepairEnded())
+            self._quorum.repaired(now_ms)
 
     def _on_election_state_stored(self, event: ElectionStateStored, now_ms: int) -> None:
         quorum = self._quorum
@@ -528,6 +555,9 @@ class RaftNode:
 
     def _on_snapshot_taken(self, event: SnapshotTaken, now_ms: int) -> None:
         self._snapshots.taken(event.id)
+
+    def _on_snapshot_read(self, event: SnapshotRead, now_ms: int) -> None:
+        self._serving.on_snapshot_read(event)
 
     def _on_storage_failed(self, event: StorageFailed, now_ms: int) -> None:
         self._quorum.trace("storage", event.reason)

@@ -449,9 +449,9 @@ def test_bad_records_are_dropped_with_a_trace_and_asked_for_again(driven, key_of
     assert node.sent(FetchRequest)[0].request.fetch_offset == 0
 
 
-def test_a_leader_that_offers_only_a_snapshot_is_asked_again_later(driven, key_of) -> None:
+def test_a_leader_that_offers_a_snapshot_of_an_epoch_to_come_is_asked_again_later(driven, key_of) -> None:
     node = following(driven, key_of)
-    node.answer(node.fetch, FetchResponse(ErrorCode.NONE, LeaderView(5, 2), -1, 50, 0, SnapshotRequired(50, 3)))
+    node.answer(node.fetch, FetchResponse(ErrorCode.NONE, LeaderView(5, 2), -1, 50, 0, SnapshotRequired(50, 6)))
     assert node.only(Trace).kind == "snapshot"
     assert node.sent(FetchRequest) == []
     node.tick(20)

@@ -1,0 +1,204 @@
+"""The follower's half of a snapshot's way: copies the leader's, checks it, and lets it take the place of its own log (KIP-630).
+
+Theory of operation. A leader whose log no longer reaches back to where the follower's ends answers a Fetch with the id of a
+snapshot. From then on the follower's state holds a `Download`, and FetchSnapshot takes the place of Fetch: one request in flight,
+the same timers, the same fencing by epoch. The copy grows on the disk beside the log and touches nothing::
+
+    SnapshotRequired -> OpenSnapshot -> [FetchSnapshot -> StoreSnapshotChunk]* -> VerifySnapshot -> InstallSnapshot -> Fetch
+
+Only a whole copy whose chain of crcs and whose digest hold is installed. That is one operation of the storage stream: before
+it the disk has the old log, after it the snapshot and an empty log that starts at its end, and a crash leaves one or the
+other. In memory it happens at once: the log's view starts anew, the voters are what the snapshot says, and the high
+watermark rises to its end, since a snapshot holds committed data only (KAFKA-9491). The next Fetch waits for it to be
+durable, like for any write.
+
+*What is lost with it.* Nothing that anybody relies on: a leader's log holds all that is committed. What this node's own log held
+beyond the snapshot's end, or beside it, was never committed. A snapshot that ends at or below the own high watermark, or that is
+a position of the own log already, makes no sense and is not taken.
+
+*One thing at a time.* The disk works for one download at a time and answers every wish exactly once, in order. A download
+dies with the state it belongs to (another leader, a fetch timeout); its last wish is still answered, and the answer serves
+whoever wants the same snapshot by then. A later download waits until the disk is free.
+
+*What an earlier attempt has left* is not fetched again, if it came from the same leader or from before a restart. The same
+snapshot made by another node need not have the same bytes, so a new leader's is copied from its beginning; what is trusted
+wrongly after a restart is caught by size or digest, and begun anew.
+
+*A slow disk.* While the disk writes or verifies, the follower sends FetchSnapshot for no bytes, several times per fetch
+timeout. So the leader keeps counting it among the living, and it notices if the leader dies; a voter neither stands for
+election because its own disk is slow, nor waits for ever for a leader that is gone while its disk is busy.
+
+*What goes wrong.* Gone at the leader, position out of range, refused by the check, a size that changes: the download is
+dropped and a Fetch, after a pause, finds out what is needed now. An answer that does not fit is dropped and asked for again;
+it does not count as a sign of life, since a leader that sends nothing useful for a whole fetch timeout had better be
+replaced.
+"""
+
+from __future__ import annotations
+
+from .download import Download, Step
+from .effects import OpenSnapshot, StoreSnapshotChunk, VerifySnapshot
+from .epoch_state import NO_LEADER
+from .errors import ErrorCode, InvariantViolation
+from .events import SnapshotChunkStored, SnapshotRefused, SnapshotVerified
+from .follower import Follower
+from .local_log import LocalLog
+from .messages import FetchSnapshotRequest, FetchSnapshotResponse
+from .quorum_state import QuorumState
+from .requests import RequestManager
+from .snapshots import Snapshots
+from .types import OffsetAndEpoch
+
+_UNUSABLE = (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE, ErrorCode.INVALID_REQUEST)
+
+
+class SnapshotFetching:
+    """What a follower does when its leader's log begins too late for it."""
+
+    __slots__ = ("_copied_from", "_disk_works_for", "_log", "_quorum", "_requests", "_snapshots")
+
+    def __init__(self, quorum: QuorumState, log: LocalLog, requests: RequestManager, snapshots: Snapshots) -> None:
+        self._quorum = quorum
+        self._log = log
+        self._requests = requests
+        self._snapshots = snapshots
+        self._disk_works_for: Download | None = None
+        self._copied_from: tuple[OffsetAndEpoch, int] | None = None
+        """Which snapshot of which leader the unfinished copy is of; None: of whatever was copied before this process."""
+
+    # Asking the leader
+
+    def begin(self, state: Follower, snapshot: OffsetAndEpoch, now_ms: int) -> bool:
+        """The leader says that this is what is needed. False: it makes no sense."""
+        if not self._wants(snapshot):
+            self._quorum.trace("snapshot", f"{snapshot} is of no use for {self._log!r}")
+            return False
+        self._quorum.trace("snapshot", f"{snapshot} of node {state.leader_id} is to replace {self._log.view!r}")
+        state.download = Download(snapshot)
+        state.fetch_at_ms = self._next_sign_ms(now_ms)
+        self._open(state.download)
+        return True
+
+    def _wants(self, snapshot: OffsetAndEpoch) -> bool:
+        is_ahead = snapshot.offset > max(0, self._log.high_watermark)
+        return is_ahead and 0 < snapshot.epoch <= self._quorum.epoch and not self._log.view.holds(snapshot)
+
+    def ask(self, state: Follower, download: Download) -> None:
+        """The next part; for nothing but a sign of life while the disk is busy."""
+        config = self._quorum.config
+        max_bytes = config.snapshot_chunk_bytes if download.is_fetching else 0
+        request = FetchSnapshotRequest(state.epoch, self._quorum.membership.own_key, download.id, download.position, max_bytes)
+        timeout_ms = config.fetch_max_wait_ms + config.fetch_answer_ms
+        state.fetch_correlation = self._requests.send(state.leader_id, request, self._quorum.barrier, timeout_ms)
+
+    # The leader's answers
+
+    def on_response(self, state: Follower, request: FetchSnapshotRequest, response: FetchSnapshotResponse, now_ms: int) -> None:
+        """An awaited answer of the leader that `state` follows. Sets when to ask next, unless that is at once."""
+        download, error = state.download, response.error
+        if download is None or request.snapshot != download.id:
+            return
+        if not download.is_fetching:
+            if error is ErrorCode.NONE or error in _UNUSABLE:
+                state.fetched(now_ms)
+            state.fetch_at_ms = self._next_sign_ms(now_ms)
+        elif request.max_bytes == 0:
+            if error is ErrorCode.NONE:
+                state.fetched(now_ms)
+        elif error is ErrorCode.NONE and self._take(state, download, request, response):
+            state.fetched(now_ms)
+            state.fetch_at_ms = self._next_sign_ms(now_ms)
+        else:
+            if error in _UNUSABLE:
+                self._drop(state, download, f"the leader answers {error.name}")
+            state.fetch_at_ms = now_ms + self._quorum.config.retry_backoff_ms
+
+    def _take(self, state: Follower, download: Download, request: FetchSnapshotRequest, response: FetchSnapshotResponse) -> bool:
+        """The bytes go to the disk; False if they are none, or do not fit."""
+        size_bytes, end = response.size_bytes, response.position + len(response.data)
+        is_asked_for = response.snapshot == download.id and response.position == request.position
+        if not is_asked_for or size_bytes <= 0 or end > size_bytes or (not response.data and end < size_bytes):
+            self._quorum.trace("peer", f"{response!r} is no answer to {request!r}")
+            return False
+        if download.size_bytes not in (-1, size_bytes):
+            self._drop(state, download, f"the leader's is of {size_bytes} bytes, and was of {download.size_bytes} before")
+            return False
+        download.size_bytes = size_bytes
+        if response.data:
+            self._disk_works(download, Step.STORING)
+            self._quorum.out.append(StoreSnapshotChunk(download.id, response.position, response.data))
+        else:
+            self._verify(download)
+        return True
+
+    def _drop(self, state: Follower, download: Download, reason: str) -> None:
+        """Start over with a Fetch; whatever was copied so far is not trusted."""
+        self._quorum.trace("snapshot", f"{download!r} is given up: {reason}")
+        self._copied_from = (download.id, NO_LEADER)
+        state.download = None
+
+    def _next_sign_ms(self, now_ms: int) -> int:
+        return now_ms + self._quorum.config.fetch_max_wait_ms
+
+    # Wishes to the disk
+
+    def _open(self, download: Download) -> None:
+        if self._disk_works_for is None:
+            self._disk_works(download, Step.OPENING)
+            self._quorum.out.append(OpenSnapshot(download.id))
+
+    def _verify(self, download: Download) -> None:
+        self._disk_works(download, Step.VERIFYING)
+        self._quorum.out.append(VerifySnapshot(download.id))
+
+    def _disk_works(self, download: Download, step: Step) -> None:
+        self._disk_works_for = download
+        download.step = step
+
+    # The disk's answers
+
+    def on_chunk_stored(self, event: SnapshotChunkStored, now_ms: int) -> None:
+        state, download = self._served_by(event.id)
+        if state is None or download is None:
+            return
+        source = (download.id, state.leader_id)
+        is_opened = download.step in (Step.WAITING, Step.OPENING)
+        is_foreign = is_opened and self._copied_from not in (None, source)
+        self._copied_from = source
+        download.position = 0 if is_foreign else event.position
+        if download.position == download.size_bytes:
+            self._verify(download)
+        else:
+            download.step = Step.FETCHING
+            state.fetch_at_ms = now_ms
+
+    def on_verified(self, event: SnapshotVerified, now_ms: int) -> None:
+        state, download = self._served_by(event.id)
+        if state is None or download is None:
+            return
+        if not self._wants(event.id):
+            raise InvariantViolation(f"{self._log!r} has moved on while {download!r} was verified")
+        self._quorum.trace("snapshot", f"{event.id} replaces {self._log!r}")
+        self._log.install(event.id, event.last_crc, event.control)
+        self._snapshots.installed(event.id)
+        state.download = None
+        state.fetch_at_ms = now_ms
+
+    def on_refused(self, event: SnapshotRefused, now_ms: int) -> None:
+        state, download = self._served_by(event.id)
+        if state is not None and download is not None:
+            self._drop(state, download, event.reason)
+            state.fetch_at_ms = now_ms + self._quorum.config.retry_backoff_ms
+
+    def _served_by(self, snapshot: OffsetAndEpoch) -> tuple[Follower | None, Download | None]:
+        """The disk is done with a wish for `snapshot`: the download that wants it, if any does. Who waited may go on."""
+        asker, self._disk_works_for = self._disk_works_for, None
+        if asker is None or asker.id != snapshot:
+            raise InvariantViolation(f"storage answers for {snapshot}, but was asked for {asker!r}")
+        state = self._quorum.state
+        if not isinstance(state, Follower) or state.download is None:
+            return None, None
+        if state.download.id == snapshot:
+            return state, state.download
+        self._open(state.download)
+        return None, None

@@ -1,0 +1,76 @@
+"""The leader's half of a snapshot's way: FetchSnapshot, piece by piece (KIP-630).
+
+A request takes these steps: (1) the same fencing as a Fetch: nonsense, older epoch, higher epoch, not the leader; (2) its
+sender lives and follows, which counts for check-quorum and in DescribeQuorum, but acknowledges nothing: what it copies is no
+part of its log yet; (3) a snapshot that is not among this node's is gone, or never was: SNAPSHOT_NOT_FOUND, and the follower
+starts over with a Fetch; (4) the bytes are read and sent. A follower whose disk is busy with what it has got asks for no
+bytes at all, only to be heard; it is answered like any other. Nothing is remembered from one request to the next, so a
+follower may ask for any position of any snapshot, again and again, and one that goes away leaves nothing behind. A snapshot
+that is removed while it is being copied is a case of step 3, also if the read finds it gone.
+"""
+
+from __future__ import annotations
+
+from .effects import ReadSnapshot, Reply
+from .errors import ErrorCode
+from .events import SnapshotRead
+from .leader import Leader
+from .leadership import Leadership
+from .local_log import LocalLog
+from .messages import FetchSnapshotRequest, FetchSnapshotResponse
+from .quorum_state import QuorumState
+from .snapshots import Snapshots
+
+
+class SnapshotServing:
+    """What a node does for those who need a snapshot, while it leads."""
+
+    __slots__ = ("_leadership", "_log", "_quorum", "_snapshots")
+
+    def __init__(self, quorum: QuorumState, log: LocalLog, leadership: Leadership, snapshots: Snapshots) -> None:
+        self._quorum = quorum
+        self._log = log
+        self._leadership = leadership
+        self._snapshots = snapshots
+
+    def on_fetch_snapshot(self, correlation: int, request: FetchSnapshotRequest, now_ms: int) -> None:
+        """Answers now or after a read."""
+        quorum = self._quorum
+        error = self._leadership.error_of(request, request.max_bytes >= 0, now_ms)
+        leader = quorum.state
+        if error is ErrorCode.NONE and isinstance(leader, Leader):
+            progress = self._leadership.heard_from(leader, request.replica, now_ms)
+            if progress is not None:
+                progress.asked_for_snapshot(self._log.view.end_offset, now_ms)
+            error = self._position_error(request)
+        if error is not ErrorCode.NONE or not isinstance(leader, Leader):
+            self._refuse(correlation, request, error)
+            return
+        read_id = self._leadership.begin_read(leader, correlation, request)
+        max_bytes = min(request.max_bytes, quorum.config.snapshot_chunk_bytes)
+        quorum.out.append(ReadSnapshot(read_id, request.snapshot, request.position, max_bytes))
+
+    def _position_error(self, request: FetchSnapshotRequest) -> ErrorCode:
+        if request.snapshot not in self._snapshots.ids:
+            return ErrorCode.SNAPSHOT_NOT_FOUND
+        return ErrorCode.NONE if request.position >= 0 else ErrorCode.POSITION_OUT_OF_RANGE
+
+    def on_snapshot_read(self, event: SnapshotRead) -> None:
+        """A read that is no longer known was answered when its leadership ended, or nobody waits for it any more."""
+        leader = self._quorum.state
+        read = leader.reads.pop(event.read_id, None) if isinstance(leader, Leader) else None
+        if read is None or not isinstance(read.request, FetchSnapshotRequest):
+            return
+        request = read.request
+        if event.size_bytes < 0:
+            self._refuse(read.correlation, request, ErrorCode.SNAPSHOT_NOT_FOUND)
+        elif request.position > event.size_bytes:
+            self._refuse(read.correlation, request, ErrorCode.POSITION_OUT_OF_RANGE)
+        else:
+            response = FetchSnapshotResponse(
+                ErrorCode.NONE, self._quorum.view, request.snapshot, event.size_bytes, request.position, event.data
+            )
+            self._quorum.out.append(Reply(read.correlation, response, self._quorum.barrier))
+
+    def _refuse(self, correlation: int, request: FetchSnapshotRequest, error: ErrorCode) -> None:
+        self._quorum.out.append(Reply(correlation, self._quorum.refusal_of(request, error), self._quorum.barrier))
