@@ -8,12 +8,25 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from heapq import heappop, heappush
+from typing import Any
 
 import msgspec
 import pytest
 
-from kraftlab.quorum.core import ElectionState, ErrorCode, LogView, Outbox, RaftConfig, RaftNode, ReplicaKey, Voter, VoterSet
-from kraftlab.quorum.core.batch import decode, encode, read_header
+from kraftlab.quorum.core import (
+    ElectionState,
+    Endpoint,
+    ErrorCode,
+    LogView,
+    Outbox,
+    RaftConfig,
+    RaftNode,
+    ReplicaKey,
+    Voter,
+    VoterSet,
+)
+from kraftlab.quorum.core.batch import ControlRecord, KRaftVersion, KRaftVoters, decode, encode, read_header
+from kraftlab.quorum.core.boot import BootState
 from kraftlab.quorum.core.effects import (
     Append,
     Effect,
@@ -37,6 +50,7 @@ from kraftlab.quorum.core.events import (
     StorageCompleted,
     TimerFired,
 )
+from kraftlab.quorum.core.local_log import control_of
 from kraftlab.quorum.core.messages import LeaderView, Request, Response, VoteRequest, VoteResponse
 
 LATENCY_MS = 1
@@ -50,6 +64,7 @@ class Host:
         self.config = config
         self.disk: list[bytes] = []
         self.stored: ElectionState | None = None
+        self.bootstrap: tuple[ControlRecord, ...] = ()
         self.disk_stalled = False
         self.incarnation = 0
         self.is_up = False
@@ -62,9 +77,20 @@ class Host:
         self.staged: list[Append | Truncate | StoreElectionState] = []
         self.outbox = Outbox()
         seed = f"{self.world.seed}/{self.config.node_id}/{self.incarnation}"
-        view = LogView.from_headers([read_header(data) for data in self.batches])
-        self.node = RaftNode(self.config, view, self.stored, random.Random(seed), self.world.now_ms)
+        headers = [read_header(data) for data in self.batches]
+        boot = BootState(tuple(control_of(headers, b"".join(self.batches))), self.bootstrap)
+        view = LogView.from_headers(headers)
+        self.node = RaftNode(self.config, view, self.stored, random.Random(seed), self.world.now_ms, boot)
         self.step(TimerFired())
+
+    def wipe(self) -> None:
+        """The disk of a process that is down is replaced by an empty one, formatted without any voters."""
+        self.disk, self.stored, self.bootstrap = [], None, ()
+        directory_id = bytes(byte ^ 0x40 for byte in self.config.directory_id)
+        self.config = msgspec.structs.replace(self.config, directory_id=directory_id)
+
+    def as_voter(self) -> Voter:
+        return Voter(self.config.key, self.config.endpoints)
 
     def crash(self) -> None:
         """Everything not on disk is gone; who waits for an answer sees the connection break."""
@@ -167,7 +193,10 @@ class Call:
 class World:
     """Hosts, time and links."""
 
-    def __init__(self, voter_ids: tuple[int, ...], observer_ids: tuple[int, ...] = (), seed: int = 0, **options: int) -> None:
+    def __init__(
+        self, voter_ids: tuple[int, ...], observer_ids: tuple[int, ...] = (), seed: int = 0, dynamic: bool = False, **options: int
+    ) -> None:
+        """`dynamic`: the voters stand in a bootstrap checkpoint on the voters' disks, and live in the log (KIP-853)."""
         self.seed = seed
         self.now_ms = 1_000_000
         self.cuts: set[tuple[int, int]] = set()
@@ -175,11 +204,35 @@ class World:
         self._sequence = 0
         self._calls: dict[tuple[int, int], Call] = {}
         self._tokens = 0
+        self._random = random.Random(seed)
+        self.answers: dict[int, Response] = {}
         voters = VoterSet(tuple(Voter(ReplicaKey(node_id), {}) for node_id in voter_ids))
         self.hosts = {
             node_id: Host(self, RaftConfig(node_id=node_id, directory_id=bytes([node_id]) * 16, voters=voters, **options))
             for node_id in voter_ids + observer_ids
         }
+        if dynamic:
+            self._make_dynamic(voter_ids)
+
+    def _make_dynamic(self, voter_ids: tuple[int, ...]) -> None:
+        for node_id, host in self.hosts.items():
+            endpoints = {"CONTROLLER": Endpoint(f"host{node_id}", 9093)}
+            host.config = msgspec.structs.replace(host.config, voters=VoterSet(()), endpoints=endpoints)
+        voters = VoterSet.of(self.hosts[node_id].as_voter() for node_id in voter_ids)
+        for node_id in voter_ids:
+            self.hosts[node_id].bootstrap = (KRaftVersion(0, 1), KRaftVoters(0, voters))
+
+    def ask(self, node_id: int, request: Request) -> int:
+        """A client's request to a node: the token under which `answers` will have the response."""
+        self._tokens += 1
+        self.hosts[node_id].step(RequestReceived(self._tokens, ReplicaKey(-1), request))
+        return self._tokens
+
+    def change(self, request: Request, limit_ms: int = 10_000) -> Response:
+        """The answer of whoever leads now."""
+        token = self.ask(self.leader().config.node_id, request)
+        self.run_until(lambda: token in self.answers, limit_ms)
+        return self.answers[token]
 
     def __getitem__(self, node_id: int) -> Host:
         return self.hosts[node_id]
@@ -221,10 +274,14 @@ class World:
     def transmit(self, host: Host, message: Send | Reply) -> None:
         if isinstance(message, Reply):
             call = self._calls.pop((host.config.node_id, message.correlation), None)
+            if call is None:
+                self.answers[message.correlation] = message.response
             if call is not None and (host.config.node_id, call.host.config.node_id) not in self.cuts:
                 self.later(call.host, lambda: call.finish(ResponseReceived(call.correlation, call.target_id, message.response)))
             return
-        call = Call(host, message.correlation, message.destination)
+        bootstrap = [node_id for node_id in self.hosts if node_id != host.config.node_id]
+        target_id = message.destination if message.destination >= 0 else self._random.choice(bootstrap)
+        call = Call(host, message.correlation, target_id)
         self.later(host, lambda: call.finish(RequestFailed(call.correlation, call.target_id)), message.timeout_ms)
         self.at(self.now_ms + LATENCY_MS, lambda: self._deliver(call, message))
 
@@ -297,15 +354,19 @@ class Driven:
         voters: tuple[int, ...] = (1, 2, 3),
         log: tuple[tuple[int, int], ...] = (),
         election: ElectionState | None = None,
-        **options: int,
+        dynamic: bool = False,
+        boot: BootState | None = None,
+        **options: Any,
     ) -> None:
-        """`log`: (epoch, record count) of each batch found on disk."""
+        """`log`: (epoch, record count) of each batch found on disk. `dynamic`: the voters stand in a bootstrap checkpoint."""
         self.now_ms = 1_000_000
-        voter_set = VoterSet(tuple(Voter(ReplicaKey(voter_id), {}) for voter_id in voters))
-        self.config = RaftConfig(node_id=node_id, directory_id=bytes([node_id]) * 16, voters=voter_set, **options)
+        voter_set = VoterSet(tuple(Voter(key(voter_id) if dynamic else ReplicaKey(voter_id), {}) for voter_id in voters))
+        static = VoterSet(()) if dynamic else voter_set
+        self.config = RaftConfig(node_id=node_id, directory_id=bytes([node_id]) * 16, voters=static, **options)
+        boot = boot or BootState(bootstrap=(KRaftVersion(0, 1), KRaftVoters(0, voter_set)) if dynamic else ())
         self.batches = build_batches(log)
         view = LogView.from_headers([read_header(data) for data in self.batches])
-        self.node = RaftNode(self.config, view, election, random.Random(node_id), self.now_ms)
+        self.node = RaftNode(self.config, view, election, random.Random(node_id), self.now_ms, boot)
         self.effects: Effects = []
         self.token = 0
 
