@@ -18,6 +18,7 @@ COMMANDS = {
     "reassign-partitions": ("reassign_command", "reassign_partitions"),
     "log-dirs": ("log_dirs_command", "log_dirs"),
     "metadata-quorum": ("quorum_command", "metadata_quorum"),
+    "snapshot": ("snapshot_command", "snapshot"),
     "configs": ("configs_command", "configs"),
     "import": ("import_command", "import_segments"),
     "sim": ("sim_command", "sim"),

@@ -40,17 +40,17 @@ class Quorum(Protocol):
 
     def describe(self) -> QuorumDescription: ...
 
+    @property
+    def generation(self) -> int: ...
+
 
 class QuorumOperations:
-    """Serves the leader of `quorum`. `image` gives the newest committed metadata, `not_leading` the refusal of a standby."""
+    """Serves the leader of `quorum`. `image` gives the newest committed metadata."""
 
-    def __init__(
-        self, cluster_id: str, quorum: Quorum, image: Callable[[], MetadataImage], not_leading: Callable[[], ApiError]
-    ) -> None:
+    def __init__(self, cluster_id: str, quorum: Quorum, image: Callable[[], MetadataImage]) -> None:
         self._cluster_id = cluster_id
         self._quorum = quorum
         self._image = image
-        self._not_leading = not_leading
 
     def calls(self) -> Mapping[str, LocalCall]:
         """By method of the Admin service."""
@@ -100,11 +100,8 @@ class QuorumOperations:
 
     async def _ask(self, request: VoterChangeRequest) -> None:
         response = await self._quorum.ask(request)
-        code = ErrorCode(response.error.value)
-        if code == ErrorCode.NOT_LEADER_OR_FOLLOWER and not response.message:
-            raise self._not_leading()
-        if code != ErrorCode.NONE:
-            raise ApiError(code, response.message or None)
+        if response.error.value != ErrorCode.NONE:
+            raise ApiError(ErrorCode(response.error.value), response.message or None)
 
     async def describe(self, request: admin_pb2.DescribeQuorumRequest) -> admin_pb2.DescribeQuorumResponse:
         quorum = self._quorum.describe()
@@ -118,6 +115,10 @@ class QuorumOperations:
             observers=[
                 _replica(observer, observer.endpoints or registered.get(observer.node_id, {})) for observer in quorum.observers
             ],
+            kraft_version=quorum.kraft_version,
+            log_start_offset=quorum.log_start_offset,
+            generation=self._quorum.generation,
+            voters_offset=quorum.voters_offset,
         )
 
 

@@ -26,7 +26,11 @@ class ReplicaDescription(msgspec.Struct, frozen=True, array_like=True):
 
 
 class QuorumDescription(msgspec.Struct, frozen=True, array_like=True):
-    """`leader_id` -1: no leader known. `high_watermark` -1: not known yet. `observers` is empty on nodes that do not lead."""
+    """`leader_id` -1: no leader known. `high_watermark` -1: not known yet. `observers` is empty on nodes that do not lead.
+
+    From `kraft_version` on it is about this node's own log: `voters_offset` is that of the voters record in force, -1 if there is
+    none; the log holds the offsets from start to end; while it is being repaired the node does not vote.
+    """
 
     node_id: int
     leader_id: int
@@ -34,9 +38,14 @@ class QuorumDescription(msgspec.Struct, frozen=True, array_like=True):
     high_watermark: int
     voters: list[ReplicaDescription]
     observers: list[ReplicaDescription]
+    kraft_version: int = 0
+    voters_offset: int = -1
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    is_repairing: bool = False
 
 
-def describe_quorum(core: RaftNode, now_ms: int) -> QuorumDescription:
+def describe_quorum(core: RaftNode, now_ms: int, generation: int) -> QuorumDescription:
     """What this node knows at `now_ms`. A node that does not lead knows only the voters and its own log."""
 
     def describe(replica: ReplicaStatus) -> ReplicaDescription:
@@ -66,4 +75,9 @@ def describe_quorum(core: RaftNode, now_ms: int) -> QuorumDescription:
         core.high_watermark,
         [describe(voter) for voter in voters],
         [describe(observer) for observer in core.observer_progress()],
+        core.kraft_version,
+        core.voters_offset,
+        core.log.start_offset,
+        core.log_end_offset,
+        core.is_repairing,
     )

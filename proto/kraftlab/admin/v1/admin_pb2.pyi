@@ -674,34 +674,34 @@ class ListSnapshotsRequest(_message.Message):
     def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., node_id: _Optional[int] = ...) -> None: ...
 
 class ListSnapshotsResponse(_message.Message):
-    __slots__ = ("header", "node_id", "snapshots", "log_start_offset", "log_end_offset", "generation", "repair_until")
+    __slots__ = ("header", "node_id", "snapshots", "log_start_offset", "log_end_offset", "generation", "is_repairing")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOTS_FIELD_NUMBER: _ClassVar[int]
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
-    REPAIR_UNTIL_FIELD_NUMBER: _ClassVar[int]
+    IS_REPAIRING_FIELD_NUMBER: _ClassVar[int]
     header: ResponseHeader
     node_id: int
     snapshots: _containers.RepeatedCompositeFieldContainer[MetadataSnapshot]
     log_start_offset: int
     log_end_offset: int
     generation: int
-    repair_until: int
-    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., node_id: _Optional[int] = ..., snapshots: _Optional[_Iterable[_Union[MetadataSnapshot, _Mapping]]] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., generation: _Optional[int] = ..., repair_until: _Optional[int] = ...) -> None: ...
+    is_repairing: bool
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., node_id: _Optional[int] = ..., snapshots: _Optional[_Iterable[_Union[MetadataSnapshot, _Mapping]]] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., generation: _Optional[int] = ..., is_repairing: bool = ...) -> None: ...
 
 class MetadataSnapshot(_message.Message):
-    __slots__ = ("end_offset", "epoch", "size_bytes", "created_timestamp")
+    __slots__ = ("end_offset", "epoch", "size_bytes", "last_contained_log_timestamp")
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
-    CREATED_TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    LAST_CONTAINED_LOG_TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     end_offset: int
     epoch: int
     size_bytes: int
-    created_timestamp: int
-    def __init__(self, end_offset: _Optional[int] = ..., epoch: _Optional[int] = ..., size_bytes: _Optional[int] = ..., created_timestamp: _Optional[int] = ...) -> None: ...
+    last_contained_log_timestamp: int
+    def __init__(self, end_offset: _Optional[int] = ..., epoch: _Optional[int] = ..., size_bytes: _Optional[int] = ..., last_contained_log_timestamp: _Optional[int] = ...) -> None: ...
 
 class DescribeMetadataRequest(_message.Message):
     __slots__ = ("header", "reread_log", "at_offset")
