@@ -1,0 +1,105 @@
+"""`kraftlab snapshot` where no cluster is needed: tables, directories, damaged files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kraftlab.cli import main
+from kraftlab.cli.snapshot_text import SnapshotView, snapshot_lines
+from kraftlab.quorum.core.batch import SnapshotHeader
+from kraftlab.quorum.core.types import OffsetAndEpoch
+from kraftlab.quorum.storage.file_system import RealFileSystem
+from kraftlab.quorum.storage.snapshot_file import SnapshotEncoder, snapshot_name
+
+OLD, NEW = OffsetAndEpoch(40, 2), OffsetAndEpoch(90, 3)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A metadata.log.dir with two snapshots, a bootstrap checkpoint, and one that is not finished."""
+    partition = tmp_path / "__cluster_metadata-0"
+    partition.mkdir()
+    for position in (OffsetAndEpoch(0, 0), NEW, OLD):
+        write(partition / snapshot_name(position), position)
+    (partition / (snapshot_name(OffsetAndEpoch(95, 3)) + ".part")).write_bytes(b"half of it")
+    return tmp_path
+
+
+def write(path: Path, position: OffsetAndEpoch) -> None:
+    file = RealFileSystem().open(str(path), create=True)
+    encoder = SnapshotEncoder(file, position, [SnapshotHeader(0, "lab", 0, 7, 1_700_000_000_000)])
+    encoder.append(b"\x91\x93\x01\x00\x02", 1)
+    encoder.finish()
+    file.close()
+
+
+def test_the_table_is_oldest_first_and_tab_separated() -> None:
+    views = [SnapshotView(40, 2, 300, 1_700_000_000_123), SnapshotView(4711, 11, 12345, None)]
+    assert snapshot_lines(views) == [
+        "EndOffset\tEpoch\tBytes\tLastContainedLogTime    \tFile                                      \t",
+        "40       \t2    \t300  \t2023-11-14T22:13:20.123Z\t00000000000000000040-0000000002.checkpoint\t",
+        "4711     \t11   \t12345\t-                       \t00000000000000004711-0000000011.checkpoint\t",
+    ]
+    assert snapshot_lines([]) == ["There are no snapshots."]
+
+
+def test_a_directory_lists_what_is_finished_and_a_snapshot(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in (directory, directory / "__cluster_metadata-0"):
+        assert main.run(["snapshot", "list", "--directory", str(path), "--json"]) == 0
+        listed = json.loads(capsys.readouterr().out)["snapshots"]
+        assert [(item["end_offset"], item["epoch"]) for item in listed] == [(40, 2), (90, 3)]
+
+
+def test_what_is_no_metadata_directory_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["snapshot", "list", "--directory", str(tmp_path)]) == 1
+    assert f"{tmp_path} holds no metadata log; give a node's metadata.log.dir" in capsys.readouterr().err
+    assert main.run(["snapshot", "verify", str(tmp_path)]) == 1
+
+
+def test_valid_snapshots_are_said_to_be_valid(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["snapshot", "verify", str(directory)]) == 0
+    partition = directory / "__cluster_metadata-0"
+    assert capsys.readouterr().out.splitlines() == [
+        f"valid    {partition / snapshot_name(OLD)}: 1 records, cluster lab",
+        f"valid    {partition / snapshot_name(NEW)}: 1 records, cluster lab",
+    ]
+
+
+def test_one_flipped_bit_is_found_and_said_where(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = directory / "__cluster_metadata-0" / snapshot_name(NEW)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+    assert main.run(["snapshot", "verify", str(directory)]) == 1
+    valid, invalid = capsys.readouterr().out.splitlines()
+    assert valid.startswith("valid    ")
+    assert invalid.startswith("INVALID  ")
+    assert str(path) in invalid
+    assert main.run(["snapshot", "verify", str(path), "--json"]) == 1
+    (document,) = json.loads(capsys.readouterr().out)["files"]
+    assert document["is_valid"] is False
+
+
+def test_a_file_that_is_not_there_or_is_no_snapshot_is_not_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = tmp_path / snapshot_name(NEW)
+    (tmp_path / "notes.txt").write_text("x")
+    assert main.run(["snapshot", "verify", str(missing), str(tmp_path / "notes.txt")]) == 1
+    first, second = capsys.readouterr().out.splitlines()
+    assert str(missing) in first
+    assert "has no snapshot's name" in second
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["snapshot", "create"], "Exactly one of --bootstrap-server and --bootstrap-controller is needed"),
+        (["snapshot", "list", "--directory", "/x", "--node", "1"], "leave the other options out"),
+        (["snapshot", "verify"], "Missing argument"),
+    ],
+)
+def test_usage_is_explained(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(arguments) == 1
+    assert said in capsys.readouterr().err
