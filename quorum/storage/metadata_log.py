@@ -12,6 +12,12 @@ batches cannot come back to life in front of a later crash. A new segment's head
 batch. Batches whose high watermark stamp reaches beyond what is durable here are written unsealed first (recovery.py says
 why), which costs a second fdatasync and happens only while catching up.
 
+**Snapshots.** The log starts where its oldest snapshot ends, or at 0. `clean` moves that start up at once; the flush then removes
+older snapshots and, when they are gone for good, the segments that lie wholly below. `install` replaces the whole log by a
+verified snapshot: in memory at once, on disk in the next flush, which first gives the snapshot its name, then removes everything
+else. A crash in between leaves the snapshot beside parts of a log that it does not belong to, and recovery finishes the
+removal. At no time does anything stand on disk whose beginning is missing.
+
 **Errors.** StorageFull puts everything back as staged: a later flush tries again. FsyncFailed and DiskFailed are final.
 
 Not checked here: what the records mean, and whether a truncation is right beyond the rule that it stays above every stamp.
@@ -32,8 +38,9 @@ from .batch_index import BatchIndex
 from .errors import DiskFailed, LogCorrupt, StorageError, StorageFull
 from .file_system import FileSystem
 from .identity import LogIdentity, partition_directory
-from .recovery import UNSEALED, parse, recover
+from .recovery import UNSEALED, RecoveredLog, parse, recover
 from .segment import HEADER_PAGE_BYTES, Segment, SegmentHeader, segment_name
+from .snapshot_store import SnapshotStore
 from .tail_cache import TailCache
 
 SEGMENT_BYTES = 64 * 1024 * 1024
@@ -42,7 +49,7 @@ CACHE_BYTES = 32 * 1024 * 1024
 
 
 class Taken(NamedTuple):
-    """What one flush writes: first cut the log's bytes at `cut_position` (None: no cut), then add `data` at the end.
+    """What one flush does: cut the log's bytes at `cut_position` (None: no cut), then add `data` at the end.
 
     `batches` are the added batches: first byte within `data`, base offset, high watermark stamp, epoch, crc.
     """
@@ -55,6 +62,10 @@ class Taken(NamedTuple):
     end_offset: int
     previous_epoch: int
     previous_crc: int
+    install: OffsetAndEpoch | None
+    """Before all that, this snapshot takes the place of the log."""
+    clean: tuple[OffsetAndEpoch, int] | None
+    """After all that, snapshots below this one and segments below this position may go."""
 
 
 def _start_position(segment: Segment) -> int:
@@ -69,6 +80,8 @@ class MetadataLog:
         file_system: FileSystem,
         directory: str,
         identity: LogIdentity,
+        snapshots: SnapshotStore,
+        recovered: RecoveredLog,
         *,
         segment_bytes: int,
         preallocate_bytes: int,
@@ -77,25 +90,34 @@ class MetadataLog:
         self._file_system = file_system
         self._directory = directory
         self._identity = identity
+        self._snapshots = snapshots
         self._segment_bytes = segment_bytes
         self._preallocate_bytes = preallocate_bytes
-        recovered = recover(file_system, directory, identity)
         self.recovery_notes = recovered.notes
         """One line for each thing that recovery mended; empty after a clean stop."""
         self._lock = threading.Lock()
         self._index: BatchIndex = recovered.batches
+        self.start = OffsetAndEpoch(self._index.start_offset, self._index.start_epoch)
+        """The log's start and the epoch before it: the end of its oldest snapshot, 0@0 without one."""
+        self.start_crc = self._index.start_crc
+        """What the first batch names as the crc before it."""
         self._segments: list[Segment] = recovered.segments
         self._retired: list[Segment] = []
+        """Removed, but perhaps still being read."""
+        self._readers = 0
         self._unwanted: list[str] = []
         """Files that must be gone before anything else is written: the next start would take them for part of the log."""
         self._cache = TailCache(cache_bytes, self._index.end_position)
-        self._cuts = 0
+        self._changes = 0
+        """Counts what may move or remove bytes that a reader has looked up."""
+        self._staged_install: OffsetAndEpoch | None = None
         self._staged_cut: int | None = None
+        self._staged_clean: tuple[OffsetAndEpoch, int] | None = None
         self._clean_position = self._index.end_position
         self._written_position = self._index.end_position
         self._failure: StorageError | None = None
         self.durable_end_offset = self._index.end_offset
-        self._stamp = max(self._index.high_watermarks, default=0)
+        self._stamp = max(max(self._index.high_watermarks, default=0), self.start.offset)
 
     @classmethod
     def open(
@@ -112,10 +134,13 @@ class MetadataLog:
         path = partition_directory(directory)
         file_system.make_directory(path)
         file_system.sync_directory(directory)
+        recovered = recover(file_system, path, identity)
         return cls(
             file_system,
             path,
             identity,
+            SnapshotStore(file_system, path, identity, recovered.snapshots),
+            recovered,
             segment_bytes=segment_bytes,
             preallocate_bytes=preallocate_bytes,
             cache_bytes=cache_bytes,
@@ -123,17 +148,7 @@ class MetadataLog:
 
     @property
     def start_offset(self) -> int:
-        return self._index.start_offset
-
-    @property
-    def start(self) -> OffsetAndEpoch:
-        """The log's start and the epoch before it: the end of its oldest snapshot, 0@0 without one."""
-        return OffsetAndEpoch(self._index.start_offset, self._index.start_epoch)
-
-    @property
-    def start_crc(self) -> int:
-        """What the first batch names as the crc before it."""
-        return self._index.start_crc
+        return self.start.offset
 
     @property
     def end_offset(self) -> int:
@@ -146,7 +161,8 @@ class MetadataLog:
 
     def batches(self, start_offset: int = 0) -> Iterator[BatchHeader]:
         """The headers of all batches from `start_offset` on, in order, from memory."""
-        return self._index.headers(self._index.number_at(max(start_offset, self.start_offset)))
+        with self._lock:
+            return self._index.headers(self._index.number_at(max(start_offset, self.start.offset)))
 
     def append(self, base_offset: int, end_offset: int, data: bytes) -> None:
         """Stage whole batches `[base_offset, end_offset)` at the log's end. InvariantViolation if they do not belong there."""
@@ -166,7 +182,7 @@ class MetadataLog:
             )
         with self._lock:
             index.extend(headers)
-            self._stamp = max(self._stamp, max(header.high_watermark for header in headers))
+            self._stamp = max(self._stamp, *(header.high_watermark for header in headers))
             self._cache.append(data)
 
     def truncate(self, to_offset: int) -> None:
@@ -175,23 +191,65 @@ class MetadataLog:
         """
         if to_offset >= self.end_offset:
             return
-        number = self._index.number_at(to_offset)
-        if to_offset < self._stamp or self._index.base_offsets[number] != to_offset:
-            raise InvariantViolation(
-                f"truncation to {to_offset}: not a batch boundary, or below the committed offset {self._stamp}"
-            )
         with self._lock:
+            number = self._index.number_at(to_offset)
+            if to_offset < self._stamp or self._index.base_offsets[number] != to_offset:
+                raise InvariantViolation(
+                    f"truncation to {to_offset}: not a batch boundary, or below the committed offset {self._stamp}"
+                )
             self._index.truncate(number)
             position = self._index.end_position
             self._cache.truncate(position)
-            self._cuts += 1
+            self._changes += 1
             self._clean_position = min(self._clean_position, position)
             if position < self._written_position:
                 self._staged_cut = position if self._staged_cut is None else min(position, self._staged_cut)
 
+    def install(self, position: OffsetAndEpoch, last_crc: int) -> None:
+        """Stage that the verified copy of snapshot `position` takes the place of the log, which is empty and starts there at
+        once.
+
+        `last_crc` is what `SnapshotStore.verify_part` said. In order with appends and truncations; everything staged before is
+        pointless. The flush durably names the snapshot, removes all others and every segment.
+        """
+        if position.offset < self._stamp:
+            raise InvariantViolation(f"install of snapshot {position}, below the committed offset {self._stamp}")
+        self._snapshots.promise(position)
+        with self._lock:
+            stream_position = self._index.end_position
+            self._index = BatchIndex(position.offset, position.epoch, last_crc, stream_position)
+            self._cache.reset(stream_position)
+            self._start_at(position, last_crc)
+            self._staged_install, self._staged_cut, self._staged_clean = position, None, None
+            self._written_position = self._clean_position = stream_position
+
+    def clean(self, start: OffsetAndEpoch) -> None:
+        """Stage that the log starts at `start`, the end of a finished snapshot: what lies below is not read any more.
+
+        In the next flush, the snapshots below it are removed first, then the segments that lie wholly below. Nothing happens
+        if the log starts there or later.
+        """
+        if start.offset <= self.start.offset:
+            return
+        with self._lock:
+            index = self._index
+            number = index.number_at(start.offset)
+            is_boundary = start.offset == index.end_offset or (number < len(index) and index.base_offsets[number] == start.offset)
+            if not is_boundary or index.epoch(number - 1) != start.epoch:
+                raise InvariantViolation(f"clean to {start}: no position of the log that ends at {index.end_offset}")
+            self._start_at(start, index.crc(number - 1))
+            self._staged_clean = (start, index.end_of(number - 1))
+
+    def _start_at(self, start: OffsetAndEpoch, crc: int) -> None:
+        self.start, self.start_crc = start, crc
+        self._stamp = max(self._stamp, start.offset)
+        self._changes += 1
+
     def cached(self, start_offset: int) -> bool:
         """True if `read` from there needs no disk."""
         with self._lock:
+            if start_offset < self.start.offset:
+                return True
             number = self._index.number_at(start_offset)
             return number >= len(self._index) or self._index.positions[number] >= self._cache.start_position
 
@@ -203,6 +261,8 @@ class MetadataLog:
         """
         while True:
             with self._lock:
+                if start_offset < self.start.offset:
+                    return b""
                 first, last = self._index.range(start_offset, max_bytes, end_offset)
                 if first >= last:
                     return b""
@@ -212,14 +272,34 @@ class MetadataLog:
                 middle = min(self._cache.start_position, end)
                 cached = self._cache.parts(middle, end)
                 places = self._places(start, middle)
-                cuts = self._cuts
-            parts = [segment.file.pread(size, segment.file_position(position)) for segment, position, size in places]
+                changes = self._changes
+                self._readers += 1
+            try:
+                parts = [segment.file.pread(size, segment.file_position(position)) for segment, position, size in places]
+            finally:
+                self._reader_done()
             with self._lock:
-                if cuts != self._cuts:
+                if changes != self._changes:
                     continue
                 data = b"".join(parts)
                 self._verify(data, first, places)
             return data + b"".join(cached)
+
+    def _reader_done(self) -> None:
+        with self._lock:
+            self._readers -= 1
+            if self._readers:
+                return
+            retired, self._retired = self._retired, []
+        for segment in retired:
+            segment.file.close()
+
+    def _retire(self, segments: list[Segment]) -> None:
+        """Close them, at the latest when the last reader that may have looked them up is done."""
+        with self._lock:
+            self._retired += segments
+            self._readers += 1
+        self._reader_done()
 
     def _places(self, start: int, end: int) -> list[tuple[Segment, int, int]]:
         """The pieces of segments that hold bytes `[start, end)` of the stream: segment, position, size."""
@@ -257,16 +337,16 @@ class MetadataLog:
         """Take what is staged. The simulator lets virtual time pass between this and `finish_flush`."""
         with self._lock:
             index = self._index
-            cut = self._staged_cut
+            cut, install, clean = self._staged_cut, self._staged_install, self._staged_clean
             start = self._written_position if cut is None else cut
             first = index.number_at_position(start)
             data = self._cache.read(start, index.end_position)
             batches = index.columns_from(first, start)
-            self._staged_cut = None
+            self._staged_cut = self._staged_install = self._staged_clean = None
             self._written_position = index.end_position
             cut_offset = batches[0][1] if batches else index.end_offset
-            previous_epoch, previous_crc = (index.epoch(first - 1), index.crc(first - 1)) if first else (0, batch.NO_PREVIOUS_CRC)
-            return Taken(cut, cut_offset, start, data, batches, index.end_offset, previous_epoch, previous_crc)
+            epoch, crc = (index.epoch(first - 1), index.crc(first - 1)) if first else (index.start_epoch, index.start_crc)
+            return Taken(cut, cut_offset, start, data, batches, index.end_offset, epoch, crc, install, clean)
 
     def finish_flush(self, taken: Taken) -> None:
         """Write what `begin_flush` took."""
@@ -275,6 +355,8 @@ class MetadataLog:
         try:
             if self._unwanted:
                 self._remove_unwanted()
+            if taken.install is not None:
+                self._install(taken.install)
             if taken.cut_position is not None:
                 self._cut(taken.cut_position, taken.cut_offset)
             self._write(taken)
@@ -289,23 +371,65 @@ class MetadataLog:
             self._clean_position = end if self._staged_cut is None else min(end, self._staged_cut)
             self._cache.evict(self._clean_position)
         self.durable_end_offset = taken.end_offset
+        if taken.clean is not None:
+            self._clean(*taken.clean)
 
     def _put_back(self, taken: Taken) -> None:
+        """What was staged since then counts for more."""
         with self._lock:
+            if self._staged_install is not None:
+                return
+            self._staged_install = taken.install
+            self._staged_clean = self._staged_clean or taken.clean
             if taken.cut_position is not None or taken.data:
                 cuts = [p for p in (taken.start_position, self._staged_cut) if p is not None]
                 self._staged_cut = min(cuts)
+
+    def _install(self, position: OffsetAndEpoch) -> None:
+        """Name the snapshot, then remove all other snapshots and the old log, each step durable before the next."""
+        self._snapshots.adopt(position)
+        with self._lock:
+            removed, self._segments = self._segments, []
+        self._unwanted += [segment.file.path for segment in removed]
+        self._retire(removed)
+        self._remove_unwanted()
+        self.durable_end_offset = position.offset
+
+    def _clean(self, start: OffsetAndEpoch, position: int) -> None:
+        """Everything below `position` is durable and below a snapshot's end."""
+        try:
+            self._snapshots.remove_below(start)
+            with self._lock:
+                self._index.drop(self._index.number_at_position(position))
+                count = bisect_right(self._segments, position, key=_start_position) - 1
+                removed, self._segments = self._segments[: max(0, count)], self._segments[max(0, count) :]
+                self._changes += 1
+            self._retire(removed)
+            for segment in removed:
+                self._file_system.remove(segment.file.path)
+            if removed:
+                self._file_system.sync_directory(self._directory)
+        except StorageFull:
+            with self._lock:
+                if self._staged_install is None:
+                    self._staged_clean = self._staged_clean or (start, position)
+            raise
+        except DiskFailed as error:
+            self._failure = error
+            raise
 
     def _cut(self, position: int, offset: int) -> None:
         """Remove segments that start behind `position`, zero what the last one holds from there on."""
         if not self._segments:
             return
+        removed: list[Segment] = []
         with self._lock:
             while len(self._segments) > 1 and self._segments[-1].start_position > position:
-                segment = self._segments.pop()
-                self._retired.append(segment)
-                self._unwanted.append(segment.file.path)
-        self._remove_unwanted()
+                removed.append(self._segments.pop())
+        if removed:
+            self._unwanted += [segment.file.path for segment in removed]
+            self._retire(removed)
+            self._remove_unwanted()
         last = self._segments[-1]
         start = last.file_position(position)
         if last.written_bytes > start:
@@ -399,7 +523,7 @@ class MetadataLog:
         file.fdatasync()
 
     def close(self) -> None:
-        """Give up the files; flush first what must survive."""
+        """Give up the files; flush first what must survive. Nobody may read any more."""
         for segment in (*self._segments, *self._retired):
             segment.file.close()
         self._segments, self._retired = [], []

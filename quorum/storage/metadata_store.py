@@ -1,16 +1,43 @@
-"""Everything in one metadata directory, opened together: log, snapshots, election state, generation, repair."""
+"""Everything in one metadata directory, opened together: log, snapshots, election state, generation, repair.
+
+`open` is the only way in, and looks at all of it before it changes anything::
+
+    what is found                                       what comes of it
+    --------------------------------------------------  ------------------------------------------------------------
+    `quorum-state`: another node's, or damaged          refused
+    segments of a higher generation than quorum-state   refused: forcing the quorum was interrupted (force.py)
+    `repair` with steps pending                         the steps are finished first
+    `repair`, and the log reaches its offset            the repair has ended
+    a chain from a snapshot (or 0) to the end           used; snapshots and segments that do not belong are removed
+    a tail that nobody was promised                     cut
+    a finished snapshot that is not on the log's chain  the log starts there: the rest of an install is done
+    an unusable snapshot that the log does not need     removed
+    anything committed is missing                       set aside and repaired (repair.py); refused for the only voter
+    the bootstrap checkpoint is damaged                 refused, unless the log has a voter set
+    `.tmp`, `.part`, `.damaged` without `repair`        removed
+
+The election state is the truth about the generation; whoever lacks the file is in generation 0. Everything here blocks and
+belongs to a worker thread.
+"""
 
 from __future__ import annotations
 
+from ..core.batch import KRaftVoters
 from ..core.boot import BootState
 from ..core.effects import ElectionState
 from ..core.log_view import LogView
+from ..core.types import VoterSet
 from .bootstrap import read_bootstrap
+from .checked_file import TEMPORARY
 from .election_store import ElectionStateStore
+from .errors import LogCorrupt
 from .file_system import FileSystem
 from .identity import LogIdentity, partition_directory
 from .metadata_log import CACHE_BYTES, PREALLOCATE_BYTES, SEGMENT_BYTES, MetadataLog
-from .snapshot_store import SnapshotStore
+from .recovery import NEXT_STEP, Findings, analyse, mend
+from .repair import Repair, begin_repair, end_repair, go_on, plan_repair, read_repair, remove_set_aside
+from .snapshot_file import SnapshotInvalid
+from .snapshot_store import PART, SnapshotStore
 
 
 class MetadataStore:
@@ -18,6 +45,8 @@ class MetadataStore:
 
     def __init__(
         self,
+        file_system: FileSystem,
+        directory: str,
         log: MetadataLog,
         election_store: ElectionStateStore,
         election: ElectionState | None,
@@ -27,6 +56,8 @@ class MetadataStore:
         notes: list[str],
         damage: str | None,
     ) -> None:
+        self._file_system = file_system
+        self._directory = directory
         self.log = log
         self.election_store = election_store
         self.election = election
@@ -49,34 +80,119 @@ class MetadataStore:
         preallocate_bytes: int = PREALLOCATE_BYTES,
         cache_bytes: int = CACHE_BYTES,
     ) -> MetadataStore:
-        """Recover a metadata.log.dir (created if missing). Worker thread.
+        """Recover a metadata.log.dir (created if missing).
 
-        `sole_voter`: the static configuration names this node as its only voter, so rot below what was committed can not be
-        repaired from others (with dynamic voters the log itself says so). Raises LogCorrupt, WrongIdentity (both with the next
-        step, and nothing was changed) and StorageFull.
+        `sole_voter`: the static configuration names this node as its only voter, so what was committed and is gone can not be
+        fetched from others (with dynamic voters the log itself says so). Raises LogCorrupt and WrongIdentity (both with the
+        next step, and nothing was changed) and StorageFull (a repair needs room; nothing is lost).
         """
-        identity = LogIdentity(cluster_id, directory_id)
         partition = partition_directory(directory)
         file_system.make_directory(partition)
-        election_store = ElectionStateStore(file_system, directory, identity)
+        file_system.sync_directory(directory)
+        election_store = ElectionStateStore(file_system, directory, LogIdentity(cluster_id, directory_id))
         election = election_store.load()
-        identity = identity._replace(generation=election_store.generation)
-        log = MetadataLog.open(
+        identity = LogIdentity(cluster_id, directory_id, election_store.generation)
+        bootstrap = _Bootstrap(file_system, directory, cluster_id)
+        found, repair = _settle(file_system, partition, identity, bootstrap, sole_voter)
+        recovered = mend(file_system, partition, found)
+        notes = recovered.notes
+        if repair is not None and recovered.batches.end_offset >= repair.repair_until:
+            end_repair(file_system, partition)
+            notes.append(f"repaired: everything below offset {repair.repair_until} is here again")
+            repair = None
+        _tidy(file_system, partition, repair)
+        snapshots = SnapshotStore(file_system, partition, identity, recovered.snapshots)
+        log = MetadataLog(
             file_system,
-            directory,
+            partition,
             identity,
+            snapshots,
+            recovered,
             segment_bytes=segment_bytes,
             preallocate_bytes=preallocate_bytes,
             cache_bytes=cache_bytes,
         )
-        boot = BootState(bootstrap=read_bootstrap(file_system, directory, cluster_id))
-        snapshots = SnapshotStore(file_system, partition, identity)
-        return cls(log, election_store, election, snapshots, identity, boot, log.recovery_notes, None)
+        boot = BootState(
+            control=found.control(),
+            bootstrap=bootstrap.control,
+            snapshots=snapshots.ids(),
+            repair_until=repair.repair_until if repair else 0,
+        )
+        damage = repair.reason if repair else None
+        return cls(file_system, partition, log, election_store, election, snapshots, identity, boot, notes, damage)
 
     def log_view(self) -> LogView:
         """The log as consensus sees it, from where it starts."""
         return LogView.from_headers(self.log.batches(), self.log.start, start_crc=self.log.start_crc)
 
+    def end_repair(self) -> None:
+        """Worker thread, on RepairEnded: forget the repair and remove what was set aside. StorageFull: try again later."""
+        end_repair(self._file_system, self._directory)
+        self.damage = None
+
     def close(self) -> None:
         """Give up the files; flush first what must survive."""
         self.log.close()
+
+
+class _Bootstrap:
+    """The bootstrap checkpoint's records, or why they can not be read."""
+
+    def __init__(self, file_system: FileSystem, directory: str, cluster_id: str) -> None:
+        self.fault = ""
+        try:
+            self.control = read_bootstrap(file_system, directory, cluster_id)
+        except SnapshotInvalid as error:
+            self.control, self.fault = (), str(error)
+
+    def voters(self) -> VoterSet | None:
+        return next((record.voters for record in self.control if isinstance(record, KRaftVoters)), None)
+
+
+def _settle(
+    file_system: FileSystem, partition: str, identity: LogIdentity, bootstrap: _Bootstrap, sole_voter: bool
+) -> tuple[Findings, Repair | None]:
+    """Findings without damage, which is set aside, and the repair that runs."""
+    repair = read_repair(file_system, partition, identity)
+    if repair is not None:
+        repair = go_on(file_system, partition, repair)
+    while True:
+        found = analyse(file_system, partition, identity)
+        try:
+            _check(found, repair, identity, bootstrap, sole_voter)
+            if not found.repair_until:
+                return found, repair
+            repair = plan_repair(file_system.names(partition), found, identity, repair)
+        except Exception:
+            found.close()
+            raise
+        found.close()
+        repair = begin_repair(file_system, partition, repair)
+
+
+def _check(found: Findings, repair: Repair | None, identity: LogIdentity, bootstrap: _Bootstrap, sole_voter: bool) -> None:
+    """LogCorrupt for what must not be touched."""
+    voters = found.latest_voters() if found.repair_until or repair else None
+    has_voters = any(isinstance(record, KRaftVoters) for _, record in found.control())
+    if bootstrap.fault and not has_voters:
+        raise LogCorrupt(
+            f"{bootstrap.fault}, and the log has no voter set yet, so this node does not know the voters. {NEXT_STEP}"
+        )
+    if not found.repair_until and (repair is None or found.walk.batches.end_offset >= repair.repair_until):
+        return
+    voters = voters or bootstrap.voters()
+    is_alone = voters is not None and [voter.key.directory_id for voter in voters.voters] == [identity.directory_id]
+    if is_alone or (sole_voter and voters is None):
+        reason = found.damage or (repair.reason if repair else "")
+        raise LogCorrupt(f"{reason} This node is the only voter, so no other has the data. {NEXT_STEP}")
+
+
+def _tidy(file_system: FileSystem, partition: str, repair: Repair | None) -> None:
+    """Remove what a crash has left half-done."""
+    leftovers = [name for name in file_system.names(partition) if name.endswith((TEMPORARY, PART))]
+    for name in leftovers:
+        file_system.remove(f"{partition}/{name}")
+    if leftovers:
+        file_system.sync_directory(partition)
+    if repair is None:
+        remove_set_aside(file_system, partition)

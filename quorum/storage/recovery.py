@@ -1,12 +1,20 @@
-"""What a log directory holds after any crash: a clean end, a torn tail, or damage to committed data.
+"""What a metadata directory holds after any crash: a clean end, a torn tail, leftovers, or damage to committed data.
 
-The walk follows the chain from the first segment: a batch counts if its crc holds, it starts where the one before ended and
+**Where the log starts.** At the end of the oldest valid snapshot from which the chain of batches leads through the newest
+valid one; without a snapshot, at 0. If no older one leads there, it starts at the newest: an install that was interrupted
+has left parts of an old log beside it, or rot has eaten something that the snapshot makes superfluous. Whatever does not
+belong is removed.
+
+**How far it goes.** The walk follows the chain: a batch counts if its crc holds, it starts where the one before ended and
 carries that one's crc. Where the walk stops in anything but zeros, the question is whether the rest was ever promised. D is
-the largest high watermark stamp in any valid batch, also behind the stop (found by its magic):
+the largest offset that was committed for certain: high watermark stamps of all valid batches, also behind the stop (found by
+their magic), the ends of all snapshots, valid or not, and the log's start.
 
 - stop at or above D: **torn**. Nothing there was committed; cut the log there, zero the rest, even with valid batches behind
   (a power cut keeps unsynced pages in any order).
-- stop below D: **corrupt**. Committed data is damaged. LogCorrupt, and nothing is modified.
+- stop below D: **damaged**. Committed data is gone here, and others have it. What cannot be used is set aside (repair.py),
+and the node must not vote until it holds everything again that it ever acknowledged: D, and the end of the last valid batch
+seen. The only voter has nobody to fetch from: LogCorrupt, and nothing is modified.
 
 Stale batches behind a cut can do no harm: their stamps were committed offsets of this very log's prefix, and a log is never cut
 below what is committed, so they never lift D above the cut.
@@ -17,24 +25,26 @@ a batch with a true magic never stands on disk before everything below its stamp
 sealing was torn at a sector's edge) that is otherwise valid is simply sealed now. D ignores unsealed batches. Whatever is kept
 is fsynced before anyone may rely on it: after a mere kill the page cache can show bytes that no disk holds yet.
 
-Not checked here: record bodies, and rot in the tail above the last stamp, which is taken for a torn tail.
+Not checked here: data record bodies, and rot in the tail above the last stamp, which is taken for a torn tail.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ..core import batch
-from ..core.batch import BatchHeader
+from ..core.batch import BatchHeader, ControlRecord, KRaftVoters
 from ..core.errors import CorruptBatch
+from ..core.types import OffsetAndEpoch, VoterSet
 from .batch_index import BatchIndex
 from .errors import LogCorrupt
 from .file_system import File, FileSystem
 from .identity import LogIdentity
 from .segment import HEADER_PAGE_BYTES, Segment, SegmentHeader, segment_base_offset
+from .snapshot_file import BOOTSTRAP_ID, SnapshotInvalid, SnapshotSummary, read_summary, snapshot_id, snapshot_name
 
 SEALED = struct.pack(">I", batch.MAGIC)
 UNSEALED = struct.pack(">I", batch.MAGIC ^ 0xFFFFFFFF)
@@ -42,6 +52,93 @@ _NOT_SEALED = frozenset(
     magic for cut in range(4) for magic in (UNSEALED[:cut] + SEALED[cut:], SEALED[:cut] + UNSEALED[cut:]) if magic != SEALED
 )
 """A sector's edge may run through the magic, and a power cut then leave either half of the sealing."""
+NEXT_STEP = (
+    "Nothing was changed. If the other controllers have a leader, move this metadata directory aside and format it anew with "
+    "'kraftlab storage format': the node fetches the log from the leader. With no other copy, restore the segment from a backup."
+)
+
+
+class Image(NamedTuple):
+    """A segment as found. `header` is None if its page does not hold; `fault` says why that is damage, not a creation cut
+    short."""
+
+    file: File
+    name_offset: int
+    header: SegmentHeader | None
+    size_bytes: int
+    fault: str
+
+    def read(self) -> bytes:
+        """The whole file; only one segment at a time is in memory."""
+        return self.file.pread(self.size_bytes, 0)
+
+
+class Walk(NamedTuple):
+    """How far the chain goes from segment `first` on, which has `starts[0]` as its first byte's place in the stream.
+
+    It stopped in segment `stop_segment` at file position `stop_position` because of `reason`. `control` are the control records
+    met, with their offsets.
+    """
+
+    batches: BatchIndex
+    first: int
+    starts: list[int]
+    unsealed: list[tuple[int, int]]
+    control: list[tuple[int, ControlRecord]]
+    stop_segment: int
+    stop_position: int
+    reason: str
+
+    def passes(self, position: OffsetAndEpoch, crc: int) -> bool:
+        """Whether a batch of this epoch and crc ends at `position` (or the walk starts right there)."""
+        index = self.batches
+        if position.offset == index.start_offset:
+            return (position.epoch, crc) == (index.start_epoch, index.start_crc)
+        if not index.start_offset < position.offset <= index.end_offset:
+            return False
+        number = index.number_at(position.offset - 1)
+        end = index.base_offsets[number + 1] if number + 1 < len(index) else index.end_offset
+        return end == position.offset and (position.epoch, crc) == (index.epoch(number), index.crc(number))
+
+
+class Findings(NamedTuple):
+    """What a directory holds, and nothing was changed yet. `snapshots` are those to keep, oldest first: the log starts at
+    the first.
+
+    `committed` is D. `repair_until` > 0: `damage` says what is missing below that offset. `unusable_snapshots` do not hold,
+    `surplus_snapshots` do but belong to no log that is here.
+    """
+
+    images: list[Image]
+    walk: Walk
+    snapshots: tuple[SnapshotSummary, ...]
+    surplus_snapshots: tuple[OffsetAndEpoch, ...]
+    unusable_snapshots: tuple[tuple[OffsetAndEpoch, str], ...]
+    committed: int
+    repair_until: int
+    damage: str
+
+    def close(self) -> None:
+        for image in self.images:
+            image.file.close()
+
+    def control(self) -> tuple[tuple[int, ControlRecord], ...]:
+        """Control records in force in the log: those of the snapshot it starts at (offset -1), then its own."""
+        base = self.snapshots[0].control if self.snapshots else ()
+        return (*((-1, record) for record in base), *self.walk.control)
+
+    def latest_voters(self) -> VoterSet | None:
+        """The newest voter set in anything readable, damaged parts included; None if there is none."""
+        found = [(offset, record.voters) for offset, record in self.control() if isinstance(record, KRaftVoters)]
+        for image in self.images:
+            found += _voters_in(image.read())
+        found += [
+            (summary.id.offset - 1, record.voters)
+            for summary in self.snapshots
+            for record in summary.control
+            if isinstance(record, KRaftVoters)
+        ]
+        return max(found, key=lambda entry: entry[0])[1] if found else None
 
 
 class RecoveredLog(NamedTuple):
@@ -49,43 +146,18 @@ class RecoveredLog(NamedTuple):
 
     segments: list[Segment]
     batches: BatchIndex
+    snapshots: tuple[SnapshotSummary, ...]
     notes: list[str]
-
-
-class _Image(NamedTuple):
-    """A segment as found: `header` is None if its creation was cut short."""
-
-    file: File
-    name_offset: int
-    header: SegmentHeader | None
-    size_bytes: int
-
-    def read(self) -> bytes:
-        """The whole file; only one segment at a time is in memory."""
-        return self.file.pread(self.size_bytes, 0)
-
-
-class _Walk(NamedTuple):
-    """How far the chain goes: it stopped in segment `stop_segment` at file position `stop_position` because of `reason`."""
-
-    batches: BatchIndex
-    starts: list[int]
-    unsealed: list[tuple[int, int]]
-    stop_segment: int
-    stop_position: int
-    reason: str
 
 
 def parse(data: bytes, position: int) -> tuple[BatchHeader, bool]:
     """The valid batch at `position` and whether it is sealed; CorruptBatch says why there is none."""
     magic = data[position : position + 4]
-    sealed = magic == SEALED
-    if sealed:
-        header = batch.read_header(data, position)
-    elif magic in _NOT_SEALED:
-        header = batch.read_header(SEALED + data[position + 4 : position + batch.HEADER_BYTES])
-    else:
+    if magic == SEALED:
+        return batch.check(data, position), True
+    if magic not in _NOT_SEALED:
         raise CorruptBatch(f"no batch at position {position}: it starts with {magic.hex() or 'nothing'}")
+    header = batch.read_header(SEALED + data[position + 4 : position + batch.HEADER_BYTES])
     end = position + header.size_bytes
     if end > len(data):
         raise CorruptBatch(f"batch at position {position} is cut: {len(data) - position} of {header.size_bytes} bytes")
@@ -94,45 +166,95 @@ def parse(data: bytes, position: int) -> tuple[BatchHeader, bool]:
         raise CorruptBatch(f"batch at position {position} does not hold: crc {crc:08x}, its header says {header.crc:08x}")
     if not header.record_count:
         raise CorruptBatch(f"batch at position {position} says it has no records")
-    return header, sealed
+    return header, False
 
 
 def scan(data: bytes, position: int) -> Iterator[BatchHeader]:
     """Every valid sealed batch at or behind `position`, found by its magic, chained or not."""
+    return (header for _, header in _scan(data, position))
+
+
+def _scan(data: bytes, position: int) -> Iterator[tuple[int, BatchHeader]]:
     while (position := data.find(SEALED, position)) >= 0:
         try:
             header, _ = parse(data, position)
         except CorruptBatch:
             position += 1
             continue
-        yield header
+        yield position, header
         position += header.size_bytes
 
 
-def recover(file_system: FileSystem, directory: str, identity: LogIdentity) -> RecoveredLog:
-    """Recover the segments in `directory`. LogCorrupt and WrongIdentity leave everything as it was found."""
+def _voters_in(data: bytes) -> list[tuple[int, VoterSet]]:
+    found: list[tuple[int, VoterSet]] = []
+    for position, header in _scan(data, 0):
+        if header.is_control:
+            records = _decode_control(data[position + batch.HEADER_BYTES : position + header.size_bytes], header)
+            found += [(header.base_offset, record.voters) for record in records if isinstance(record, KRaftVoters)]
+    return found
+
+
+def analyse(file_system: FileSystem, directory: str, identity: LogIdentity) -> Findings:
+    """Look at everything in a partition directory and change nothing. WrongIdentity, or LogCorrupt for what nothing can mend."""
+    valid, unusable = _load_snapshots(file_system, directory, identity)
     images = _load(file_system, directory, identity)
     try:
-        walk = _walk(images)
-        mark = _committed_mark(images, walk)
-        if walk.batches.end_offset < mark:
-            raise _corrupt(directory, images, walk, mark)
-    except LogCorrupt:
+        return _judge(directory, images, valid, unusable)
+    except Exception:
         for image in images:
             image.file.close()
         raise
-    return _mend(file_system, directory, images, walk)
 
 
-def _load(file_system: FileSystem, directory: str, identity: LogIdentity) -> list[_Image]:
-    images: list[_Image] = []
+def _judge(
+    directory: str, images: list[Image], valid: list[SnapshotSummary], unusable: list[tuple[OffsetAndEpoch, str]]
+) -> Findings:
+    walk, kept = _choose_start(images, valid)
+    marks, ends = _seen(images, walk)
+    promised = [summary.id.offset for summary in valid] + [position.offset for position, _ in unusable]
+    if not valid and images:
+        promised.append(images[0].name_offset)
+    committed = max(marks, max(promised, default=0))
+    has_fault = ends > walk.batches.end_offset and any(image.fault for image in images[walk.stop_segment :])
+    repair_until, damage = 0, ""
+    if walk.batches.end_offset < committed or has_fault:
+        repair_until = max(committed, ends)
+        damage = _describe(directory, images, walk, committed, unusable)
+    surplus = tuple(summary.id for summary in valid if summary not in kept)
+    return Findings(images, walk, kept, surplus, tuple(unusable), committed, repair_until, damage)
+
+
+def _load_snapshots(
+    file_system: FileSystem, directory: str, identity: LogIdentity
+) -> tuple[list[SnapshotSummary], list[tuple[OffsetAndEpoch, str]]]:
+    valid: list[SnapshotSummary] = []
+    unusable: list[tuple[OffsetAndEpoch, str]] = []
+    for name in file_system.names(directory):
+        position = snapshot_id(name)
+        if position is None or position == BOOTSTRAP_ID:
+            continue
+        file = file_system.open(f"{directory}/{name}")
+        try:
+            summary = read_summary(file, position)
+        except SnapshotInvalid as error:
+            unusable.append((position, str(error)))
+        else:
+            identity.check(identity._replace(cluster_id=summary.cluster_id, generation=summary.generation), file.path)
+            valid.append(summary)
+        finally:
+            file.close()
+    return valid, unusable
+
+
+def _load(file_system: FileSystem, directory: str, identity: LogIdentity) -> list[Image]:
+    images: list[Image] = []
     try:
         for name in file_system.names(directory):
             offset = segment_base_offset(name)
             if offset is None:
                 continue
             file = file_system.open(f"{directory}/{name}")
-            images.append(_Image(file, offset, None, 0))
+            images.append(Image(file, offset, None, 0, ""))
             images[-1] = _load_one(file, offset, identity)
     except Exception:
         for image in images:
@@ -141,63 +263,97 @@ def _load(file_system: FileSystem, directory: str, identity: LogIdentity) -> lis
     return images
 
 
-def _load_one(file: File, name_offset: int, identity: LogIdentity) -> _Image:
+def _load_one(file: File, name_offset: int, identity: LogIdentity) -> Image:
     size_bytes = file.size()
     try:
         header = SegmentHeader.decode(file.pread(HEADER_PAGE_BYTES, 0))
     except CorruptBatch as error:
         first = next(scan(file.pread(size_bytes, 0), 0), None)
-        if first is not None:
-            raise LogCorrupt(
-                f"{file.path} position 0: {error}, yet the segment holds valid batches from offset {first.base_offset} on. "
-                + _NEXT_STEP
-            ) from error
-        return _Image(file, name_offset, None, size_bytes)
+        fault = "" if first is None else f"{error}, yet the segment holds valid batches from offset {first.base_offset} on"
+        return Image(file, name_offset, None, size_bytes, fault)
     identity.check(header.identity, file.path)
     if header.base_offset != name_offset:
         raise LogCorrupt(
             f"{file.path} says inside that it starts at offset {header.base_offset}: it was renamed. Rename it back."
         )
-    return _Image(file, name_offset, header, size_bytes)
+    return Image(file, name_offset, header, size_bytes, "")
 
 
-def _walk(images: list[_Image]) -> _Walk:
-    first = images[0].header if images else None
+def _choose_start(images: list[Image], valid: list[SnapshotSummary]) -> tuple[Walk, tuple[SnapshotSummary, ...]]:
+    """The walk from the right start, and the snapshots on it."""
+    if not valid:
+        return _walk_from_zero(images), ()
+    newest = valid[-1]
+    for summary in valid:
+        walk = _walk_from(images, summary)
+        if summary is newest or walk.passes(newest.id, newest.last_crc):
+            break
+    return walk, tuple(other for other in valid if walk.passes(other.id, other.last_crc))
+
+
+def _walk_from_zero(images: list[Image]) -> Walk:
     index = BatchIndex()
-    starts: list[int] = []
-    unsealed: list[tuple[int, int]] = []
-    if images and first is None:
-        return _Walk(index, starts, unsealed, 0, 0, "the header page does not hold")
-    if first is not None and (first.base_offset, first.previous_crc) != (0, batch.NO_PREVIOUS_CRC):
-        return _Walk(
-            index, starts, unsealed, 0, 0, f"the log starts at offset {first.base_offset}, segments before it are missing"
-        )
-    for number, image in enumerate(images):
-        header = image.header
-        if header is None:
-            return _Walk(index, starts, unsealed, number, 0, "the header page does not hold")
-        if (header.base_offset, header.previous_epoch, header.previous_crc) != (
-            index.end_offset,
-            index.last_epoch,
-            index.last_crc,
-        ):
-            return _Walk(
-                index, starts, unsealed, number, 0, f"the segment does not follow the batch that ends at {index.end_offset}"
-            )
-        starts.append(index.end_position)
-        position, reason = _walk_segment(image.read(), number, index, unsealed)
+    if images and images[0].name_offset > 0:
+        reason = f"the log starts at offset {images[0].name_offset}, the snapshot and the segments before it are missing"
+        return Walk(index, 0, [], [], [], 0, 0, reason)
+    return _walk(images, 0, HEADER_PAGE_BYTES, index)
+
+
+def _walk_from(images: list[Image], start: SnapshotSummary) -> Walk:
+    """From where a snapshot ends, wherever in a segment that is; an empty log if that place is not to be found."""
+    index = BatchIndex(start.id.offset, start.id.epoch, start.last_crc)
+    numbers = [number for number, image in enumerate(images) if image.name_offset <= start.id.offset]
+    if numbers:
+        image = images[numbers[-1]]
+        position = _find(image, start)
+        if position is not None:
+            return _walk(images, numbers[-1], position, index)
+    return Walk(index, 0, [], [], [], 0, 0, f"no batch follows the snapshot that ends at offset {start.id.offset}")
+
+
+def _find(image: Image, start: SnapshotSummary) -> int | None:
+    """The file position in a segment at which the log goes on behind a snapshot."""
+    header = image.header
+    if header is not None and image.name_offset == start.id.offset:
+        follows = (header.previous_epoch, header.previous_crc) == (start.id.epoch, start.last_crc)
+        return HEADER_PAGE_BYTES if follows else None
+    data = image.read()
+    for position, found in _scan(data, HEADER_PAGE_BYTES):
+        if (found.base_offset, found.previous_crc) == (start.id.offset, start.last_crc):
+            return position
+        if (found.end_offset, found.epoch, found.crc) == (*start.id, start.last_crc):
+            return position + found.size_bytes
+    return None
+
+
+def _walk(images: list[Image], first: int, position: int, index: BatchIndex) -> Walk:
+    walk = Walk(index, first, [], [], [], 0, 0, "")
+    for number in range(first, len(images)):
+        header = images[number].header
+        if number > first or position == HEADER_PAGE_BYTES:
+            if header is None:
+                reason = images[number].fault or "the header page does not hold"
+                return walk._replace(stop_segment=number, stop_position=0, reason=reason)
+            ending = (index.end_offset, index.last_epoch, index.last_crc)
+            if (header.base_offset, header.previous_epoch, header.previous_crc) != ending:
+                reason = f"the segment does not follow the batch that ends at {index.end_offset}"
+                return walk._replace(stop_segment=number, stop_position=0, reason=reason)
+            position = HEADER_PAGE_BYTES
+        walk.starts.append(index.end_position - (position - HEADER_PAGE_BYTES))
+        position, reason = _walk_segment(images[number].read(), number, position, walk)
         following = images[number + 1].header if number + 1 < len(images) else None
         if following is not None and following.base_offset == index.end_offset and following.previous_crc == index.last_crc:
             continue
         if reason or number + 1 < len(images):
-            return _Walk(index, starts, unsealed, number, position, reason or f"the segment ends at offset {index.end_offset}")
-    return _Walk(index, starts, unsealed, len(images), 0, "")
+            reason = reason or f"the segment ends at offset {index.end_offset}"
+            return walk._replace(stop_segment=number, stop_position=position, reason=reason)
+    return walk._replace(stop_segment=len(images))
 
 
-def _walk_segment(data: bytes, number: int, index: BatchIndex, unsealed: list[tuple[int, int]]) -> tuple[int, str]:
+def _walk_segment(data: bytes, number: int, position: int, walk: Walk) -> tuple[int, str]:
     """Add the segment's batches to the index; where the chain stopped, and why unless only zeros follow."""
     headers: list[BatchHeader] = []
-    position, reason = HEADER_PAGE_BYTES, ""
+    reason, index = "", walk.batches
     offset, epoch, crc = index.end_offset, index.last_epoch, index.last_crc
     while position < len(data):
         try:
@@ -209,7 +365,10 @@ def _walk_segment(data: bytes, number: int, index: BatchIndex, unsealed: list[tu
             reason = f"{header!r} does not follow the batch that ends at {offset}@{epoch}"
             break
         if not sealed:
-            unsealed.append((number, position))
+            walk.unsealed.append((number, position))
+        if header.is_control:
+            records = _decode_control(data[position + batch.HEADER_BYTES : position + header.size_bytes], header)
+            walk.control.extend(enumerate(records, header.base_offset))
         headers.append(header)
         position += header.size_bytes
         offset, epoch, crc = offset + header.record_count, header.epoch, header.crc
@@ -217,68 +376,101 @@ def _walk_segment(data: bytes, number: int, index: BatchIndex, unsealed: list[tu
     return position, reason
 
 
+def _decode_control(body: bytes, header: BatchHeader) -> list[ControlRecord]:
+    try:
+        return batch.decode_control(body)
+    except CorruptBatch as error:
+        raise LogCorrupt(
+            f"the log at offset {header.base_offset}: {error}. Nothing was changed; start the newer version."
+        ) from error
+
+
 def _is_blank(data: bytes, position: int) -> bool:
     """Whether only zeros follow."""
     return not any(data[position : position + 4]) and data[position:] == bytes(len(data) - position)
 
 
-def _committed_mark(images: list[_Image], walk: _Walk) -> int:
-    """D: the largest high watermark stamp in any valid sealed batch, in front of the stop and behind it."""
-    if walk.unsealed:
-        mark = 0
-        scanned = list(enumerate(images))
-    else:
+def _seen(images: list[Image], walk: Walk) -> tuple[int, int]:
+    """The largest high watermark stamp and the largest end of any valid sealed batch, on the walk and off it."""
+    mark, end = 0, walk.batches.end_offset
+    scanned = list(range(len(images)))
+    if not walk.unsealed:
         mark = max(walk.batches.high_watermarks, default=0)
-        scanned = list(enumerate(images))[walk.stop_segment :]
-    for number, image in scanned:
+        scanned = [*range(walk.first), *range(walk.stop_segment, len(images))]
+    for number in scanned:
         start = walk.stop_position if number == walk.stop_segment and not walk.unsealed else 0
-        mark = max(mark, max((header.high_watermark for header in scan(image.read(), start)), default=0))
-    return mark
+        for header in scan(images[number].read(), start):
+            mark, end = max(mark, header.high_watermark), max(end, header.end_offset)
+    return mark, end
 
 
-_NEXT_STEP = (
-    "Nothing was changed. If the other controllers have a leader, move this metadata directory aside and format it anew with "
-    "'kraftlab storage format': the node fetches the log from the leader. With no other copy, restore the segment from a backup."
-)
-
-
-def _corrupt(directory: str, images: list[_Image], walk: _Walk, mark: int) -> LogCorrupt:
+def _describe(directory: str, images: list[Image], walk: Walk, mark: int, unusable: Sequence[tuple[OffsetAndEpoch, str]]) -> str:
     if walk.stop_segment < len(images):
         place = f"{images[walk.stop_segment].file.path} position {walk.stop_position}"
     else:
         place = f"the end of {images[-1].file.path if images else directory}"
-    return LogCorrupt(
-        f"{place}: the log is damaged at offset {walk.batches.end_offset} ({walk.reason}), below offset {mark} which was "
-        "committed. " + _NEXT_STEP
+    reason = "; ".join([*(reason for _, reason in unusable), *([walk.reason] if walk.reason else [])])
+    return (
+        f"{place}: the log is damaged at offset {walk.batches.end_offset} ({reason or 'the rest is missing'}), "
+        f"below offset {mark} which was committed."
     )
 
 
-def _mend(file_system: FileSystem, directory: str, images: list[_Image], walk: _Walk) -> RecoveredLog:
-    """Make what was kept durable, seal it, then drop and zero the rest. A crash in between leads here again."""
+def mend(file_system: FileSystem, directory: str, found: Findings) -> RecoveredLog:
+    """Make what is kept durable, seal it, then remove what does not belong and zero a torn tail.
+
+    For findings without damage. A crash in between leads here again.
+    """
     notes: list[str] = []
-    kept = len(walk.starts)
-    for image in images[:kept]:
+    images, walk = found.images, found.walk
+    kept = images[walk.first : walk.first + len(walk.starts)]
+    for image in kept:
         image.file.fdatasync()
     for number, position in walk.unsealed:
         images[number].file.pwrite(SEALED, position)
     for number in sorted({number for number, _ in walk.unsealed}):
         images[number].file.fdatasync()
-    for image in reversed(images[kept:]):
-        notes.append(f"removed {image.file.path}: {walk.reason}")
+    if images or found.snapshots:
+        file_system.sync_directory(directory)
+    notes += _remove_snapshots(file_system, directory, found)
+    for image in reversed([image for image in images if image not in kept]):
+        is_below = bool(found.snapshots) and image.name_offset < found.snapshots[-1].id.offset
+        reason = "a snapshot stands for it" if is_below else walk.reason
+        notes.append(f"removed {image.file.path}: {reason}")
         image.file.close()
         file_system.remove(image.file.path)
-    if walk.stop_segment < kept:
+    if walk.starts and walk.stop_segment < walk.first + len(walk.starts):
         torn = images[walk.stop_segment]
-        if not _is_blank(torn.read(), walk.stop_position):
+        if any(torn.read()[walk.stop_position :]):
             place = f"{torn.file.path} at position {walk.stop_position}, offset {walk.batches.end_offset}"
             notes.append(f"cut {place}: {walk.reason}")
             torn.file.pwrite(bytes(torn.size_bytes - walk.stop_position), walk.stop_position)
             torn.file.fdatasync()
     if images:
         file_system.sync_directory(directory)
-    ends = [*walk.starts[1:], walk.batches.end_position]
+    ends = [*walk.starts[1:], walk.batches.end_position][: len(kept)]
     segments = [
         Segment(image.file, image.name_offset, start, end - start + HEADER_PAGE_BYTES, image.size_bytes)
-        for image, start, end in zip(images, walk.starts, ends, strict=False)
+        for image, start, end in zip(kept, walk.starts, ends, strict=True)
     ]
-    return RecoveredLog(segments, walk.batches, notes)
+    return RecoveredLog(segments, walk.batches, found.snapshots, notes)
+
+
+def _remove_snapshots(file_system: FileSystem, directory: str, found: Findings) -> list[str]:
+    """Those that are of no use: what they stand for is in the log, or in a newer one."""
+    unusable = dict(found.unusable_snapshots)
+    notes = [f"removed {directory}/{snapshot_name(position)}: {reason}" for position, reason in unusable.items()]
+    for position in (*unusable, *found.surplus_snapshots):
+        file_system.remove(f"{directory}/{snapshot_name(position)}")
+    if unusable or found.surplus_snapshots:
+        file_system.sync_directory(directory)
+    return notes
+
+
+def recover(file_system: FileSystem, directory: str, identity: LogIdentity) -> RecoveredLog:
+    """Analyse and mend, for a caller that can not repair: LogCorrupt for any damage, and nothing is changed then."""
+    found = analyse(file_system, directory, identity)
+    if found.repair_until:
+        found.close()
+        raise LogCorrupt(f"{found.damage} {NEXT_STEP}")
+    return mend(file_system, directory, found)

@@ -210,9 +210,9 @@ class SnapshotStore:
                 if verified is None or verified.id != position:
                     raise InvariantViolation(f"{self.path(position)}{PART} is installed, but was never verified")
                 self._file_system.rename(self.path(position) + PART, self.path(position))
-                self._file_system.sync_directory(self._directory)
                 self._put(verified)
                 self._verified = None
+            self._file_system.sync_directory(self._directory)
             self._remove([other for other in self._finished if other != position])
             self._floor = max(self._floor, position.offset)
         if self._promised == position:

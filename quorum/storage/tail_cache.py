@@ -32,6 +32,11 @@ class TailCache:
         self.end_position = position
         self.start_position = min(self.start_position, position)
 
+    def reset(self, position: int) -> None:
+        """Forget everything; the stream goes on at `position`."""
+        self._chunks.clear()
+        self.start_position = self.end_position = position
+
     def evict(self, clean_position: int) -> None:
         """Shrink to the limit, giving up only whole chunks below `clean_position` (what is on disk)."""
         while self.end_position - self.start_position > self._max_bytes and self._chunks:

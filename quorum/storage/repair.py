@@ -1,0 +1,201 @@
+"""Rot below what was committed: set aside what is damaged, come up without it, fetch it again from the leader.
+
+Recovery has found committed data that this disk no longer holds. The log keeps its valid beginning; everything behind goes
+out of the way *with every byte kept*, under names that end in `.damaged`; and the file `repair` (checked_file.py) remembers
+up to which offset this node may have acknowledged data that it does not hold now. Until its log is durable up to there
+again, it must neither vote nor stand: the core sees to that, told by `BootState.repair_until`.
+
+**Crashes.** `repair` is written before anything is touched, and lists the steps. Every start finishes the steps that are
+pending, in the same order, before it looks at the log; each may have happened already. Copies are durable before what they
+copy is zeroed. Only when all is done is the list emptied, durably, and the log used again: a new segment may then have an
+old one's name. At the end of the repair `repair` goes first, then what was set aside, so a leftover `.damaged` without
+`repair` is rubbish.
+
+**More rot** while a repair runs adds to it: the offset never falls. An unreadable `repair` file is refused, because nobody
+else knows what this node has promised.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+import msgspec
+
+from .checked_file import read_checked, replace_checked
+from .errors import LogCorrupt, StorageFull
+from .file_system import FileSystem
+from .identity import LogIdentity
+from .recovery import NEXT_STEP, Findings
+from .snapshot_file import snapshot_name
+
+FILE_NAME = "repair"
+DAMAGED = ".damaged"
+UNFINISHED = ".tmp"
+WHOLE = -1
+
+
+class Step(msgspec.Struct, frozen=True):
+    """Set a file aside: rename it (`position` WHOLE), or copy what stands from `position` on, and zero that."""
+
+    source: str
+    target: str
+    position: int
+
+
+class Repair(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the file says. `reason`: one line, what was found damaged. Names are relative to the partition directory."""
+
+    data_version: int
+    cluster_id: str
+    directory_id: str
+    repair_until: int
+    reason: str
+    pending: tuple[Step, ...]
+    set_aside: tuple[str, ...]
+
+
+_decoder = msgspec.json.Decoder(Repair)
+_encoder = msgspec.json.Encoder()
+
+
+def read_repair(file_system: FileSystem, directory: str, identity: LogIdentity) -> Repair | None:
+    """The repair that runs, None if none does. LogCorrupt if the file cannot be trusted or is another node's."""
+    path = f"{directory}/{FILE_NAME}"
+    try:
+        line = read_checked(file_system, path)
+        if line is None:
+            return None
+        repair = _decoder.decode(line)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise LogCorrupt(
+            f"{path} cannot be trusted ({error}): how much this node must fetch again is not known. " + NEXT_STEP
+        ) from error
+    if (repair.data_version, repair.cluster_id, repair.directory_id) != (0, identity.cluster_id, _text(identity.directory_id)):
+        raise LogCorrupt(
+            f"{path} has version {repair.data_version} and is about cluster {repair.cluster_id!r}, directory "
+            f"{repair.directory_id}: not this node's. " + NEXT_STEP
+        )
+    return repair
+
+
+def _text(directory_id: bytes) -> str:
+    return str(uuid.UUID(bytes=directory_id))
+
+
+def plan_repair(names: list[str], found: Findings, identity: LogIdentity, running: Repair | None) -> Repair:
+    """What must be set aside for these findings. `names` are those in the directory; a repair that runs is continued."""
+    walk, steps, taken = found.walk, [], set(names)
+
+    def add(path: str, position: int) -> None:
+        source = path.rpartition("/")[2]
+        target, count = f"{source}{DAMAGED}", 1
+        while target in taken:
+            count += 1
+            target = f"{source}.{count}{DAMAGED}"
+        taken.add(target)
+        steps.append(Step(source, target, position))
+
+    for number in range(walk.stop_segment, len(found.images)):
+        image = found.images[number]
+        is_kept = walk.first <= number < walk.first + len(walk.starts)
+        if not is_kept:
+            add(image.file.path, WHOLE)
+        elif any(image.read()[walk.stop_position :]):
+            add(image.file.path, walk.stop_position)
+    for position, _ in found.unusable_snapshots:
+        add(snapshot_name(position), WHOLE)
+    return Repair(
+        data_version=0,
+        cluster_id=identity.cluster_id,
+        directory_id=_text(identity.directory_id),
+        repair_until=max(found.repair_until, running.repair_until if running else 0),
+        reason=found.damage,
+        pending=tuple(steps),
+        set_aside=(*(running.set_aside if running else ()), *(step.target for step in steps)),
+    )
+
+
+def begin_repair(file_system: FileSystem, directory: str, repair: Repair) -> Repair:
+    """Write down what is going to be done, then do it. StorageFull: no room for that; the bytes are all still there."""
+    try:
+        replace_checked(file_system, directory, FILE_NAME, _encoder.encode(repair))
+        return go_on(file_system, directory, repair)
+    except StorageFull as error:
+        raise StorageFull(
+            f"{repair.reason} The damaged part must be set aside before it can be fetched again, and there is no room for that: "
+            f"{error} Then start the node again."
+        ) from error
+
+
+def go_on(file_system: FileSystem, directory: str, repair: Repair) -> Repair:
+    """Do all that is pending, of which any part may be done."""
+    if not repair.pending:
+        return repair
+    for step in repair.pending:
+        if step.position != WHOLE:
+            _copy(file_system, directory, step)
+    for step in repair.pending:
+        if step.position == WHOLE:
+            _rename(file_system, directory, step)
+    file_system.sync_directory(directory)
+    for step in repair.pending:
+        if step.position != WHOLE:
+            _zero(file_system, directory, step)
+    done = msgspec.structs.replace(repair, pending=())
+    replace_checked(file_system, directory, FILE_NAME, _encoder.encode(done))
+    return done
+
+
+def _copy(file_system: FileSystem, directory: str, step: Step) -> None:
+    target = f"{directory}/{step.target}"
+    if step.target in file_system.names(directory):
+        return
+    source = file_system.open(f"{directory}/{step.source}")
+    try:
+        data = source.pread(source.size() - step.position, step.position).rstrip(b"\0")
+    finally:
+        source.close()
+    file_system.remove(target + UNFINISHED)
+    copy = file_system.open(target + UNFINISHED, create=True)
+    try:
+        copy.pwrite(data, 0)
+        copy.fdatasync()
+    finally:
+        copy.close()
+    file_system.rename(target + UNFINISHED, target)
+    file_system.sync_directory(directory)
+
+
+def _rename(file_system: FileSystem, directory: str, step: Step) -> None:
+    names = file_system.names(directory)
+    if step.source not in names:
+        return
+    if step.target in names:
+        file_system.remove(f"{directory}/{step.source}")
+    else:
+        file_system.rename(f"{directory}/{step.source}", f"{directory}/{step.target}")
+
+
+def _zero(file_system: FileSystem, directory: str, step: Step) -> None:
+    file = file_system.open(f"{directory}/{step.source}")
+    try:
+        file.pwrite(bytes(file.size() - step.position), step.position)
+        file.fdatasync()
+    finally:
+        file.close()
+
+
+def end_repair(file_system: FileSystem, directory: str) -> None:
+    """Everything is there again, durably: forget the repair, then what was set aside. Done again, it goes on."""
+    file_system.remove(f"{directory}/{FILE_NAME}")
+    file_system.sync_directory(directory)
+    remove_set_aside(file_system, directory)
+
+
+def remove_set_aside(file_system: FileSystem, directory: str) -> None:
+    """What an ended repair has left."""
+    leftovers = [name for name in file_system.names(directory) if name.endswith(DAMAGED)]
+    for name in leftovers:
+        file_system.remove(f"{directory}/{name}")
+    if leftovers:
+        file_system.sync_directory(directory)
