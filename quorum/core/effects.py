@@ -1,10 +1,14 @@
 """What a RaftNode wants done. `step` returns a list of these, in order; the shell carries them out in that order.
 
 **Durability is data.** Two counters describe what a disk holds: the version of the newest stored election state, and the id
-of the newest completed operation of the storage stream (Append and Truncate share one FIFO and one numbering that is never
-reused, so a late completion can not be taken for a newer write). A message carries a `Barrier` of those two counters and may
-leave only when both are reached; `Outbox` (outbox.py) is the one place that holds messages back. Nothing else in the shell
-decides about order.
+of the newest completed operation of the storage stream (Append, Truncate and InstallSnapshot share one FIFO and one
+numbering that is never reused, so a late completion can not be taken for a newer write). A message carries a `Barrier` of
+those two counters and may leave only when both are reached; `Outbox` (outbox.py) is the one place that holds messages back.
+Nothing else in the shell decides about order.
+
+The copy of a leader's snapshot grows outside that stream, since nothing is claimed about it before it is installed: OpenSnapshot,
+StoreSnapshotChunk and VerifySnapshot are asked for one at a time, and each must be answered by exactly one event, which may be
+SnapshotRefused if it can not be done (no space).
 """
 
 from __future__ import annotations
@@ -209,7 +213,10 @@ class ReadIndexRefused(msgspec.Struct, frozen=True):
 
 
 class ReadSnapshot(msgspec.Struct, frozen=True):
-    """Read up to `max_bytes` of the finished snapshot `id` from `position` on; report SnapshotRead."""
+    """Read up to `max_bytes` of the finished snapshot `id` from `position` on; report SnapshotRead.
+
+    `max_bytes` 0: no bytes are wanted, only the size. A `position` beyond the end: no bytes, and the size.
+    """
 
     read_id: int
     id: OffsetAndEpoch
@@ -221,8 +228,8 @@ class ReadSnapshot(msgspec.Struct, frozen=True):
 
 
 class OpenSnapshot(msgspec.Struct, frozen=True):
-    """A copy of the leader's snapshot `id` begins; unfinished copies of others are pointless. Report SnapshotChunkStored with how
-    many bytes an earlier attempt has left.
+    """A copy of the leader's snapshot `id` begins or goes on; unfinished copies of others are pointless. Report
+    SnapshotChunkStored with how many bytes an earlier attempt has left, perhaps of an earlier process.
     """
 
     id: OffsetAndEpoch
@@ -232,7 +239,9 @@ class OpenSnapshot(msgspec.Struct, frozen=True):
 
 
 class StoreSnapshotChunk(msgspec.Struct, frozen=True):
-    """Write `data` at `position` of the unfinished copy of `id`, not durably; report SnapshotChunkStored."""
+    """Write `data` at `position` of the unfinished copy of `id`, not durably, and drop what it held from there on; report
+    SnapshotChunkStored.
+    """
 
     id: OffsetAndEpoch
     position: int
@@ -257,7 +266,9 @@ class InstallSnapshot(msgspec.Struct, frozen=True):
     """The verified copy of `id` takes the place of the whole log, which is empty and starts at `id` from now on.
 
     In order with Append and Truncate and numbered with them: report StorageCompleted(append_id) when the copy has its name and
-    the old log is gone, durably. The state machine loads the snapshot before it applies what follows (Apply tells when).
+    the old log is gone, durably; after a crash before that, either is found whole. `last_crc` is what the next batch must name as
+    `previous_crc`. This node's other snapshots are not used any more. The state machine loads the snapshot before it applies what
+    follows; an Apply in the same step says that it may.
     """
 
     append_id: int

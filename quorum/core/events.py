@@ -73,7 +73,8 @@ class Propose(msgspec.Struct, frozen=True):
 
 
 class StorageCompleted(msgspec.Struct, frozen=True):
-    """Every storage effect up to and including `append_id` is durable (one FIFO stream of Append and Truncate)."""
+    """Every storage effect up to and including `append_id` is durable (one FIFO stream of Append, Truncate and
+    InstallSnapshot)."""
 
     append_id: int
 
@@ -177,7 +178,9 @@ class SnapshotVerified(msgspec.Struct, frozen=True):
 
 
 class SnapshotRefused(msgspec.Struct, frozen=True):
-    """Answer to VerifySnapshot: the copy of `id` is not what it claims to be, and was discarded."""
+    """Answer to VerifySnapshot: the copy of `id` is not what it claims to be. Or to OpenSnapshot or StoreSnapshotChunk: it
+    can not be written. It was discarded; the leader will be asked again what is needed.
+    """
 
     id: OffsetAndEpoch
     reason: str

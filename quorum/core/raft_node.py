@@ -1,4 +1,4 @@
-"""RaftNode: consensus as a function of events, without a socket, a disk or a clock (KIP-595, KIP-996).
+"""RaftNode: consensus as a function of events, without a socket, a disk or a clock (KIP-595, KIP-630, KIP-853, KIP-996).
 
 Theory of operation. A shell — the trio driver, or the simulator — owns one RaftNode and calls `step(event, now_ms)`, one
 event at a time; the node answers with a list of effects that the shell carries out in that order. The node never waits, never
@@ -24,6 +24,16 @@ watermark rises, `Apply` says so, and the parked fetches of the others are answe
 
 *How a read is served.* `ReadIndexAsked` is answered with the offset that a read must reflect, once a majority of the voters has
 shown that this node still led when it was asked (read_index.py).
+
+*How a log stays short.* The shell takes a snapshot of the state machine between two applies (`snapshot_context` says what it
+begins with) and reports SnapshotTaken; then the log starts at the end of the oldest snapshot kept, and what lies below may
+be removed (snapshots.py). A follower whose log ends before the leader's begins, an empty one above all, copies the leader's
+newest snapshot piece by piece, checks it and lets it take the place of its own log, in order with its other writes
+(snapshot_fetching.py, snapshot_serving.py). A snapshot is committed data: installed or found at boot, it raises the high
+watermark to its end.
+
+*How rot is repaired.* A log that storage found damaged below what was known to be committed ends before the damage. Until
+the node durably holds everything again it follows and fetches, but neither votes nor stands (repair.py).
 
 *What can go wrong.* Whatever a peer sends is answered or dropped with a Trace; nothing a peer sends raises, but for one thing:
 LogTruncationRefused, when the leader of the epoch lacks what this node knows as committed. That takes a majority that has lost
