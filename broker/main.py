@@ -1,7 +1,7 @@
 """A broker process: an observer of the metadata log that hosts partition data.
 
-Theory of operation. Everything that takes time at the start runs beside each other: the log directories are opened and
-recovered, the metadata log is opened and followed, the broker registers. The first published image then decides what the log
+Theory of operation. Everything that takes time at the start runs beside each other: the metadata log is opened and followed,
+the log directories are opened and recovered, the broker registers. The first published image then decides what the log
 directories' contents mean (the start-up table) and replicas take up their parts. The admin server comes last, since importing
 grpc takes longer than all of that; then the broker says that it is ready, and the next heartbeat unfences it.
 
@@ -29,11 +29,14 @@ from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.peer_rpc import BrokerRegistrationRequest
 from kraftlab.metadata.records import Listener
 from kraftlab.metadata.uuids import UNASSIGNED, random_uuid
-from kraftlab.node.process import run_to_end, watch_signals
+from kraftlab.node.process import only_cause, run_to_end, through_generations, watch_signals
 from kraftlab.quorum.core.raft_config import RaftConfig
+from kraftlab.quorum.driver.driver_config import DriverConfig
+from kraftlab.quorum.driver.errors import GenerationOver
 from kraftlab.quorum.driver.interpreter import tame_interpreter
-from kraftlab.quorum.driver.raft_driver import DriverConfig, RaftDriver
+from kraftlab.quorum.driver.raft_driver import RaftDriver
 from kraftlab.quorum.driver.transport import PeerPool, PeerServer
+from kraftlab.quorum.storage.identity import LogIdentity
 
 from .alter_partition import AlterPartitionManager
 from .controller_channel import ControllerChannel
@@ -66,8 +69,16 @@ class AllDirectoriesFailed(StartupRefused):
 
 async def run(config: BrokerConfig) -> None:
     """Runs a broker until it is told to stop. ConfigError for a wrong directory; SystemExit with a message for fatal errors."""
-    identity = meta_properties.verify((config.metadata_log_dir,), config.node_id, config.source)[config.metadata_log_dir]
-    await run_to_end(str(config.metadata_log_dir), BrokerNode(config, identity).run, FATAL)
+    directory = meta_properties.verify((config.metadata_log_dir,), config.node_id, config.source)[config.metadata_log_dir]
+    await run_to_end(
+        str(config.metadata_log_dir),
+        lambda: through_generations(
+            lambda: BrokerNode(config, directory).run(),
+            LogIdentity(directory.cluster_id, directory.directory_id),
+            str(config.metadata_log_dir),
+        ),
+        FATAL,
+    )
 
 
 class BrokerNode:
@@ -102,19 +113,23 @@ class BrokerNode:
 
     async def run(self) -> None:
         """Serves until a signal comes or something ends the broker."""
-        async with trio.open_nursery() as nursery:
-            await nursery.start(watch_signals, self._ends)
-            nursery.start_soon(self._serve, nursery)
-            await self._ends.wait()
-            if self._is_built:
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(watch_signals, self._ends)
+                nursery.start_soon(self._serve, nursery)
+                await self._ends.wait()
                 await self._leave()
-            nursery.cancel_scope.cancel()
-        if self._is_built:
-            await trio.to_thread.run_sync(self.logs.close, self.broker_epoch())
+                nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            if isinstance(only_cause(group), GenerationOver):
+                await self._close_logs()
+            raise
+        await self._close_logs()
         logger.info("broker %d stopped", self._config.node_id)
 
     async def _serve(self, nursery: trio.Nursery) -> None:
         config = self._config
+        await nursery.start(self.driver.run)
         self.logs = await trio.to_thread.run_sync(
             partial(
                 LogManager.open,
@@ -127,10 +142,9 @@ class BrokerNode:
         )
         self._channel = ControllerChannel(nursery, self.driver.identity, lambda: self.driver.leader, config.voters)
         self._build(nursery)
-        await nursery.start(self.driver.run)
         for start in (self.fetchers.run, self.mover.run):
             await nursery.start(start)
-        peer_server = PeerServer(self.driver.identity, self.data_plane.handlers())
+        peer_server = PeerServer(self.driver.identity, self.data_plane.handlers(), self.driver.met_newer_generation)
         await nursery.start(peer_server.serve, config.peer.host, config.peer.port)
         tasks = (
             self.publisher.run,
@@ -265,10 +279,14 @@ class BrokerNode:
 
     async def _leave(self) -> None:
         """Controlled shutdown, then the metadata log to disk."""
-        if self._config.controlled_shutdown_enable and self.broker_epoch() >= 0:
+        if self._is_built and self._config.controlled_shutdown_enable and self.broker_epoch() >= 0:
             self.lifecycle.begin_shutdown()
             await self.lifecycle.stopped.wait()
         await self.driver.stop()
+
+    async def _close_logs(self) -> None:
+        if self._is_built:
+            await trio.to_thread.run_sync(self.logs.close, self.broker_epoch())
 
     # --- directories ---------------------------------------------------------------------------------------------------------
 

@@ -25,13 +25,15 @@ from kraftlab.metadata.peer_rpc import Api, ControllerRegistrationRequest, Contr
 from kraftlab.metadata.records import Listener
 from kraftlab.metadata.uuids import random_uuid
 from kraftlab.node.metadata_digests import MetadataDigests
-from kraftlab.node.process import run_to_end, watch_signals
+from kraftlab.node.process import run_to_end, through_generations, watch_signals
 from kraftlab.quorum.core.messages import LeaderView
 from kraftlab.quorum.core.raft_config import RaftConfig
 from kraftlab.quorum.core.types import Endpoint
+from kraftlab.quorum.driver.driver_config import DriverConfig
 from kraftlab.quorum.driver.interpreter import tame_interpreter
-from kraftlab.quorum.driver.raft_driver import DriverConfig, RaftDriver
+from kraftlab.quorum.driver.raft_driver import RaftDriver
 from kraftlab.quorum.driver.transport import PeerError, PeerPool, PeerServer, PeerTimeout, PeerUnreachable
+from kraftlab.quorum.storage.identity import LogIdentity
 from kraftlab.rpc.server import AdminServer
 
 from . import controllers
@@ -54,8 +56,15 @@ async def run(config: ControllerConfig) -> None:
     """Runs a controller until it is told to stop. ConfigError for a wrong directory; SystemExit with a message for fatal
     errors.
     """
-    directories = meta_properties.verify((config.metadata_log_dir,), config.node_id, config.source)
-    await run_to_end(str(config.metadata_log_dir), ControllerNode(config, directories[config.metadata_log_dir]).run)
+    directory = meta_properties.verify((config.metadata_log_dir,), config.node_id, config.source)[config.metadata_log_dir]
+    await run_to_end(
+        str(config.metadata_log_dir),
+        lambda: through_generations(
+            lambda: ControllerNode(config, directory).run(),
+            LogIdentity(directory.cluster_id, directory.directory_id),
+            str(config.metadata_log_dir),
+        ),
+    )
 
 
 class ControllerNode:
@@ -96,9 +105,7 @@ class ControllerNode:
         digests = MetadataDigests(
             config.node_id, str(config.metadata_log_dir), lambda: self.controller.applied_offset, self.controller.image_at
         )
-        operations = QuorumOperations(
-            directory.cluster_id, self.driver, lambda: self.controller.committed.image, self.controller.not_controller
-        )
+        operations = QuorumOperations(directory.cluster_id, self.driver, lambda: self.controller.committed.image)
         local = {**operations.calls(), "DescribeMetadata": digests.describe}
         self.service = ControllerService(self.controller, self._now_ms, local)
 
@@ -112,7 +119,8 @@ class ControllerNode:
             await nursery.start(self.driver.run)
             nursery.start_soon(self._run_timer)
             handlers = {**self.driver.handlers(), **self.service.peer_handlers()}
-            await nursery.start(PeerServer(self.driver.identity, handlers).serve, config.peer.host, config.peer.port)
+            peer_server = PeerServer(self.driver.identity, handlers, self.driver.met_newer_generation)
+            await nursery.start(peer_server.serve, config.peer.host, config.peer.port)
             nursery.start_soon(self._register, nursery)
             admin = AdminServer(self.service.dispatch, config.grpc.host, config.grpc.port, accept=self.service.accept)
             await nursery.start(admin.serve)

@@ -11,9 +11,13 @@ import trio
 from kraftlab.metadata.codec import UnreadableRecords
 from kraftlab.metadata.partitions import ReplayError
 from kraftlab.quorum.core.errors import InvariantViolation, LogTruncationRefused
+from kraftlab.quorum.driver.errors import GenerationOver
+from kraftlab.quorum.driver.generation import begin_anew
 from kraftlab.quorum.driver.transport import ListenError
 from kraftlab.quorum.storage.directory_lock import DirectoryLock
 from kraftlab.quorum.storage.errors import StorageError
+from kraftlab.quorum.storage.file_system import RealFileSystem
+from kraftlab.quorum.storage.identity import LogIdentity
 
 logger = logging.getLogger("kraftlab.node")
 
@@ -24,6 +28,7 @@ FATAL: tuple[type[BaseException], ...] = (
     ReplayError,
     InvariantViolation,
     LogTruncationRefused,
+    GenerationOver,
     OSError,
 )
 """What ends any node with one line; what is neither here nor in `also_fatal` is a bug and shows its traceback."""
@@ -47,6 +52,28 @@ async def run_to_end(
         raise cause from None
     except fatal as error:
         raise SystemExit(f"Error: {error}") from None
+
+
+async def through_generations(serve: Callable[[], Awaitable[None]], identity: LogIdentity, metadata_log_dir: str) -> None:
+    """Runs `serve`, again and with an empty copy of the metadata whenever an observer's generation of the cluster is over.
+
+    GenerationOver if the directory holds what a person should look at first.
+    """
+    while True:
+        try:
+            await serve()
+            return
+        except (BaseExceptionGroup, GenerationOver) as error:
+            cause = only_cause(error) if isinstance(error, BaseExceptionGroup) else error
+            if not isinstance(cause, GenerationOver) or not cause.is_expendable:
+                raise
+            newer = identity._replace(generation=cause.generation)
+        logger.warning(
+            "the quorum was forced: this node discards its copy of the metadata in %s and follows generation %d from the start",
+            metadata_log_dir,
+            newer.generation,
+        )
+        await trio.to_thread.run_sync(begin_anew, RealFileSystem(), metadata_log_dir, newer)
 
 
 async def watch_signals(ends: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .core.raft_config import RaftConfig
-    from .driver.errors import NotLeader, Overloaded
+    from .driver.driver_config import DriverConfig
+    from .driver.errors import GenerationOver, NoSnapshot, NotLeader, Overloaded
     from .driver.interpreter import tame_interpreter
     from .driver.quorum_description import QuorumDescription, ReplicaDescription
-    from .driver.raft_driver import DriverConfig, RaftDriver
+    from .driver.raft_driver import RaftDriver
     from .driver.transport import (
         DirectHandler,
         ListenError,
@@ -32,12 +33,14 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "RaftConfig": "core.raft_config",
+    "GenerationOver": "driver.errors",
+    "NoSnapshot": "driver.errors",
     "NotLeader": "driver.errors",
     "Overloaded": "driver.errors",
     "tame_interpreter": "driver.interpreter",
     "QuorumDescription": "driver.quorum_description",
     "ReplicaDescription": "driver.quorum_description",
-    "DriverConfig": "driver.raft_driver",
+    "DriverConfig": "driver.driver_config",
     "RaftDriver": "driver.raft_driver",
     "DirectHandler": "driver.transport",
     "ListenError": "driver.transport",
@@ -57,6 +60,8 @@ _HOMES = {
 
 __all__ = (
     "RaftConfig",
+    "GenerationOver",
+    "NoSnapshot",
     "NotLeader",
     "Overloaded",
     "tame_interpreter",

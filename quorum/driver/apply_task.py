@@ -1,24 +1,34 @@
-"""Feeds the state machine: committed batches in log order, and the leadership notices between them.
+"""Feeds the state machine: a snapshot or committed batches in log order, and the leadership notices between them.
 
 Theory of operation. The high watermark only rises; everything below it is final, so the task reads the log from where it
 stopped, in chunks, and hands them on. A notice carries the offset through which the state machine must have applied before it
 hears of it: the end of its own epoch's first batch for "you lead", what was committed at that moment for the others. Notices
 and batches form one sequence, so a state machine never sees a batch of a later leader before it heard that it lost its own
 leadership. Batches come from the log's memory where they are still there; older ones are read and checked in a worker thread.
+
+At the start, and whenever the log begins beyond what was applied because a leader's snapshot has taken its place, the newest
+finished snapshot is loaded instead: read and understood in a worker thread, then put into the state machine between two applies.
+An installed snapshot counts once it has its name on the disk, which `storage_completed` tells.
+
+Own snapshots are frozen here, between two applies, when `SnapshotTaker` thinks it is time, and written elsewhere.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
 import trio
 
 from ..core.batch import HEADER_BYTES, decode_all, read_header
 from ..core.errors import InvariantViolation
+from ..core.types import OffsetAndEpoch
 from ..state_machine import CommittedBatch, StateMachine
 from ..storage.metadata_log import MetadataLog
+from ..storage.snapshot_store import SnapshotStore
 from .signal import Signal
+from .snapshot_taker import SnapshotTaker
 
 CHUNK_BYTES = 256 * 1024
 """What is applied between two looks at the rest of the world; a larger batch still goes in one piece."""
@@ -29,13 +39,23 @@ Notice = Callable[[], Awaitable[None]]
 class ApplyTask:
     """Owns `applied_offset`: everything below it has been given to the state machine."""
 
-    def __init__(self, log: MetadataLog, state_machine: StateMachine) -> None:
+    def __init__(
+        self,
+        log: MetadataLog,
+        snapshots: SnapshotStore,
+        newest_snapshot: Callable[[], OffsetAndEpoch | None],
+        state_machine: StateMachine,
+        taker: SnapshotTaker,
+    ) -> None:
         self._log = log
+        self._snapshots = snapshots
+        self._newest_snapshot = newest_snapshot
         self._state_machine = state_machine
+        self._taker = taker
         self._wanted = Signal()
         self._notices: deque[tuple[int, Notice]] = deque()
-        self.applied_offset = log.start_offset
-        self.high_watermark = log.start_offset
+        self.applied_offset = 0
+        self.high_watermark = 0
 
     @property
     def busy(self) -> bool:
@@ -54,29 +74,79 @@ class ApplyTask:
         self._notices.append((after_offset, notice))
         self._wanted.set()
 
+    def wake(self) -> None:
+        """A snapshot is wanted, or may be taken again."""
+        self._wanted.set()
+
+    def storage_completed(self) -> None:
+        """Something is durable that was not: an installed snapshot may have its name now."""
+        if self._log.start_offset > self.applied_offset:
+            self._wanted.set()
+
     async def run(self) -> None:
+        await self._load_newest()
         while True:
             await self._wanted.wait()
-            while True:
-                notices = self._notices
-                if notices and notices[0][0] <= self.applied_offset:
-                    await notices.popleft()[1]()
-                    continue
-                end_offset = min(notices[0][0], self.high_watermark) if notices else self.high_watermark
-                if self.applied_offset >= end_offset:
-                    break
-                batches = await self._read(end_offset)
-                await self._state_machine.apply(batches, self.high_watermark)
-                self.applied_offset = batches[-1].end_offset
-                if self.applied_offset < self.high_watermark:
-                    await trio.lowlevel.checkpoint()
+            while await self._advance():
+                pass
+            self._taker.consider(self.applied_offset)
+
+    async def _advance(self) -> bool:
+        """One step: a snapshot, a notice or some batches. False if there is nothing to do now."""
+        notices = self._notices
+        if self._log.start_offset > self.applied_offset:
+            return await self._load_newest()
+        if notices and notices[0][0] <= self.applied_offset:
+            await notices.popleft()[1]()
+            return True
+        end_offset = min(notices[0][0], self.high_watermark) if notices else self.high_watermark
+        if self.applied_offset >= end_offset:
+            return False
+        batches = await self._read(end_offset)
+        if batches:
+            await self._state_machine.apply(batches, self.high_watermark)
+            self.applied_offset = batches[-1].end_offset
+            self._taker.applied(batches)
+            if self.applied_offset < self.high_watermark:
+                self._taker.consider(self.applied_offset)
+                await trio.lowlevel.checkpoint()
+        return True
+
+    # --- snapshots -----------------------------------------------------------------------------------------------------------
+
+    async def _load_newest(self) -> bool:
+        """Goes on from the newest snapshot. False if there is none, or an installed one that has no name on the disk yet."""
+        snapshot = self._newest_snapshot()
+        if snapshot is None or snapshot not in self._snapshots.ids():
+            return False
+        try:
+            append_time_ms, state = await trio.to_thread.run_sync(self._read_snapshot, snapshot)
+        except KeyError:
+            return True  # Another has taken its place.
+        await self._state_machine.load_snapshot(snapshot, append_time_ms, state)
+        self.applied_offset = snapshot.offset
+        self.high_watermark = max(self.high_watermark, snapshot.offset)
+        self._taker.loaded(append_time_ms)
+        return True
+
+    def _read_snapshot(self, snapshot: OffsetAndEpoch) -> tuple[int, Any]:
+        reader = self._snapshots.reader(snapshot)
+        try:
+            return reader.append_time_ms, self._state_machine.read_snapshot(_cancellable(reader.bodies()))
+        finally:
+            reader.close()
+
+    # --- batches -------------------------------------------------------------------------------------------------------------
 
     async def _read(self, end_offset: int) -> list[CommittedBatch]:
+        """Some committed batches from where applying stopped; none if a snapshot has taken their place meanwhile."""
         start_offset = self.applied_offset
         if self._log.cached(start_offset):
             batches = _split(self._log.read(start_offset, CHUNK_BYTES, end_offset=end_offset))
         else:
             batches = await trio.to_thread.run_sync(self._read_from_disk, start_offset, end_offset)
+        if not batches and self._log.start_offset > start_offset:
+            return []
         if not batches or batches[0].base_offset != start_offset or batches[-1].end_offset > end_offset:
             raise InvariantViolation(f"the log gave {batches!r} for the committed range {start_offset} to {end_offset}")
         return batches
@@ -89,6 +159,13 @@ class ApplyTask:
             )
             for header, body, _ in decode_all(data)
         ]
+
+
+def _cancellable(bodies: Iterator[bytes]) -> Iterator[bytes]:
+    """Worker thread: ends when the task that waits for it is cancelled."""
+    for body in bodies:
+        trio.from_thread.check_cancelled()
+        yield body
 
 
 def _split(data: bytes) -> list[CommittedBatch]:

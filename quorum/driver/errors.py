@@ -15,3 +15,20 @@ class NotLeader(Exception):
 
 class Overloaded(Exception):
     """Too much waits to be written or committed; nothing was appended. Try again after some proposals have committed."""
+
+
+class NoSnapshot(Exception):
+    """No snapshot was taken; the message says why."""
+
+
+class GenerationOver(Exception):
+    """The quorum was forced since this node last heard of it: what its directory holds is history (generation.py).
+
+    `generation` is the newer one; `is_expendable` if the directory holds nothing that the newer one could lack: the node is an
+    observer and never decided anything.
+    """
+
+    def __init__(self, message: str, generation: int, is_expendable: bool) -> None:
+        super().__init__(message)
+        self.generation = generation
+        self.is_expendable = is_expendable

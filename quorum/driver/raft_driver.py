@@ -3,8 +3,9 @@
 Theory of operation. The driver is the only caller of the core. Everything that happens — a peer's request or answer, a timer, a
 completed flush, a proposal — becomes an event on the event loop; `_step` feeds it to the core and carries the effects out in
 their order, at once and without awaiting. What takes time is done elsewhere and comes back as an event: disk writes by
-`LogWriter` and `ElectionWriter`, messages by the peer transport, the state machine by `ApplyTask`. An event that arises while
-effects are being carried out waits in a queue until they are done, so the core is never entered twice.
+`LogWriter` and `ElectionWriter`, messages by the peer transport, the state machine by `ApplyTask`, its snapshots by
+`SnapshotTaker`, snapshots between nodes by `SnapshotCopies`. An event that arises while effects are being carried out waits in a
+queue until they are done, so the core is never entered twice.
 
 Nothing here decides what may be sent when: a message with an unreached barrier waits in the core's `Outbox`. Memory is bounded:
 proposals are refused beyond the core's limit and the limit here, requests of peers by the transport, fetched data by one fetch
@@ -12,7 +13,8 @@ in flight.
 
 A node does not survive its own faults: a failed fsync, damaged data or a broken invariant leaves `run` as an exception, and the
 process is expected to end with its message. A full disk is no such fault: a leader resigns, and writing goes on when space
-returns.
+returns. Rot that is found at the start is none either, unless nobody else has the data: the node repairs itself. And a node
+that hears of a newer generation of the cluster ends with GenerationOver: what it holds is history, whoever runs it decides.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import trio
@@ -33,19 +35,27 @@ from ..core.effects import (
     Append,
     Apply,
     BecameLeader,
+    CleanLog,
     Effect,
+    InstallSnapshot,
     LeaderChanged,
+    OpenSnapshot,
     Proposed,
     ReadIndexReady,
     ReadIndexRefused,
     ReadLog,
+    ReadSnapshot,
     Rejected,
+    RepairEnded,
     Reply,
     Resigned,
     Send,
     StoreElectionState,
+    StoreSnapshotChunk,
     Trace,
     Truncate,
+    VerifySnapshot,
+    VotersChanged,
 )
 from ..core.errors import ErrorCode, InvariantViolation
 from ..core.events import (
@@ -60,30 +70,44 @@ from ..core.events import (
     ResignAsked,
     ResponseReceived,
     ShutdownAsked,
+    SnapshotTaken,
     StorageCompleted,
     StorageFailed,
     TimerFired,
 )
-from ..core.log_view import LogView
-from ..core.messages import API_OF, REQUEST_OF, RESPONSE_OF, EndQuorumEpochRequest, LeaderView
+from ..core.messages import (
+    API_OF,
+    REQUEST_OF,
+    RESPONSE_OF,
+    EndQuorumEpochRequest,
+    LeaderView,
+    VoterChangeRequest,
+    VoterChangeResponse,
+)
 from ..core.outbox import Outbox
-from ..core.raft_config import RaftConfig
-from ..core.raft_node import RaftNode, RaftStatistics
-from ..core.types import Endpoint
+from ..core.raft_node import RaftNode
+from ..core.snapshots import SnapshotContext
+from ..core.types import Endpoint, OffsetAndEpoch
 from ..state_machine import StateMachine
-from ..storage.election_store import ElectionStateStore
 from ..storage.errors import WrongIdentity
 from ..storage.file_system import FileSystem, RealFileSystem
-from ..storage.identity import LogIdentity
-from ..storage.metadata_log import MetadataLog
+from ..storage.metadata_store import MetadataStore
+from ..storage.snapshot_store import SnapshotInfo
+from .address_book import AddressBook
 from .apply_task import ApplyTask
-from .errors import NotLeader, Overloaded
+from .driver_config import DriverConfig, DriverStatistics
+from .errors import NoSnapshot, NotLeader, Overloaded
+from .generation import generation_over
+from .own_request import OwnRequest
 from .quorum_description import DESCRIBE_QUORUM, QuorumDescription, describe_quorum
 from .read_index import ReadIndexDesk
 from .signal import Signal
+from .snapshot_copies import SnapshotCopies
+from .snapshot_taker import SnapshotTaker
 from .storage_tasks import ElectionWriter, LogWriter
 from .transport import (
     DirectHandler,
+    NewerGeneration,
     PeerAnswer,
     PeerError,
     PeerFailure,
@@ -98,32 +122,13 @@ logger = logging.getLogger("kraftlab.quorum")
 
 STAGED_BYTES_MAX = 64 * 1024 * 1024
 """Proposals are refused while more than this waits for the disk."""
+REPAIR_PROGRESS_S = 1.0
 STOP_TIMEOUT_S = 1.0
 """How long a graceful stop waits for its goodbyes to be answered and its last flush."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _request_decoders = {api: msgspec.msgpack.Decoder(request) for api, request in REQUEST_OF.items()}
 _response_decoders = {api: msgspec.msgpack.Decoder(response) for api, response in RESPONSE_OF.items()}
-
-
-class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """`directory` is metadata.log.dir. `raft.endpoints` and the voters' endpoints name `peer_listener` for peer frames."""
-
-    cluster_id: str
-    directory: str
-    raft: RaftConfig
-    generation: int = 0
-    peer_listener: str = "CONTROLLER"
-
-
-class DriverStatistics(NamedTuple):
-    """`staged_bytes` are not durable yet, `held_messages` wait for their barrier, `flushes` counts since the start."""
-
-    core: RaftStatistics
-    flushes: int
-    staged_bytes: int
-    held_messages: int
-    applied_offset: int
 
 
 class RaftDriver:
@@ -134,7 +139,7 @@ class RaftDriver:
 
     def __init__(self, config: DriverConfig, state_machine: StateMachine, file_system: FileSystem | None = None) -> None:
         self.config = config
-        self.identity = PeerIdentity(config.cluster_id, config.generation, config.raft.key)
+        self._identity: PeerIdentity | None = None
         self._state_machine = state_machine
         self._file_system = file_system or RealFileSystem()
         self._random = random.Random()
@@ -147,7 +152,7 @@ class RaftDriver:
         self._deferred = Signal()
         self._verdict: Proposed | Rejected | None = None
         self._last_correlation = 0
-        self._responders: dict[int, Responder] = {}
+        self._responders: dict[int, Responder | OwnRequest] = {}
         self._held_until: dict[int, float] = {}
         self._goodbyes: set[int] = set()
         self._goodbyes_answered = trio.Event()
@@ -155,8 +160,8 @@ class RaftDriver:
         self._armed_ms = 0
         self._clock_anchor_ms = 0.0
         self._scope = trio.CancelScope()
-        self._strangers: set[Endpoint] = set()
-        """Voters' endpoints where a node of another cluster answered."""
+        self._repairs = trio.Event()
+        """Set when there is nothing left to repair."""
         self._fatal: Exception | None = None
         """What broke the core: `run` raises it, whoever else the exception went to."""
         self._has_begun = False
@@ -172,6 +177,14 @@ class RaftDriver:
             LeaderChanged: self._on_leader_changed,
             BecameLeader: self._on_became_leader,
             Resigned: self._on_resigned,
+            ReadSnapshot: self._on_read_snapshot,
+            OpenSnapshot: self._on_copy_step,
+            StoreSnapshotChunk: self._on_copy_step,
+            VerifySnapshot: self._on_copy_step,
+            InstallSnapshot: self._on_install_snapshot,
+            CleanLog: self._on_clean_log,
+            RepairEnded: self._on_repair_ended,
+            VotersChanged: self._on_voters_changed,
             Proposed: self._on_verdict,
             Rejected: self._on_verdict,
             ReadIndexReady: self._read_index.answer,
@@ -225,6 +238,49 @@ class RaftDriver:
         """Gives up the leadership of `epoch`; in any other epoch nothing happens."""
         self._step(ResignAsked(epoch, reason))
 
+    async def ask(self, request: VoterChangeRequest) -> VoterChangeResponse:
+        """Adds, removes or updates a voter, or transfers the leadership (KIP-853): asks this node's own core, as a peer would.
+
+        The answer says NOT_LEADER_OR_FOLLOWER, and who leads, if this node does not. It comes when the change is committed or
+        has failed; a change that failed for lack of time may still be committed.
+        """
+        core = self._core
+        if core is None:
+            await trio.lowlevel.checkpoint()
+            return VoterChangeResponse(
+                ErrorCode.BROKER_NOT_AVAILABLE, LeaderView(0), "the node is starting or stopping; try again"
+            )
+        asked = OwnRequest()
+        self._last_correlation = correlation = self._last_correlation + 1
+        self._responders[correlation] = asked
+        self._step(RequestReceived(correlation, self.config.raft.key, request))
+        try:
+            return await asked.wait()
+        finally:
+            self._abandoned(correlation)
+
+    async def take_snapshot(self) -> OffsetAndEpoch:
+        """Takes a snapshot of what is applied, now; its id. NoSnapshot says why there is none; StorageFull."""
+        if self._core is None:
+            await trio.lowlevel.checkpoint()
+            raise NoSnapshot("the node is starting or stopping")
+        return await self._taker.take()
+
+    def snapshots(self) -> list[SnapshotInfo]:
+        """The finished snapshots of this node, oldest first."""
+        return self._store.snapshots.infos() if self._core is not None else []
+
+    @property
+    def identity(self) -> PeerIdentity:
+        """What this node says of itself to peers; known once `run` has started, since the generation is on the disk."""
+        assert self._identity is not None, "the driver has not started"
+        return self._identity
+
+    @property
+    def generation(self) -> int:
+        """How often the quorum was forced, as far as this node has heard."""
+        return self.identity.generation
+
     @property
     def leader(self) -> LeaderView:
         """Who leads, as far as this node knows."""
@@ -250,7 +306,7 @@ class RaftDriver:
         core = self._core
         if core is None:
             return QuorumDescription(self.config.raft.node_id, -1, 0, -1, [], [])
-        return describe_quorum(core, self._now_ms())
+        return describe_quorum(core, self._now_ms(), self.generation)
 
     def statistics(self) -> DriverStatistics:
         """A snapshot of numbers worth watching. Only while `run` runs."""
@@ -276,47 +332,80 @@ class RaftDriver:
         Raises StorageError (LogCorrupt, WrongIdentity at the start or when most voters are of another cluster; FsyncFailed,
         DiskFailed later), LogTruncationRefused (the leader lacks committed records) and InvariantViolation.
         """
-        config = self.config
-        identity = LogIdentity(config.cluster_id, config.raft.directory_id, config.generation)
-        open_log = partial(MetadataLog.open, self._file_system, config.directory, identity)
-        self._log = await trio.to_thread.run_sync(open_log)
-        self._writer = LogWriter(self._log, self._storage_completed, self._storage_full)
+        self._store = store = await trio.to_thread.run_sync(self._open)
+        self._identity = PeerIdentity(self.config.cluster_id, store.identity.generation, self.config.raft.key)
+        self._log = store.log
+        self._writer = LogWriter(store.log, self._storage_completed, self._storage_full)
         self._has_begun = True
-        for note in self._log.recovery_notes:
-            logger.warning("node %d: %s", config.raft.node_id, note)
+        for note in store.notes:
+            logger.warning("node %d: %s", self.config.raft.node_id, note)
         try:
-            await self._run(ElectionStateStore(self._file_system, config.directory, identity), task_status)
+            await self._run(store, task_status)
             if self._fatal is not None:
                 raise self._fatal
         except BaseExceptionGroup as group:
             raise _only_cause(group) from None
         finally:
-            leader, self._core = self.leader, None
-            self._read_index.close(leader)
-            for responder in self._responders.values():
-                responder.refuse(ErrorCode.BROKER_NOT_AVAILABLE, "the node is stopping")
-            self._responders.clear()
-            if self._writer.is_stuck:
-                logger.error("the disk of %s does not answer; its files are left open", config.directory)
-            else:
-                self._log.close()
-            self._ended.set()
+            self._close()
 
-    async def _run(self, store: ElectionStateStore, task_status: trio.TaskStatus[None]) -> None:
-        election = await trio.to_thread.run_sync(store.load)
-        log_view = LogView.from_headers(self._log.batches())
+    def _open(self) -> MetadataStore:
+        """Worker thread."""
+        raft = self.config.raft
+        is_sole_voter = raft.voters.ids() == (raft.node_id,)
+        return MetadataStore.open(
+            self._file_system, self.config.directory, self.config.cluster_id, raft.directory_id, sole_voter=is_sole_voter
+        )
+
+    def _close(self) -> None:
+        leader, self._core = self.leader, None
+        self._read_index.close(leader)
+        for responder in self._responders.values():
+            responder.refuse(ErrorCode.BROKER_NOT_AVAILABLE, "the node is stopping")
+        self._responders.clear()
+        if self._writer.is_stuck:
+            logger.error("the disk of %s does not answer; its files are left open", self.config.directory)
+        else:
+            self._store.close()
+        self._ended.set()
+
+    async def _run(self, store: MetadataStore, task_status: trio.TaskStatus[None]) -> None:
+        config = self.config
         self._clock_anchor_ms = time.time() * 1000 - trio.current_time() * 1000
-        self._election_writer = ElectionWriter(store, self._election_state_stored)
-        self._applier = ApplyTask(self._log, self._state_machine)
+        core = RaftNode(config.raft, store.log_view(), store.election, self._random, self._now_ms(), store.boot)
+        self._election_writer = ElectionWriter(store.election_store, self._election_state_stored)
+        self._taker = SnapshotTaker(
+            store.snapshots,
+            self._state_machine,
+            config.snapshot_max_new_bytes,
+            config.snapshot_max_interval_ms,
+            self._snapshot_context,
+            lambda snapshot: self._step(SnapshotTaken(snapshot)),
+            self._wake_applier,
+        )
+        self._applier = ApplyTask(
+            store.log,
+            store.snapshots,
+            lambda: core.snapshots[-1] if core.snapshots else None,
+            self._state_machine,
+            self._taker,
+        )
+        self._copies = SnapshotCopies(store.snapshots, self._step)
+        own = config.raft.endpoints.get(config.peer_listener)
+        self._addresses = AddressBook(
+            config.peer_listener, own, config.bootstrap_endpoints, core.endpoints_of, lambda: core.voters, self._random
+        )
         with self._scope, self._writer:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 self._pool = PeerPool(nursery, self.identity)
-                self._core = RaftNode(self.config.raft, log_view, election, self._random, self._now_ms())
-                tasks = (self._writer.run, self._election_writer.run, self._applier.run)
+                self._core = core
+                tasks = (self._writer.run, self._election_writer.run, self._applier.run, self._taker.run, self._copies.run)
                 for task in (*tasks, self._run_deferred, self._run_timer, self._watch_disk):
                     nursery.start_soon(task)
+                if core.is_repairing:
+                    nursery.start_soon(self._watch_repair, core, store.boot.repair_until, store.damage)
                 task_status.started()
+        self._taker.close()
 
     async def stop(self) -> None:
         """Graceful: tells the voters if this node leads, flushes, ends `run` and waits for it. Safe to call more than once."""
@@ -354,8 +443,7 @@ class RaftDriver:
                     self._carry_out[type(effect)](effect)
         except Exception as error:
             if not (isinstance(error, ValueError) and isinstance(event, Propose)):
-                self._fatal = error
-                self._scope.cancel()
+                self._end(error)
             raise
         finally:
             self._stepping = False
@@ -412,9 +500,23 @@ class RaftDriver:
                 busy_since is not None
                 and trio.current_time() - busy_since > limit_s
                 and leader.leader_id == self.config.raft.node_id
-                and len(self.config.raft.voters.voters) > 1
+                and self._core is not None
+                and len(self._core.voters.voters) > 1
             ):
                 self._step(ResignAsked(leader.epoch, f"a write to {self.config.directory} takes longer than {limit_s:.1f} s"))
+
+    async def _watch_repair(self, core: RaftNode, until: int, damage: str | None) -> None:
+        """Says how the repair goes on, as long as it does."""
+        node_id, told = self.config.raft.node_id, -1
+        logger.warning(
+            "node %d repairs its metadata log up to offset %d, and does not vote until then: %s", node_id, until, damage
+        )
+        while core.is_repairing:
+            with trio.move_on_after(REPAIR_PROGRESS_S):
+                await self._repairs.wait()
+            if core.durable_end_offset != told:
+                told = core.durable_end_offset
+                logger.warning("node %d repairs its metadata log: offset %d of %d", node_id, min(told, until), until)
 
     # --- storage -------------------------------------------------------------------------------------------------------------
 
@@ -427,7 +529,39 @@ class RaftDriver:
     def _on_truncate(self, effect: Truncate) -> None:
         self._writer.truncate(effect)
 
+    def _on_install_snapshot(self, effect: InstallSnapshot) -> None:
+        self._writer.install(effect)
+
+    def _on_clean_log(self, effect: CleanLog) -> None:
+        self._log.clean(effect.start)
+
+    def _on_read_snapshot(self, effect: ReadSnapshot) -> None:
+        self._nursery.start_soon(self._copies.read, effect)
+
+    def _on_copy_step(self, effect: OpenSnapshot | StoreSnapshotChunk | VerifySnapshot) -> None:
+        self._copies.put(effect)
+
+    def _on_repair_ended(self, effect: RepairEnded) -> None:
+        self._repairs.set()
+        self._nursery.start_soon(self._end_repair)
+
+    async def _end_repair(self) -> None:
+        await trio.to_thread.run_sync(self._store.end_repair)
+        logger.warning("node %d has repaired its metadata log; it votes again", self.config.raft.node_id)
+
+    def _snapshot_context(self, applied_offset: int, append_time_ms: int) -> SnapshotContext | None:
+        core = self._core
+        if core is None:
+            return None
+        return core.snapshot_context(
+            applied_offset, cluster_id=self.config.cluster_id, generation=self.generation, append_time_ms=append_time_ms
+        )
+
+    def _wake_applier(self) -> None:
+        self._applier.wake()
+
     def _storage_completed(self, append_id: int) -> None:
+        self._applier.storage_completed()
         self._release(self._outbox.storage_completed(append_id))
         self._step(StorageCompleted(append_id))
 
@@ -472,6 +606,11 @@ class RaftDriver:
     def _on_verdict(self, effect: Proposed | Rejected) -> None:
         self._verdict = effect
 
+    def _on_voters_changed(self, effect: VotersChanged) -> None:
+        logger.info("node %d: the voters are %r", self.config.raft.node_id, effect.voters)
+        leader = self.leader.endpoints.values()
+        self._pool.keep({*self._addresses.everybody(), *leader})
+
     def _on_trace(self, effect: Trace) -> None:
         logger.info("node %d: %s %s", self.config.raft.node_id, effect.kind, effect.text)
 
@@ -487,7 +626,9 @@ class RaftDriver:
         for message in messages:
             if isinstance(message, Reply):
                 responder = self._responders.pop(message.correlation, None)
-                if responder is not None:
+                if isinstance(responder, OwnRequest):
+                    responder.answer(message.response)
+                elif responder is not None:
                     responder.reply(_encode(message.response))
             elif self._held_until.pop(message.correlation, math.inf) < trio.current_time():
                 self._inbox.append(RequestFailed(message.correlation, message.destination))
@@ -495,7 +636,7 @@ class RaftDriver:
                 self._send(message)
 
     def _send(self, message: Send) -> None:
-        endpoint = self._endpoint_of(message.destination)
+        endpoint = self._addresses.find(message.destination)
         if endpoint is None:
             logger.warning("no %s endpoint is known for node %d", self.config.peer_listener, message.destination)
             self._inbox.append(RequestFailed(message.correlation, message.destination))
@@ -507,18 +648,6 @@ class RaftDriver:
             self._goodbyes.add(message.correlation)
         on_answer = partial(self._answered, api, message.correlation, message.destination, endpoint)
         self._pool.client(endpoint).send(api, _encode(message.request), timeout_ms=message.timeout_ms, on_answer=on_answer)
-
-    def _endpoint_of(self, node_id: int) -> Endpoint | None:
-        """Where to reach a node; -1 is any voter but this node."""
-        listener, voters = self.config.peer_listener, self.config.raft.voters
-        if node_id == -1:
-            others = [v.endpoints[listener] for v in voters.voters if v.key.node_id != self.config.raft.node_id]
-            return self._random.choice(others) if others else None
-        leader = self.leader
-        if leader.leader_id == node_id and listener in leader.endpoints:
-            return leader.endpoints[listener]
-        voter = voters.get(node_id)
-        return voter.endpoints.get(listener) if voter is not None else None
 
     def _answered(
         self, api: int, correlation: int, destination: int, endpoint: Endpoint, answer: PeerAnswer | PeerFailure
@@ -537,22 +666,42 @@ class RaftDriver:
                 self._step(ResponseReceived(correlation, answer.source.node_id, response))
         else:
             logger.debug("api %d to node %d: %s", api, destination, answer)
-            if isinstance(answer, PeerError) and answer.code == ErrorCode.INCONSISTENT_CLUSTER_ID:
+            if isinstance(answer, NewerGeneration):
+                self.met_newer_generation(answer.generation, f"the node at {endpoint}")
+            elif isinstance(answer, PeerError) and answer.code == ErrorCode.INCONSISTENT_CLUSTER_ID:
                 self._met_stranger(endpoint, answer)
             self._step(RequestFailed(correlation, destination, isinstance(answer, PeerUnreachable) and answer.refused))
 
     def _met_stranger(self, endpoint: Endpoint, refusal: PeerError) -> None:
         """A voter is of another cluster. If most are, it is this node that is wrong, and it ends (KIP-595)."""
-        if endpoint in self._strangers:
+        if not self._addresses.met_stranger(endpoint):
             return
-        self._strangers.add(endpoint)
         logger.warning("the node at %s belongs to another cluster: %s", endpoint, refusal)
-        if 2 * len(self._strangers) > len(self.config.raft.voters.voters):
-            self._fatal = WrongIdentity(
-                f"{self.config.directory} belongs to cluster {self.config.cluster_id}, but the controllers at "
-                f"{', '.join(sorted(map(str, self._strangers)))} do not ({refusal}). Correct controller.quorum.voters or "
-                "metadata.log.dir of this node."
+        strangers = self._addresses.strangers_in_majority()
+        if strangers:
+            self._end(
+                WrongIdentity(
+                    f"{self.config.directory} belongs to cluster {self.config.cluster_id}, but the controllers at "
+                    f"{', '.join(map(str, strangers))} do not ({refusal}). Correct controller.quorum.voters or "
+                    "controller.quorum.bootstrap.servers, or metadata.log.dir, of this node."
+                )
             )
+
+    def met_newer_generation(self, generation: int, who: str) -> None:
+        """Somebody shows that the quorum was forced: this node's metadata is history, and `run` ends with GenerationOver."""
+        core = self._core
+        if core is None or generation <= self.generation:
+            return
+        config = self.config
+        self._end(
+            generation_over(
+                config.directory, config.cluster_id, self.generation, generation, who, is_expendable=not core.is_voter
+            )
+        )
+
+    def _end(self, error: Exception) -> None:
+        if self._fatal is None:
+            self._fatal = error
             self._scope.cancel()
 
     def _accept(self, request: PeerRequest, responder: Responder) -> None:

@@ -19,7 +19,7 @@ from types import TracebackType
 
 import trio
 
-from ..core.effects import Append, StoreElectionState, Truncate
+from ..core.effects import Append, InstallSnapshot, StoreElectionState, Truncate
 from ..storage.election_store import ElectionStateStore
 from ..storage.errors import StorageFull
 from ..storage.metadata_log import MetadataLog
@@ -70,6 +70,11 @@ class LogWriter:
 
     def truncate(self, effect: Truncate) -> None:
         self._log.truncate(effect.to_offset)
+        self._staged(effect.append_id)
+
+    def install(self, effect: InstallSnapshot) -> None:
+        """A verified copy of a snapshot takes the place of the whole log, in order with what was staged before."""
+        self._log.install(effect.id, effect.last_crc)
         self._staged(effect.append_id)
 
     def kick(self) -> None:

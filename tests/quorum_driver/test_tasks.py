@@ -16,10 +16,12 @@ from kraftlab.quorum.core.errors import InvariantViolation
 from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.driver import apply_task
 from kraftlab.quorum.driver.apply_task import ApplyTask
+from kraftlab.quorum.driver.snapshot_taker import SnapshotTaker
 from kraftlab.quorum.driver.worker_thread import WorkerThread
 from kraftlab.quorum.storage.file_system import RealFileSystem
 from kraftlab.quorum.storage.identity import LogIdentity
 from kraftlab.quorum.storage.metadata_log import MetadataLog
+from kraftlab.quorum.storage.snapshot_store import SnapshotStore
 
 Eventually = Callable[..., Awaitable[None]]
 
@@ -99,12 +101,19 @@ def open_log(directory: Path) -> MetadataLog:
     return MetadataLog.open(RealFileSystem(), str(directory), LogIdentity("tasks-test", bytes(16)))
 
 
+def applying(log: MetadataLog, listener: Listener) -> ApplyTask:
+    """The task of a node without snapshots."""
+    store = SnapshotStore(RealFileSystem(), "nowhere", LogIdentity("tasks-test", bytes(16)))
+    taker = SnapshotTaker(store, listener, 1 << 40, 0, lambda offset, time_ms: None, lambda snapshot: None, lambda: None)
+    return ApplyTask(log, store, lambda: None, listener, taker)
+
+
 def fill(log: MetadataLog, count: int) -> None:
     """One control batch at offset 0, then data batches of one record each."""
     crc = batch.NO_PREVIOUS_CRC
     for offset in range(count):
         data, crc = batch.encode(
-            bytes([0x91, offset % 128]),
+            bytes([0x91, offset % 128]) if offset else b"\x90",
             base_offset=offset,
             epoch=1,
             record_count=1,
@@ -129,7 +138,7 @@ async def test_committed_batches_come_in_order_and_control_batches_without_a_bod
         log = open_log(tmp_path)
         assert not log.cached(0)
     listener = Listener()
-    task = ApplyTask(log, listener)
+    task = applying(log, listener)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(task.run)
         task.advance(7)
@@ -145,7 +154,7 @@ async def test_notices_come_between_the_batches_where_they_belong(tmp_path: Path
     log = open_log(tmp_path)
     fill(log, 6)
     listener = Listener()
-    task = ApplyTask(log, listener)
+    task = applying(log, listener)
     task.notify(lambda: listener.leader_changed(1, 3, {}), after_offset=0)
     task.advance(4)
     task.notify(lambda: listener.became_leader(2), after_offset=3)
@@ -163,7 +172,7 @@ async def test_notices_come_between_the_batches_where_they_belong(tmp_path: Path
 async def test_a_falling_high_watermark_is_a_broken_invariant(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     fill(log, 6)
-    task = ApplyTask(log, Listener())
+    task = applying(log, Listener())
     task.advance(4)
     with pytest.raises(InvariantViolation, match="falls from 4 to 3"):
         task.advance(3)

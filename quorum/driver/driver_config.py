@@ -1,0 +1,38 @@
+"""What a RaftDriver is told once, and the numbers it gives."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from ..core.raft_config import RaftConfig
+from ..core.raft_node import RaftStatistics
+from ..core.types import Endpoint
+
+
+class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """`directory` is metadata.log.dir. `raft.endpoints` and the voters' endpoints name `peer_listener` for peer frames.
+
+    `bootstrap_endpoints` are peer listeners of controllers, asked while no voter is known (dynamic voters).
+    """
+
+    cluster_id: str
+    directory: str
+    raft: RaftConfig
+    peer_listener: str = "CONTROLLER"
+    bootstrap_endpoints: tuple[Endpoint, ...] = ()
+    snapshot_max_new_bytes: int = 20 * 1024 * 1024
+    """A snapshot is taken when so many bytes were applied since the last one."""
+    snapshot_max_interval_ms: int = 3_600_000
+    """Or when anything was applied and the last one is so old; 0: age does not count."""
+
+
+class DriverStatistics(NamedTuple):
+    """`staged_bytes` are not durable yet, `held_messages` wait for their barrier, `flushes` counts since the start."""
+
+    core: RaftStatistics
+    flushes: int
+    staged_bytes: int
+    held_messages: int
+    applied_offset: int

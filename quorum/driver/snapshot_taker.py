@@ -1,0 +1,204 @@
+"""When a snapshot of the state machine is taken, and how it gets onto the disk (KIP-630).
+
+Theory of operation. A snapshot is due when enough bytes were applied since the last one, or when anything was applied and the
+last one is old, or when somebody asks. The apply task gives the occasion between two applies: the state machine is frozen, which
+is cheap, consensus says what the snapshot begins with, and a worker thread writes it while everything else goes on. There is one
+at a time. What is due and cannot be taken now (a transaction is open, the log is being repaired) is tried again shortly.
+
+A snapshot only saves room and time: a full disk leaves no trace but a line in the log, and it is tried again after a while. A
+failed fsync, however, ends the node as any other does.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+import trio
+
+from ..core.snapshots import SnapshotContext
+from ..core.types import OffsetAndEpoch
+from ..state_machine import CommittedBatch, FrozenState, StateMachine
+from ..storage.errors import StorageFull
+from ..storage.snapshot_store import SnapshotStore
+from .errors import NoSnapshot
+from .signal import Signal
+
+logger = logging.getLogger("kraftlab.quorum")
+
+NOT_NOW_RETRY_S = 0.1
+FULL_DISK_RETRY_S = 10.0
+BATCH_OVERHEAD_BYTES = 48
+
+
+class SnapshotTaker:
+    """`run` writes what `consider` has decided. `context(applied_offset, append_time_ms)` is the core's word on it; `on_taken`
+    and `wake` are called on the event loop.
+    """
+
+    def __init__(
+        self,
+        store: SnapshotStore,
+        state_machine: StateMachine,
+        max_new_bytes: int,
+        max_interval_ms: int,
+        context: Callable[[int, int], SnapshotContext | None],
+        on_taken: Callable[[OffsetAndEpoch], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._state_machine = state_machine
+        self._max_new_bytes = max_new_bytes
+        self._max_interval_ms = max_interval_ms
+        self._context = context
+        self._on_taken = on_taken
+        self._wake = wake
+        self._new_bytes = 0
+        self._since_ms = 0
+        """When the last snapshot's state was new, or the first batch since then; wall clock."""
+        self._append_time_ms = 0
+        self._retry_at = 0.0
+        self._frozen: tuple[SnapshotContext, FrozenState] | None = None
+        self._work = Signal()
+        self._asked: list[_Request] = []
+        self._answering: list[_Request] = []
+
+    # --- the apply task's side -----------------------------------------------------------------------------------------------
+
+    def applied(self, batches: list[CommittedBatch]) -> None:
+        """Counts what the next snapshot will save."""
+        if not self._new_bytes and not self._since_ms:
+            self._since_ms = batches[0].append_time_ms
+        self._append_time_ms = batches[-1].append_time_ms
+        self._new_bytes += sum(len(batch.body) + BATCH_OVERHEAD_BYTES for batch in batches)
+
+    def loaded(self, append_time_ms: int) -> None:
+        """A snapshot was loaded: counting starts again."""
+        self._new_bytes = 0
+        self._since_ms = self._append_time_ms = append_time_ms
+
+    def consider(self, applied_offset: int) -> None:
+        """Between two applies, with everything below `applied_offset` applied: freezes the state if a snapshot is due."""
+        if self._frozen is not None or not (self._asked or self._is_due()):
+            return
+        context = self._context(applied_offset, self._append_time_ms)
+        frozen = self._state_machine.freeze() if context is not None else None
+        if context is None or frozen is None:
+            reason = "there is nothing new, or the log is being repaired" if context is None else "a transaction is open"
+            self._refuse(NoSnapshot(f"no snapshot can be taken at offset {applied_offset} now: {reason}; try again later"))
+            self._retry_at = trio.current_time() + NOT_NOW_RETRY_S
+            return
+        self._answering, self._asked = self._asked, []
+        self._new_bytes = 0
+        self._since_ms = self._append_time_ms
+        self._frozen = (context, frozen)
+        self._work.set()
+
+    def _is_due(self) -> bool:
+        if not self._new_bytes or trio.current_time() < self._retry_at:
+            return False
+        return self._new_bytes >= self._max_new_bytes or self._is_old()
+
+    def _is_old(self) -> bool:
+        return 0 < self._max_interval_ms <= time.time() * 1000 - self._since_ms
+
+    # --- others --------------------------------------------------------------------------------------------------------------
+
+    async def take(self) -> OffsetAndEpoch:
+        """A snapshot of what is applied now or later. NoSnapshot says why there is none; StorageFull."""
+        request = _Request()
+        self._asked.append(request)
+        self._wake()
+        try:
+            return await request.wait()
+        finally:
+            if request in self._asked:
+                self._asked.remove(request)
+
+    def close(self) -> None:
+        """The node ends: nobody waits any longer."""
+        self._answering += self._asked
+        self._asked = []
+        self._refuse(NoSnapshot("the node is stopping"))
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._run_clock)
+            while True:
+                await self._work.wait()
+                if self._frozen is not None:
+                    await self._write(*self._frozen)
+                    self._frozen = None
+                    self._wake()
+
+    async def _run_clock(self) -> None:
+        """Gives occasions for what is due by time when nothing is applied."""
+        while True:
+            await trio.sleep(max(NOT_NOW_RETRY_S, min(self._max_interval_ms / 4000, 10.0)))
+            if self._frozen is None and self._is_due():
+                self._wake()
+
+    # --- writing -------------------------------------------------------------------------------------------------------------
+
+    async def _write(self, context: SnapshotContext, frozen: FrozenState) -> None:
+        started = trio.current_time()
+        try:
+            counts = await trio.to_thread.run_sync(self._write_in_thread, context, frozen)
+        except StorageFull as error:
+            logger.error("snapshot %s cannot be written, trying again in %.0f s: %s", context.id, FULL_DISK_RETRY_S, error)
+            self._retry_at = trio.current_time() + FULL_DISK_RETRY_S
+            self._new_bytes = max(self._new_bytes, self._max_new_bytes)
+            self._refuse(error)
+            return
+        if counts is not None:
+            logger.info("snapshot %s: %d records in %.2f s", context.id, counts, trio.current_time() - started)
+            self._on_taken(context.id)
+            for request in self._answering:
+                request.answer(context.id)
+        else:
+            self._refuse(NoSnapshot(f"a newer snapshot than {context.id} has come from the leader meanwhile"))
+        self._answering = []
+
+    def _write_in_thread(self, context: SnapshotContext, frozen: FrozenState) -> int | None:
+        """How many records it has; None if a newer snapshot has displaced it."""
+        writer = self._store.writer(context.id, context.control)
+        records = 0
+        try:
+            for body, count in frozen.batches():
+                trio.from_thread.check_cancelled()
+                writer.append(body, count)
+                records += count
+            return records if writer.finish() else None
+        except (StorageFull, trio.Cancelled):
+            writer.abandon()
+            raise
+
+    def _refuse(self, error: Exception) -> None:
+        """Whoever asked learns why not."""
+        requests = self._answering + (self._asked if self._frozen is None else [])
+        self._answering = []
+        if self._frozen is None:
+            self._asked = []
+        for request in requests:
+            request.answer(error)
+
+
+class _Request:
+    """Somebody who waits for a snapshot."""
+
+    def __init__(self) -> None:
+        self._done = trio.Event()
+        self._outcome: OffsetAndEpoch | Exception | None = None
+
+    def answer(self, outcome: OffsetAndEpoch | Exception) -> None:
+        self._outcome = outcome
+        self._done.set()
+
+    async def wait(self) -> OffsetAndEpoch:
+        await self._done.wait()
+        outcome = self._outcome
+        assert outcome is not None
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
