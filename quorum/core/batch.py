@@ -36,6 +36,9 @@ MAX_RECORDS = 10_000
 CONTROL = 1 << 5
 NO_PREVIOUS_CRC = 0
 
+_EMPTY_LENGTH = HEADER_BYTES - LENGTH_FROM
+_LENGTH_MAX = MAX_BATCH_BYTES - LENGTH_FROM
+_START = struct.Struct(">III")
 _AFTER_CRC = struct.Struct(">QIHHQQI")
 
 
@@ -91,7 +94,7 @@ def encode(
     crc = zlib.crc32(covered)
     if len(covered) + LENGTH_FROM > MAX_BATCH_BYTES:
         raise ValueError(f"a batch of {len(covered) + LENGTH_FROM} bytes is over the limit of {MAX_BATCH_BYTES}")
-    return struct.pack(">III", MAGIC, len(covered), crc) + covered, crc
+    return _START.pack(MAGIC, len(covered), crc) + covered, crc
 
 
 def read_header(data: bytes | memoryview, position: int = 0) -> BatchHeader:
@@ -101,7 +104,7 @@ def read_header(data: bytes | memoryview, position: int = 0) -> BatchHeader:
     magic, length, crc, base, epoch, attributes, count, time_ms, mark, previous = HEADER.unpack_from(data, position)
     if magic != MAGIC:
         raise CorruptBatch(f"no batch at position {position}: magic is {magic:08x}, not {MAGIC:08x}")
-    if not HEADER_BYTES - LENGTH_FROM < length <= MAX_BATCH_BYTES - LENGTH_FROM:
+    if not _EMPTY_LENGTH < length <= _LENGTH_MAX:
         raise CorruptBatch(f"batch at position {position} claims a length of {length} bytes")
     return BatchHeader(length + LENGTH_FROM, crc, base, epoch, attributes, count, time_ms, mark, previous)
 
@@ -120,6 +123,12 @@ def check(data: bytes | memoryview, position: int = 0) -> BatchHeader:
     if not header.record_count:
         raise CorruptBatch(f"batch at position {position} (offset {header.base_offset}) says it has no records")
     return header
+
+
+def is_intact(data: bytes, position: int, end: int, crc: int) -> bool:
+    """Whether the sealed batch with this crc, and no other, lies at `[position, end)`."""
+    start = position + LENGTH_FROM
+    return data[position:start] == _START.pack(MAGIC, end - start, crc) and zlib.crc32(data[start:end]) == crc
 
 
 def check_all(data: bytes | memoryview) -> list[BatchHeader]:

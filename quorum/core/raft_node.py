@@ -228,13 +228,14 @@ class RaftNode:
         """
         self._steps += 1
         self._handlers[type(event)](event, now_ms)
+        quorum, polls, out = self._quorum, self._polls, self._out
         while not self._is_shutting_down:
-            state = self._quorum.state
-            self._polls[type(state)](state, now_ms)
-            if self._quorum.state is state:
+            state = quorum.state
+            polls[type(state)](state, now_ms)
+            if quorum.state is state:
                 break
-        effects = self._out[:]
-        self._out.clear()
+        effects = out[:]
+        out.clear()
         return effects
 
     def next_deadline_ms(self) -> int:

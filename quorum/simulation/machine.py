@@ -197,6 +197,8 @@ class Machine:
         self.world.note(f"n{self.node_id} {'loses power' if power_cut else 'is killed'}: {reason}")
         process.dead = True
         self.process = None
+        if process.is_leading:
+            self.world.leaders_changed()
         self.paused_until_us = 0
         self._cut_flush_short(process)
         self._cut_store_short(process)

@@ -187,10 +187,10 @@ class SimulatedProcess:
             log.last_crc,
             effects,
         )
-        execute = self._execute
+        execute, may_crash = self._execute, self.crash_in_effects is not None
         try:
             for effect in effects:
-                if self.crash_in_effects is not None and self._crashes_here():
+                if may_crash and self._crashes_here():
                     return effects
                 execute[type(effect)](effect)
         except DiskFailed as error:
@@ -198,7 +198,9 @@ class SimulatedProcess:
             return effects
         if state is not self._seen:
             self._seen = state
-            self.is_leading = raft.is_leader
+            if self.is_leading is not raft.is_leader:
+                self.is_leading = raft.is_leader
+                self.world.leaders_changed()
             self._checkers.on_state(self)
         return effects
 

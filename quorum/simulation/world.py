@@ -66,6 +66,8 @@ class World:
         self.checkers = Checkers(self)
         self.history = self.checkers.history()
         self.machines = [Machine(self, node_id) for node_id in range(options.voters + options.observers)]
+        self.leaders: tuple[SimulatedProcess, ...] = ()
+        """The processes that lead, each of its own epoch, by node id."""
         self._tuning = msgspec.structs.asdict(options.tuning)
         self._voters = VoterSet(tuple(Voter(ReplicaKey(voter), {}) for voter in self.voter_ids))
         self._heap: list[tuple[int, int, Callable[..., object], tuple[object, ...]]] = []
@@ -92,6 +94,11 @@ class World:
         """Schedule an action; equal times keep the order of the calls."""
         self._sequence += 1
         heappush(self._heap, (self.now_us + delay_us, self._sequence, action, arguments))
+
+    def leaders_changed(self) -> None:
+        """A process has begun to lead, or no longer does."""
+        processes = [machine.process for machine in self.machines]
+        self.leaders = tuple(process for process in processes if process is not None and process.is_leading)
 
     def note(self, text: str) -> None:
         self.transcript.note(self.now_us, text)
@@ -135,9 +142,8 @@ class World:
         if self.liveness.healed_at_us is not None:
             return
         random = self._workload
-        for machine in self.machines:
-            process = machine.process
-            if process is not None and process.is_leading and random.random() < 0.9:
+        for process in self.leaders:
+            if random.random() < 0.9:
                 for _ in range(random.choice(BURSTS)):
                     self.work(process)
         self.after(1 + int(random.random() * 2 * self.options.propose_interval_us), self._propose)
@@ -150,9 +156,8 @@ class World:
         """Reads stop when everything heals: after that each must have its answer, or there is no convergence."""
         if self.liveness.healed_at_us is not None:
             return
-        for machine in self.machines:
-            if machine.process is not None and machine.process.is_leading:
-                machine.process.read()
+        for process in self.leaders:
+            process.read()
         self.after(1 + int(self._readers.random() * 2 * self.options.read_interval_us), self._read)
 
     def _body(self) -> tuple[bytes, int]:

@@ -316,6 +316,10 @@ class MetadataLog:
         position = 0
         number = first
         while position < len(data):
+            end = position + self._index.end_of(number) - self._index.positions[number]
+            if batch.is_intact(data, position, end, self._index.crc(number)):
+                position, number = end, number + 1
+                continue
             try:
                 header, _ = parse(data, position)
                 if header.crc != self._index.crc(number):
