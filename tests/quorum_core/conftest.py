@@ -6,6 +6,7 @@ Deliberately not the simulator: every delay is fixed, so that a scenario reads l
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
@@ -18,6 +19,7 @@ from kraftlab.quorum.core import (
     Endpoint,
     ErrorCode,
     LogView,
+    OffsetAndEpoch,
     Outbox,
     RaftConfig,
     RaftNode,
@@ -25,19 +27,36 @@ from kraftlab.quorum.core import (
     Voter,
     VoterSet,
 )
-from kraftlab.quorum.core.batch import ControlRecord, KRaftVersion, KRaftVoters, decode, encode, read_header
+from kraftlab.quorum.core.batch import (
+    ControlRecord,
+    KRaftVersion,
+    KRaftVoters,
+    SnapshotHeader,
+    decode,
+    decode_control,
+    encode,
+    encode_control,
+    read_header,
+)
 from kraftlab.quorum.core.boot import BootState
 from kraftlab.quorum.core.effects import (
     Append,
+    CleanLog,
     Effect,
     Effects,
+    InstallSnapshot,
+    OpenSnapshot,
     Proposed,
     ReadLog,
+    ReadSnapshot,
     Rejected,
+    RepairEnded,
     Reply,
     Send,
     StoreElectionState,
+    StoreSnapshotChunk,
     Truncate,
+    VerifySnapshot,
 )
 from kraftlab.quorum.core.events import (
     ElectionStateStored,
@@ -47,6 +66,11 @@ from kraftlab.quorum.core.events import (
     RequestFailed,
     RequestReceived,
     ResponseReceived,
+    SnapshotChunkStored,
+    SnapshotRead,
+    SnapshotRefused,
+    SnapshotTaken,
+    SnapshotVerified,
     StorageCompleted,
     TimerFired,
 )
@@ -54,10 +78,27 @@ from kraftlab.quorum.core.local_log import control_of
 from kraftlab.quorum.core.messages import LeaderView, Request, Response, VoteRequest, VoteResponse
 
 LATENCY_MS = 1
+Staged = Append | Truncate | InstallSnapshot | StoreElectionState
+
+
+def make_snapshot(control: tuple[ControlRecord, ...], padding: int = 100) -> bytes:
+    """A snapshot file of this world: a checksum, and the control records among something that stands for the state."""
+    body = msgspec.msgpack.encode((encode_control(list(control)), bytes(padding)))
+    return zlib.crc32(body).to_bytes(4, "big") + body
+
+
+def read_snapshot(data: bytes) -> tuple[ControlRecord, ...] | None:
+    """None: damaged."""
+    if zlib.crc32(data[4:]) != int.from_bytes(data[:4], "big"):
+        return None
+    return tuple(decode_control(msgspec.msgpack.decode(data[4:], type=tuple[bytes, bytes])[0]))
 
 
 class Host:
-    """One process: a node, its outbox, its memory and its disk. `batches` is what readers see, `disk` what survives a crash."""
+    """One process: a node, its outbox, its memory and its disk. `batches` is what readers see, `disk` what survives a crash.
+
+    Snapshots are durable as soon as they are taken or verified. `part` is the unfinished copy of a leader's.
+    """
 
     def __init__(self, world: World, config: RaftConfig) -> None:
         self.world = world
@@ -65,7 +106,13 @@ class Host:
         self.disk: list[bytes] = []
         self.stored: ElectionState | None = None
         self.bootstrap: tuple[ControlRecord, ...] = ()
+        self.snapshots: dict[OffsetAndEpoch, bytes] = {}
+        self.log_start = OffsetAndEpoch(0, 0)
+        self.part: tuple[OffsetAndEpoch, bytes] = (OffsetAndEpoch(0, 0), b"")
+        self.repair_until = 0
         self.disk_stalled = False
+        self.snapshot_disk_stalled = False
+        self.snapshot_work: list[Callable[[], object]] = []
         self.incarnation = 0
         self.is_up = False
         self.history: list[Effect] = []
@@ -74,20 +121,42 @@ class Host:
         self.incarnation += 1
         self.is_up = True
         self.batches = list(self.disk)
-        self.staged: list[Append | Truncate | StoreElectionState] = []
+        self.staged: list[Staged] = []
+        self.snapshot_work.clear()
         self.outbox = Outbox()
         seed = f"{self.world.seed}/{self.config.node_id}/{self.incarnation}"
         headers = [read_header(data) for data in self.batches]
-        boot = BootState(tuple(control_of(headers, b"".join(self.batches))), self.bootstrap)
-        view = LogView.from_headers(headers)
+        control, start_crc = control_of(headers, b"".join(self.batches)), 0
+        if self.log_start.offset:
+            first, *voters = read_snapshot(self.snapshots[self.log_start]) or ()
+            assert isinstance(first, SnapshotHeader)
+            start_crc = first.last_crc
+            control = [(-1, record) for record in voters] + control
+        boot = BootState(tuple(control), self.bootstrap, tuple(sorted(self.snapshots)), self.repair_until)
+        view = LogView.from_headers(headers, self.log_start, start_crc)
         self.node = RaftNode(self.config, view, self.stored, random.Random(seed), self.world.now_ms, boot)
         self.step(TimerFired())
 
     def wipe(self) -> None:
         """The disk of a process that is down is replaced by an empty one, formatted without any voters."""
         self.disk, self.stored, self.bootstrap = [], None, ()
+        self.snapshots, self.log_start = {}, OffsetAndEpoch(0, 0)
         directory_id = bytes(byte ^ 0x40 for byte in self.config.directory_id)
         self.config = msgspec.structs.replace(self.config, directory_id=directory_id)
+
+    def rot(self, offset: int) -> None:
+        """The disk of a process that is down has lost the batch at `offset`: recovery keeps what lies before."""
+        self.repair_until = read_header(self.disk[-1]).end_offset
+        self.disk = [data for data in self.disk if read_header(data).end_offset <= offset]
+
+    def take_snapshot(self, offset: int = -1, padding: int = 100) -> OffsetAndEpoch | None:
+        """Of everything below `offset`, by default everything committed; None: the node does not want it."""
+        offset = self.node.high_watermark if offset < 0 else offset
+        context = self.node.snapshot_context(offset, cluster_id="test", generation=0, append_time_ms=0)
+        if context is not None:
+            self.snapshots[context.id] = make_snapshot(context.control, padding)
+            self.step(SnapshotTaken(context.id))
+        return context.id if context else None
 
     def as_voter(self) -> Voter:
         return Voter(self.config.key, self.config.endpoints)
@@ -122,13 +191,71 @@ class Host:
         elif isinstance(effect, ReadLog):
             data = b"".join(data for data in self.batches if read_header(data).base_offset >= effect.start_offset)
             self.world.later(self, lambda read_id=effect.read_id, data=data: self.step(RecordsRead(read_id, data)), 0)
+        elif isinstance(effect, RepairEnded):
+            self.repair_until = 0
+        else:
+            self.carry_out_for_snapshots(effect)
 
-    def stage(self, effect: Append | Truncate | StoreElectionState) -> None:
+    def carry_out_for_snapshots(self, effect: Effect) -> None:
+        if isinstance(effect, ReadSnapshot):
+            data = self.snapshots.get(effect.id)
+            size, data = (-1, b"") if data is None else (len(data), data[effect.position : effect.position + effect.max_bytes])
+            self.world.later(self, lambda read_id=effect.read_id: self.step(SnapshotRead(read_id, size, data)), 0)
+        elif isinstance(effect, OpenSnapshot):
+            self.work_on_snapshot(lambda: self.open_part(effect.id))
+        elif isinstance(effect, StoreSnapshotChunk):
+            self.work_on_snapshot(lambda: self.store_part(effect))
+        elif isinstance(effect, VerifySnapshot):
+            self.work_on_snapshot(lambda: self.verify_part(effect.id))
+        elif isinstance(effect, InstallSnapshot):
+            self.batches = []
+            self.stage(effect)
+        elif isinstance(effect, CleanLog):
+            self.clean(effect.start)
+
+    def work_on_snapshot(self, work: Callable[[], object]) -> None:
+        if self.snapshot_disk_stalled:
+            self.snapshot_work.append(work)
+        else:
+            self.world.later(self, work)
+
+    def unstall_snapshot_disk(self) -> None:
+        self.snapshot_disk_stalled = False
+        for work in self.snapshot_work:
+            self.world.later(self, work)
+        self.snapshot_work.clear()
+
+    def open_part(self, snapshot: OffsetAndEpoch) -> None:
+        if self.part[0] != snapshot:
+            self.part = (snapshot, b"")
+        self.step(SnapshotChunkStored(snapshot, len(self.part[1])))
+
+    def store_part(self, effect: StoreSnapshotChunk) -> None:
+        self.part = (effect.id, self.part[1][: effect.position] + effect.data)
+        self.step(SnapshotChunkStored(effect.id, len(self.part[1])))
+
+    def verify_part(self, snapshot: OffsetAndEpoch) -> None:
+        control = read_snapshot(self.part[1])
+        if control is None or not isinstance(control[0], SnapshotHeader):
+            self.part = (snapshot, b"")
+            self.step(SnapshotRefused(snapshot, "checksum does not hold"))
+        else:
+            self.step(SnapshotVerified(snapshot, control[0].last_crc, control[1:]))
+
+    def clean(self, start: OffsetAndEpoch) -> None:
+        """In the order of the staged operations a real disk would; here at once, what is not durable yet included."""
+        self.batches = [data for data in self.batches if read_header(data).end_offset > start.offset]
+        assert not any(isinstance(staged, Append) and staged.base_offset < start.offset for staged in self.staged)
+        self.disk = [data for data in self.disk if read_header(data).end_offset > start.offset]
+        self.snapshots = {snapshot: data for snapshot, data in self.snapshots.items() if snapshot.offset >= start.offset}
+        self.log_start = start
+
+    def stage(self, effect: Staged) -> None:
         self.staged.append(effect)
         if not self.disk_stalled:
             self.world.later(self, lambda effect=effect: self.flush_one(effect))
 
-    def flush_one(self, effect: Append | Truncate | StoreElectionState) -> None:
+    def flush_one(self, effect: Staged) -> None:
         if not any(staged is effect for staged in self.staged):
             return
         self.staged = [staged for staged in self.staged if staged is not effect]
@@ -139,6 +266,8 @@ class Host:
         else:
             if isinstance(effect, Append):
                 self.disk.extend(split(effect.data))
+            elif isinstance(effect, InstallSnapshot):
+                self.disk, self.log_start, self.snapshots = [], effect.id, {effect.id: self.part[1]}
             else:
                 self.disk = [data for data in self.disk if read_header(data).end_offset <= effect.to_offset]
             released = self.outbox.storage_completed(effect.append_id)
@@ -345,6 +474,10 @@ class World:
         return self.run_until(settled)
 
 
+START_CRC = 77
+"""What the chain of crcs had come to where a driven node's log starts behind a snapshot."""
+
+
 class Driven:
     """One RaftNode driven by hand. Nothing is durable until `flush`, and no message leaves."""
 
@@ -356,16 +489,20 @@ class Driven:
         election: ElectionState | None = None,
         dynamic: bool = False,
         boot: BootState | None = None,
+        start: OffsetAndEpoch = OffsetAndEpoch(0, 0),
         **options: Any,
     ) -> None:
-        """`log`: (epoch, record count) of each batch found on disk. `dynamic`: the voters stand in a bootstrap checkpoint."""
+        """`log`: (epoch, record count) of each batch found on disk, behind the snapshot `start`. `dynamic`: the voters stand in a
+        bootstrap checkpoint."""
         self.now_ms = 1_000_000
         voter_set = VoterSet(tuple(Voter(key(voter_id) if dynamic else ReplicaKey(voter_id), {}) for voter_id in voters))
         static = VoterSet(()) if dynamic else voter_set
         self.config = RaftConfig(node_id=node_id, directory_id=bytes([node_id]) * 16, voters=static, **options)
         boot = boot or BootState(bootstrap=(KRaftVersion(0, 1), KRaftVoters(0, voter_set)) if dynamic else ())
-        self.batches = build_batches(log)
-        view = LogView.from_headers([read_header(data) for data in self.batches])
+        self.batches = build_batches(log, start.offset, START_CRC if start.offset else 0)
+        view = LogView.from_headers([read_header(data) for data in self.batches], start, START_CRC if start.offset else 0)
+        if start.offset and not boot.snapshots:
+            boot = boot._replace(snapshots=(start,))
         self.node = RaftNode(self.config, view, election, random.Random(node_id), self.now_ms, boot)
         self.effects: Effects = []
         self.token = 0
@@ -403,6 +540,9 @@ class Driven:
         found = [effect for effect in self.effects if isinstance(effect, kind)]
         assert len(found) == 1, f"{len(found)} of {kind.__name__} in {self.effects}"
         return found[0]
+
+    def all(self, kind: type[Effect]) -> list[Any]:
+        return [effect for effect in self.effects if isinstance(effect, kind)]
 
     def flush(self) -> Effects:
         """Everything asked for so far is durable."""
