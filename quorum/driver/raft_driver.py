@@ -597,7 +597,7 @@ class RaftDriver:
 
     def _on_became_leader(self, effect: BecameLeader) -> None:
         notice = partial(self._state_machine.became_leader, effect.epoch)
-        self._applier.notify(notice, after_offset=effect.epoch_start_offset + 1)
+        self._applier.notify(notice, after_offset=self._applier.high_watermark)
 
     def _on_resigned(self, effect: Resigned) -> None:
         notice = partial(self._state_machine.resigned, effect.epoch, effect.reason)
