@@ -30,8 +30,7 @@ from kraftlab.metadata.peer_rpc import BrokerRegistrationRequest
 from kraftlab.metadata.records import Listener
 from kraftlab.metadata.uuids import UNASSIGNED, random_uuid
 from kraftlab.node.process import only_cause, run_to_end, through_generations, watch_signals
-from kraftlab.quorum.core.raft_config import RaftConfig
-from kraftlab.quorum.driver.driver_config import DriverConfig
+from kraftlab.node.replica import driver_config
 from kraftlab.quorum.driver.errors import GenerationOver
 from kraftlab.quorum.driver.interpreter import tame_interpreter
 from kraftlab.quorum.driver.raft_driver import RaftDriver
@@ -97,17 +96,7 @@ class BrokerNode:
             self._leader_changed,
             fatal=(StartupRefused,),
         )
-        raft = RaftConfig(
-            node_id=config.node_id,
-            voters=config.voters,
-            directory_id=directory.directory_id,
-            endpoints=config.advertised_listeners,
-            election_timeout_ms=config.election_timeout_ms,
-            fetch_timeout_ms=config.fetch_timeout_ms,
-        )
-        self.driver = RaftDriver(
-            DriverConfig(cluster_id=self._cluster_id, directory=str(config.metadata_log_dir), raft=raft), self.publisher
-        )
+        self.driver = RaftDriver(driver_config(config, directory), self.publisher)
         self._channel: ControllerChannel | None = None
         self._is_built = False
 
@@ -226,6 +215,7 @@ class BrokerNode:
         """The admin API; its imports run in a worker thread, so that fetching and heartbeats go on meanwhile."""
         await trio.to_thread.run_sync(_import_admin)
         from kraftlab.node.metadata_digests import MetadataDigests
+        from kraftlab.node.snapshots import SnapshotCalls
         from kraftlab.rpc.server import AdminServer
 
         from .admin_service import AdminService
@@ -239,6 +229,7 @@ class BrokerNode:
             "AlterReplicaLogDirs": log_dirs.alter,
             "DescribeLogDirs": log_dirs.describe,
             "DescribeMetadata": metadata.describe,
+            **SnapshotCalls(self._config.node_id, self.driver).calls(),
         }
         service = AdminService(self._cluster_id, self._channel, self.publisher, local)
         await nursery.start(AdminServer(service.dispatch, self._config.grpc.host, self._config.grpc.port).serve)
@@ -336,6 +327,7 @@ def _import_admin() -> None:
         "kraftlab.rpc.server",
         "kraftlab.broker.log_dirs_api",
         "kraftlab.node.metadata_digests",
+        "kraftlab.node.snapshots",
         "kraftlab.broker.admin_service",
     ):
         importlib.import_module(module)

@@ -26,10 +26,10 @@ from kraftlab.metadata.records import Listener
 from kraftlab.metadata.uuids import random_uuid
 from kraftlab.node.metadata_digests import MetadataDigests
 from kraftlab.node.process import run_to_end, through_generations, watch_signals
+from kraftlab.node.replica import driver_config
+from kraftlab.node.snapshots import SnapshotCalls
 from kraftlab.quorum.core.messages import LeaderView
-from kraftlab.quorum.core.raft_config import RaftConfig
 from kraftlab.quorum.core.types import Endpoint
-from kraftlab.quorum.driver.driver_config import DriverConfig
 from kraftlab.quorum.driver.interpreter import tame_interpreter
 from kraftlab.quorum.driver.raft_driver import RaftDriver
 from kraftlab.quorum.driver.transport import PeerError, PeerPool, PeerServer, PeerTimeout, PeerUnreachable
@@ -86,27 +86,14 @@ class ControllerNode:
             config.values,
         )
         self.controller = QuorumController(settings, self._now_ms, random.Random(), self._timer_changed)
-        raft = RaftConfig(
-            node_id=config.node_id,
-            voters=config.voters,
-            directory_id=directory.directory_id,
-            endpoints=config.advertised_listeners,
-            election_timeout_ms=config.election_timeout_ms,
-            fetch_timeout_ms=config.fetch_timeout_ms,
-        )
-        driver_config = DriverConfig(
-            cluster_id=directory.cluster_id,
-            directory=str(config.metadata_log_dir),
-            raft=raft,
-            peer_listener=CONTROLLER,
-        )
-        self.driver = RaftDriver(driver_config, self.controller)
+        self.driver = RaftDriver(driver_config(config, directory), self.controller)
         self.controller.attach(self.driver)
         digests = MetadataDigests(
             config.node_id, str(config.metadata_log_dir), lambda: self.controller.applied_offset, self.controller.image_at
         )
         operations = QuorumOperations(directory.cluster_id, self.driver, lambda: self.controller.committed.image)
-        local = {**operations.calls(), "DescribeMetadata": digests.describe}
+        snapshots = SnapshotCalls(config.node_id, self.driver)
+        local = {**operations.calls(), **snapshots.calls(), "DescribeMetadata": digests.describe}
         self.service = ControllerService(self.controller, self._now_ms, local)
 
     async def run(self) -> None:
