@@ -89,7 +89,7 @@ from ..core.raft_node import RaftNode
 from ..core.snapshots import SnapshotContext
 from ..core.types import Endpoint, OffsetAndEpoch
 from ..state_machine import StateMachine
-from ..storage.errors import WrongIdentity
+from ..storage.errors import StorageFull, WrongIdentity
 from ..storage.file_system import FileSystem, RealFileSystem
 from ..storage.metadata_store import MetadataStore
 from ..storage.snapshot_store import SnapshotInfo
@@ -104,7 +104,7 @@ from .read_index import ReadIndexDesk
 from .signal import Signal
 from .snapshot_copies import SnapshotCopies
 from .snapshot_taker import SnapshotTaker
-from .storage_tasks import ElectionWriter, LogWriter
+from .storage_tasks import FULL_DISK_RETRY_S, ElectionWriter, LogWriter
 from .transport import (
     DirectHandler,
     NewerGeneration,
@@ -546,7 +546,13 @@ class RaftDriver:
         self._nursery.start_soon(self._end_repair)
 
     async def _end_repair(self) -> None:
-        await trio.to_thread.run_sync(self._store.end_repair)
+        while True:
+            try:
+                await trio.to_thread.run_sync(self._store.end_repair)
+                break
+            except StorageFull as error:
+                logger.error("what was set aside for the repair cannot be removed, trying again: %s", error)
+                await trio.sleep(FULL_DISK_RETRY_S)
         logger.warning("node %d has repaired its metadata log; it votes again", self.config.raft.node_id)
 
     def _snapshot_context(self, applied_offset: int, append_time_ms: int) -> SnapshotContext | None:
