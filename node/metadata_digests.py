@@ -1,7 +1,7 @@
 """DescribeMetadata: digests of the image that a node has published, and of what its metadata log on disk gives.
 
-The log is read again from its first segment, read-only and beside the running node: what is below the committed offset does not
-change any more, and nothing above it is looked at.
+The log is read again from its newest snapshot on, read-only and beside the running node: what is below the committed offset does
+not change any more, and nothing above it is looked at.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from kraftlab.metadata import codec
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
-from kraftlab.metadata.snapshot import image_digest
-from kraftlab.quorum.storage.log_reader import read_batches
+from kraftlab.metadata.snapshot import image_digest, image_from
+from kraftlab.quorum.storage.log_reader import oldest_snapshot, read_batches
 
 REREAD_PATIENCE_S = 2.0
 """How long a re-read waits for this node's disk to catch up with what is committed."""
@@ -74,11 +74,32 @@ class MetadataDigests:
 
 
 def reread_image(directory: str, end_offset: int) -> MetadataImage:
-    """The image from the batches on disk that end at or before `end_offset`; its provenance says how far they go. Blocks."""
+    """The image from what the disk holds up to `end_offset`, a snapshot and batches; its provenance says how far that goes.
+
+    Blocks. ApiError OFFSET_OUT_OF_RANGE if the log starts behind that offset.
+    """
+    while True:
+        try:
+            return _image_on_disk(directory, end_offset)
+        except FileNotFoundError:
+            # The node has cleaned its log in the meantime: what is there now is newer.
+            continue
+
+
+def _image_on_disk(directory: str, end_offset: int) -> MetadataImage:
+    snapshot, batches = read_batches(directory, end_offset)
     image = EMPTY
-    for header, body, _ in read_batches(directory, end_offset):
+    if snapshot is not None:
+        provenance = Provenance(*snapshot.position, snapshot.append_time_ms)
+        image = MetadataDelta(image_from(snapshot.bodies())).apply(provenance)
+    for header, body, _ in batches:
         delta = MetadataDelta(image)
         if not header.is_control:
             delta.replay_all(codec.decode(body, header.base_offset, header.record_count), header.base_offset)
         image = delta.apply(Provenance(header.end_offset, header.epoch, header.append_time_ms))
+    if image is EMPTY and end_offset > 0 and (oldest := oldest_snapshot(directory)) is not None:
+        raise ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"the metadata log starts at {oldest.offset}: the image of {end_offset} can not be made any more",
+        )
     return image

@@ -75,6 +75,11 @@ class ElectionStateStore:
             "'kraftlab storage format'; otherwise restore the file from a backup."
         )
 
+    def begin_generation(self, generation: int, state: ElectionState) -> None:
+        """Replace the stored state by the first one of a new generation."""
+        self._identity = self._identity._replace(generation=generation)
+        self.store(state)
+
     def store(self, state: ElectionState) -> None:
         """Replace the stored state, durably. StorageFull leaves the old record in place; FsyncFailed is final."""
         voted = state.voted_key

@@ -33,8 +33,9 @@ class LogIdentity(NamedTuple):
             )
         if found.generation > self.generation:
             raise WrongIdentity(
-                f"{path} has generation {found.generation}, this node only knows generation {self.generation}: the quorum was "
-                "forced since. Copy quorum-state and the segments back together, or format an empty directory."
+                f"{path} has generation {found.generation}, quorum-state says {self.generation}: forcing the quorum was "
+                "interrupted. Run 'kraftlab metadata-quorum force-standalone' again, it finishes what it began. If it never ran "
+                "here, the files were mixed up: copy quorum-state and the segments back together, or format an empty directory."
             )
 
 

@@ -1,7 +1,8 @@
-"""Reading a metadata log's files beside the node that writes them: the chained batches, up to an offset.
+"""Reading a metadata log's files beside the node that writes them: the state at an offset, as a snapshot and the batches
+behind it.
 
-Read-only: what is committed does not change any more, and nothing above `end_offset` is looked at. For worker threads, since
-whole segments are read.
+Read-only: what is committed does not change any more, and nothing above `end_offset` is looked at. The node may remove old
+files meanwhile, which raises FileNotFoundError: read again then. For worker threads, since whole segments are read.
 """
 
 from __future__ import annotations
@@ -12,16 +13,37 @@ from pathlib import Path
 
 from ..core.batch import Batch, decode
 from ..core.errors import CorruptBatch
+from ..core.types import OffsetAndEpoch
+from .file_system import RealFileSystem
 from .identity import partition_directory
 from .segment import HEADER_PAGE_BYTES, segment_base_offset
+from .snapshot_file import snapshot_name
+from .snapshot_store import SnapshotReader, list_snapshots
 
 
-def read_batches(directory: str, end_offset: int) -> Iterator[Batch]:
-    """The batches in the segments of a metadata.log.dir, in order, up to `end_offset` or the end of what is on disk."""
-    path = Path(partition_directory(directory))
-    expected = 0
-    for name in sorted(os.listdir(path)):
-        if segment_base_offset(name) != expected:
+def read_batches(directory: str, end_offset: int) -> tuple[SnapshotReader | None, Iterator[Batch]]:
+    """What a metadata.log.dir holds up to `end_offset`: the newest snapshot that ends there or before, None without one, and the
+    batches behind it, in order, up to that offset or the end of what is on disk.
+    """
+    file_system, partition = RealFileSystem(), partition_directory(directory)
+    for position in reversed(list_snapshots(file_system, partition)):
+        if position.offset <= end_offset:
+            reader = SnapshotReader(file_system.open(f"{partition}/{snapshot_name(position)}"), position)
+            return reader, _batches(Path(partition), position.offset, end_offset)
+    return None, _batches(Path(partition), 0, end_offset)
+
+
+def oldest_snapshot(directory: str) -> OffsetAndEpoch | None:
+    """The oldest finished snapshot in a metadata.log.dir."""
+    return next(iter(list_snapshots(RealFileSystem(), partition_directory(directory))), None)
+
+
+def _batches(path: Path, start_offset: int, end_offset: int) -> Iterator[Batch]:
+    """Those from `start_offset`, a batch boundary, on; none if the log begins behind it."""
+    segments = [(base, name) for name in sorted(os.listdir(path)) if (base := segment_base_offset(name)) is not None]
+    expected = max((base for base, _ in segments if base <= start_offset), default=0)
+    for base, name in segments:
+        if base != expected:
             continue
         data = (path / name).read_bytes()
         position = HEADER_PAGE_BYTES
@@ -32,5 +54,6 @@ def read_batches(directory: str, end_offset: int) -> Iterator[Batch]:
                 break
             if batch.header.base_offset != expected or batch.header.end_offset > end_offset:
                 break
-            yield batch
+            if expected >= start_offset:
+                yield batch
             position, expected = position + batch.header.size_bytes, batch.header.end_offset
