@@ -7,6 +7,7 @@ not change any more, and nothing above it is looked at.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import trio
 
@@ -20,6 +21,7 @@ from kraftlab.quorum.storage.log_reader import oldest_snapshot, read_batches
 
 REREAD_PATIENCE_S = 2.0
 """How long a re-read waits for this node's disk to catch up with what is committed."""
+REREADS = 5
 
 
 class MetadataDigests:
@@ -78,12 +80,11 @@ def reread_image(directory: str, end_offset: int) -> MetadataImage:
 
     Blocks. ApiError OFFSET_OUT_OF_RANGE if the log starts behind that offset.
     """
-    while True:
-        try:
+    for _ in range(REREADS - 1):
+        # The node may clean its log meanwhile and remove what was about to be read; what it has then is newer.
+        with suppress(FileNotFoundError):
             return _image_on_disk(directory, end_offset)
-        except FileNotFoundError:
-            # The node has cleaned its log in the meantime: what is there now is newer.
-            continue
+    return _image_on_disk(directory, end_offset)
 
 
 def _image_on_disk(directory: str, end_offset: int) -> MetadataImage:

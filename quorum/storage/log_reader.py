@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..core.batch import Batch, decode
+from ..core.batch import NO_PREVIOUS_CRC, Batch, decode
 from ..core.errors import CorruptBatch
 from ..core.types import OffsetAndEpoch
 from .file_system import RealFileSystem
@@ -29,8 +29,8 @@ def read_batches(directory: str, end_offset: int) -> tuple[SnapshotReader | None
     for position in reversed(list_snapshots(file_system, partition)):
         if position.offset <= end_offset:
             reader = SnapshotReader(file_system.open(f"{partition}/{snapshot_name(position)}"), position)
-            return reader, _batches(Path(partition), position.offset, end_offset)
-    return None, _batches(Path(partition), 0, end_offset)
+            return reader, _batches(Path(partition), position.offset, reader.last_crc, end_offset)
+    return None, _batches(Path(partition), 0, NO_PREVIOUS_CRC, end_offset)
 
 
 def oldest_snapshot(directory: str) -> OffsetAndEpoch | None:
@@ -38,12 +38,13 @@ def oldest_snapshot(directory: str) -> OffsetAndEpoch | None:
     return next(iter(list_snapshots(RealFileSystem(), partition_directory(directory))), None)
 
 
-def _batches(path: Path, start_offset: int, end_offset: int) -> Iterator[Batch]:
-    """Those from `start_offset`, a batch boundary, on; none if the log begins behind it."""
+def _batches(path: Path, start_offset: int, crc: int, end_offset: int) -> Iterator[Batch]:
+    """Those that chain on from `start_offset`, the end of a batch with this crc; none if the log does not go back that far."""
     segments = [(base, name) for name in sorted(os.listdir(path)) if (base := segment_base_offset(name)) is not None]
-    expected = max((base for base, _ in segments if base <= start_offset), default=0)
+    first = max((base for base, _ in segments if base <= start_offset), default=0)
+    expected = start_offset
     for base, name in segments:
-        if base != expected:
+        if base not in (first, expected):
             continue
         data = (path / name).read_bytes()
         position = HEADER_PAGE_BYTES
@@ -52,8 +53,11 @@ def _batches(path: Path, start_offset: int, end_offset: int) -> Iterator[Batch]:
                 batch = decode(data, position)
             except CorruptBatch:
                 break
-            if batch.header.base_offset != expected or batch.header.end_offset > end_offset:
+            header = batch.header
+            position += header.size_bytes
+            if header.end_offset <= start_offset:
+                continue
+            if header.base_offset != expected or header.previous_crc != crc or header.end_offset > end_offset:
                 break
-            if expected >= start_offset:
-                yield batch
-            position, expected = position + batch.header.size_bytes, batch.header.end_offset
+            yield batch
+            expected, crc = header.end_offset, header.crc
