@@ -2,7 +2,8 @@
 
 Every file has what programs see, and remembers what was overwritten since its last `fdatasync`: undone, that is what the
 platter holds. A power cut reverts every 512-byte sector that was written since, independently: lost, kept, or torn in the middle
-of a page. A directory entry that was created, renamed or removed and not fsynced is kept or lost by itself. A kill without a
+of a page. A directory entry that was created, renamed or removed and not fsynced is kept or lost by itself, but a rename loses no
+file: it keeps its old name, or has the new one, or both. A kill without a
 power cut (the process dies, the machine lives) loses nothing but the open handles.
 
 Faults on demand: a power cut at the n-th operation, a full disk, an fsync that fails and takes the dirty pages with it, a disk on
@@ -116,6 +117,8 @@ class SimulatedFileSystem:
         self._directories: dict[str, set[str]] = {}
         self._unsynced_names: dict[str, set[str]] = {}
         """By directory: paths whose entry has changed since the directory was synced."""
+        self._renamed: dict[str, _Inode] = {}
+        """By old path: files that were renamed since, which keep the old name or get the new one."""
         self.boots = 0
         self.operations = 0
         self.operations_left: int | None = None
@@ -189,6 +192,8 @@ class SimulatedFileSystem:
         inode = self._names[source]
         self._name(source, None)
         self._name(target, inode)
+        if self._durable_names.get(source) is inode:
+            self._renamed[source] = inode
 
     def remove(self, path: str) -> None:
         if path in self._names:
@@ -211,6 +216,7 @@ class SimulatedFileSystem:
                 self._durable_names.pop(full, None)
             else:
                 self._durable_names[full] = inode
+            self._renamed.pop(full, None)
         unsynced.clear()
 
     def crash(self, *, power_cut: bool) -> None:
@@ -226,6 +232,10 @@ class SimulatedFileSystem:
                 seen, durable = self._names.get(path), self._durable_names.get(path)
                 if seen is not durable and self._random.random() >= keep:
                     self._name(path, durable)
+        for path, inode in sorted(self._renamed.items()):
+            if path not in self._names and all(other is not inode for other in self._names.values()):
+                self._name(path, inode)
+        self._renamed.clear()
         for path in sorted(self._names):
             self._lose_sectors(self._names[path], keep)
         self._durable_names = dict(self._names)

@@ -53,6 +53,16 @@ def test_an_unsynced_name_may_be_lost_and_an_unsynced_removal_undone():
     assert names == {(), ("f",), ("g",), ("f", "g")}
 
 
+def test_a_file_whose_rename_was_not_synced_has_its_old_name_or_its_new_one():
+    names = set()
+    for seed in range(60):
+        disk = disk_with_file(seed, synced=b"a", written=b"a")
+        disk.rename("/d/f", "/d/g")
+        disk.crash(power_cut=True)
+        names.add(tuple(disk.names("/d")))
+    assert names == {("f",), ("g",), ("f", "g")}
+
+
 def test_power_goes_at_the_chosen_operation():
     disk = disk_with_file(1, synced=b"a", written=b"a")
     disk.operations_left = 1
