@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 import msgspec
@@ -131,8 +132,16 @@ def is_intact(data: bytes, position: int, end: int, crc: int) -> bool:
     return data[position:start] == _START.pack(MAGIC, end - start, crc) and zlib.crc32(data[start:end]) == crc
 
 
-def check_all(data: bytes | memoryview) -> list[BatchHeader]:
-    """The headers of all batches in `data`, which must hold whole batches only and chain to each other."""
+def check_all(data: bytes) -> list[BatchHeader]:
+    """The headers of all batches in `data`, which must hold whole batches only and chain to each other.
+
+    The same bytes are asked about several times on their way from a fetch to the log and on to the state machine: what was found
+    out about the last few small ones is remembered.
+    """
+    return list(_checked(data) if len(data) <= _REMEMBERED_BYTES else _check_all(data))
+
+
+def _check_all(data: bytes) -> tuple[BatchHeader, ...]:
     headers: list[BatchHeader] = []
     position, size_bytes = 0, len(data)
     while position < size_bytes:
@@ -141,7 +150,25 @@ def check_all(data: bytes | memoryview) -> list[BatchHeader]:
             raise CorruptBatch(f"batch {header!r} does not follow {headers[-1]!r}: the chain is broken")
         headers.append(header)
         position += header.size_bytes
+    return tuple(headers)
+
+
+def headers_of(data: bytes) -> list[BatchHeader]:
+    """The headers of whole batches that come from who has checked them, or made them; CorruptBatch if there are other bytes."""
+    if len(data) <= _REMEMBERED_BYTES:
+        return check_all(data)
+    headers: list[BatchHeader] = []
+    position = 0
+    while position < len(data):
+        headers.append(read_header(data, position))
+        position += headers[-1].size_bytes
+    if position != len(data):
+        raise CorruptBatch(f"the last batch ends at {position}, beyond {len(data)} bytes")
     return headers
+
+
+_REMEMBERED_BYTES = 16 * 1024
+_checked = lru_cache(maxsize=128)(_check_all)
 
 
 def decode(data: bytes | memoryview, position: int = 0) -> Batch:
@@ -151,12 +178,12 @@ def decode(data: bytes | memoryview, position: int = 0) -> Batch:
     return Batch(header, raw[HEADER_BYTES:], raw)
 
 
-def decode_all(data: bytes | memoryview) -> list[Batch]:
+def decode_all(data: bytes) -> list[Batch]:
     """All batches in `data`, checked as by `check_all`."""
     batches: list[Batch] = []
     position = 0
     for header in check_all(data):
-        raw = bytes(data[position : position + header.size_bytes])
+        raw = data[position : position + header.size_bytes]
         batches.append(Batch(header, raw[HEADER_BYTES:], raw))
         position += header.size_bytes
     return batches

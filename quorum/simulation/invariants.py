@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from ..core.batch import HEADER, LENGTH_FROM
+from ..core.batch import check_all
 from ..core.effects import Append, ElectionState, Reply, Send, Truncate
 from ..core.messages import (
     BeginQuorumEpochRequest,
@@ -456,12 +456,7 @@ class Checkers:
             check(process)
 
     def on_append(self, process: SimulatedProcess, effect: Append) -> None:
-        batches: list[AppendedBatch] = []
-        position = 0
-        while position < len(effect.data):
-            _, length, crc, base_offset, epoch, *_ = HEADER.unpack_from(effect.data, position)
-            batches.append((base_offset, epoch, crc))
-            position += length + LENGTH_FROM
+        batches = [(header.base_offset, header.epoch, header.crc) for header in check_all(effect.data)]
         for check in self._append:
             check(process, batches)
 

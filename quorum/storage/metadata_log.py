@@ -167,18 +167,15 @@ class MetadataLog:
     def append(self, base_offset: int, end_offset: int, data: bytes) -> None:
         """Stage whole batches `[base_offset, end_offset)` at the log's end. InvariantViolation if they do not belong there."""
         index = self._index
-        headers: list[BatchHeader] = []
-        position, size_bytes, offset, epoch, crc = 0, len(data), index.end_offset, index.last_epoch, index.last_crc
-        while position < size_bytes:
-            header = batch.read_header(data, position)
+        headers = batch.headers_of(data)
+        offset, epoch, crc = index.end_offset, index.last_epoch, index.last_crc
+        for header in headers:
             if header.base_offset != offset or header.previous_crc != crc or header.epoch < epoch:
                 raise InvariantViolation(f"append of {header!r} to a log that ends at {offset}@{epoch} crc={crc:08x}")
-            headers.append(header)
-            position += header.size_bytes
             offset, epoch, crc = offset + header.record_count, header.epoch, header.crc
-        if not headers or index.end_offset != base_offset or offset != end_offset or size_bytes != position:
+        if not headers or index.end_offset != base_offset or offset != end_offset:
             raise InvariantViolation(
-                f"append of [{base_offset}, {end_offset}) holds [{self.end_offset}, {offset}) in {size_bytes} bytes"
+                f"append of [{base_offset}, {end_offset}) holds [{self.end_offset}, {offset}) in {len(data)} bytes"
             )
         with self._lock:
             index.extend(headers)

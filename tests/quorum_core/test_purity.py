@@ -17,6 +17,7 @@ ALLOWED_IMPORTS = {
     "collections",
     "collections.abc",
     "enum",
+    "functools",
     "heapq",
     "itertools",
     "msgspec",
