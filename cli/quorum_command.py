@@ -9,6 +9,7 @@ import click
 
 from . import quorum_changes
 from .output import DONE, CommandFailed, Output, json_option, linearizable_option
+from .standalone_command import force_standalone
 
 if TYPE_CHECKING:
     from kraftlab.admin.v1 import admin_pb2 as pb
@@ -116,3 +117,4 @@ def _replica_view(replica: pb.QuorumReplica) -> ReplicaView:
 metadata_quorum.add_command(quorum_changes.add_controller)
 metadata_quorum.add_command(quorum_changes.remove_controller)
 metadata_quorum.add_command(quorum_changes.transfer_leadership)
+metadata_quorum.add_command(force_standalone)

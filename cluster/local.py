@@ -19,7 +19,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, NamedTuple
 
+import msgspec
+
 from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.config.forcing import forcing
 from kraftlab.config.initial_voters import own_voter
 from kraftlab.config.models import load_controller
 from kraftlab.metadata.errors import ApiError
@@ -271,6 +274,14 @@ class LocalCluster:
             raise ClusterError(f"{self.node(node_id).name} runs; stop it first")
         shutil.rmtree(self.metadata_dir(node_id))
         layout.format_node(self.directory, self.plan, self.node(node_id))
+
+    def force_standalone(self, node_id: int) -> None:
+        """Makes a controller that does not run the only voter of the cluster, whatever the others hold. ConfigError."""
+        with forcing(load_controller(layout.properties_path(self.directory, self.node(node_id)))) as work:
+            work.carry_out()
+        if not self.plan.voters_in_log:
+            plan = msgspec.structs.replace(self.plan, voters_in_log=True)
+            self.plan = layout.write(self.directory, plan, self._overrides)
 
     # -- breaking and stopping -------------------------------------------------------------------------------------------
 

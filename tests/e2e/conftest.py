@@ -15,18 +15,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.broker.log.record_batch import Record, build_batch
+from kraftlab.cli import main
 from kraftlab.client.admin import raise_first_error
 from kraftlab.cluster import LocalCluster, layout
 from kraftlab.cluster.layout import NodePlan
-from kraftlab.config import properties
+from kraftlab.config import meta_properties, properties
 from kraftlab.demo import verify
 from kraftlab.demo.lab import Lab, TopicPartition, wait_until
+from kraftlab.metadata.uuids import to_text
 
 OVERRIDES = {
     "broker.session.timeout.ms": "1500",
@@ -191,6 +193,26 @@ class Workbench(Lab):
             digests |= {bytes(answer.image_digest), bytes(answer.reread_digest)}
         return len(digests) == 1
 
+    @property
+    def at(self) -> tuple[str, str]:
+        """The option that tells a command where the cluster is."""
+        return "--bootstrap-server", self.cluster.bootstrap_servers
+
+    def voters(self) -> dict[int, str]:
+        """Directory ids of the controllers that vote, by node id."""
+        return {voter.replica_id: voter.replica_directory_id for voter in self.admin.describe_quorum().current_voters}
+
+    def directory_id(self, node_id: int) -> str:
+        """Of a controller's metadata directory, as it stands on its disk."""
+        found = meta_properties.read(self.cluster.metadata_dir(node_id))
+        assert found is not None
+        return to_text(found.directory_id)
+
+    def transfer(self, node_id: int) -> None:
+        """Lets a voter lead."""
+        self.admin.transfer_leadership(node_id)
+        wait_until(f"{node_id} leads", lambda: self.active == node_id)
+
     def heal(self) -> None:
         """Every node runs and serves again."""
         for node_id in (*self.cluster.controller_ids, *self.cluster.broker_ids):
@@ -215,6 +237,39 @@ def lab(shared_cluster: LocalCluster) -> Iterator[Workbench]:
     finally:
         lab.close()
         Workbench(shared_cluster).heal()
+
+
+@pytest.fixture(scope="session")
+def quorum_clusters() -> Callable[..., AbstractContextManager[Workbench]]:
+    """Makes clusters of so many controllers and brokers with their voters in the log; overrides may be given."""
+
+    @contextmanager
+    def cluster_of(controllers: int, brokers: int, **overrides: str) -> Iterator[Workbench]:
+        settings = OVERRIDES | {key.replace("_", "."): value for key, value in overrides.items()}
+        with (
+            scratch_directory("quorum") as directory,
+            LocalCluster(directory, controllers, brokers, 1, overrides=settings, voters_in_log=True) as cluster,
+        ):
+            lab = Workbench(cluster)
+            try:
+                yield lab
+            finally:
+                lab.close()
+
+    return cluster_of
+
+
+@pytest.fixture
+def kraftlab_here(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """Runs the command line in this process: exit code, and what it printed."""
+
+    def run(*arguments: str) -> tuple[int, str]:
+        capsys.readouterr()
+        code = main.run(list(arguments))
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    return run
 
 
 @pytest.fixture

@@ -1,0 +1,127 @@
+"""Controllers come, go, lose their disks and hand over while the cluster works: voters in the log, through the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kraftlab.cluster import layout
+from kraftlab.demo.lab import wait_until
+
+
+@pytest.fixture(scope="module")
+def running(quorum_clusters: Any) -> Iterator[Any]:
+    """Three controllers and a broker, for the whole module."""
+    with quorum_clusters(3, 1) as lab:
+        yield lab
+
+
+@pytest.fixture
+def lab(running: Any) -> Any:
+    """The module's cluster with every node running and three voters or more."""
+    running.heal()
+    return running
+
+
+def describe(lab: Any, kraftlab_here: Any) -> dict[str, Any]:
+    code, said = kraftlab_here("metadata-quorum", *lab.at, "describe", "--status", "--json")
+    assert code == 0, said
+    found: dict[str, Any] = json.loads(said)
+    return found
+
+
+def test_a_fourth_controller_joins_and_the_quorum_survives_its_leader(lab: Any, kraftlab_here: Any) -> None:
+    cluster = lab.cluster
+    fourth = cluster.add_controller()
+    cluster.start_node(fourth)
+    cluster.wait_ready()
+    assert fourth not in lab.voters()
+    config = str(layout.properties_path(cluster.directory, cluster.node(fourth)))
+    code, said = kraftlab_here("metadata-quorum", *lab.at, "add-controller", "--config", config)
+    assert (code, said) == (
+        0,
+        f"Added controller {fourth} with directory id {lab.directory_id(fourth)} and endpoints: "
+        f"CONTROLLER://{cluster.node(fourth).peer}\n",
+    )
+    assert sorted(lab.voters()) == sorted(cluster.controller_ids)
+    lab.create_topic("with-four", [0])
+
+    killed = lab.active
+    cluster.kill_node(killed)
+    lab.create_topic("with-three-of-four", [0])
+    assert lab.active != killed
+
+    removed = next(node_id for node_id in cluster.controller_ids if node_id not in (killed, lab.active))
+    directory_id = lab.voters()[removed]
+    code, said = kraftlab_here("metadata-quorum", *lab.at, "remove-controller", "-i", str(removed), "-d", directory_id)
+    assert (code, said) == (0, f"Removed  KRaft controller {removed} with directory id {directory_id}\n")
+    assert removed not in lab.voters()
+    lab.create_topic("without-one", [0])
+
+    cluster.start_node(killed)
+    cluster.wait_ready()
+    view = describe(lab, kraftlab_here)
+    assert [voter["replica_id"] for voter in view["voters"]] == sorted(set(cluster.controller_ids) - {removed})
+    assert {observer["replica_id"] for observer in view["observers"]} >= {removed, 0}
+    code, said = kraftlab_here("metadata-quorum", *lab.at, "remove-controller", "-i", str(removed), "-d", directory_id)
+    assert code == 1
+    assert "is not a voter" in said
+
+
+def test_a_controller_with_a_new_disk_is_another_voter(lab: Any) -> None:
+    cluster = lab.cluster
+    victim = next(node_id for node_id in sorted(lab.voters()) if node_id != lab.active)
+    lost = lab.voters()[victim]
+    cluster.kill_node(victim)
+    cluster.wipe_controller(victim)
+    cluster.start_node(victim)
+    cluster.wait_ready()
+    assert lab.directory_id(victim) != lost
+    assert lab.voters()[victim] == lost
+    cluster.leave(victim)
+    cluster.join(victim)
+    assert lab.voters()[victim] == lab.directory_id(victim)
+    assert lab.metadata_is_equal_everywhere()
+    lab.transfer(victim)
+    lab.create_topic("led-from-the-new-disk", [0])
+
+
+def test_a_controller_that_joins_by_itself_replaces_the_voter_it_was(lab: Any) -> None:
+    cluster = lab.cluster
+    victim = next(node_id for node_id in sorted(lab.voters()) if node_id != lab.active)
+    lost = lab.voters()[victim]
+    cluster.kill_node(victim)
+    cluster.wipe_controller(victim)
+    with open(layout.properties_path(cluster.directory, cluster.node(victim)), "a", encoding="utf-8") as file:
+        file.write("controller.quorum.auto.join.enable=true\n")
+    cluster.start_node(victim)
+    wait_until("it has joined", lambda: lab.voters().get(victim) == lab.directory_id(victim))
+    assert lost not in lab.voters().values()
+    lab.create_topic("after-joining", [0])
+
+
+def test_the_leader_can_be_removed(lab: Any) -> None:
+    leader = lab.active
+    others = set(lab.voters()) - {leader}
+    lab.cluster.leave(leader)
+    wait_until("another one leads", lambda: lab.active in others)
+    assert set(lab.voters()) == others
+    lab.create_topic("under-the-next", [0])
+    lab.cluster.join(leader)
+    assert leader in lab.voters()
+
+
+def test_leadership_goes_where_it_is_sent(lab: Any, kraftlab_here: Any) -> None:
+    before = lab.active
+    target = next(node_id for node_id in sorted(lab.voters()) if node_id != before)
+    code, said = kraftlab_here("metadata-quorum", *lab.at, "transfer-leadership", "--to", str(target))
+    assert code == 0
+    assert said.startswith(f"Controller {target} leads in epoch ")
+    assert lab.active == target
+    lab.create_topic("after-the-transfer", [0])
+    code, said = kraftlab_here("metadata-quorum", *lab.at, "transfer-leadership", "--to", "3999")
+    assert code == 1
+    assert "Controller 3999 is not a voter; voters are " in said
