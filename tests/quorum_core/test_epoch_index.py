@@ -36,6 +36,21 @@ def test_truncation_leaves_the_index_of_the_shorter_log(epochs: list[int], to_of
     assert index.last_epoch == (kept[-1] if kept else 0)
 
 
+@given(record_epochs, st.integers(0, 30), st.integers(0, 9))
+def test_cleaning_leaves_the_index_of_what_lies_behind(epochs: list[int], start_offset: int, asked: int) -> None:
+    start_offset = min(start_offset, len(epochs))
+    index = index_of(epochs)
+    index.clean(start_offset, len(epochs))
+    kept = [(offset, epoch) for offset, epoch in enumerate(epochs) if offset >= start_offset]
+    held = [(offset, epoch) for offset, epoch in kept if epoch <= asked]
+    expected = OffsetAndEpoch(held[-1][0] + 1, held[-1][1]) if held else None
+    assert index.end_of(asked, len(epochs)) == expected
+    assert len(index) == len({epoch for _, epoch in kept})
+    assert all(index.epoch_at(offset) == epoch for offset, epoch in kept)
+    index.assign(9, len(epochs))
+    assert index.end_of(9, len(epochs) + 1) == OffsetAndEpoch(len(epochs) + 1, 9)
+
+
 @given(record_epochs.filter(bool), st.data())
 def test_knows_the_epoch_of_every_record(epochs: list[int], data: st.DataObject) -> None:
     offset = data.draw(st.integers(0, len(epochs) - 1))
