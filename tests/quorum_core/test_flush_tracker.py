@@ -13,7 +13,7 @@ def common_prefix(left: list[int], right: list[int]) -> int:
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(left), len(right)))
 
 
-@given(st.lists(st.tuples(st.sampled_from(["append", "truncate", "complete"]), st.integers(1, 5)), max_size=60))
+@given(st.lists(st.tuples(st.sampled_from(["append", "truncate", "install", "complete"]), st.integers(1, 5)), max_size=60))
 def test_the_durable_end_is_what_disk_and_memory_have_in_common(steps: list[tuple[str, int]]) -> None:
     tracker = FlushTracker(0)
     memory: list[int] = []
@@ -29,6 +29,11 @@ def test_the_durable_end_is_what_disk_and_memory_have_in_common(steps: list[tupl
         elif kind == "truncate":
             memory = memory[: max(0, len(memory) - number)]
             pending.append((tracker.truncated(len(memory)), list(memory)))
+        elif kind == "install":
+            committed = max(0, len(memory) - number)
+            record += 1
+            memory = memory[:committed] + [record] * (number + 2)
+            pending.append((tracker.installed(len(memory), committed), list(memory)))
         elif pending:
             done, pending = pending[:number], pending[number:]
             disk = done[-1][1]
