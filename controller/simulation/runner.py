@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from kraftlab.quorum.simulation import runner
 from kraftlab.quorum.simulation.faults import FAULTS
-from kraftlab.quorum.simulation.mutants import planted
+from kraftlab.quorum.simulation.mutants import Mutant, planted
 from kraftlab.quorum.simulation.options import draw_options
 from kraftlab.quorum.simulation.plan import Plan
 from kraftlab.quorum.simulation.runner import SeedResult
@@ -18,20 +18,32 @@ FAULT_PHASE_MS = 5_000
 METADATA = "metadata"
 
 
+def controller_mutants() -> Mapping[str, Mutant]:
+    """The bugs that can be planted here."""
+    return MUTANTS
+
+
 def run_seed(
     seed: int,
     *,
     faults: Iterable[str] | None = None,
     mutant: str | None = None,
     write: Callable[[str], None] | None = None,
+    trace: Callable[[str], object] | None = None,
 ) -> SeedResult:
     """Play one seed; `mutant` names one of the controller's. In the result `acknowledged` counts operations, not batches."""
     options = draw_options(seed, FAULTS if faults is None else faults, fault_phase_ms=FAULT_PHASE_MS)
     with planted(MUTANTS[mutant] if mutant else None):
-        return runner.play(options, mutant=mutant, write=write, make_world=MetadataWorld, world_name=METADATA)
+        return runner.play(options, mutant=mutant, write=write, trace=trace, make_world=MetadataWorld, world_name=METADATA)
 
 
-def run_plan(plan: Plan, *, write: Callable[[str], None] | None = None, with_mutant: bool = True) -> SeedResult:
+def run_plan(
+    plan: Plan,
+    *,
+    write: Callable[[str], None] | None = None,
+    trace: Callable[[str], object] | None = None,
+    with_mutant: bool = True,
+) -> SeedResult:
     """Play what a plan of this world says, with or without the bug that it plants."""
     with planted(MUTANTS[plan.mutant] if plan.mutant and with_mutant else None):
-        return runner.play(plan.options, plan=plan, write=write, make_world=MetadataWorld, world_name=METADATA)
+        return runner.play(plan.options, plan=plan, write=write, trace=trace, make_world=MetadataWorld, world_name=METADATA)

@@ -85,7 +85,8 @@ class Clients(Checker):
         self._next_value = 1
         self._calls = 0
         self._current: list[Call | None] = [None] * world.options.clients
-        self._appends: dict[tuple[SimulatedProcess, int], Call] = {}
+        self._appends: dict[tuple[SimulatedProcess, int, int], Call] = {}
+        """By process, end offset and crc: the same process may lead again later, and put something else there."""
         self.history: list[Operation] = []
         self.acknowledged: list[int] = []
         self.unknown = 0
@@ -127,10 +128,10 @@ class Clients(Checker):
         if process.applied_offset >= call.end_offset:
             self._acknowledge(call)
         else:
-            self._appends[process, call.end_offset] = call
+            self._appends[process, call.end_offset, process.raft.log.crc_at(call.end_offset)] = call
 
     def on_acknowledged(self, process: SimulatedProcess, base_offset: int, end_offset: int, crc: int) -> None:
-        call = self._appends.pop((process, end_offset), None)
+        call = self._appends.pop((process, end_offset, crc), None)
         if call is not None:
             self._acknowledge(call)
 

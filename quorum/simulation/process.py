@@ -58,6 +58,7 @@ from ..core.raft_node import RaftNode
 from ..state_machine import CommittedBatch
 from ..storage import DiskFailed, ElectionStateStore, FsyncFailed, MetadataLog, StorageFull
 from ..storage.metadata_log import Taken
+from ..trace import TraceWriter
 from .network import Inbound
 from .state_machine import run_at_once
 
@@ -163,6 +164,7 @@ class SimulatedProcess:
             ReadIndexRefused: self._on_read_index_refused,
             Trace: self._on_trace,
         }
+        self._trace = TraceWriter(world.trace, self.raft, world.now_us) if world.trace is not None else None
         self._arm_timer(self.raft.next_deadline_ms())
 
     # Steps
@@ -198,6 +200,8 @@ class SimulatedProcess:
             log.last_crc,
             effects,
         )
+        if self._trace is not None:
+            self._trace.step(self.world.now_us, event, effects)
         execute, may_crash = self._execute, self.crash_in_effects is not None
         try:
             for effect in effects:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import re
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -15,8 +16,8 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
-from ..core.errors import InvariantViolation
-from ..storage import StorageError
+from ..core.errors import CorruptBatch, InvariantViolation, LogTruncationRefused
+from ..storage import LogCorrupt, StorageError
 from .coverage import Coverage
 from .faults import FAULTS
 from .invariants import Violation
@@ -30,6 +31,8 @@ WorldFactory = Callable[[SimulationOptions, Transcript], World]
 
 
 CONSENSUS = "consensus"
+OWN_RULES = frozenset(error.__name__ for error in (InvariantViolation, LogTruncationRefused, CorruptBatch, LogCorrupt))
+"""Errors by which core and storage say that a rule of theirs is broken."""
 
 
 class SeedResult(NamedTuple):
@@ -68,6 +71,11 @@ class SeedResult(NamedTuple):
     def rule(self) -> str:
         """The invariant that was broken: what a violation begins with; "" if none was."""
         return self.violations[0].partition(" ")[0].rstrip(":") if self.violations else ""
+
+    @property
+    def breaks_invariant(self) -> bool:
+        """True if a rule of ours was broken, by a checker's word or that of the code under test; False after a mere crash."""
+        return bool(re.fullmatch(r"[SLDM]\d+", self.rule)) or self.rule in OWN_RULES
 
     @property
     def ok(self) -> bool:
@@ -143,26 +151,28 @@ def run_seed(
     fault_phase_ms: int | None = None,
     mutant: str | None = None,
     write: Callable[[str], None] | None = None,
+    trace: Callable[[str], object] | None = None,
     make_world: WorldFactory = World,
 ) -> SeedResult:
-    """Play one seed. `faults` limits what may be drawn, `write` gets one line per step, `mutant` plants a known bug first.
+    """Play one seed. `faults` limits what may be drawn, `write` gets one line per step, `trace` NDJSON, `mutant` plants a bug.
 
     Another `make_world` runs another state machine, or has another workload.
     """
     options = draw_options(seed, FAULTS if faults is None else faults, fault_phase_ms=fault_phase_ms)
     with planted(MUTANTS[mutant] if mutant else None):
-        return play(options, mutant=mutant, write=write, make_world=make_world)
+        return play(options, mutant=mutant, write=write, trace=trace, make_world=make_world)
 
 
 def run_plan(
     plan: Plan,
     *,
     write: Callable[[str], None] | None = None,
+    trace: Callable[[str], object] | None = None,
     with_mutant: bool = True,
 ) -> SeedResult:
     """Play what a plan says, with or without the bug that it plants."""
     with planted(MUTANTS[plan.mutant] if plan.mutant and with_mutant else None):
-        return play(plan.options, plan=plan, write=write)
+        return play(plan.options, plan=plan, write=write, trace=trace)
 
 
 def play(
@@ -171,6 +181,7 @@ def play(
     plan: Plan | None = None,
     mutant: str | None = None,
     write: Callable[[str], None] | None = None,
+    trace: Callable[[str], object] | None = None,
     make_world: WorldFactory = World,
     world_name: str = CONSENSUS,
 ) -> SeedResult:
@@ -178,6 +189,7 @@ def play(
     transcript = Transcript(write)
     started, started_processor = time.perf_counter(), time.process_time()
     world = make_world(options, transcript)
+    world.trace = trace
     if plan is not None:
         world.strikes, world.until_us = plan.strikes, plan.until_us
     violations = _run(world)
@@ -253,7 +265,7 @@ def report(summary: Summary) -> str:
     """The summary for people."""
     failed = f"FAILED: {', '.join(map(str, summary.failed_seeds))}" if summary.failed_seeds else "all invariants held"
     return (
-        f"{summary.seeds:,} seeds, {failed}\n"
+        f"{summary.seeds:,} seed{'s' if summary.seeds != 1 else ''}, {failed}\n"
         f"{summary.steps:,} steps in {summary.real_s:.1f} s ({rates(summary)}), "
         f"{summary.acknowledged:,} batches acknowledged, {summary.calls:,} client calls checked, {summary.excused} excuses\n"
         f"{summary.coverage.line()}"

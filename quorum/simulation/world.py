@@ -54,6 +54,8 @@ class World:
         """What will strike when; may be replaced before `run`."""
         self.until_us: int | None = None
         """Where a run ends without a verdict on what would come later."""
+        self.trace: Callable[[str], object] | None = None
+        """Gets a line of NDJSON for every core transition (quorum/trace.py)."""
         self.coverage = Coverage()
         self.acknowledged = 0
         self.reads = 0

@@ -51,28 +51,6 @@ def test_a_node_on_a_directory_of_another_one_says_so_and_ends(tmp_path: Path) -
     assert "was formatted for node 3000, but" in ran.stderr.splitlines()[-1]
 
 
-def test_the_simulator_prints_the_same_trace_for_the_same_seed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["sim", "--seed", "3", "--json"]) == 0
-    first = json.loads(capsys.readouterr().out)
-    assert main.run(["sim", "--seeds", "1", "--first", "3", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["seeds"][0]["trace_hash"] == first["seeds"][0]["trace_hash"]
-    assert main.run(["sim", "--seed", "3", "--trace"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) > 100
-    assert main.run(["sim"]) == 1
-
-
-def test_a_planted_bug_is_found_and_says_how_to_see_it(capsys: pytest.CaptureFixture[str]) -> None:
-    from kraftlab.quorum.simulation.mutants import MUTANTS
-
-    mutant = next(iter(MUTANTS))
-    assert main.run(["sim", "--seeds", "60", "--mutant", mutant]) == 1
-    shown = capsys.readouterr().out
-    assert "FAILED: " in shown
-    assert "replay: kraftlab sim --seed " in shown
-    assert f" --mutant {mutant} --trace" in shown
-    assert main.run(["sim", "--seeds", "1", "--mutant", "nonsense"]) == 1
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_get_completion(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["completion", shell]) == 0

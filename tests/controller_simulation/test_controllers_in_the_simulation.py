@@ -103,7 +103,7 @@ def test_an_image_that_differs_from_the_one_replayed_from_scratch_is_noticed():
 
 
 def test_the_command_plays_controllers_and_says_how_to_see_a_failure(capsys: pytest.CaptureFixture[str]):
-    assert main.run(["sim", "--metadata", "--seeds", "2", "--first", "3"]) == 0
+    assert main.run(["sim", "--metadata", "--seeds", "2", "--start", "3"]) == 0
     assert main.run(["sim", "--metadata", "--seed", "17", "--mutant", "answer-before-commit"]) == 1
     assert "replay: kraftlab sim --seed 17 --metadata --mutant answer-before-commit --trace" in capsys.readouterr().out
     assert main.run(["sim", "--seed", "17", "--mutant", "answer-before-commit"]) == 1, "this bug is not one of consensus"

@@ -1,0 +1,143 @@
+"""`kraftlab sim`: seeds, plans, planted bugs; for people and for programs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kraftlab.cli import main
+from kraftlab.cli.sim_text import finding_lines, table
+from kraftlab.quorum.simulation.coverage import EPOCH_RELATIONS
+from kraftlab.quorum.simulation.faults import FAULTS
+from kraftlab.quorum.trace import EVENTS
+
+BUG = "vote-before-store"
+
+
+def run(*arguments: str) -> int:
+    return main.run(["sim", *arguments])
+
+
+def test_the_same_seed_has_the_same_hash(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--seed", "3", "--json") == 0
+    first = json.loads(capsys.readouterr().out)
+    assert run("--seed", "3", "--json") == 0
+    again = json.loads(capsys.readouterr().out)
+    assert first["hash"] == again["hash"] == first["trace_hash"]
+    assert first["seed"] == 3
+    assert first["violations"] == []
+    assert run("--seed", "4", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["hash"] != first["hash"]
+
+
+def test_many_seeds_end_with_one_json_object_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--seeds", "3", "--start", "5", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert {"seeds", "violations", "core_steps_per_s", "simulated_per_real", "coverage"} <= document.keys()
+    assert document["seeds"] == 3
+    assert document["violations"] == []
+    assert document["core_steps_per_s"] > 0
+    assert document["simulated_per_real"] > 0
+    assert set(document["coverage"]["transitions"]) == set(EPOCH_RELATIONS)
+    assert set(document["coverage"]["faults"]) == set(FAULTS)
+    assert "down" not in document["coverage"]["faults"]["resign"], "what is impossible is no hole"
+
+
+def test_people_see_the_coverage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--seeds", "2", "--coverage") == 0
+    shown = capsys.readouterr().out
+    assert "candidate -> leader" in shown
+    assert "-: there is no process to strike" in shown
+    assert "2 seeds, all invariants held" in shown
+    assert "seeds/s" in shown
+    assert shown.splitlines()[-1].startswith("transitions ")
+
+
+def test_a_trace_has_a_line_for_every_step(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--seed", "3", "--trace") == 0
+    assert len(capsys.readouterr().out.splitlines()) > 100
+
+
+def test_a_violation_is_told_with_its_replay_and_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--seeds", "2", "--mutant", BUG, "--faults", "kill,power-cut", "--json") == 1
+    violation = json.loads(capsys.readouterr().out)["violations"][0]
+    assert violation["invariant"] == "S17"
+    assert violation["replay"] == f"kraftlab sim --seed {violation['seed']} --faults kill,power-cut --mutant {BUG}"
+    assert set(violation["faults"]) <= {"kill", "power-cut"}
+    assert main.run(violation["replay"].split()[1:]) == 1
+    assert "FAILED: S17" in capsys.readouterr().out
+
+
+def test_a_failing_seed_shrinks_to_a_plan_and_a_test(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan, test = tmp_path / "plan.json", tmp_path / "test_shrunk.py"
+    files = ("--write-plan", str(plan), "--write-test", str(test))
+    assert run("--seed", "1", "--mutant", BUG, "--shrink", *files) == 1
+    shown = capsys.readouterr().out
+    assert f"replay: kraftlab sim --plan {plan}" in shown
+    assert json.loads(plan.read_text())["rule"] == "S17"
+    assert run("--plan", str(plan), "--json") == 1
+    assert json.loads(capsys.readouterr().out)["violations"][0].startswith("S17")
+    pytest_run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n0", str(test)]
+    assert subprocess.run(pytest_run, capture_output=True, timeout=60, cwd=tmp_path, check=False).returncode == 0
+
+
+def test_ndjson_has_a_line_for_every_transition(tmp_path: Path) -> None:
+    path = tmp_path / "trace.ndjson"
+    assert run("--seed", "3", "--ndjson", str(path)) == 0
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {line["v"] for line in lines} == {1}
+    assert {line["event"] for line in lines} <= EVENTS.keys()
+    assert any(line["event"] == "state" and line.get("from") == "candidate" and line["state"] == "leader" for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "Give one of --seeds N, --seed S and --plan FILE"),
+        (("--seeds", "2", "--seed", "1"), "Give one of --seeds N, --seed S and --plan FILE"),
+        (("--seeds", "2", "--trace"), "--trace is for one run"),
+        (("--seed", "1", "--write-plan", "x"), "add --shrink"),
+        (("--seed", "1", "--mutant", "nonsense"), "there is no mutant nonsense; there are "),
+        (("--seed", "1", "--faults", "kill,rain"), "there is no fault rain; there are kill, "),
+        (("--plan", "/nowhere/plan.json"), "cannot read /nowhere/plan.json"),
+        (("--seed", "1", "--faults", "none", "--shrink"), "there is nothing to shrink"),
+        (("mutants", "--only", "nonsense"), "there is no mutant nonsense; there are "),
+    ],
+)
+def test_mistakes_are_told(arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*arguments) == 1
+    assert says in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_plan_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "plan.json"
+    for text, says in (
+        ("{", "is no fault plan"),
+        ('{"options": 3, "strikes": []}', "is no fault plan"),
+    ):
+        path.write_text(text)
+        assert run("--plan", str(path)) == 1
+        assert says in capsys.readouterr().err
+
+
+def test_planted_bugs_are_found_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("mutants", "--only", BUG, "--only", "fetch-before-flush", "--json", "--jobs", "1") == 0
+    rows = json.loads(capsys.readouterr().out)["mutants"]
+    assert [(row["id"], row["found"], row["invariant"]) for row in rows] == [
+        (BUG, True, "S17"),
+        ("fetch-before-flush", True, "S17"),
+    ]
+    assert all(row["seeds"] >= 1 for row in rows)
+    assert run("mutants", "--only", "older-epochs-by-counting", "--seeds-max", "1", "--jobs", "1") == 1
+    assert "0 of 1 found" in capsys.readouterr().out
+    assert run("mutants", "--metadata", "--only", "answer-before-commit", "--json", "--jobs", "1") == 0
+    assert json.loads(capsys.readouterr().out)["mutants"][0]["found"]
+
+
+def test_tables_line_up() -> None:
+    assert table([["name", "n"], ["a", "10"]]) == ["name   n", "a     10"]
+    assert finding_lines([])[-1] == "0 of 0 found, after 0.0 seeds on average"
