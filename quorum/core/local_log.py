@@ -35,9 +35,8 @@ class LocalLog:
         self.high_watermark = -1
         """Everything below is committed, as far as this node knows. -1: unknown."""
         self._out = out
-        known = max(view.start_offset, min(view.high_watermark_stamp, view.end_offset))
-        if known:
-            self.commit(known)
+        if view.committed_offset:
+            self.commit(view.committed_offset)
 
     def append(self, headers: list[BatchHeader], data: bytes) -> bool:
         """Whole batches at the end; `data` is all of them. True if they have changed the voters.
@@ -93,6 +92,7 @@ class LocalLog:
         if high_watermark > self.view.end_offset:
             raise InvariantViolation(f"high watermark {high_watermark} lies beyond {self.view!r}")
         self.high_watermark = high_watermark
+        self._membership.committed(high_watermark)
         self._out.append(Apply(high_watermark))
         return True
 

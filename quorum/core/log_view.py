@@ -66,6 +66,11 @@ class LogView:
         return self.start.offset
 
     @property
+    def committed_offset(self) -> int:
+        """Everything below was committed, as this log says: what a snapshot has replaced, and what a batch's stamp names."""
+        return max(self.start.offset, min(self.high_watermark_stamp, self.end_offset))
+
+    @property
     def end(self) -> OffsetAndEpoch:
         return OffsetAndEpoch(self.end_offset, self.last_epoch)
 

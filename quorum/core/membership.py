@@ -4,6 +4,10 @@ It follows the log's end (voter_set_history.py): a set is in force as soon as it
 installed with a snapshot, and no longer once the record is truncated. `LocalLog` is the one who tells it. Between two changes
 everything here is a constant, worked out once.
 
+A set that is not known to be committed may never have reached a majority. Until then a node that it has removed is *eligible* all
+the same: perhaps nobody else has the record, and no majority elects a shorter log than this one (Raft thesis §4.2.2). Such a node
+asks the voters of the new set for votes, without counting itself, commits the record, and resigns.
+
 A voter is a replica key: node id and directory id. Who comes with the id of a voter and another directory (a wiped disk) is an
 observer. Static voters have no known directory and match by id alone.
 """
@@ -23,9 +27,11 @@ class Membership:
     """The voter set seen from one node."""
 
     __slots__ = (
+        "_high_watermark",
         "_keys",
         "has_moved",
         "history",
+        "is_eligible",
         "is_sole_voter",
         "is_voter",
         "kraft_version",
@@ -36,16 +42,19 @@ class Membership:
         "voters",
     )
 
-    def __init__(self, own: Voter, history: VoterSetHistory) -> None:
+    def __init__(self, own: Voter, history: VoterSetHistory, high_watermark: int = -1) -> None:
         self.own = own
         """This node as it would like to stand in the set."""
         self.own_key = own.key
         self.history = history
+        self._high_watermark = high_watermark
         self._refresh()
 
     @classmethod
-    def boot(cls, config: RaftConfig, boot: BootState) -> Membership:
-        """From what the disk says. CorruptBatch if the log's voter sets do not follow each other."""
+    def boot(cls, config: RaftConfig, boot: BootState, high_watermark: int) -> Membership:
+        """From what the disk says, of which everything below `high_watermark` was committed. CorruptBatch if the log's voter sets
+        do not follow each other.
+        """
         history = VoterSetHistory(config.voters, boot.bootstrap)
         from_snapshot = [record for offset, record in boot.control if offset < 0]
         if from_snapshot:
@@ -59,6 +68,8 @@ class Membership:
         self._keys = {voter.key.node_id: voter.key for voter in self.voters.voters}
         self.is_voter = self.has(self.own_key)
         self.others: tuple[Voter, ...] = tuple(v for v in self.voters.voters if v.key.node_id != self.own_key.node_id)
+        self.is_eligible = self.is_voter or self._is_removed_perhaps()
+        """Whether this node may stand for election."""
         self.is_sole_voter = self.is_voter and not self.others
         self.majority = self.voters.majority()
         self.has_moved = (
@@ -68,6 +79,10 @@ class Membership:
             and self.endpoints_of(self.own_key.node_id) != self.own.endpoints
         )
         """Whether the set names other endpoints for this node than it has."""
+
+    def _is_removed_perhaps(self) -> bool:
+        previous = self.history.previous
+        return previous is not None and previous.has(self.own_key) and self.history.offset >= self._high_watermark
 
     # Changes: each says whether the voters are others than before
 
@@ -81,6 +96,12 @@ class Membership:
     def reset(self, control: Iterable[ControlRecord]) -> bool:
         """A snapshot with these control records has replaced the log."""
         return self._changed(lambda: self.history.reset(control))
+
+    def committed(self, high_watermark: int) -> None:
+        """Everything below `high_watermark` is committed."""
+        self._high_watermark = high_watermark
+        if self.is_eligible != self.is_voter:
+            self._refresh()
 
     def _changed(self, change: Callable[[], None]) -> bool:
         before = self.voters

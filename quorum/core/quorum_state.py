@@ -129,7 +129,7 @@ class QuorumState:
         boot: BootState = BootState(),
     ) -> None:
         self.config = config
-        self.membership = Membership.boot(config, boot)
+        self.membership = Membership.boot(config, boot, log.committed_offset)
         self.repair = Repair(boot.repair_until)
         self.out = out
         self._random = random
@@ -175,8 +175,10 @@ class QuorumState:
 
     @property
     def may_stand(self) -> bool:
-        """Whether this node could lead: it votes, and its log is whole (repair.py)."""
-        return self.membership.is_voter and not self.repair.is_on
+        """Whether this node could lead: it votes, or did until a record that may never be committed; and its log is whole
+        (membership.py, repair.py).
+        """
+        return self.membership.is_eligible and not self.repair.is_on
 
     def election_deadline_ms(self, now_ms: int) -> int:
         """A fresh election timer. A sole voter has nobody to wait for; who may not stand never does."""

@@ -14,8 +14,10 @@ meets any majority of the other. Hence the gates, which every request passes in 
 
 *Adding*: the new node is asked who it is (ProbeVoter; a wrong address or directory is found before it can hurt); then its fetches
 must reach the leader's log end, for a voter that lacks half of the log would stop the next commit; then the record is appended.
-*Removing*: appended at once. Both are answered when the record is committed. *Updating* (a voter's endpoints) is answered when
-the record is appended: the sender asks again as long as its log says otherwise. The leader updates its own entry unasked.
+*Removing*: appended at once, unless the voters that are left could not commit it: when one of three is dead, removing another
+would stop the quorum for good (KIP-853 leaves that to the operator). Both are answered when the record is committed. *Updating*
+(a voter's endpoints) is answered when the record is appended: the sender asks again as long as its log says otherwise. The leader
+updates its own entry unasked.
 
 *A leader that is not in its set any more* goes on until the set without it is committed, counting only the others, and then
 resigns; the others elect one of themselves. It replicates to whom it has removed as to any observer.
@@ -86,7 +88,7 @@ class Reconfiguration:
             return
         is_transfer_to_self = isinstance(request, TransferLeadershipRequest) and request.target == self._quorum.config.key
         for gate in GATES[type(request)]:
-            refusal = gate(self, leader, request)
+            refusal = gate(self, leader, request, now_ms)
             if refusal is not None and not is_transfer_to_self:
                 self._answer(correlation, *refusal)
                 return
@@ -126,36 +128,36 @@ class Reconfiguration:
 
     # The gates, in the order of the table below
 
-    def _epoch(self, leader: Leader, request: VoterChangeRequest) -> Refusal | None:
+    def _epoch(self, leader: Leader, request: VoterChangeRequest, now_ms: int) -> Refusal | None:
         if request.epoch in (-1, leader.epoch):
             return None
         error = ErrorCode.FENCED_LEADER_EPOCH if request.epoch < leader.epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
         return Refusal(error, f"meant for epoch {request.epoch}, but this is epoch {leader.epoch}")
 
-    def _sane_timeout(self, leader: Leader, request: Any) -> Refusal | None:
+    def _sane_timeout(self, leader: Leader, request: Any, now_ms: int) -> Refusal | None:
         if request.timeout_ms > 0:
             return None
         return Refusal(ErrorCode.INVALID_REQUEST, f"the timeout must be positive, but is {request.timeout_ms} ms")
 
-    def _sane_voter(self, leader: Leader, request: AddVoterRequest) -> Refusal | None:
+    def _sane_voter(self, leader: Leader, request: AddVoterRequest, now_ms: int) -> Refusal | None:
         key = request.voter.key
         if key.node_id >= 0 and len(key.directory_id) == len(ZERO_UUID) and key.directory_id != ZERO_UUID:
             return None
         message = f"a voter needs a node id and the id of its metadata directory, unlike {key.described()}"
         return Refusal(ErrorCode.INVALID_REQUEST, message)
 
-    def _idle(self, leader: Leader, request: VoterChangeRequest) -> Refusal | None:
+    def _idle(self, leader: Leader, request: VoterChangeRequest, now_ms: int) -> Refusal | None:
         if leader.change is None:
             return None
         return Refusal(ErrorCode.REQUEST_TIMED_OUT, f"another change is under way, {leader.change.request!r}: ask again later")
 
-    def _committed_in_epoch(self, leader: Leader, request: VoterChangeRequest) -> Refusal | None:
+    def _committed_in_epoch(self, leader: Leader, request: VoterChangeRequest, now_ms: int) -> Refusal | None:
         if leader.high_watermark >= 0:
             return None
         message = f"the leader of epoch {leader.epoch} has not committed anything so far: ask again when a majority follows it"
         return Refusal(ErrorCode.REQUEST_TIMED_OUT, message)
 
-    def _dynamic(self, leader: Leader, request: VoterChangeRequest) -> Refusal | None:
+    def _dynamic(self, leader: Leader, request: VoterChangeRequest, now_ms: int) -> Refusal | None:
         if self._quorum.membership.kraft_version > 0:
             return None
         message = (
@@ -163,7 +165,7 @@ class Reconfiguration:
         )
         return Refusal(ErrorCode.UNSUPPORTED_VERSION, message)
 
-    def _settled(self, leader: Leader, request: VoterChangeRequest) -> Refusal | None:
+    def _settled(self, leader: Leader, request: VoterChangeRequest, now_ms: int) -> Refusal | None:
         if self._is_settled(leader):
             return None
         membership = self._quorum.membership
@@ -175,7 +177,7 @@ class Reconfiguration:
     def _is_settled(self, leader: Leader) -> bool:
         return self._quorum.membership.voters_offset < leader.high_watermark
 
-    def _id_is_free(self, leader: Leader, request: AddVoterRequest) -> Refusal | None:
+    def _id_is_free(self, leader: Leader, request: AddVoterRequest, now_ms: int) -> Refusal | None:
         voter = self._quorum.membership.voters.get(request.voter.key.node_id)
         if voter is None:
             return None
@@ -188,16 +190,32 @@ class Reconfiguration:
         message = f"{key.described()} is not a voter: describe the quorum to see who is"
         return Refusal(ErrorCode.VOTER_NOT_FOUND, message)
 
-    def _removed_is_voter(self, leader: Leader, request: RemoveVoterRequest) -> Refusal | None:
+    def _removed_is_voter(self, leader: Leader, request: RemoveVoterRequest, now_ms: int) -> Refusal | None:
         if len(self._quorum.membership.voters.voters) == 1:
             message = f"{self._quorum.membership.voters!r} is the last voter, which can not be removed"
             return self._is_a_voter(request.voter) or Refusal(ErrorCode.VOTER_NOT_FOUND, message)
         return self._is_a_voter(request.voter)
 
-    def _updated_is_voter(self, leader: Leader, request: UpdateVoterRequest) -> Refusal | None:
+    def _rest_is_alive(self, leader: Leader, request: RemoveVoterRequest, now_ms: int) -> Refusal | None:
+        """A majority of the voters that would be left fetches: true whenever a dead voter is removed."""
+        membership = self._quorum.membership
+        rest = membership.voters.without(request.voter.node_id)
+        since_ms = now_ms - self._quorum.config.check_quorum_timeout_ms
+        alive = [v.key.node_id for v in rest.voters if self._is_alive(leader, v.key.node_id, since_ms)]
+        if len(alive) >= rest.majority():
+            return None
+        needed = f"of {rest!r}, which would be left, {rest.majority()} are needed, but only {alive} are alive"
+        message = f"{needed}: start or replace the others"
+        return Refusal(ErrorCode.REQUEST_TIMED_OUT, message)
+
+    def _is_alive(self, leader: Leader, node_id: int, since_ms: int) -> bool:
+        progress = leader.voters.get(node_id)
+        return progress.last_fetch_ms > since_ms if progress is not None else node_id == self._quorum.config.node_id
+
+    def _updated_is_voter(self, leader: Leader, request: UpdateVoterRequest, now_ms: int) -> Refusal | None:
         return self._is_a_voter(request.voter.key)
 
-    def _target_is_voter(self, leader: Leader, request: TransferLeadershipRequest) -> Refusal | None:
+    def _target_is_voter(self, leader: Leader, request: TransferLeadershipRequest, now_ms: int) -> Refusal | None:
         return self._is_a_voter(request.target)
 
     # Progress
@@ -333,7 +351,7 @@ def _key_of(request: AddVoterRequest | RemoveVoterRequest | TransferLeadershipRe
     return request.voter if isinstance(request, RemoveVoterRequest) else request.target
 
 
-Gate = Callable[[Reconfiguration, Leader, Any], Refusal | None]
+Gate = Callable[[Reconfiguration, Leader, Any, int], Refusal | None]
 
 _R = Reconfiguration
 GATES: dict[type[VoterChangeRequest], tuple[Gate, ...]] = {
@@ -355,6 +373,7 @@ GATES: dict[type[VoterChangeRequest], tuple[Gate, ...]] = {
         _R._dynamic,
         _R._settled,
         _R._removed_is_voter,
+        _R._rest_is_alive,
     ),
     UpdateVoterRequest: (_R._epoch, _R._idle, _R._committed_in_epoch, _R._dynamic, _R._settled, _R._updated_is_voter),
     TransferLeadershipRequest: (_R._epoch, _R._sane_timeout, _R._idle, _R._target_is_voter),

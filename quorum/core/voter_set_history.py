@@ -65,6 +65,11 @@ class VoterSetHistory:
         return self._offsets[-1]
 
     @property
+    def previous(self) -> VoterSet | None:
+        """The set before the one in force, if both stand in this log."""
+        return self._sets[-2] if len(self._sets) > 1 else None
+
+    @property
     def kraft_version(self) -> int:
         return self._versions[-1]
 

@@ -78,7 +78,7 @@ from kraftlab.quorum.core.local_log import control_of
 from kraftlab.quorum.core.messages import LeaderView, Request, Response, VoteRequest, VoteResponse
 
 LATENCY_MS = 1
-Staged = Append | Truncate | InstallSnapshot | StoreElectionState
+Staged = Append | Truncate | InstallSnapshot | CleanLog | StoreElectionState
 
 
 def make_snapshot(control: tuple[ControlRecord, ...], padding: int = 100) -> bytes:
@@ -114,6 +114,7 @@ class Host:
         self.snapshot_disk_stalled = False
         self.snapshot_work: list[Callable[[], object]] = []
         self.incarnation = 0
+        self.wipes = 0
         self.is_up = False
         self.history: list[Effect] = []
 
@@ -141,7 +142,8 @@ class Host:
         """The disk of a process that is down is replaced by an empty one, formatted without any voters."""
         self.disk, self.stored, self.bootstrap = [], None, ()
         self.snapshots, self.log_start = {}, OffsetAndEpoch(0, 0)
-        directory_id = bytes(byte ^ 0x40 for byte in self.config.directory_id)
+        self.wipes += 1
+        directory_id = bytes([self.config.node_id, self.wipes]) * 8
         self.config = msgspec.structs.replace(self.config, directory_id=directory_id)
 
     def rot(self, offset: int) -> None:
@@ -211,7 +213,8 @@ class Host:
             self.batches = []
             self.stage(effect)
         elif isinstance(effect, CleanLog):
-            self.clean(effect.start)
+            self.batches = [data for data in self.batches if read_header(data).end_offset > effect.start.offset]
+            self.stage(effect)
 
     def work_on_snapshot(self, work: Callable[[], object]) -> None:
         if self.snapshot_disk_stalled:
@@ -242,10 +245,7 @@ class Host:
         else:
             self.step(SnapshotVerified(snapshot, control[0].last_crc, control[1:]))
 
-    def clean(self, start: OffsetAndEpoch) -> None:
-        """In the order of the staged operations a real disk would; here at once, what is not durable yet included."""
-        self.batches = [data for data in self.batches if read_header(data).end_offset > start.offset]
-        assert not any(isinstance(staged, Append) and staged.base_offset < start.offset for staged in self.staged)
+    def clean_disk(self, start: OffsetAndEpoch) -> None:
         self.disk = [data for data in self.disk if read_header(data).end_offset > start.offset]
         self.snapshots = {snapshot: data for snapshot, data in self.snapshots.items() if snapshot.offset >= start.offset}
         self.log_start = start
@@ -259,6 +259,9 @@ class Host:
         if not any(staged is effect for staged in self.staged):
             return
         self.staged = [staged for staged in self.staged if staged is not effect]
+        if isinstance(effect, CleanLog):
+            self.clean_disk(effect.start)
+            return
         if isinstance(effect, StoreElectionState):
             self.stored = effect.state
             released = self.outbox.election_state_stored(effect.version)

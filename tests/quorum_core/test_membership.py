@@ -229,7 +229,7 @@ BOOTS = [
 
 @pytest.mark.parametrize(("boot", "expected", "offset", "version"), [row[1:] for row in BOOTS], ids=[row[0] for row in BOOTS])
 def test_the_boot_table_of_voters(boot: BootState, expected: VoterSet, offset: int, version: int) -> None:
-    membership = Membership.boot(RaftConfig(node_id=1, voters=voters(7)), boot)
+    membership = Membership.boot(RaftConfig(node_id=1, voters=voters(7)), boot, 0)
     assert (membership.voters, membership.voters_offset, membership.kraft_version) == (expected, offset, version)
 
 

@@ -161,8 +161,8 @@ def test_a_removed_leader_leads_until_the_record_is_committed_without_counting_i
     quorum = world((1, 2, 3), (9,), dynamic=True).start()
     leader = quorum.settle().leader()
     others = [host for host in quorum.up() if host is not leader and host.config.node_id != 9]
-    others[0].crash()
     token = quorum.ask(leader.config.node_id, remove(leader))
+    others[0].crash()
     quorum.run(600)
     assert leader.node.is_leader
     assert not leader.node.is_voter
@@ -182,10 +182,10 @@ def test_a_removed_leader_leads_until_the_record_is_committed_without_counting_i
 def test_a_leader_outside_the_set_resigns_when_the_voters_are_gone(world) -> None:
     quorum = world((1, 2, 3), dynamic=True).start()
     leader = quorum.settle().leader()
+    token = quorum.ask(leader.config.node_id, remove(leader))
     for host in quorum.up():
         if host is not leader:
             host.crash()
-    token = quorum.ask(leader.config.node_id, remove(leader))
     quorum.run_until(lambda: not leader.node.is_leader, 1_000)
     answer = quorum.answers[token]
     assert answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -609,6 +609,15 @@ def test_the_id_of_a_voter_is_taken_whatever_its_directory(leading) -> None:
 @pytest.mark.parametrize("key", [voter(4).key, voter(3, disk=9).key, ReplicaKey(3)], ids=["unknown", "other disk", "no disk"])
 def test_only_a_voter_with_that_very_disk_is_removed(leading, key) -> None:
     assert leading().ask(RemoveVoterRequest(-1, key, 1_000)).error is ErrorCode.VOTER_NOT_FOUND
+
+
+def test_a_removal_that_the_rest_could_not_commit_is_refused(leading) -> None:
+    """Node 3 has not fetched: without node 2, nobody could commit anything any more, this removal included."""
+    leader = leading()
+    answer = leader.ask(RemoveVoterRequest(-1, voter(2).key, 1_000))
+    assert answer.error is ErrorCode.REQUEST_TIMED_OUT
+    assert answer.message == ("of {1,3}, which would be left, 2 are needed, but only [1] are alive: start or replace the others")
+    assert leader.ask(REMOVE) is None, "the dead one may go"
 
 
 def test_the_last_voter_stays(driven) -> None:

@@ -1,0 +1,149 @@
+"""Short random lives of quorums whose voters change all the time, with crashes, cuts, stalled and wiped disks."""
+
+import random
+
+import pytest
+
+from kraftlab.quorum.core.batch import read_header
+from kraftlab.quorum.core.local_log import control_of
+from kraftlab.quorum.core.messages import AddVoterRequest, RemoveVoterRequest, TransferLeadershipRequest
+from kraftlab.quorum.core.voter_set_history import VoterSetHistory
+
+
+class Checker:
+    """One leader per epoch, committed data stays, no high watermark falls, and the voters are what the node's own log says.
+
+    Whenever a leader's high watermark rises, a majority of the voters of that moment hold everything below it on disk, or did so
+    before the disk was wiped.
+    """
+
+    def __init__(self, world) -> None:
+        self.world = world
+        self.leaders: dict[int, tuple[int, int]] = {}
+        self.committed: dict[int, bytes] = {}
+        self.high_watermarks: dict[tuple[int, int], int] = {}
+        self.leader_marks: dict[int, int] = {}
+
+    def check(self, host) -> None:
+        node, who = host.node, (host.config.node_id, host.incarnation)
+        if node.is_leader:
+            assert self.leaders.setdefault(node.epoch, who) == who
+            if node.leader_high_watermark > self.leader_marks.get(node.epoch, -1):
+                self.leader_marks[node.epoch] = node.leader_high_watermark
+                self.check_majority(node)
+        before, now = self.high_watermarks.get(who, -1), node.high_watermark
+        assert now >= before
+        self.high_watermarks[who] = now
+        for data in host.batches if now > before else []:
+            header = read_header(data)
+            if before < header.end_offset <= now:
+                assert self.committed.setdefault(header.base_offset, data) == data
+
+    def check_majority(self, node) -> None:
+        ends = {h.config.key: read_header(h.disk[-1]).end_offset if h.disk else 0 for h in self.world.hosts.values()}
+        mark = node.leader_high_watermark
+        held = [voter for voter in node.voters.voters if ends.get(voter.key, mark) >= mark]
+        assert len(held) >= node.voters.majority(), f"{node!r}: {ends}"
+
+    def check_voters(self, host) -> None:
+        history = VoterSetHistory(host.config.voters, host.bootstrap)
+        history.append(control_of([read_header(data) for data in host.batches], b"".join(host.batches)))
+        assert (host.node.voters, host.node.voters_offset) == (history.voters, history.offset)
+
+
+def can_be_wiped(world, victim) -> bool:
+    """Every set that anybody acts on keeps a majority of its disks without this one."""
+    disks = [host.config.key for host in world.hosts.values() if host is not victim]
+    return all(
+        sum(voter.key in disks for voter in host.node.voters.voters) >= host.node.voters.majority()
+        for host in world.hosts.values()
+        if host.incarnation and host.node.voters.voters
+    )
+
+
+def disturb(world, random_: random.Random) -> None:
+    host = random_.choice(list(world.hosts.values()))
+    what = random_.choice(
+        (
+            "crash",
+            "start",
+            "start",
+            "cut",
+            "one way",
+            "heal",
+            "heal",
+            "stall",
+            "unstall",
+            "unstall",
+            "add",
+            "add",
+            "remove",
+            "transfer",
+            "wipe",
+        )
+    )
+    if what == "crash" and host.is_up:
+        host.crash()
+    elif what == "start" and not host.is_up:
+        host.disk_stalled = False
+        host.start()
+    elif what == "cut":
+        world.cut(host.config.node_id)
+    elif what == "one way":
+        world.cuts.add((host.config.node_id, random_.choice(list(world.hosts))))
+    elif what == "heal":
+        world.heal()
+    elif what == "stall":
+        host.stall_disk()
+    elif what == "unstall":
+        host.unstall_disk()
+    elif what == "wipe" and can_be_wiped(world, host):
+        if host.is_up:
+            host.crash()
+        host.wipe()
+        host.disk_stalled = False
+        host.start()
+    for leader in [h for h in world.up() if h.node.is_leader]:
+        if what == "add":
+            world.ask(leader.config.node_id, AddVoterRequest(-1, host.as_voter(), 2_000))
+        elif what == "remove":
+            voter = leader.node.voters.get(host.config.node_id)
+            world.ask(leader.config.node_id, RemoveVoterRequest(-1, voter.key if voter else host.config.key, 2_000))
+        elif what == "transfer":
+            world.ask(leader.config.node_id, TransferLeadershipRequest(-1, host.config.key, 2_000))
+        if leader.node.is_leader:
+            leader.propose(bytes([0x91, random_.randrange(100)]))
+    world.run(random_.choice((1, 3, 10, 50, 200, 700)))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_memberships_keep_every_promise_and_end_well(world, seed, monkeypatch) -> None:
+    random_ = random.Random(f"membership {seed}")
+    voters = tuple(range(1, random_.choice((1, 2, 3, 3, 4, 5)) + 1))
+    observers = tuple(range(len(voters) + 1, len(voters) + 1 + random_.choice((1, 2))))
+    quorum = world(voters, observers, seed=seed, dynamic=True, auto_join=seed % 3 == 0)
+    checker = Checker(quorum)
+    for host in quorum.hosts.values():
+        step = host.step
+        monkeypatch.setattr(host, "step", lambda event, step=step, host=host: (step(event), checker.check(host))[0])
+    quorum.start()
+    quorum.settle()
+    for _ in range(120):
+        disturb(quorum, random_)
+        for host in quorum.up():
+            checker.check_voters(host)
+    quorum.heal()
+    for host in quorum.hosts.values():
+        host.unstall_disk()
+        if not host.is_up:
+            host.start()
+    quorum.run(6_000).settle()
+    epoch = quorum.leader().node.epoch
+    quorum.run(3_000).settle()
+    assert quorum.leader().node.epoch == epoch
+    final = {read_header(data).base_offset: data for data in quorum.leader().batches}
+    assert all(final[offset] == data for offset, data in checker.committed.items())
+    assert all(host.node.voters == quorum.leader().node.voters for host in quorum.up())
+    if seed % 3 == 0:
+        quorum.run_until(lambda: all(host.node.is_voter for host in quorum.up()), 60_000)
+        assert [v.key for v in quorum.leader().node.voters.voters] == [host.config.key for host in quorum.up()]
