@@ -3,8 +3,8 @@
 Every file has what programs see, and remembers what was overwritten since its last `fdatasync`: undone, that is what the
 platter holds. A power cut reverts every 512-byte sector that was written since, independently: lost, kept, or torn in the middle
 of a page. A directory entry that was created, renamed or removed and not fsynced is kept or lost by itself, but a rename loses no
-file: it keeps its old name, or has the new one, or both. A kill without a
-power cut (the process dies, the machine lives) loses nothing but the open handles.
+file: it keeps its old name, or has the new one, or both. A kill without a power cut (the process dies, the machine lives) loses
+nothing but the open handles.
 
 Faults on demand: a power cut at the n-th operation, a full disk, an fsync that fails and takes the dirty pages with it, a disk on
 which everything fails, a directory that refuses renames and removals.

@@ -5,6 +5,9 @@ from .errors import DiskFailed, FsyncFailed, LogCorrupt, StorageError, StorageFu
 from .file_system import File, FileSystem, RealFileSystem
 from .identity import LogIdentity
 from .metadata_log import MetadataLog
+from .metadata_store import MetadataStore
+from .snapshot_file import SnapshotInvalid, SnapshotSummary
+from .snapshot_store import SnapshotInfo, SnapshotReader, SnapshotStore, SnapshotWriter, VerifiedSnapshot
 
 __all__ = [
     "DiskFailed",
@@ -15,8 +18,16 @@ __all__ = [
     "LogCorrupt",
     "LogIdentity",
     "MetadataLog",
+    "MetadataStore",
     "RealFileSystem",
+    "SnapshotInfo",
+    "SnapshotInvalid",
+    "SnapshotReader",
+    "SnapshotStore",
+    "SnapshotSummary",
+    "SnapshotWriter",
     "StorageError",
     "StorageFull",
+    "VerifiedSnapshot",
     "WrongIdentity",
 ]

@@ -207,7 +207,7 @@ class MetadataLog:
         once.
 
         `last_crc` is what `SnapshotStore.verify_part` said. In order with appends and truncations; everything staged before is
-        pointless. The flush durably names the snapshot, removes all others and every segment.
+        pointless. The flush durably names the snapshot, removes older ones and every segment.
         """
         if position.offset < self._stamp:
             raise InvariantViolation(f"install of snapshot {position}, below the committed offset {self._stamp}")

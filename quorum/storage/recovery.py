@@ -219,7 +219,7 @@ def _judge(
     repair_until, damage = 0, ""
     if walk.batches.end_offset < committed or has_fault:
         repair_until = max(committed, ends)
-        damage = _describe(directory, images, walk, committed, unusable)
+        damage = _describe(directory, images, walk, committed, repair_until, unusable)
     surplus = tuple(summary.id for summary in valid if summary not in kept)
     return Findings(images, walk, kept, surplus, tuple(unusable), committed, repair_until, damage)
 
@@ -404,16 +404,22 @@ def _seen(images: list[Image], walk: Walk) -> tuple[int, int]:
     return mark, end
 
 
-def _describe(directory: str, images: list[Image], walk: Walk, mark: int, unusable: Sequence[tuple[OffsetAndEpoch, str]]) -> str:
+def _describe(
+    directory: str,
+    images: list[Image],
+    walk: Walk,
+    committed: int,
+    seen: int,
+    unusable: Sequence[tuple[OffsetAndEpoch, str]],
+) -> str:
+    end = walk.batches.end_offset
     if walk.stop_segment < len(images):
         place = f"{images[walk.stop_segment].file.path} position {walk.stop_position}"
     else:
         place = f"the end of {images[-1].file.path if images else directory}"
-    reason = "; ".join([*(reason for _, reason in unusable), *([walk.reason] if walk.reason else [])])
-    return (
-        f"{place}: the log is damaged at offset {walk.batches.end_offset} ({reason or 'the rest is missing'}), "
-        f"below offset {mark} which was committed."
-    )
+    reason = "; ".join([*(reason for _, reason in unusable), *([walk.reason] if walk.reason else [])]) or "the rest is missing"
+    below = f"offset {committed} which was committed" if end < committed else f"offset {seen} up to which there are valid batches"
+    return f"{place}: the log is damaged at offset {end} ({reason}), below {below}."
 
 
 def mend(file_system: FileSystem, directory: str, found: Findings) -> RecoveredLog:

@@ -71,8 +71,8 @@ class SnapshotStore:
         self._finished: dict[OffsetAndEpoch, SnapshotInfo] = {}
         self._floor = 0
         self._part: tuple[OffsetAndEpoch, File] | None = None
-        self._verified: SnapshotSummary | None = None
-        self._promised: OffsetAndEpoch | None = None
+        self._verified: dict[OffsetAndEpoch, SnapshotSummary] = {}
+        self._promised: set[OffsetAndEpoch] = set()
         for summary in found:
             self._put(summary)
 
@@ -149,7 +149,7 @@ class SnapshotStore:
         promised = self._promised
         for name in self._file_system.names(self._directory):
             found = snapshot_id(name.removesuffix(PART)) if name.endswith(PART) else None
-            if found is not None and found not in (position, promised):
+            if found is not None and found != position and found not in promised:
                 self._file_system.remove(f"{self._directory}/{name}")
         file = self._file_system.open(self.path(position) + PART, create=True)
         self._part = (position, file)
@@ -188,7 +188,7 @@ class SnapshotStore:
             self._file_system.remove(file.path)
             raise
         self._close_part()
-        self._verified = summary
+        self._verified[position] = summary
         return VerifiedSnapshot(summary.last_crc, summary.append_time_ms, summary.control)
 
     def _close_part(self) -> None:
@@ -200,23 +200,24 @@ class SnapshotStore:
 
     def promise(self, position: OffsetAndEpoch) -> None:
         """Event loop: the verified copy of `position` will be installed, so no other copy may displace it."""
-        self._promised = position
+        self._promised.add(position)
 
     def adopt(self, position: OffsetAndEpoch) -> None:
-        """Durably give the verified copy its finished name, then remove every other snapshot. Done again, it goes on."""
+        """Durably give the verified copy its finished name, then remove the older ones. Done again, it goes on."""
         with self._lock:
             if position not in self._finished:
-                verified = self._verified
-                if verified is None or verified.id != position:
+                verified = self._verified.get(position)
+                if verified is None:
                     raise InvariantViolation(f"{self.path(position)}{PART} is installed, but was never verified")
                 self._file_system.rename(self.path(position) + PART, self.path(position))
                 self._put(verified)
-                self._verified = None
             self._file_system.sync_directory(self._directory)
-            self._remove([other for other in self._finished if other != position])
+            self._remove([other for other in self._finished if other.offset < position.offset])
             self._floor = max(self._floor, position.offset)
-        if self._promised == position:
-            self._promised = None
+            self._verified = {other: kept for other, kept in self._verified.items() if other.offset > position.offset}
+        for other in list(self._promised):
+            if other.offset <= position.offset:
+                self._promised.discard(other)
 
     def remove_below(self, position: OffsetAndEpoch) -> None:
         """Durably remove the snapshots that end below `position.offset`, and accept no own one there any more."""

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import pytest
 
-from kraftlab.quorum.core import batch
+from kraftlab.quorum.core import OffsetAndEpoch, batch
+from kraftlab.quorum.core.batch import ControlRecord, KRaftVersion, SnapshotHeader
 from kraftlab.quorum.simulation.simulated_file_system import SimulatedFileSystem
-from kraftlab.quorum.storage import LogIdentity, MetadataLog
+from kraftlab.quorum.storage import LogIdentity, MetadataLog, MetadataStore
 
 IDENTITY = LogIdentity("test-cluster", bytes(range(16)), 0)
 
@@ -22,6 +23,11 @@ class Written(NamedTuple):
     end_offset: int
     crc: int
     data: bytes
+    epoch: int = 1
+
+    @property
+    def end(self) -> OffsetAndEpoch:
+        return OffsetAndEpoch(self.end_offset, self.epoch)
 
 
 class Builder:
@@ -39,7 +45,7 @@ class Builder:
             high_watermark=stamp,
             previous_crc=previous,
         )
-        return Written(base, base + records, crc, data)
+        return Written(base, base + records, crc, data, epoch)
 
     def log(self, count: int, *, stamp_behind: int | None = None) -> list[Written]:
         """`count` batches; each stamped with its base offset minus `stamp_behind` (None: never stamped)."""
@@ -48,6 +54,29 @@ class Builder:
             base = written[-1].end_offset if written else 0
             written.append(self.next(written, stamp=0 if stamp_behind is None else max(0, base - stamp_behind)))
         return written
+
+    def control(self, made: Written) -> list[ControlRecord]:
+        """The control records of a snapshot that ends with `made`."""
+        return [SnapshotHeader(0, IDENTITY.cluster_id, 0, made.crc, made.base_offset), KRaftVersion(0, 1)]
+
+    def snapshot(self, store: MetadataStore, made: Written, bodies: int = 3) -> None:
+        """Take a snapshot of the state behind `made`."""
+        writer = store.snapshots.writer(made.end, self.control(made))
+        for number in range(bodies):
+            writer.append(b"%d" % made.end_offset * (number + 1) * 20, number + 1)
+        assert writer.finish()
+
+    def copy(self, store: MetadataStore, made: Written, chunk_bytes: int = 150) -> int:
+        """Copy a leader's snapshot of the state behind `made` and verify it: the `last_crc` to install it with."""
+        leader_disk = SimulatedFileSystem(Random(0))
+        leader = MetadataStore.open(leader_disk, "/leader", IDENTITY.cluster_id, bytes(16))
+        self.snapshot(leader, made)
+        position = store.snapshots.open_part(made.end)
+        while True:
+            size, data = leader.snapshots.read(made.end, position, chunk_bytes) or (0, b"")
+            if position == size:
+                return store.snapshots.verify_part(made.end).last_crc
+            position = store.snapshots.store_part(made.end, position, data)
 
 
 @pytest.fixture
@@ -70,5 +99,14 @@ def open_log() -> Callable[..., MetadataLog]:
     def open_small(disk: SimulatedFileSystem, **options: int) -> MetadataLog:
         settings = {"segment_bytes": 4096 + 600, "preallocate_bytes": 8192, "cache_bytes": 200} | options
         return MetadataLog.open(disk, "/data", IDENTITY, **settings)
+
+    return open_small
+
+
+@pytest.fixture
+def open_store() -> Callable[..., MetadataStore]:
+    def open_small(disk: SimulatedFileSystem, **options: int) -> MetadataStore:
+        settings = {"segment_bytes": 4096 + 600, "preallocate_bytes": 8192, "cache_bytes": 200} | options
+        return MetadataStore.open(disk, "/data", IDENTITY.cluster_id, IDENTITY.directory_id, **settings)
 
     return open_small
