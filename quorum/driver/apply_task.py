@@ -131,10 +131,7 @@ class ApplyTask:
 
     def _read_snapshot(self, snapshot: OffsetAndEpoch) -> tuple[int, Any]:
         reader = self._snapshots.reader(snapshot)
-        try:
-            return reader.append_time_ms, self._state_machine.read_snapshot(_cancellable(reader.bodies()))
-        finally:
-            reader.close()
+        return reader.append_time_ms, self._state_machine.read_snapshot(_cancellable(reader.bodies()))
 
     # --- batches -------------------------------------------------------------------------------------------------------------
 

@@ -359,6 +359,7 @@ class RaftDriver:
     def _close(self) -> None:
         leader, self._core = self.leader, None
         self._read_index.close(leader)
+        self._taker.close()
         for responder in self._responders.values():
             responder.refuse(ErrorCode.BROKER_NOT_AVAILABLE, "the node is stopping")
         self._responders.clear()
@@ -371,7 +372,6 @@ class RaftDriver:
     async def _run(self, store: MetadataStore, task_status: trio.TaskStatus[None]) -> None:
         config = self.config
         self._clock_anchor_ms = time.time() * 1000 - trio.current_time() * 1000
-        core = RaftNode(config.raft, store.log_view(), store.election, self._random, self._now_ms(), store.boot)
         self._election_writer = ElectionWriter(store.election_store, self._election_state_stored)
         self._taker = SnapshotTaker(
             store.snapshots,
@@ -382,6 +382,7 @@ class RaftDriver:
             lambda snapshot: self._step(SnapshotTaken(snapshot)),
             self._wake_applier,
         )
+        core = RaftNode(config.raft, store.log_view(), store.election, self._random, self._now_ms(), store.boot)
         self._applier = ApplyTask(
             store.log,
             store.snapshots,
@@ -405,7 +406,6 @@ class RaftDriver:
                 if core.is_repairing:
                     nursery.start_soon(self._watch_repair, core, store.boot.repair_until, store.damage)
                 task_status.started()
-        self._taker.close()
 
     async def stop(self) -> None:
         """Graceful: tells the voters if this node leads, flushes, ends `run` and waits for it. Safe to call more than once."""
@@ -533,7 +533,7 @@ class RaftDriver:
         self._writer.install(effect)
 
     def _on_clean_log(self, effect: CleanLog) -> None:
-        self._log.clean(effect.start)
+        self._writer.clean(effect.start)
 
     def _on_read_snapshot(self, effect: ReadSnapshot) -> None:
         self._nursery.start_soon(self._copies.read, effect)

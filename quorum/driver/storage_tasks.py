@@ -20,6 +20,7 @@ from types import TracebackType
 import trio
 
 from ..core.effects import Append, InstallSnapshot, StoreElectionState, Truncate
+from ..core.types import OffsetAndEpoch
 from ..storage.election_store import ElectionStateStore
 from ..storage.errors import StorageFull
 from ..storage.metadata_log import MetadataLog
@@ -50,6 +51,7 @@ class LogWriter:
         self._flushing_id = 0
         self._durable_id = 0
         self._flushing_bytes = 0
+        self._has_rubbish = False
         self.staged_bytes = 0
         """Bytes of appends that are not durable yet."""
         self.busy_since: float | None = None
@@ -77,10 +79,16 @@ class LogWriter:
         self._log.install(effect.id, effect.last_crc)
         self._staged(effect.append_id)
 
+    def clean(self, start: OffsetAndEpoch) -> None:
+        """What lies below `start` is to be removed, soon. Nobody waits for it."""
+        self._log.clean(start)
+        self._has_rubbish = True
+
     def kick(self) -> None:
         """Starts a flush of what is staged, unless one is running: then the next one follows it."""
-        if self.busy_since is None and self._staged_id > self._durable_id:
+        if self.busy_since is None and (self._staged_id > self._durable_id or self._has_rubbish):
             self.busy_since = trio.current_time()
+            self._has_rubbish = False
             self._flushing_id, self._flushing_bytes = self._staged_id, self.staged_bytes
             self._worker.start(self._log.flush)
 
@@ -100,11 +108,13 @@ class LogWriter:
                 self.flushes += 1
                 self.busy_since = None
                 self.staged_bytes -= self._flushing_bytes
+                is_news = self._flushing_id > self._durable_id
                 self._durable_id = durable_id = self._flushing_id
                 if self._staged_id == durable_id:
                     self._idle.set()
                 self.kick()
-                self._on_durable(durable_id)
+                if is_news:
+                    self._on_durable(durable_id)
         finally:
             await self._worker.settle(SETTLE_TIMEOUT_S)
 

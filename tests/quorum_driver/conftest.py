@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -21,6 +22,7 @@ from kraftlab.quorum import (
     RaftDriver,
 )
 from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.storage.bootstrap import write_bootstrap
 from kraftlab.quorum.storage.errors import FsyncFailed, StorageFull
 from kraftlab.quorum.storage.file_system import File, RealFileSystem
 
@@ -62,7 +64,7 @@ class MoodyFile:
         return self._file.pread(size_bytes, position)
 
     def pwrite(self, data: bytes, position: int) -> None:
-        if self._disk.full:
+        if self._disk.full or (self._disk.full_for and self._disk.full_for in self.path):
             raise StorageFull(f"cannot write {self.path}: no space")
         self._file.pwrite(data, position)
 
@@ -83,10 +85,14 @@ class MoodyFile:
 
 
 class MoodyDisk(RealFileSystem):
-    """Set `full` or `broken`, or clear `open_for_business` to let every fdatasync wait."""
+    """Set `full` or `broken`, or clear `open_for_business` to let every fdatasync wait.
+
+    `full_for`: there is no room for files whose name contains that.
+    """
 
     def __init__(self) -> None:
         self.full = False
+        self.full_for = ""
         self.broken = False
         self.open_for_business = threading.Event()
         self.open_for_business.set()
@@ -161,6 +167,8 @@ class Node:
         self.node_id = node_id
         self.port = port
         self.disk = MoodyDisk()
+        self.options: dict[str, Any] = dict(cluster.options)
+        """Of its DriverConfig; `raft` is a dict of RaftConfig's."""
         self.failure: BaseException | None = None
         self._scope: trio.CancelScope | None = None
         self._down = trio.Event()
@@ -182,22 +190,40 @@ class Node:
         self.journal = Journal()
         self.failure = None
         self._down = trio.Event()
+        options = dict(self.options)
         raft = RaftConfig(
             node_id=self.node_id,
-            directory_id=bytes([self.node_id + 1]) * 16,
-            voters=self.cluster.voters,
-            endpoints={"CONTROLLER": Endpoint("127.0.0.1", self.port)},
+            directory_id=self.voter.key.directory_id,
+            voters=VoterSet(()) if self.cluster.is_dynamic else self.cluster.voters,
+            endpoints=self.voter.endpoints,
+            **options.pop("raft", {}),
         )
-        directory = str(self.cluster.directory / str(self.node_id))
-        config = DriverConfig(cluster_id=CLUSTER_ID, directory=directory, raft=raft)
+        if self.cluster.is_dynamic:
+            options["bootstrap_endpoints"] = tuple(voter.endpoints["CONTROLLER"] for voter in self.cluster.voters.voters)
+        config = DriverConfig(cluster_id=CLUSTER_ID, directory=self.directory, raft=raft, **options)
         self.driver = RaftDriver(config, self.journal, self.disk)
+
+    @property
+    def directory(self) -> str:
+        """Its metadata.log.dir."""
+        return str(self.cluster.directory / str(self.node_id))
+
+    @property
+    def voter(self) -> Voter:
+        """How it stands in a voter set in the log."""
+        return Voter(ReplicaKey(self.node_id, bytes([self.node_id + 1]) * 16), {"CONTROLLER": Endpoint("127.0.0.1", self.port)})
+
+    def format(self) -> None:
+        """Writes the voter set that a dynamic quorum begins with."""
+        write_bootstrap(RealFileSystem(), self.directory, CLUSTER_ID, self.cluster.voters)
 
     async def _live(self, *, task_status: trio.TaskStatus[None]) -> None:
         try:
             with trio.CancelScope() as self._scope:
                 async with trio.open_nursery() as nursery:
                     await nursery.start(self.driver.run)
-                    await nursery.start(PeerServer(self.driver.identity, self.driver.handlers()).serve, "127.0.0.1", self.port)
+                    server = PeerServer(self.driver.identity, self.driver.handlers(), self.driver.met_newer_generation)
+                    await nursery.start(server.serve, "127.0.0.1", self.port)
                     task_status.started()
         except BaseExceptionGroup as group:
             self.failure = group
@@ -217,15 +243,25 @@ class Node:
 
 
 class Cluster:
-    """Three voters (0 to 2) and any number of observers, all in this process, on loopback and on real files."""
+    """Three voters (0 to 2) and any number of observers, all in this process, on loopback and on real files.
 
-    def __init__(self, nursery: trio.Nursery, directory: Path, ports: list[int]) -> None:
+    The voters are static, or live in the log if it `is_dynamic`. `options` are those of every node.
+    """
+
+    def __init__(
+        self, nursery: trio.Nursery, directory: Path, ports: list[int], is_dynamic: bool, options: dict[str, Any]
+    ) -> None:
         self.nursery = nursery
         self.directory = directory
-        self.voters = VoterSet(
-            tuple(Voter(ReplicaKey(n), {"CONTROLLER": Endpoint("127.0.0.1", port)}) for n, port in enumerate(ports[:3]))
-        )
+        self.is_dynamic = is_dynamic
+        self.options = options
         self.nodes = [Node(self, node_id, port) for node_id, port in enumerate(ports)]
+        if is_dynamic:
+            self.voters = VoterSet.of(node.voter for node in self.nodes[:3])
+            for node in self.nodes[:3]:
+                node.format()
+        else:
+            self.voters = VoterSet.of(Voter(ReplicaKey(node.node_id), node.voter.endpoints) for node in self.nodes[:3])
 
     async def leader(self, *, but: Node | None = None) -> Node:
         """Waits for a node that has been told that it leads."""
@@ -251,18 +287,23 @@ class Cluster:
         """Waits until the nodes (all that run, if none are named) have applied everything below `end_offset`."""
         for node in nodes or self.running():
             await wait_until(
-                lambda node=node: node.driver.applied_offset >= end_offset,  # type: ignore[misc]
+                lambda node=node: node.driver.applied_offset >= end_offset or node.failure,  # type: ignore[misc]
                 f"node {node.node_id} applies {end_offset}",
             )
+            if node.failure:
+                raise node.failure
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Callable[..., contextlib.AbstractAsyncContextManager[Cluster]]:
-    """`async with cluster() as c`: three voters that run; `cluster(observers=1)` adds nodes from 3 on, not started."""
+    """`async with cluster() as c`: three voters that run; `cluster(observers=1)` adds nodes from 3 on, not started.
+
+    `dynamic=True`: the voters live in the log. Further options go to every node's DriverConfig.
+    """
     import socket
 
     @contextlib.asynccontextmanager
-    async def run(observers: int = 0) -> AsyncIterator[Cluster]:
+    async def run(observers: int = 0, dynamic: bool = False, **options: Any) -> AsyncIterator[Cluster]:
         probes = [socket.socket() for _ in range(3 + observers)]
         for probe in probes:
             probe.bind(("127.0.0.1", 0))
@@ -271,7 +312,7 @@ def cluster(tmp_path: Path) -> Callable[..., contextlib.AbstractAsyncContextMana
             probe.close()
         with trio.fail_after(30):
             async with trio.open_nursery() as nursery:
-                made = Cluster(nursery, tmp_path, ports)
+                made = Cluster(nursery, tmp_path, ports, dynamic, options)
                 for node in made.nodes[:3]:
                     await node.start()
                 try:
