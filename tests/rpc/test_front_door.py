@@ -15,6 +15,7 @@ import pytest
 
 from kraftlab.rpc import front_door
 from kraftlab.rpc.front_door import FrontDoor, private_backend
+from kraftlab.rpc.line_limit import LineLimit
 from kraftlab.rpc.preface import PREFACE
 
 DEADLINE_S = 5.0
@@ -176,8 +177,7 @@ def test_there_is_a_limit_to_connections(place: Place, lines, monkeypatch: pytes
 def test_lines_about_strangers_are_limited_and_those_left_out_are_counted(
     place: Place, lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(place.door._limit, "_interval_s", 0.3)
-    monkeypatch.setattr(place.door._limit, "_slack_s", 2 * 0.3)
+    monkeypatch.setattr(place.door, "_limit", LineLimit(3, 0.3))
     for _ in range(200):
         read_to_the_end(place.connect(b"\0"))
     until(lambda: "such lines" in lines()[-1] or "more connections" in lines()[-1])
