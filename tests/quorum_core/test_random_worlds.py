@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kraftlab.quorum.core import ElectionState, LogTruncationRefused, ReplicaKey
 from kraftlab.quorum.core.batch import read_header
+from kraftlab.quorum.core.effects import InstallSnapshot, Reply
 from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.messages import (
     BeginQuorumEpochRequest,
@@ -31,7 +32,23 @@ class Checker:
         self.committed: dict[int, bytes] = {}
         self.high_watermarks: dict[tuple[int, int], int] = {}
 
+    def headers(self):
+        return (read_header(data) for data in self.committed.values())
+
+    def check_effects(self, host, effects) -> None:
+        """A snapshot installed is a position of what was committed; who repairs grants nothing."""
+        for effect in effects:
+            if isinstance(effect, InstallSnapshot):
+                header = next(header for header in self.headers() if header.end_offset == effect.id.offset)
+                assert (header.epoch, header.crc) == (effect.id.epoch, effect.last_crc)
+            if isinstance(effect, Reply) and isinstance(effect.response, VoteResponse) and effect.response.granted:
+                assert not host.node.is_repairing
+
     def check(self, host) -> None:
+        log = host.node.log
+        assert log.start_offset == 0 or log.start == host.node.snapshots[0]
+        assert all(log.holds(snapshot) and snapshot.offset <= host.node.high_watermark for snapshot in host.node.snapshots)
+        assert not host.node.is_repairing or host.node.state_name in ("unattached", "follower")
         who = (host.config.node_id, host.incarnation)
         if host.node.is_leader:
             assert self.leaders.setdefault(host.node.epoch, who) == who
@@ -44,9 +61,13 @@ class Checker:
                 assert self.committed.setdefault(header.base_offset, data) == data
 
 
-def disturb(world, random_: random.Random) -> None:
+FAULTS = ("crash", "start", "start", "cut", "one way", "heal", "heal", "stall", "unstall", "unstall", "propose")
+SNAPSHOT_FAULTS = ("snapshot", "snapshot", "slow snapshots", "snapshot disk on", "lose snapshots", "rot")
+
+
+def disturb(world, random_: random.Random, faults: tuple[str, ...] = FAULTS) -> None:
     host = random_.choice(list(world.hosts.values()))
-    what = random_.choice(("crash", "start", "start", "cut", "one way", "heal", "heal", "stall", "unstall", "unstall", "propose"))
+    what = random_.choice(faults)
     if what == "crash" and host.is_up:
         host.crash()
     elif what == "start" and not host.is_up:
@@ -62,6 +83,16 @@ def disturb(world, random_: random.Random) -> None:
         host.stall_disk()
     elif what == "unstall":
         host.unstall_disk()
+    elif what == "snapshot" and host.is_up:
+        host.take_snapshot(padding=random_.choice((10, 200, 2000)))
+    elif what == "slow snapshots":
+        host.snapshot_disk_stalled = True
+    elif what == "snapshot disk on":
+        host.unstall_snapshot_disk()
+    elif what == "lose snapshots" and host.part[1]:
+        host.part = (host.part[0], host.part[1][:-1] + b"?")
+    elif what == "rot" and not host.is_up and host.disk and not any(other.repair_until for other in world.hosts.values()):
+        host.rot(random_.choice([read_header(data).base_offset for data in host.disk]))
     for leader in world.up():
         if leader.node.is_leader:
             leader.propose(bytes([0x91, random_.randrange(100)]))
@@ -90,6 +121,46 @@ def test_random_lives_keep_every_promise_and_end_well(world, seed, monkeypatch) 
     assert quorum.leader().node.epoch == epoch
     final = {read_header(data).base_offset: data for data in quorum.leader().batches}
     assert all(final[offset] == data for offset, data in checker.committed.items())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lives_with_snapshots_and_rot_keep_every_promise_and_end_well(world, seed, monkeypatch) -> None:
+    random_ = random.Random(f"snapshots {seed}")
+    options = {"snapshots_kept": 1 + seed % 2, "snapshot_chunk_bytes": 100}
+    quorum, checker = (
+        world((1, 2, 3, 4, 5)[: random_.choice((3, 3, 5))], (9,) if seed % 3 else (), seed=seed, **options),
+        Checker(),
+    )
+
+    def watch(host) -> None:
+        step = host.step
+
+        def watched(event):
+            effects = step(event)
+            checker.check(host)
+            checker.check_effects(host, effects)
+            return effects
+
+        monkeypatch.setattr(host, "step", watched)
+
+    for host in quorum.hosts.values():
+        watch(host)
+    quorum.start()
+    for _ in range(100):
+        disturb(quorum, random_, FAULTS + SNAPSHOT_FAULTS)
+    quorum.heal()
+    for host in quorum.hosts.values():
+        host.unstall_disk()
+        host.unstall_snapshot_disk()
+        if not host.is_up:
+            host.start()
+    quorum.run(3_000).settle()
+    quorum.run(3_000).settle()
+    leader = quorum.leader()
+    assert all(host.repair_until > leader.node.log_end_offset for host in quorum.up() if host.node.is_repairing)
+    final = {read_header(data).base_offset: data for data in leader.batches}
+    start = leader.node.log.start_offset
+    assert all(final[offset] == data for offset, data in checker.committed.items() if offset >= start)
 
 
 def test_the_same_seed_is_the_same_life(world) -> None:
