@@ -213,7 +213,8 @@ class MetadataLog:
             raise InvariantViolation(f"install of snapshot {position}, below the committed offset {self._stamp}")
         self._snapshots.promise(position)
         with self._lock:
-            stream_position = self._index.end_position
+            # Behind everything that a running flush may still write.
+            stream_position = max(self._index.end_position, self._written_position)
             self._index = BatchIndex(position.offset, position.epoch, last_crc, stream_position)
             self._cache.reset(stream_position)
             self._start_at(position, last_crc)

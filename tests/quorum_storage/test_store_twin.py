@@ -211,8 +211,9 @@ class Twin:
             return path
         file = self.disk.open(path)
         data = file.pread(file.size(), 0)
-        used = max(1, len(data.rstrip(b"\0")))
-        position = self.random.randrange(used)
+        if not data:
+            return None
+        position = self.random.randrange(max(1, len(data.rstrip(b"\0"))))
         file.pwrite(bytes([data[position] ^ (1 << self.random.randrange(8))]), position)
         file.fdatasync()
         return path
@@ -245,10 +246,10 @@ class Twin:
         self.taken_snapshots = [by_id[i] for i in ids]
         self.promised = repairing
         if not repairing:
-            self.committed = max(min(self.committed, self.log.end_offset), start.offset)
+            self.committed = max(min(self.committed, self.log.end_offset), start.offset, *(i.offset for i in ids))
         else:
             # The others keep what is committed; this node gets the same again.
-            self.committed = max(self.log.high_watermark_stamp, start.offset)
+            self.committed = max(self.log.high_watermark_stamp, start.offset, *(i.offset for i in ids))
         self.cleaned_to = start.offset
         self.taken, self.lowest_cut, self.installing = None, None, None
         self.epoch += 1
