@@ -31,7 +31,6 @@ from kraftlab.quorum.core.types import Endpoint
 HOST = "127.0.0.1"
 FIRST_CONTROLLER_ID = 3000
 RACKS = ("rack-0", "rack-1")
-VOTERS_IN_LOG = False
 _FILE_NAME = "cluster.json"
 _PORTS = range(21_000, 32_000)
 _PORT_ATTEMPTS = 200
@@ -111,7 +110,7 @@ def load(directory: Path) -> ClusterPlan | None:
 
 
 def plan(
-    directory: Path, controllers: int | None, brokers: int | None, log_dirs: int | None, *, voters_in_log: bool = VOTERS_IN_LOG
+    directory: Path, controllers: int | None, brokers: int | None, log_dirs: int | None, *, voters_in_log: bool = True
 ) -> ClusterPlan:
     """The plan of `directory`: the one it holds, which must have the numbers that are given, or a new one (3, 4 and 2 by
     default; with static voters if not `voters_in_log`)."""

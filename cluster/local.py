@@ -59,7 +59,7 @@ class LocalCluster:
         log_dirs: int | None = None,
         *,
         overrides: Mapping[str, str] | None = None,
-        voters_in_log: bool = layout.VOTERS_IN_LOG,
+        voters_in_log: bool = True,
     ) -> None:
         self.directory = Path(data_dir).absolute()
         self._lock = self._take_lock()

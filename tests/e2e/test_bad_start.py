@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import shutil
 import socket
 from typing import Any
 
@@ -14,14 +15,31 @@ from kraftlab.metadata.uuids import random_uuid
 
 ROLES = ("controller", "broker")
 
+STATIC = {"controller_quorum_voters": "3000@127.0.0.1:1", "controller_quorum_bootstrap_servers": None}
+
 WRONG_KEYS: dict[str, tuple[str, dict[str, str | None], tuple[str, ...]]] = {
     "unknown key": ("controller", {"num_partition": "3"}, ("num.partition=3", "did you mean num.partitions?")),
     "value of another type": ("broker", {"log_segment_bytes": "many"}, ("log.segment.bytes", "many")),
     "missing key": ("controller", {"node_id": None}, ("does not set node.id", "node.id=0")),
     "another role": ("controller", {"process_roles": "broker"}, ("process.roles=broker", "kraftlab broker --config")),
     "both names of the log dirs": ("broker", {"log_dir": "/tmp/x"}, ("log.dir=/tmp/x", "keep log.dirs only")),
-    "not one of the voters": ("controller", {"node_id": "3009"}, ("node.id=3009", "controller.quorum.voters")),
-    "a voter's id for a broker": ("broker", {"node_id": "3000"}, ("node.id=3000", "give the broker another id")),
+    "not one of the static voters": (
+        "controller",
+        {"node_id": "3009", **STATIC},
+        ("node.id=3009", "controller.quorum.voters"),
+    ),
+    "another one's directory": ("controller", {"node_id": "3009"}, ("was formatted for node 3000", "is of node 3009")),
+    "a voter's id for a broker": ("broker", {"node_id": "3000", **STATIC}, ("node.id=3000", "give the broker another id")),
+    "static voters and voters in the log": (
+        "controller",
+        {"controller_quorum_voters": "3000@127.0.0.1:1"},
+        ("controller.quorum.voters=3000@127.0.0.1:1", "controller.quorum.bootstrap.servers=", "keep the one"),
+    ),
+    "nobody to ask": (
+        "broker",
+        {"controller_quorum_bootstrap_servers": None},
+        ("does not say where the controllers are", "controller.quorum.bootstrap.servers=HOST:PORT"),
+    ),
     "listener of the other role": (
         "broker",
         {"listeners": "CONTROLLER://127.0.0.1:1,GRPC://h:2"},
@@ -110,7 +128,7 @@ def test_two_nodes_on_one_directory_are_refused(node_files: Any) -> None:
     node_files.change(
         "controller",
         listeners=f"CONTROLLER://127.0.0.1:{peer},GRPC://127.0.0.1:{grpc}",
-        controller_quorum_voters=f"3000@127.0.0.1:{peer}",
+        controller_quorum_bootstrap_servers=f"127.0.0.1:{peer}",
     )
     code, said = node_files.run("controller")
     assert code == 1
@@ -128,7 +146,7 @@ def spoil(directory: pathlib.Path, fault: str) -> str:
             return "kraftlab storage format"
         case "missing":
             path.unlink()
-            directory.rmdir()
+            shutil.rmtree(directory)
             return "kraftlab storage format"
         case "another node":
             meta_properties.write(directory, meta_properties.MetaProperties(mine.cluster_id, 99, random_uuid()))
