@@ -42,7 +42,7 @@ class Membership:
         "voters",
     )
 
-    def __init__(self, own: Voter, history: VoterSetHistory, high_watermark: int = -1) -> None:
+    def __init__(self, own: Voter, history: VoterSetHistory, high_watermark: int) -> None:
         self.own = own
         """This node as it would like to stand in the set."""
         self.own_key = own.key
@@ -60,7 +60,7 @@ class Membership:
         if from_snapshot:
             history.reset(from_snapshot)
         history.append([(offset, record) for offset, record in boot.control if offset >= 0])
-        return cls(Voter(config.key, config.voter_endpoints or config.endpoints), history)
+        return cls(Voter(config.key, config.voter_endpoints or config.endpoints), history, high_watermark)
 
     def _refresh(self) -> None:
         self.voters: VoterSet = self.history.voters

@@ -143,7 +143,7 @@ class Host:
         self.disk, self.stored, self.bootstrap = [], None, ()
         self.snapshots, self.log_start = {}, OffsetAndEpoch(0, 0)
         self.wipes += 1
-        directory_id = bytes([self.config.node_id, self.wipes]) * 8
+        directory_id = bytes([self.config.node_id, 0x80 + self.wipes]) * 8
         self.config = msgspec.structs.replace(self.config, directory_id=directory_id)
 
     def rot(self, offset: int) -> None:

@@ -202,17 +202,17 @@ def test_kraft_version_neither_falls_nor_exceeds_what_is_known(version: int) -> 
 
 def test_a_wiped_disk_under_an_old_id_is_an_observer() -> None:
     history = VoterSetHistory(VoterSet(()), [VERSION, record(1, 2, 3)])
-    assert Membership(voter(1), history).is_voter
-    wiped = Membership(voter(1, disk=7), history)
+    assert Membership(voter(1), history, -1).is_voter
+    wiped = Membership(voter(1, disk=7), history, -1)
     assert (wiped.is_voter, wiped.has(key(1)), wiped.others) == (False, True, (voter(2), voter(3)))
 
 
 def test_other_endpoints_than_the_set_says_are_noticed() -> None:
     history = VoterSetHistory(VoterSet(()), [VERSION, record(1, 2, 3)])
-    assert not Membership(voter(1), history).has_moved
-    assert Membership(voter(1, port=2), history).has_moved
-    assert not Membership(voter(4, port=2), history).has_moved
-    assert not Membership(voter(1, port=2), VoterSetHistory(voters(1, 2, 3))).has_moved
+    assert not Membership(voter(1), history, -1).has_moved
+    assert Membership(voter(1, port=2), history, -1).has_moved
+    assert not Membership(voter(4, port=2), history, -1).has_moved
+    assert not Membership(voter(1, port=2), VoterSetHistory(voters(1, 2, 3)), -1).has_moved
 
 
 BOOTSTRAP = (VERSION, record(1, 2, 3))
@@ -345,3 +345,19 @@ def test_an_observer_also_asks_bootstrap_endpoints_for_its_voters_may_all_be_gon
         for send in node.sent(FetchRequest):
             node.answer(send, FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, LeaderView(0), -1, 0, 0, Records(b"")))
     assert sorted(dict.fromkeys(asked)) == [-1, 1, 2, 3]
+
+
+def removed(*, high_watermark: int, own: Voter = voter(3)) -> Membership:
+    history = VoterSetHistory(VoterSet(()), [VERSION, record(1, 2, 3)])
+    history.append([(0, LeaderChange(0, 1, (1, 2, 3), (1, 2))), (1, VERSION), (2, record(1, 2, 3)), (7, record(1, 2))])
+    return Membership(own, history, high_watermark)
+
+
+def test_who_is_removed_stays_eligible_until_that_is_known_to_be_committed() -> None:
+    membership = removed(high_watermark=7)
+    assert (membership.is_voter, membership.is_eligible) == (False, True)
+    membership.committed(8)
+    assert not membership.is_eligible
+    assert not removed(high_watermark=8).is_eligible
+    assert not removed(high_watermark=7, own=voter(4)).is_eligible
+    assert not removed(high_watermark=7, own=voter(3, disk=7)).is_eligible

@@ -61,6 +61,13 @@ def can_be_wiped(world, victim) -> bool:
     )
 
 
+def can_be_spared(world, leader, host) -> bool:
+    """An operator who knows which disks are gone does not remove the last good ones."""
+    disks = [h.config.key for h in world.hosts.values()]
+    rest = leader.node.voters.without(host.config.node_id)
+    return sum(voter.key in disks for voter in rest.voters) >= rest.majority()
+
+
 def disturb(world, random_: random.Random) -> None:
     host = random_.choice(list(world.hosts.values()))
     what = random_.choice(
@@ -106,7 +113,7 @@ def disturb(world, random_: random.Random) -> None:
     for leader in [h for h in world.up() if h.node.is_leader]:
         if what == "add":
             world.ask(leader.config.node_id, AddVoterRequest(-1, host.as_voter(), 2_000))
-        elif what == "remove":
+        elif what == "remove" and can_be_spared(world, leader, host):
             voter = leader.node.voters.get(host.config.node_id)
             world.ask(leader.config.node_id, RemoveVoterRequest(-1, voter.key if voter else host.config.key, 2_000))
         elif what == "transfer":
