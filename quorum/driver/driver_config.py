@@ -26,6 +26,8 @@ class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A snapshot is taken when so many bytes were applied since the last one."""
     snapshot_max_interval_ms: int = 3_600_000
     """Or when anything was applied and the last one is so old; 0: age does not count."""
+    trace_file: str | None = None
+    """Where every transition of the core is written, a JSON object per line (quorum/trace.py)."""
 
 
 class DriverStatistics(NamedTuple):

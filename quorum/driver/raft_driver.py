@@ -93,6 +93,7 @@ from ..storage.errors import StorageFull, WrongIdentity
 from ..storage.file_system import FileSystem, RealFileSystem
 from ..storage.metadata_store import MetadataStore
 from ..storage.snapshot_store import SnapshotInfo
+from ..trace import TraceWriter
 from .address_book import AddressBook
 from .apply_task import ApplyTask
 from .driver_config import DriverConfig, DriverStatistics
@@ -105,6 +106,7 @@ from .signal import Signal
 from .snapshot_copies import SnapshotCopies
 from .snapshot_taker import SnapshotTaker
 from .storage_tasks import FULL_DISK_RETRY_S, ElectionWriter, LogWriter
+from .trace_file import TraceFile
 from .transport import (
     DirectHandler,
     NewerGeneration,
@@ -164,6 +166,8 @@ class RaftDriver:
         """Set when there is nothing left to repair."""
         self._fatal: Exception | None = None
         """What broke the core: `run` raises it, whoever else the exception went to."""
+        self._trace: TraceWriter | None = None
+        self._trace_file = TraceFile(config.trace_file) if config.trace_file is not None else None
         self._has_begun = False
         self._ended = trio.Event()
         self._carry_out: dict[type[Effect], Callable[[Any], None]] = {
@@ -360,6 +364,8 @@ class RaftDriver:
         leader, self._core = self.leader, None
         self._read_index.close(leader)
         self._taker.close()
+        if self._trace_file is not None:
+            self._trace_file.close()
         for responder in self._responders.values():
             responder.refuse(ErrorCode.BROKER_NOT_AVAILABLE, "the node is stopping")
         self._responders.clear()
@@ -403,6 +409,9 @@ class RaftDriver:
                 tasks = (self._writer.run, self._election_writer.run, self._applier.run, self._taker.run, self._copies.run)
                 for task in (*tasks, self._run_deferred, self._run_timer, self._watch_disk):
                     nursery.start_soon(task)
+                if self._trace_file is not None:
+                    self._trace = TraceWriter(self._trace_file.write, core, self._now_us())
+                    nursery.start_soon(self._trace_file.run)
                 if core.is_repairing:
                     nursery.start_soon(self._watch_repair, core, store.boot.repair_until, store.damage)
                 task_status.started()
@@ -422,6 +431,9 @@ class RaftDriver:
     def _now_ms(self) -> int:
         return int(trio.current_time() * 1000 + self._clock_anchor_ms)
 
+    def _now_us(self) -> int:
+        return int((trio.current_time() * 1000 + self._clock_anchor_ms) * 1000)
+
     # --- the core: events in, effects out ------------------------------------------------------------------------------------
 
     def _step(self, event: Event) -> None:
@@ -439,7 +451,10 @@ class RaftDriver:
         try:
             while self._inbox:
                 event = self._inbox.popleft()
-                for effect in core.step(event, self._now_ms()):
+                effects = core.step(event, self._now_ms())
+                if self._trace is not None:
+                    self._trace.step(self._now_us(), event, effects)
+                for effect in effects:
                     self._carry_out[type(effect)](effect)
         except Exception as error:
             if not (isinstance(error, ValueError) and isinstance(event, Propose)):

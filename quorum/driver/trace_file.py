@@ -1,0 +1,62 @@
+"""Where a node's trace goes: lines gather on the event loop, and a worker thread appends them to a file a few times a second.
+
+A trace is for people who look into a running node. It must not change what it shows: a file that cannot be written ends the
+tracing with one line in the log, and lines that a slow disk leaves behind are dropped beyond a bound, which a line says too.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import trio
+
+logger = logging.getLogger("kraftlab.quorum")
+
+FLUSH_INTERVAL_S = 0.2
+PENDING_BYTES_MAX = 32 * 1024 * 1024
+
+
+class TraceFile:
+    """`write` takes lines, `run` appends them to the file at `path`, `close` does what is left."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._lines: list[str] = []
+        self._pending_bytes = 0
+        self._dropped = 0
+        self._is_broken = False
+
+    def write(self, line: str) -> None:
+        if self._is_broken:
+            return
+        if self._pending_bytes > PENDING_BYTES_MAX:
+            self._dropped += 1
+            return
+        self._lines.append(line)
+        self._pending_bytes += len(line)
+
+    async def run(self) -> None:
+        while not self._is_broken:
+            await trio.sleep(FLUSH_INTERVAL_S)
+            lines = self._take()
+            if lines:
+                await trio.to_thread.run_sync(self._append, lines)
+
+    def close(self) -> None:
+        self._append(self._take())
+
+    def _take(self) -> str:
+        lines, self._lines = "".join(self._lines), []
+        self._pending_bytes = 0
+        if self._dropped:
+            logger.warning("%d lines of the trace in %s are lost: the disk is too slow", self._dropped, self._path)
+            self._dropped = 0
+        return lines
+
+    def _append(self, lines: str) -> None:
+        try:
+            with open(self._path, "a", encoding="utf-8") as file:
+                file.write(lines)
+        except OSError as error:
+            self._is_broken = True
+            logger.error("the trace ends: cannot write %s: %s", self._path, error.strerror or error)
