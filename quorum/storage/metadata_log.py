@@ -224,13 +224,15 @@ class MetadataLog:
     def clean(self, start: OffsetAndEpoch) -> None:
         """Stage that the log starts at `start`, the end of a finished snapshot: what lies below is not read any more.
 
-        In the next flush, the snapshots below it are removed first, then the segments that lie wholly below. Nothing happens
-        if the log starts there or later.
+        In the next flush, the snapshots below it are removed first, then the segments that lie wholly below. If the log starts
+        there already, that concerns a snapshot that was overtaken while it was written; if it starts later, nothing happens.
         """
-        if start.offset <= self.start.offset:
-            return
         with self._lock:
             index = self._index
+            if start.offset <= self.start.offset:
+                if start == self.start and self._staged_clean is None:
+                    self._staged_clean = (start, 0)
+                return
             number = index.number_at(start.offset)
             is_boundary = start.offset == index.end_offset or (number < len(index) and index.base_offsets[number] == start.offset)
             if not is_boundary or index.epoch(number - 1) != start.epoch:
