@@ -1,7 +1,8 @@
 """Candidate: has voted for itself in a new epoch and asks the others for theirs.
 
 Its own vote counts once the election state that holds it is durable; requests wait for the same version, so answers never come
-earlier, but a sole voter has nobody to wait for. A lost election is waited out: the timer, then Prospective. The timer starts
+earlier, but a sole voter has nobody to wait for. (Who has been removed by a record that may never be committed stands too, and
+does not count itself: membership.py.) A lost election is waited out: the timer, then Prospective. The timer starts
 when the own vote is durable: on a disk slower than the timer, each epoch would end before its vote is stored.
 """
 

@@ -4,6 +4,11 @@ Every handler of a request takes the same steps: (1) refuse what no correct peer
 another disk (INVALID_VOTER_KEY); (2) refuse an older epoch (FENCED_LEADER_EPOCH); (3) adopt a higher one; (4) decide. Whether
 to grant is each state's own rule (`grants`); here stands only what "up to date" means, and that a node whose log is being
 repaired grants nothing (repair.py). A pre-vote never touches a timer.
+
+A candidate needs a majority of the voters that its own log names; the set can not change under it, since only followers and
+leaders append. Whoever is asked answers, whether or not its own log names the candidate, or itself, as a voter: logs differ in
+how far they are, and a new voter whose vote decides may not know yet that it has one (Raft §6). The request names the directory
+as well, so a wiped disk does not vote in its predecessor's name.
 """
 
 from __future__ import annotations

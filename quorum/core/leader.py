@@ -218,4 +218,5 @@ class Leader(EpochState):
         return deadline_ms if self.change is None else min(deadline_ms, self.change.next_deadline_ms())
 
     def __repr__(self) -> str:
-        return f"{self._who()} start={self.epoch_start_offset} hw={self.high_watermark} {list(self.voters.values())}"
+        change = f" {self.change.request!r}" if self.change is not None else ""
+        return f"{self._who()} start={self.epoch_start_offset} hw={self.high_watermark} {list(self.voters.values())}{change}"

@@ -5,9 +5,9 @@ event at a time; the node answers with a list of effects that the shell carries 
 reads a clock and draws randomness only from the generator it was given, so the same events give the same effects, always.
 
 *Who decides what.* `QuorumState` is the only gate between the six states; `Elections` handles votes and announcements,
-`Leadership` the leader's half of replication and `Fetching` the follower's. `LocalLog` is the one writer of the log,
-`RequestManager` knows which answers are awaited. RaftNode itself only dispatches, learns from every response who leads, and
-lets the current state do what is due.
+`Leadership` the leader's half of replication and `Fetching` the follower's; `Reconfiguration` and `Joining` are the two halves of
+membership. `LocalLog` is the one writer of the log, `Membership` says who votes, `RequestManager` knows which answers are
+awaited. RaftNode itself only dispatches, learns from every response who leads, and lets the current state do what is due.
 
 *The life of a step.* (1) The event goes to its handler. (2) The state is polled until it does not change any more: timers
 that have passed fire, requests that are due leave. So a TimerFired event needs no handler, a timer may be late, and an event
@@ -24,6 +24,18 @@ watermark rises, `Apply` says so, and the parked fetches of the others are answe
 
 *How a read is served.* `ReadIndexAsked` is answered with the offset that a read must reflect, once a majority of the voters has
 shown that this node still led when it was asked (read_index.py).
+
+*How the voters change.* They live in the log (kraft.version 1; else the configuration names them for good): a control record
+holds the whole set, and whoever appends it acts on it from that moment on, committed or not; whoever truncates it acts on the
+one before again. So every node reads off its own log who votes, at boot from `BootState` (voter_set_history.py, membership.py).
+Two sets in force at once differ by one voter, since a leader appends a new one only when it has committed in its epoch and the
+last set is committed; so any two majorities meet. The first leader writes the bootstrap checkpoint's set into its epoch's
+opening batch. A shell, or a peer, asks the leader by AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest or
+TransferLeadershipRequest, delivered as RequestReceived and answered by one Reply when the outcome is known
+(reconfiguration.py); an observer can ask by itself (joining.py). A replica is its node id *and* the id of its directory: a
+wiped disk under an old id acknowledges nothing and votes for nothing in its predecessor's name. A leader that has removed itself
+counts only the others, and resigns when they have committed it. `VotersChanged` tells the shell of every change;
+`endpoints_of` says where a node is to be reached.
 
 *How a log stays short.* The shell takes a snapshot of the state machine between two applies (`snapshot_context` says what it
 begins with) and reports SnapshotTaken; then the log starts at the end of the oldest snapshot kept, and what lies below may

@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from kraftlab.quorum.core import ElectionState, Endpoint, ReplicaKey, Voter, VoterSet
 from kraftlab.quorum.core.batch import LeaderChange, decode, decode_control
@@ -890,3 +892,49 @@ def test_check_quorum_counts_the_voters_of_the_moment(leading) -> None:
     assert leader.node.node.is_leader
     leader.node.tick(1)
     assert leader.node.node.state_name == "resigned"
+
+
+numbers = st.one_of(st.integers(-3, 8), st.sampled_from([2**31, 2**40, -(2**40)]))
+keys = st.builds(ReplicaKey, numbers, st.sampled_from([bytes(16), b"", *(bytes([byte]) * 16 for byte in (1, 2, 3, 4))]))
+voters = st.builds(Voter, keys, st.sampled_from([{}, {"CONTROLLER": Endpoint("host", 1)}]))
+requests = st.one_of(
+    st.builds(AddVoterRequest, numbers, voters, numbers),
+    st.builds(RemoveVoterRequest, numbers, keys, numbers),
+    st.builds(UpdateVoterRequest, numbers, voters),
+    st.builds(TransferLeadershipRequest, numbers, keys, numbers),
+    st.builds(ProbeVoterRequest, numbers, keys),
+    st.builds(FetchRequest, st.just(1), keys, st.integers(0, 5), st.just(1), st.integers(-1, 5), st.just(0), st.just(100)),
+)
+views = st.builds(LeaderView, st.integers(-1, 1), numbers, st.just({}))
+errors = st.sampled_from(list(ErrorCode))
+responses = st.one_of(
+    st.builds(ProbeVoterResponse, errors, views, keys, numbers),
+    st.builds(VoterChangeResponse, errors, views, st.just("because")),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=100)
+@given(st.data())
+def test_nothing_a_peer_says_about_voters_raises_and_every_request_has_one_answer(driven, data: st.DataObject) -> None:
+    node = Leading(driven).node if data.draw(st.booleans()) else driven(dynamic=True, auto_join=True)
+    in_flight, answers, asked = [], dict[int, int](), []
+    for _ in range(data.draw(st.integers(1, 15))):
+        what = data.draw(st.sampled_from(("request", "request", "answer", "tick", "flush")))
+        if what == "answer" and in_flight:
+            node.answer(in_flight.pop(), data.draw(responses))
+        elif what == "request":
+            request = data.draw(requests)
+            node.request(2, request)
+            asked.append(node.token)
+        elif what == "flush":
+            node.flush()
+        else:
+            node.tick(data.draw(st.integers(0, 400)))
+        in_flight += node.sent(ProbeVoterRequest)
+        for effect in node.effects:
+            if isinstance(effect, Reply):
+                answers[effect.correlation] = answers.get(effect.correlation, 0) + 1
+    for effect in node.step(ShutdownAsked()):
+        if isinstance(effect, Reply):
+            answers[effect.correlation] = answers.get(effect.correlation, 0) + 1
+    assert all(answers.get(token) == 1 for token in asked)
