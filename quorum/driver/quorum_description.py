@@ -45,7 +45,7 @@ class QuorumDescription(msgspec.Struct, frozen=True, array_like=True):
     is_repairing: bool = False
 
 
-def describe_quorum(core: RaftNode, now_ms: int, generation: int) -> QuorumDescription:
+def describe_quorum(core: RaftNode, now_ms: int) -> QuorumDescription:
     """What this node knows at `now_ms`. A node that does not lead knows only the voters and its own log."""
 
     def describe(replica: ReplicaStatus) -> ReplicaDescription:

@@ -310,7 +310,7 @@ class RaftDriver:
         core = self._core
         if core is None:
             return QuorumDescription(self.config.raft.node_id, -1, 0, -1, [], [])
-        return describe_quorum(core, self._now_ms(), self.generation)
+        return describe_quorum(core, self._now_ms())
 
     def statistics(self) -> DriverStatistics:
         """A snapshot of numbers worth watching. Only while `run` runs."""
