@@ -38,6 +38,7 @@ class SimulatedNetwork:
         self._draw = self._random.random
         self._options = world.options.network
         self._twice_delay_us = 2 * self._options.delay_us
+        self._keeps_order = not self._options.reordering
         self._cuts: dict[tuple[int, int], int] = {}
         self._clogged_until_us: dict[tuple[int, int], int] = {}
         self._last_arrival_us: dict[tuple[int, int], int] = {}
@@ -46,6 +47,7 @@ class SimulatedNetwork:
         """Nothing goes wrong any more."""
         self._options = CALM
         self._twice_delay_us = 2 * CALM.delay_us
+        self._keeps_order = not CALM.reordering
         self._cuts.clear()
         self._clogged_until_us.clear()
 
@@ -68,24 +70,22 @@ class SimulatedNetwork:
         else:
             self._cuts.pop((source, target), None)
 
-    def _delay_us(self, source: int, target: int) -> int:
+    def _delay_us(self, way: tuple[int, int]) -> int:
         draw = self._draw
         delay_us = 20 + int(draw() * self._twice_delay_us)
         if draw() < 0.02:
             delay_us *= 10
         if self._clogged_until_us:
-            held_us = self._clogged_until_us.get((source, target), 0) - self._world.now_us
+            held_us = self._clogged_until_us.get(way, 0) - self._world.now_us
             if held_us > 0:
                 delay_us += held_us
-        if self._options.reordering:
-            return delay_us
-        now_us = self._world.now_us
-        way = (source, target)
-        arrival_us = now_us + delay_us
-        last_us = self._last_arrival_us.get(way, 0)
-        if arrival_us < last_us:
-            return last_us - now_us
-        self._last_arrival_us[way] = arrival_us
+        if self._keeps_order:
+            now_us = self._world.now_us
+            arrival_us = now_us + delay_us
+            last_us = self._last_arrival_us.get(way, 0)
+            if arrival_us < last_us:
+                return last_us - now_us
+            self._last_arrival_us[way] = arrival_us
         return delay_us
 
     def send(self, caller: SimulatedProcess, send: Send) -> None:
@@ -93,15 +93,13 @@ class SimulatedNetwork:
         if target < 0:
             others = [v for v in self._world.voter_ids if v != source]
             target = others[int(self._random.random() * len(others))] if others else source
-        options = self._options
-        if self._cuts and (source, target) in self._cuts:
-            return
-        if options.loss and self._draw() * 1000 < options.loss:
+        way, options = (source, target), self._options
+        if way in self._cuts or (options.loss and self._draw() * 1000 < options.loss):
             return
         inbound = Inbound(caller, send.correlation, send.request)
-        self._world.after(self._delay_us(source, target), self._arrive, inbound, target)
+        self._world.after(self._delay_us(way), self._arrive, inbound, target)
         if options.duplicates and self._draw() * 1000 < options.duplicates:
-            self._world.after(self._delay_us(source, target), self._arrive, inbound, target)
+            self._world.after(self._delay_us(way), self._arrive, inbound, target)
         if options.replays and self._draw() * 1000 < options.replays:
             self._world.after(self._replay_us(), self._arrive, inbound, target)
 
@@ -111,22 +109,19 @@ class SimulatedNetwork:
             process.receive(inbound)
             return
         caller = inbound.caller
-        if (target, caller.node_id) not in self._cuts:
-            delay_us = self._delay_us(target, caller.node_id)
-            self._world.after(delay_us, caller.fail, RequestFailed(inbound.correlation, target, refused=True))
+        way = (target, caller.node_id)
+        if way not in self._cuts:
+            self._world.after(self._delay_us(way), caller.fail, RequestFailed(inbound.correlation, target, refused=True))
 
     def reply(self, server: SimulatedProcess, inbound: Inbound, response: Response) -> None:
-        source, target = server.node_id, inbound.caller.node_id
-        response_loss = self._options.response_loss
-        if self._cuts and (source, target) in self._cuts:
+        source, caller, options = server.node_id, inbound.caller, self._options
+        way = (source, caller.node_id)
+        if way in self._cuts or (options.response_loss and self._draw() * 1000 < options.response_loss):
             return
-        if response_loss and self._draw() * 1000 < response_loss:
-            return
-        answered, correlation = inbound.caller.answered, inbound.correlation
-        self._world.after(self._delay_us(source, target), answered, correlation, source, response)
-        options = self._options
+        answered, correlation = caller.answered, inbound.correlation
+        self._world.after(self._delay_us(way), answered, correlation, source, response)
         if options.duplicates and self._draw() * 1000 < options.duplicates:
-            self._world.after(self._delay_us(source, target), answered, correlation, source, response, True)
+            self._world.after(self._delay_us(way), answered, correlation, source, response, True)
         if options.replays and self._draw() * 1000 < options.replays:
             self._world.after(self._replay_us(), answered, correlation, source, response, True)
 
@@ -138,14 +133,14 @@ class SimulatedNetwork:
         """Its connections break: some of the other ends notice."""
         for inbound in process.inbound.values():
             caller = inbound.caller
-            if self._random.random() < 0.5 and (process.node_id, caller.node_id) not in self._cuts:
-                delay_us = self._delay_us(process.node_id, caller.node_id)
-                self._world.after(delay_us, caller.fail, RequestFailed(inbound.correlation, process.node_id))
+            way = (process.node_id, caller.node_id)
+            if self._random.random() < 0.5 and way not in self._cuts:
+                self._world.after(self._delay_us(way), caller.fail, RequestFailed(inbound.correlation, process.node_id))
         for machine in self._world.machines:
             server = machine.process
             if server is None or server is process:
                 continue
             for token, inbound in server.inbound.items():
                 if inbound.caller is process and self._random.random() < 0.5:
-                    delay_us = self._delay_us(process.node_id, server.node_id)
+                    delay_us = self._delay_us((process.node_id, server.node_id))
                     self._world.after(delay_us, server.abandoned, RequestAbandoned(token))

@@ -187,19 +187,8 @@ class SimulatedProcess:
         raft, log = self.raft, self._log_view
         effects = raft.step(event, self.machine.now_ms())
         state = raft.state
-        self._record(
-            self.world.now_us,
-            self.node_id,
-            event,
-            EVENT_KINDS[type(event)],
-            state.name,
-            state.epoch,
-            state.leader_id,
-            log.end_offset,
-            raft.high_watermark,
-            log.last_crc,
-            effects,
-        )
+        now_us, kind = self.world.now_us, EVENT_KINDS[type(event)]
+        self._record(now_us, self.node_id, event, kind, state, log, raft.high_watermark, effects)
         if self._trace is not None:
             self._trace.step(self.world.now_us, event, effects)
         execute, may_crash = self._execute, self.crash_in_effects is not None
@@ -305,7 +294,7 @@ class SimulatedProcess:
             self.step(ResponseReceived(correlation, source, response))
 
     def fail(self, event: RequestFailed) -> None:
-        if self._is_still(self.fail, event):
+        if self.dead or (self.machine.paused_until_us and self._is_still(self.fail, event)):
             return
         if self._outstanding.pop(event.correlation, None) is not None:
             self.step(event)
@@ -331,7 +320,7 @@ class SimulatedProcess:
 
     def _time_out(self, timeout_ms: int) -> None:
         """The oldest request with this timeout may be overdue; those that were answered need no event of their own."""
-        if self._is_still(self._time_out, timeout_ms):
+        if self.dead or (self.machine.paused_until_us and self._is_still(self._time_out, timeout_ms)):
             return
         waiting = self._timeouts[timeout_ms]
         while waiting and not self.dead:

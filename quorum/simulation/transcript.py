@@ -13,6 +13,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..core.effects import Effects, Trace
+from ..core.log_view import LogView
+from ..core.quorum_state import State
 
 TAIL_LINES = 40
 _pack = struct.Struct("<QiiqqqqI").pack
@@ -24,24 +26,22 @@ class StepEntry(NamedTuple):
     time_us: int
     node_id: int
     event: object
-    state: str
-    epoch: int
-    leader_id: int
+    state: State | None
     end_offset: int
     high_watermark: int
     effects: Effects
 
     def line(self) -> str:
         clock = f"{self.time_us // 1_000_000:>3}.{self.time_us % 1_000_000:06d}"
-        if self.node_id < 0:
+        if self.state is None:
             return f"{clock}  **  {self.event}"
-        leader = self.leader_id if self.leader_id >= 0 else "-"
-        state = f"{self.state[:4]} e{self.epoch} L{leader} {self.end_offset}/{self.high_watermark}"
+        leader = self.state.leader_id if self.state.leader_id >= 0 else "-"
+        state = f"{self.state.name[:4]} e{self.state.epoch} L{leader} {self.end_offset}/{self.high_watermark}"
         effects = "; ".join(e.text if isinstance(e, Trace) else repr(e) for e in self.effects)
         return f"{clock}  n{self.node_id}  {state:<24} {self.event!r}" + (f"  => {effects}" if effects else "")
 
 
-RawStep = tuple[int, int, object, str, int, int, int, int, Effects]
+RawStep = tuple[int, int, object, State | None, int, int, Effects]
 """A StepEntry's fields; a plain tuple, because one is made at every step and hardly any is ever looked at."""
 
 
@@ -62,25 +62,23 @@ class Transcript:
         node_id: int,
         event: object,
         kind: int,
-        state: str,
-        epoch: int,
-        leader_id: int,
-        end_offset: int,
+        state: State,
+        log: LogView,
         high_watermark: int,
-        last_crc: int,
         effects: Effects,
     ) -> None:
         """One step of one node; `kind` numbers the event's type. Positional, for it is called at every step."""
         self.steps += 1
-        self._update(_pack(time_us, node_id, kind, epoch, leader_id, end_offset, high_watermark, last_crc))
-        self._keep((time_us, node_id, event, state, epoch, leader_id, end_offset, high_watermark, effects))
+        end_offset = log.end_offset
+        self._update(_pack(time_us, node_id, kind, state.epoch, state.leader_id, end_offset, high_watermark, log.last_crc))
+        self._keep((time_us, node_id, event, state, end_offset, high_watermark, effects))
         if self._write is not None:
             self._write(StepEntry(*self._tail[-1]).line())
 
     def note(self, time_us: int, text: str) -> None:
         """Something that no node did: a fault, a restart, the heal."""
         self._hash.update(f"{time_us} {text}".encode())
-        entry = StepEntry(time_us, -1, text, "", 0, 0, 0, 0, [])
+        entry = StepEntry(time_us, -1, text, None, 0, 0, [])
         self._tail.append(entry)
         if self._write is not None:
             self._write(entry.line())
