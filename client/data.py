@@ -58,7 +58,11 @@ Response = TypeVar("Response")
 
 
 class PeerConnection:
-    """A blocking connection to one node's peer port. `request` opens it when needed and drops it after any failure."""
+    """A blocking connection to one node's peer port. `request` opens it when needed and drops it after any failure.
+
+    A client holds nothing that a forced quorum could make void, so it goes along: a node that is at a newer generation of the
+    cluster is asked again in that one.
+    """
 
     def __init__(self, endpoint: Endpoint, cluster_id: str) -> None:
         self.endpoint = endpoint
@@ -67,6 +71,7 @@ class PeerConnection:
         self._socket: socket.socket | None = None
         self._buffer = FrameBuffer()
         self._correlation = 0
+        self._generation = 0
 
     def request(self, api: int, body: bytes, timeout_s: float) -> bytes:
         """One request and its response's body. OSError if the connection fails, ApiError if the node refuses."""
@@ -83,7 +88,7 @@ class PeerConnection:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._buffer = FrameBuffer()
         self._correlation += 1
-        frame = Frame(REQUEST, api, 0, self._correlation, self._cluster_id, 0, _CLIENT_KEY, body)
+        frame = Frame(REQUEST, api, 0, self._correlation, self._cluster_id, self._generation, _CLIENT_KEY, body)
         self._wait_at_most(self._socket, deadline)
         self._socket.sendall(encode_frame(frame))
         while True:
@@ -91,6 +96,9 @@ class PeerConnection:
                 if answer.correlation != self._correlation:
                     continue
                 if answer.kind == ERROR:
+                    if answer.generation > self._generation:
+                        self._generation = answer.generation
+                        return self._exchange(api, body, deadline)
                     code, message = msgspec.msgpack.decode(answer.body, type=tuple[int, str])
                     raise api_error(code, message)
                 return answer.body

@@ -281,7 +281,8 @@ class _ServedConnection:
                 f"generation {frame.generation} of the cluster is over, it is at {mine.generation}",
             )
         if frame.generation > mine.generation:
-            if self._server.on_newer_generation is not None:
+            # A client has it from hearsay and is no evidence; a node would be.
+            if self._server.on_newer_generation is not None and frame.sender.node_id >= 0:
                 self._server.on_newer_generation(frame.generation, f"node {frame.sender.node_id} at {self.source}")
             return (
                 ErrorCode.STALE_GENERATION,

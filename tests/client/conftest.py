@@ -54,12 +54,15 @@ class FakeNode:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         identity = PeerIdentity(CLUSTER_ID, 0, ReplicaKey(1))
-        handlers = {api: self._peer_handler(api) for api in (Api.PRODUCE, Api.REPLICA_FETCH, Api.LOG_DIGEST)}
+        self.peer_server = PeerServer(identity, self._peer_handlers())
         with self.scope:
             async with trio.open_nursery() as nursery:
                 self.port = await nursery.start(AdminServer(self.dispatch, "127.0.0.1", 0).serve)
-                self.peer_port = await nursery.start(PeerServer(identity, handlers).serve, "127.0.0.1", 0)
+                self.peer_port = await nursery.start(self.peer_server.serve, "127.0.0.1", 0)
                 task_status.started()
+
+    def _peer_handlers(self) -> dict[int, Callable[[PeerRequest], Awaitable[bytes]]]:
+        return {api: self._peer_handler(api) for api in (Api.PRODUCE, Api.REPLICA_FETCH, Api.LOG_DIGEST)}
 
     def _peer_handler(self, api: int) -> Callable[[PeerRequest], Awaitable[bytes]]:
         async def handle(request: PeerRequest) -> bytes:

@@ -48,6 +48,16 @@ def test_a_leader_that_moved_is_found_again(cluster) -> None:
         assert data.produce("t", 0, b"x").base_offset == 5
 
 
+def test_a_client_goes_along_with_a_quorum_that_was_forced(cluster) -> None:
+    cluster.describe()
+    cluster.nodes[0].peer_answers[Api.PRODUCE] = lambda _: ProduceResponse(0, None, 5, 6)
+    with AdminClient(cluster.nodes[0].server) as admin, DataClient(admin) as data:
+        data.produce("t", 0, b"x")
+        server = cluster.nodes[0].peer_server
+        server.identity = server.identity._replace(generation=3)
+        assert data.produce("t", 0, b"x").base_offset == 5
+
+
 def test_a_refusal_that_retrying_does_not_mend_is_raised_at_once(cluster) -> None:
     cluster.describe()
     cluster.nodes[0].peer_answers[Api.PRODUCE] = lambda _: ProduceResponse(2, "crc of batch at 7 does not hold")
