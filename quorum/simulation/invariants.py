@@ -65,6 +65,9 @@ class Checker:
 
     def on_stored(self, machine: Machine, state: ElectionState) -> None: ...
 
+    def on_flushed(self, process: SimulatedProcess) -> None:
+        """A flush has ended, and the node has been told."""
+
     def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None: ...
 
     def on_applied(self, process: SimulatedProcess, end_offset: int, digest: int) -> None: ...
@@ -355,8 +358,8 @@ class ReadsAreLinearizable(Checker):
 class ClaimsAreDurable(Checker):
     """S17: no message leaves before the disk holds what it claims.
 
-    Fetch(o): the log through o. A granted vote, or a request for one: that vote. BeginQuorumEpoch: the leadership. Any
-    message: an epoch at least as high.
+    Fetch(o): the log through o. What a leader counts of its own: likewise. A granted vote, or a request for one: that vote.
+    BeginQuorumEpoch: the leadership. Any message: an epoch at least as high.
     """
 
     def on_sent(self, process: SimulatedProcess, request: Request) -> None:
@@ -380,6 +383,11 @@ class ClaimsAreDurable(Checker):
         stored = process.machine.stored
         if stored is None or stored.epoch < epoch or (stored.epoch == epoch and stored.voted_key != candidate):
             raise Violation(f"S17 n{process.node_id} votes for {candidate} in epoch {epoch} but has stored {stored}")
+
+    def on_flushed(self, process: SimulatedProcess) -> None:
+        believed, durable = process.raft.durable_end_offset, process.machine.durable.end_offset
+        if believed > durable:
+            raise Violation(f"S17 n{process.node_id} takes its log for durable up to {believed}, but its disk ends at {durable}")
 
     def _check_fetch(self, process: SimulatedProcess, request: FetchRequest) -> None:
         """A fetch of an epoch that the node has left behind since speaks of a log that it may have cut meanwhile."""
@@ -483,6 +491,10 @@ class Checkers:
     def on_stored(self, machine: Machine, state: ElectionState) -> None:
         for check in self._hooks["on_stored"]:
             check(machine, state)
+
+    def on_flushed(self, process: SimulatedProcess) -> None:
+        for check in self._hooks["on_flushed"]:
+            check(process)
 
     def on_apply(self, process: SimulatedProcess, high_watermark: int) -> None:
         leading = process.is_leading or process.raft.is_leader

@@ -2,10 +2,11 @@
 
 Theory of operation. When the fault phase ends, either everything heals, or only a *core*: a random set of nodes with a majority
 of the voters (the manner of TigerBeetle's simulator). What is outside the core stays broken for ever, each node in its own
-way: down, cut off, deaf, mute, standing still, or with a full disk; and the core has to get along. Then the conditions are
-looked at now and then, in the order of the table, until all are met. The first that is not when the time is over is the
-violation, unless the world itself shows that it could not be met. Such an excuse is computed from the disks and the membership,
-never assumed, and the result names it. A core that has come together is watched for a while longer: nothing may disturb it (L5).
+way: down, cut off, deaf, mute, without a link to the leader, standing still, or with a full disk; and the core has to get along.
+Then the conditions are looked at now and then, in the order of the table, until all are met. The first that is not when the time
+is over is the violation, unless the world itself shows that it could not be met. Such an excuse is computed from the disks, the
+links and the membership, never assumed, and the result names it. A core that has come together is watched for a while longer:
+nothing may disturb it (L5).
 """
 
 from __future__ import annotations
@@ -231,9 +232,23 @@ def _committed_data_is_gone(liveness: Liveness) -> str | None:
     return None
 
 
+def _led_from_outside(liveness: Liveness) -> str | None:
+    """A node outside that reaches enough of the voters may lead for ever, although it can not reach every node of the core."""
+    leader, network = liveness.leader(), liveness.world.network
+    if leader is None or leader.machine in liveness.core:
+        return None
+    voters, own = liveness.world.voter_ids, leader.node_id
+    reached = [v for v in voters if v == own or not (network.is_cut(own, v) or network.is_cut(v, own))]
+    unreached = [m.node_id for m in liveness.core if network.is_cut(own, m.node_id) or network.is_cut(m.node_id, own)]
+    if len(reached) > len(voters) // 2 and unreached:
+        return f"n{own} leads from outside the core, reaches {reached} and can not reach {unreached}"
+    return None
+
+
 EXCUSES: tuple[tuple[str, Callable[[Liveness], str | None]], ...] = (
     ("too-few-voters", _too_few_voters),
     ("committed-data-is-gone", _committed_data_is_gone),
+    ("led-from-outside", _led_from_outside),
 )
 """Name, and what makes it impossible for the core to come together, None if that is not so."""
 
@@ -270,6 +285,16 @@ def _is_mute(world: World, machine: Machine) -> None:
         world.network.cut_for_good(machine.node_id, other.node_id)
 
 
+def _misses_the_leader(world: World, machine: Machine) -> None:
+    """It does not hear the leader and is not heard by it, but by all others: the chain that check-quorum alone does not mend."""
+    leader = world.liveness.leader()
+    if leader is None or leader.machine is machine:
+        _is_alone(world, machine)
+        return
+    world.network.cut_for_good(leader.node_id, machine.node_id)
+    world.network.cut_for_good(machine.node_id, leader.node_id)
+
+
 def _stands_still(world: World, machine: Machine) -> None:
     machine.paused_until_us = FOR_EVER_US
 
@@ -283,6 +308,7 @@ AFFLICTIONS: dict[str, Callable[[World, Machine], None]] = {
     "is alone": _is_alone,
     "hears nobody": _is_deaf,
     "is heard by nobody": _is_mute,
+    "misses the leader": _misses_the_leader,
     "stands still": _stands_still,
     "has a full disk": _has_a_full_disk,
 }

@@ -59,6 +59,9 @@ class SimulatedNetwork:
         """Messages from `source` to `target` vanish; no `mend` that is still to come ends that."""
         self._cuts[source, target] = 1 << 30
 
+    def is_cut(self, source: int, target: int) -> bool:
+        return (source, target) in self._cuts
+
     def clog(self, source: int, target: int, until_us: int) -> None:
         """Messages from `source` to `target` are held until then, and arrive after all: a connection that was down."""
         self._clogged_until_us[source, target] = until_us

@@ -401,6 +401,8 @@ class SimulatedProcess:
         self.machine.flush_ended(taken)
         self._release_all(self.outbox.storage_completed(append_id))
         self.step(StorageCompleted(append_id))
+        if not self.dead:
+            self._checkers.on_flushed(self)
         self._begin_flush()
 
     def _on_store_election_state(self, effect: StoreElectionState) -> None:

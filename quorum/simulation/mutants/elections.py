@@ -10,8 +10,8 @@ import msgspec
 from ...core.candidate import Candidate
 from ...core.effects import ElectionState, Reply, Send
 from ...core.elections import Elections
+from ...core.errors import ErrorCode
 from ...core.follower import Follower
-from ...core.leader import Leader
 from ...core.messages import VoteRequest, VoteResponse
 from ...core.outbox import Outbox
 from ...core.prospective import Prospective
@@ -118,14 +118,6 @@ def _pre_vote_in_spite_of_a_leader(_original: object) -> Callable[..., bool]:
     return mutated
 
 
-def _leader_ignores_epochs(adopt: Callable[..., None]) -> Callable[[QuorumState, int, int, str], None]:
-    def mutated(self: QuorumState, epoch: int, now_ms: int, reason: str) -> None:
-        if not isinstance(self.state, Leader):
-            adopt(self, epoch, now_ms, reason)
-
-    return mutated
-
-
 def _vote_kept_in_new_epoch(unattached: Callable[..., Unattached]) -> Callable[..., Unattached]:
     def mutated(self: QuorumState, epoch: int, now_ms: int, **settings: Any) -> Unattached:
         old = getattr(self, "state", None)
@@ -154,20 +146,8 @@ def _epoch_led_again(_original: object) -> Callable[..., tuple[object, str]]:
 
 
 def _old_leader_followed(_original: object) -> Callable[..., Any]:
-    from ...core.errors import ErrorCode
-
     def mutated(self: Elections, epoch: int, leader_id: int) -> Any:
         return ErrorCode.NONE if leader_id != self._quorum.config.node_id else ErrorCode.INVALID_REQUEST
-
-    return mutated
-
-
-def _old_votes_count(on_response: Callable[..., None]) -> Callable[..., None]:
-    def mutated(self: Elections, asked: Any, response: VoteResponse, now_ms: int) -> None:
-        if isinstance(asked.request, VoteRequest):
-            request = msgspec.structs.replace(asked.request, epoch=self._quorum.epoch)
-            asked = msgspec.structs.replace(asked, request=request)
-        on_response(self, asked, response, now_ms)
 
     return mutated
 
@@ -211,17 +191,11 @@ MUTANTS = (
         "grants",
         _pre_vote_in_spite_of_a_leader,
     ),
-    Mutant(
-        "leader-ignores-epochs", "a leader is not deposed by a higher epoch", QuorumState, "adopt_epoch", _leader_ignores_epochs
-    ),
     Mutant("vote-kept-in-new-epoch", "a vote outlives its epoch", QuorumState, "_unattached", _vote_kept_in_new_epoch),
     Mutant("vote-lost-in-pre-vote", "who asks for pre-votes forgets its vote", QuorumState, "stand", _vote_lost_in_pre_vote),
     Mutant("epoch-led-again", "a restarted leader leads its epoch again (KAFKA-10527)", QuorumState, "_boot", _epoch_led_again),
     Mutant(
         "old-leader-followed", "a leader of an older epoch is followed", Elections, "_announcement_error", _old_leader_followed
-    ),
-    Mutant(
-        "old-votes-count", "a vote that was asked for in an older epoch counts", Elections, "on_vote_response", _old_votes_count
     ),
     Mutant("held-for-ever", "what waits for the election state never leaves", Outbox, "election_state_stored", _held_for_ever),
 )

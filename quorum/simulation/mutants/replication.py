@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import msgspec
 
 from ...core import leadership, majority
 from ...core.effects import Reply, Send
@@ -165,14 +162,6 @@ def _epoch_outlives_its_records(_original: object) -> Callable[[EpochIndex, int]
     return mutated
 
 
-def _old_fetches_count(error: Callable[..., Any]) -> Callable[..., Any]:
-    def mutated(self: Leadership, request: FetchRequest, is_sane: bool, now_ms: int) -> Any:
-        epoch = max(request.epoch, self._quorum.epoch)
-        return error(self, msgspec.structs.replace(request, epoch=epoch), is_sane, now_ms)
-
-    return mutated
-
-
 MUTANTS = (
     Mutant("fetch-before-flush", "a fetch acknowledges what is not flushed", Outbox, "put", _fetch_before_flush, ("S17",)),
     Mutant("everything-leaves", "one flush lets every held message go", Outbox, "storage_completed", _everything_leaves),
@@ -215,5 +204,4 @@ MUTANTS = (
         "truncate",
         _epoch_outlives_its_records,
     ),
-    Mutant("old-fetches-count", "a fetch of an older epoch is an acknowledgement", Leadership, "error_of", _old_fetches_count),
 )

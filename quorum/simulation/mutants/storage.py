@@ -164,6 +164,7 @@ MUTANTS = (
         MetadataLog,
         "_write_run",
         _stamps_ahead_of_the_disk,
+        faults=("crash-in-flush", "partition"),
     ),
     Mutant("cut-segment-kept", "a segment that was cut off stays on disk", MetadataLog, "_remove_unwanted", _cut_segment_kept),
     Mutant("cache-not-truncated", "the cache keeps what was cut off", TailCache, "truncate", _cache_not_truncated),
