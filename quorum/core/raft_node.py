@@ -317,7 +317,13 @@ class RaftNode:
 
     @property
     def is_voter(self) -> bool:
+        """Whether the voter set names this node, with this very directory."""
         return self._quorum.membership.is_voter
+
+    @property
+    def may_stand(self) -> bool:
+        """Whether this node may stand for election."""
+        return self._quorum.may_stand
 
     @property
     def high_watermark(self) -> int:

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ..core import ElectionState, InvariantViolation, LogTruncationRefused, LogView, Outbox, RaftConfig, RaftNode, ReplicaKey
-from ..core.batch import decode, encode, read_header
+from ..core.batch import ControlRecord, decode, encode, read_header
+from ..core.boot import BootState
 from ..core.effects import Append, Effect, ReadLog, Reply, Send, StoreElectionState, Trace, Truncate
 from ..core.events import (
     ElectionStateStored,
@@ -33,6 +34,7 @@ from ..core.events import (
     StorageCompleted,
     TimerFired,
 )
+from ..core.local_log import control_of
 from ..core.messages import Request, Response
 
 START_MS = 1_000_000
@@ -111,13 +113,16 @@ class Host:
     jitter_ms: int
     disk: list[bytes] = field(default_factory=list)
     stored: ElectionState | None = None
+    bootstrap: tuple[ControlRecord, ...] = ()
     is_held: bool = False
     is_up: bool = False
     incarnation: int = 0
+    wipes: int = 0
     batches: list[bytes] = field(default_factory=list)
     staged: list[StorageOperation] = field(default_factory=list)
     held: list[Send | Reply] = field(default_factory=list)
     calls: dict[int, Call] = field(default_factory=dict)
+    clients: dict[int, str] = field(default_factory=dict)
     outbox: Outbox = field(default_factory=Outbox)
     random: ScriptedRandom = field(default_factory=lambda: ScriptedRandom(0))
     _node: RaftNode | None = None
@@ -133,11 +138,19 @@ class Host:
         self.incarnation += 1
         self.is_up = True
         self.batches = list(self.disk)
-        self.staged, self.held, self.calls = [], [], {}
+        self.staged, self.held, self.calls, self.clients = [], [], {}, {}
         self.outbox = Outbox()
         self.random = ScriptedRandom(self.jitter_ms)
-        view = LogView.from_headers([read_header(data) for data in self.batches])
-        self._node = RaftNode(self.config, view, self.stored, self.random, now_ms)
+        headers = [read_header(data) for data in self.batches]
+        boot = BootState(tuple(control_of(headers, b"".join(self.batches))), self.bootstrap)
+        self._node = RaftNode(self.config, LogView.from_headers(headers), self.stored, self.random, now_ms, boot)
+
+    def wipe(self) -> None:
+        """An empty disk, formatted anew without voters: another directory id, hence another replica."""
+        self.wipes += 1
+        self.disk, self.stored, self.bootstrap = [], None, ()
+        directory_id = bytes([self.config.node_id, 0x80 + self.wipes]) * 8
+        self.config = msgspec.structs.replace(self.config, directory_id=directory_id)
 
     def read(self, start_offset: int, max_bytes: int) -> bytes:
         """Whole batches from there on, up to `max_bytes` but at least one."""
@@ -201,9 +214,16 @@ class ScriptedCluster:
                 if call.token in self.hosts[call.send.destination].calls:
                     self._put(node_id, call.send.destination, call, Failure("HungUp", kind_of(call.send.request)))
         host.is_up = False
-        host.staged, host.held, host.calls = [], [], {}
+        host.staged, host.held, host.calls, host.clients = [], [], {}, {}
 
     # Steps
+
+    def ask(self, node_id: int, request: Request, title: str) -> None:
+        """A client's request, not a peer's: it arrives at once, and so does its answer."""
+        host = self.host(node_id)
+        self._last_token += 1
+        host.clients[self._last_token] = kind_of(request)
+        self.step(node_id, RequestReceived(self._last_token, ReplicaKey(-1), request), title)
 
     def step(self, node_id: int, event: Event, title: str, *, even_if_nothing: bool = True) -> None:
         """One event, told as `title` and, indented, everything it leads to without time or messages."""
@@ -279,13 +299,15 @@ class ScriptedCluster:
     def _addressed(self, host: Host, message: Send | Reply) -> str:
         if isinstance(message, Send):
             return f"n{message.destination} {message.request!r}"
+        if message.correlation in host.clients:
+            return f"the client {message.response!r}"
         call = host.calls.get(message.correlation)
         return f"n{call.source if call else '?'} {message.response!r}"
 
     def _transmit(self, host: Host, message: Send | Reply) -> None:
         node_id = host.config.node_id
         if isinstance(message, Send):
-            destination = message.destination if message.destination >= 0 else host.config.voters.ids()[0]
+            destination = message.destination if message.destination >= 0 else min(self.hosts.keys() - {node_id})
             call = Call(
                 node_id,
                 host.incarnation,
@@ -294,6 +316,9 @@ class ScriptedCluster:
             )
             self._calls.append(call)
             self._put(node_id, destination, call, message.request)
+        elif message.correlation in host.clients:
+            del host.clients[message.correlation]
+            self.lines.append(f"  tells the client {message.response!r}")
         else:
             answered = host.calls.pop(message.correlation, None)
             if answered is not None:

@@ -18,13 +18,14 @@ from typing import NamedTuple
 import msgspec
 
 from ..core import ElectionState, RaftConfig, ReplicaKey, Voter, VoterSet
-from ..core.batch import decode, decode_control
+from ..core.batch import ControlRecord, KRaftVersion, KRaftVoters, LeaderChange, decode, decode_control
 from ..core.candidate import Candidate
 from ..core.effects import StoreElectionState
 from ..core.epoch_state import NEVER_MS
 from ..core.events import Propose, ReadIndexAsked, ResignAsked, ShutdownAsked, StorageFailed, TimerFired
 from ..core.follower import Follower
 from ..core.leader import Leader
+from ..core.messages import AddVoterRequest, RemoveVoterRequest, TransferLeadershipRequest
 from ..core.prospective import Prospective
 from ..core.resigned import Resigned
 from ..core.unattached import Unattached
@@ -122,11 +123,14 @@ class Interpreter:
         options = {name: int(value) for name, value in (a.split("=", 1) for a in arguments if "=" in a)}
         voter_count, observer_count = int(words[0]), options.pop("observers", 0)
         ids = range(1, voter_count + observer_count + 1)
-        voters = VoterSet(tuple(Voter(ReplicaKey(node_id), {}) for node_id in ids[:voter_count]))
+        is_dynamic = "dynamic" in words
+        voters = VoterSet.of(_voter(key_of(node_id) if is_dynamic else ReplicaKey(node_id)) for node_id in ids[:voter_count])
         for node_id in ids:
-            key = key_of(node_id)
-            settings = {"node_id": node_id, "voters": voters, "directory_id": key.directory_id, **options}
-            self.cluster.hosts[node_id] = Host(msgspec.convert(settings, RaftConfig), JITTER_STEP_MS * node_id)
+            settings = {"node_id": node_id, "directory_id": key_of(node_id).directory_id, **options}
+            config = msgspec.convert(settings | {"voters": VoterSet(()) if is_dynamic else voters}, RaftConfig, strict=False)
+            host = self.cluster.hosts[node_id] = Host(config, JITTER_STEP_MS * node_id)
+            if is_dynamic and node_id in voters.ids():
+                host.bootstrap = (KRaftVersion(0, 1), KRaftVoters(0, voters))
         if "stopped" not in words:
             self.start([])
 
@@ -154,13 +158,13 @@ class Interpreter:
             host = self.cluster.host(node_id)
             if host.is_up:
                 raise ValueError(f"node {node_id} is up; crash it before its disk is wiped")
-            host.disk, host.stored = [], None
+            host.wipe()
 
     def campaign(self, arguments: list[str]) -> None:
         for node_id in self._ids(arguments):
             node = self.cluster.host(node_id).node
             state = node.state
-            if not node.is_voter:
+            if not node.may_stand:
                 raise ValueError(f"node {node_id} is an observer; it never stands")
             if isinstance(state, Follower):
                 state.fetch_deadline_ms = self.cluster.now_ms
@@ -197,6 +201,35 @@ class Interpreter:
     def shutdown(self, arguments: list[str]) -> None:
         node_id = node_id_of(arguments[0])
         self.cluster.step(node_id, ShutdownAsked(), f"n{node_id} is asked to shut down")
+
+    # Voters
+
+    def add_voter(self, arguments: list[str]) -> None:
+        node_id, target_id, timeout_ms = self._asked(arguments)
+        voter = _voter(self.cluster.host(target_id).config.key)
+        self.cluster.ask(node_id, AddVoterRequest(-1, voter, timeout_ms), f"n{node_id} is asked to add node {target_id}")
+
+    def remove_voter(self, arguments: list[str]) -> None:
+        node_id, target_id, timeout_ms = self._asked(arguments)
+        voter = self.cluster.host(node_id).node.voters.get(target_id)
+        key = voter.key if voter else self.cluster.host(target_id).config.key
+        self.cluster.ask(node_id, RemoveVoterRequest(-1, key, timeout_ms), f"n{node_id} is asked to remove node {target_id}")
+
+    def transfer_leadership(self, arguments: list[str]) -> None:
+        node_id, target_id, timeout_ms = self._asked(arguments)
+        key = self.cluster.host(target_id).config.key
+        title = f"n{node_id} is asked to make way for node {target_id}"
+        self.cluster.ask(node_id, TransferLeadershipRequest(-1, key, timeout_ms), title)
+
+    def _asked(self, arguments: list[str]) -> tuple[int, int, int]:
+        options = dict(argument.split("=", 1) for argument in arguments[2:])
+        return node_id_of(arguments[0]), node_id_of(arguments[1]), int(options.get("timeout", 5_000))
+
+    def voters(self, arguments: list[str]) -> None:
+        for node_id in self._ids(arguments):
+            node = self.cluster.host(node_id).node
+            where = f"at {node.voters_offset}" if node.voters_offset >= 0 else "not in the log"
+            self._say(f"n{node_id} {node.voters!r} {where}{'' if node.is_voter else ', not itself'}")
 
     # Disks
 
@@ -379,11 +412,22 @@ def _drawn(batches: list[bytes], durable_end_offset: int | None = None) -> str:
         if durable_end_offset is not None and header.base_offset == durable_end_offset:
             words.append("|")
         if header.is_control:
-            records = [f"L{record.leader_id}" for record in decode_control(body) if hasattr(record, "leader_id")]
+            records = [word for word in map(_drawn_control, decode_control(body)) if word]
         else:
             records = [_deflated(record) for record in msgspec.msgpack.decode(body, type=list[str])]
         words.append(f"{header.epoch}:{','.join(records)}")
     return f"[{' '.join(words)}]"
+
+
+def _drawn_control(record: ControlRecord) -> str:
+    """L1: node 1 leads from here; {1,2}: these vote from here. A kraft.version goes without saying."""
+    if isinstance(record, LeaderChange):
+        return f"L{record.leader_id}"
+    return repr(record.voters) if isinstance(record, KRaftVoters) else ""
+
+
+def _voter(key: ReplicaKey) -> Voter:
+    return Voter(key, {})
 
 
 def _deflated(record: str) -> str:
@@ -401,11 +445,16 @@ class Command(NamedTuple):
 
 _FILTER = "[FROM->TO] [KIND…] [first]"
 COMMANDS = (
-    Command("add-nodes", "N [observers=K] [stopped] [SETTING=VALUE…]", "voters 1…N, observers after them", Interpreter.add_nodes),
+    Command(
+        "add-nodes",
+        "N [observers=K] [dynamic] [stopped] [SETTING=VALUE…]",
+        "voters 1…N, observers after them; dynamic: voters live in the log",
+        Interpreter.add_nodes,
+    ),
     Command("write-disk", "NODE [log=1,1,2] [epoch=E leader=L vote=V]", "what a stopped node will find", Interpreter.write_disk),
     Command("start", "[NODE…]", "boot from what the disk holds; also after a crash", Interpreter.start),
     Command("crash", "NODE…", "end a process; what is not durable is gone", Interpreter.crash),
-    Command("wipe", "NODE…", "empty the disk of a node that is down", Interpreter.wipe),
+    Command("wipe", "NODE…", "empty the disk of a node that is down; its directory id is another one then", Interpreter.wipe),
     Command("campaign", "NODE…", "the node's election or fetch timer runs out now", Interpreter.campaign),
     Command(
         "set-randomized-election-timeout",
@@ -417,6 +466,14 @@ COMMANDS = (
     Command("read", "NODE", "which offset must a linearizable read reflect?", Interpreter.read),
     Command("resign", "NODE", "the leader is asked to resign", Interpreter.resign),
     Command("shutdown", "NODE", "a graceful stop", Interpreter.shutdown),
+    Command("add-voter", "NODE NEW [timeout=MS]", "a client asks NODE to make NEW a voter", Interpreter.add_voter),
+    Command("remove-voter", "NODE OLD [timeout=MS]", "a client asks NODE to remove the voter OLD", Interpreter.remove_voter),
+    Command(
+        "transfer-leadership",
+        "NODE TARGET [timeout=MS]",
+        "a client asks NODE to make way for TARGET",
+        Interpreter.transfer_leadership,
+    ),
     Command("hold", "NODE…", "nothing becomes durable until it is told to", Interpreter.hold),
     Command("release", "NODE…", "everything is durable, and from now on at once", Interpreter.release),
     Command("fsync", "NODE [aN]", "staged log operations, up to number N, are durable", Interpreter.fsync),
@@ -439,6 +496,7 @@ COMMANDS = (
     Command("messages", "", "what is on its way or set aside", Interpreter.messages),
     Command("outbox", "[NODE…]", "what waits for a disk", Interpreter.outbox),
     Command("timers", "[NODE…]", "how long the node will still wait", Interpreter.timers),
+    Command("voters", "[NODE…]", "who votes, as the node's log says", Interpreter.voters),
     Command("progress", "NODE", "what the leader knows of voters and observers", Interpreter.progress),
 )
 _BY_NAME = {command.name: command for command in COMMANDS}
