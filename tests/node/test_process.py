@@ -1,0 +1,62 @@
+"""How a node goes through generations of the cluster."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from kraftlab.node.process import run_to_end, through_generations
+from kraftlab.quorum import GenerationOver
+from kraftlab.quorum.storage.file_system import RealFileSystem
+from kraftlab.quorum.storage.identity import LogIdentity, partition_directory
+from kraftlab.quorum.storage.metadata_store import MetadataStore
+
+IDENTITY = LogIdentity("node-test", bytes([7]) * 16)
+
+
+def node(ends: list[Exception | None]) -> Callable[[], Awaitable[None]]:
+    """A node whose runs end like this, one after the other."""
+
+    async def serve() -> None:
+        error = ends.pop(0)
+        if error is not None:
+            raise ExceptionGroup("a nursery", [error])
+
+    return serve
+
+
+async def test_an_observer_begins_anew_in_the_newer_generation(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    store = MetadataStore.open(RealFileSystem(), str(tmp_path), *IDENTITY[:2])
+    store.close()
+    partition = Path(partition_directory(str(tmp_path)))
+    for name in ("00000000000000000010.log", "00000000000000000010-0000000001.checkpoint", "repair"):
+        (partition / name).write_bytes(b"history")
+    ends: list[Exception | None] = [GenerationOver("forced", 3, is_expendable=True), None]
+    await through_generations(node(ends), IDENTITY, str(tmp_path))
+    assert not ends
+    assert "follows generation 3 from the start" in caplog.text
+    assert RealFileSystem().names(str(partition)) == ["quorum-state"]
+    again = MetadataStore.open(RealFileSystem(), str(tmp_path), *IDENTITY[:2])
+    assert (again.identity.generation, again.log.end_offset) == (3, 0)
+    again.close()
+
+
+async def test_what_a_person_should_look_at_ends_the_process_with_its_message(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("as it was")
+    ends: list[Exception | None] = [GenerationOver("the quorum was forced; format it anew", 3, is_expendable=False)]
+
+    async def serve() -> None:
+        await through_generations(node(ends), IDENTITY, str(tmp_path))
+
+    with pytest.raises(SystemExit, match=r"^Error: the quorum was forced; format it anew$"):
+        await run_to_end(str(tmp_path), serve)
+    assert (tmp_path / "kept").read_text() == "as it was"
+
+
+async def test_other_errors_pass(tmp_path: Path) -> None:
+    with pytest.raises(ExceptionGroup):
+        await through_generations(node([KeyError("a bug")]), IDENTITY, str(tmp_path))
