@@ -29,8 +29,8 @@ logger = logging.getLogger("kraftlab.broker.admin")
 
 TIMEOUT_DEFAULT_MS = 60_000
 RETRY_BACKOFF_S = 0.05
-ONCE = ("CreateTopics", "DeleteTopics")
-"""Made twice, these answer that the topic exists, or does not: their outcome would be told wrongly."""
+ONCE = ("CreateTopics", "DeleteTopics", "AddRaftVoter", "RemoveRaftVoter")
+"""Made twice, these answer that the topic or voter exists, or does not: their outcome would be told wrongly."""
 
 LocalCall = Callable[[Any], Awaitable[Message]]
 """Takes the request of its method; the response's header is filled in here."""
@@ -115,7 +115,7 @@ class AdminService:
                 break
             except PeerUnreachable as error:
                 if call.api in ONCE and not error.refused and not isinstance(error, NoController):
-                    return fault(method, f"{error}; whether the topics were changed is unknown", ErrorCode.NETWORK_EXCEPTION)
+                    return fault(method, f"{error}; whether {call.api} was carried out is unknown", ErrorCode.NETWORK_EXCEPTION)
                 reason = str(error)
             except PeerError as error:
                 if error.code not in (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE):

@@ -98,6 +98,9 @@ def quorum_view(response: pb.DescribeQuorumResponse) -> QuorumView:
         response.high_watermark,
         tuple(_replica_view(replica) for replica in sorted(response.current_voters, key=lambda replica: replica.replica_id)),
         tuple(_replica_view(replica) for replica in sorted(response.observers, key=lambda replica: replica.replica_id)),
+        response.kraft_version,
+        response.log_start_offset,
+        response.generation,
     )
 
 

@@ -22,7 +22,7 @@ class ReplicaView(msgspec.Struct, frozen=True):
 
 
 class QuorumView(msgspec.Struct, frozen=True):
-    """The quorum as its leader sees it."""
+    """The quorum as its leader sees it. `log_start_offset` is that of the leader's log; `generation` counts forced majorities."""
 
     cluster_id: str
     leader_id: int
@@ -30,6 +30,9 @@ class QuorumView(msgspec.Struct, frozen=True):
     high_watermark: int
     voters: tuple[ReplicaView, ...]
     observers: tuple[ReplicaView, ...]
+    kraft_version: int = 0
+    log_start_offset: int = 0
+    generation: int = 0
 
     @property
     def leader(self) -> ReplicaView | None:
@@ -45,8 +48,8 @@ def status_lines(view: QuorumView) -> list[str]:
         ("HighWatermark:", view.high_watermark),
         ("MaxFollowerLag:", lag),
         ("MaxFollowerLagTimeMs:", lag_ms),
-        ("CurrentVoters:", _replicas(view.voters)),
-        ("CurrentObservers:", _replicas(view.observers)),
+        ("CurrentVoters:", _replicas(view.voters, with_endpoints=True)),
+        ("CurrentObservers:", _replicas(view.observers, with_endpoints=False)),
     )
     return [f"{label:<24}{value}" for label, value in rows]
 
@@ -66,11 +69,11 @@ def _follower_lag(view: QuorumView) -> tuple[int, int]:
     return lag, max(leader.last_caught_up_ms - slowest.last_caught_up_ms, 0)
 
 
-def _replicas(replicas: Sequence[ReplicaView]) -> str:
+def _replicas(replicas: Sequence[ReplicaView], *, with_endpoints: bool) -> str:
     shown = []
     for replica in replicas:
         entry: dict[str, object] = {"id": replica.replica_id, "directoryId": _directory(replica)}
-        if replica.endpoints:
+        if replica.endpoints and with_endpoints:
             entry["endpoints"] = list(replica.endpoints)
         shown.append(entry)
     return json.dumps(shown)

@@ -91,6 +91,7 @@ def info(config: str, as_json: bool) -> int:
             "directories": [str(path) for path in found.directories],
             "metadata": found.metadata.as_text() if found.metadata else None,
             "quorum": found.quorum.as_text() if found.quorum else None,
+            "repair": found.quorum.repair if found.quorum else None,
             "problems": found.problems,
         }
     )
@@ -108,6 +109,8 @@ def info_lines(found: object) -> list[str]:
         lines += [f"Found metadata: {found.metadata.as_text()}", ""]
     if found.quorum is not None:
         lines += [f"Found quorum: {found.quorum.as_text()}", ""]
+        if found.quorum.repair is not None:
+            lines += [f"Found repair: {found.quorum.repair}", ""]
     if found.problems:
         lines += [f"Found problem{'' if len(found.problems) == 1 else 's'}:", *(f"  {text}" for text in found.problems), ""]
     return lines

@@ -15,7 +15,8 @@ from kraftlab.quorum.storage.bootstrap import read_bootstrap, write_bootstrap
 from kraftlab.quorum.storage.election_store import ElectionStateStore
 from kraftlab.quorum.storage.errors import StorageError
 from kraftlab.quorum.storage.file_system import RealFileSystem
-from kraftlab.quorum.storage.identity import LogIdentity
+from kraftlab.quorum.storage.identity import LogIdentity, partition_directory
+from kraftlab.quorum.storage.repair import read_repair
 
 from . import meta_properties
 from .errors import ConfigError
@@ -30,13 +31,15 @@ _CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 class QuorumInfo(msgspec.Struct, frozen=True):
     """What a metadata directory says about its quorum. `initial_voters`: those it was formatted with, None if voters are static.
 
-    `generation` counts how often a lost majority was forced; `epoch` is the last one the node has seen.
+    `generation` counts how often a lost majority was forced; `epoch` is the last one the node has seen. `repair`: what was found
+    damaged and up to which offset it is being repaired, None if nothing is.
     """
 
     initial_voters: VoterSet | None
     kraft_version: int
     generation: int
     epoch: int
+    repair: str | None = None
 
     def as_text(self) -> str:
         """The line that `storage info` prints."""
@@ -163,13 +166,16 @@ def info(config: NodeConfig) -> StorageInfo:
 def _quorum_info(directory: Path, meta: MetaProperties) -> QuorumInfo:
     file_system = RealFileSystem()
     bootstrap = read_bootstrap(file_system, str(directory), meta.cluster_id)
-    store = ElectionStateStore(file_system, str(directory), LogIdentity(meta.cluster_id, meta.directory_id))
+    identity = LogIdentity(meta.cluster_id, meta.directory_id)
+    store = ElectionStateStore(file_system, str(directory), identity)
     election = store.load()
+    repair = read_repair(file_system, partition_directory(str(directory)), identity)
     return QuorumInfo(
         next((record.voters for record in bootstrap if isinstance(record, KRaftVoters)), None),
         next((record.kraft_version for record in bootstrap if isinstance(record, KRaftVersion)), 0),
         store.generation,
         election.epoch if election is not None else 0,
+        f"up to offset {repair.repair_until}, until then the node does not vote: {repair.reason}" if repair is not None else None,
     )
 
 

@@ -98,6 +98,13 @@ def replica(number: int, directory: str, end: int, fetch: int, caught_up: int, e
     return ReplicaView(number, directory, end, fetch, caught_up, (endpoint,) if endpoint else ())
 
 
+def test_observers_are_shown_without_endpoints_as_kafka_shows_them() -> None:
+    view = QuorumView("c", 1, 1, 9, (replica(1, "d", 9, 1, 1, "CONTROLLER://h:1"),), (replica(2, "e", 9, 1, 1, "PEER://h:2"),))
+    *_, voters, observers = quorum_text.status_lines(view)
+    assert json.loads(voters[24:]) == [{"id": 1, "directoryId": "d", "endpoints": ["CONTROLLER://h:1"]}]
+    assert json.loads(observers[24:]) == [{"id": 2, "directoryId": "e"}]
+
+
 def test_quorum_status_is_that_of_kafka(transcript) -> None:
     recorded = transcript("014").stdout
     voters, observers = (json.loads(line[24:]) for line in recorded[6:])

@@ -337,6 +337,9 @@ async def test_a_standby_refuses_changes_in_every_entry_and_serves_reads(door: D
     change = pb.IncrementalAlterConfigsRequest(resources=[pb.AlterConfigsResource(resource_type=2, resource_name="t")])
     assert (await door.call("IncrementalAlterConfigs", change)).responses[0].error_code == 41
     assert (await door.call("DescribeQuorum", pb.DescribeQuorumRequest())).header.error_code == 41
+    for api in CHANGES:
+        answer = await door.call(api, METHODS[api].request())
+        assert (answer.header.error_code, answer.header.leader_id) == (41, 3001), api
     listing = await door.call("ListPartitionReassignments", pb.ListPartitionReassignmentsRequest())
     assert listing.topics[0].name == "t"
 

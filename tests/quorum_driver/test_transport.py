@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from kraftlab.quorum.core.errors import ErrorCode, InvariantViolation
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.quorum.core.types import Endpoint, ReplicaKey
 from kraftlab.quorum.driver import transport
 from kraftlab.quorum.driver.frames import MAX_FRAME_BYTES, REQUEST, Frame, FrameBuffer, FrameError, encode_frame
 from kraftlab.quorum.driver.transport import (
@@ -214,8 +214,11 @@ async def test_a_server_of_an_older_generation_answers_nothing_and_is_told(ident
                 await pool.request(Endpoint("127.0.0.1", port), ECHO, b"", timeout_ms=2000)
             assert raised.value.code == ErrorCode.STALE_GENERATION
             assert not isinstance(raised.value, NewerGeneration)
+            client = PeerPool(nursery, identity(2, generation=9)._replace(key=ReplicaKey(-1)))
+            with pytest.raises(PeerError, match="behind the sender's 9"):
+                await client.request(Endpoint("127.0.0.1", port), ECHO, b"", timeout_ms=2000)
             nursery.cancel_scope.cancel()
-    assert told == [3]
+    assert told == [3], "a client is no evidence of a generation"
 
 
 async def test_connections_that_are_not_kept_are_closed(identity: Identity, eventually: Eventually) -> None:

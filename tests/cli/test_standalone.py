@@ -1,0 +1,160 @@
+"""What force-standalone says before and after, and that nobody forces a quorum by mistake."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kraftlab.cli import main
+from kraftlab.cli.standalone_text import ForcingView, VoterView, done_lines, plan_lines
+from kraftlab.config import meta_properties
+from kraftlab.quorum.core import batch
+from kraftlab.quorum.core.batch import KRaftVoters, LeaderChange
+from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.storage.directory_lock import DirectoryLock
+from kraftlab.quorum.storage.file_system import RealFileSystem
+from kraftlab.quorum.storage.metadata_store import MetadataStore
+
+VIEW = ForcingView(
+    cluster_id="lab",
+    controller_id=3000,
+    generation=1,
+    epoch=8,
+    log_start_offset=0,
+    log_end_offset=4711,
+    high_watermark=4690,
+    last_append_ms=1_700_000_000_123,
+    given_up=(VoterView(3001, "pMTZEsB7QmCgsDzRHlrVcQ"), VoterView(3002, "AAAAAAAAAAAAAAAAAAAAAA")),
+    was_interrupted=False,
+    is_static=False,
+)
+
+
+def test_the_plan_says_what_is_kept_and_what_may_be_lost() -> None:
+    assert plan_lines(VIEW) == [
+        "Controller 3000 becomes the only voter of cluster lab, whatever other voters hold.",
+        "",
+        "Given up:               3001 (directory id pMTZEsB7QmCgsDzRHlrVcQ), 3002",
+        "Committed:              offsets below 4690, for certain",
+        "Kept as well:           offsets 4690 to 4711, which become committed, acknowledged or not",
+        "May be lost:            what the others have committed from offset 4711 on",
+        "LastWritten:            2023-11-14T22:13:20.123Z",
+        "Generation:             0 -> 1",
+        "LeaderEpoch:            8",
+        "",
+    ]
+    whole = msgspec.structs.replace(VIEW, high_watermark=4711, given_up=(), was_interrupted=True)
+    lines = plan_lines(whole)
+    assert lines[0] == "Forcing controller 3000 of cluster lab was interrupted; this finishes it."
+    assert lines[2] == "Given up:               not known"
+    assert lines[4] == "Kept as well:           nothing"
+
+
+def test_static_voters_have_to_leave_the_configuration() -> None:
+    assert not any("controller.quorum.voters" in line for line in done_lines(VIEW))
+    static = done_lines(msgspec.structs.replace(VIEW, is_static=True))
+    assert any("replace controller.quorum.voters by controller.quorum.bootstrap.servers" in line for line in static)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """server.properties of a stopped controller that was one of two voters and has a log."""
+    path = tmp_path / "controller.properties"
+    path.write_text(
+        "process.roles=controller\nnode.id=3000\ncontroller.quorum.bootstrap.servers=127.0.0.1:19093\n"
+        f"listeners=CONTROLLER://127.0.0.1:19093,GRPC://127.0.0.1:19094\nmetadata.log.dir={tmp_path}/metadata\n"
+    )
+    assert main.run(["storage", "format", "-t", "lab", "-c", str(path), "-N"]) == 0
+    meta = meta_properties.read(tmp_path / "metadata")
+    assert meta is not None
+    endpoints = {"CONTROLLER": Endpoint("127.0.0.1", 19093)}
+    voters = VoterSet.of(Voter(ReplicaKey(3000 + index, meta.directory_id), endpoints) for index in range(2))
+    store = MetadataStore.open(RealFileSystem(), str(tmp_path / "metadata"), "lab", meta.directory_id)
+    body = batch.encode_control([LeaderChange(0, 3001, (3000, 3001), (3000, 3001)), KRaftVoters(0, voters)])
+    data, _ = batch.encode(
+        body,
+        base_offset=0,
+        epoch=1,
+        record_count=2,
+        append_time_ms=1_700_000_000_000,
+        high_watermark=0,
+        previous_crc=0,
+        attributes=batch.CONTROL,
+    )
+    store.log.append(0, 2, data)
+    store.log.flush()
+    store.close()
+    return path
+
+
+def force(config: Path, *options: str) -> list[str]:
+    return ["metadata-quorum", "force-standalone", "--config", str(config), *options]
+
+
+def contents(directory: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file() and path.suffix != ".lock"}
+
+
+def test_it_is_done_once_the_cluster_id_was_typed(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("lab\n"))
+    assert main.run(force(config)) == 0
+    said = capsys.readouterr().out
+    assert "Kept as well:           offsets 0 to 2, which become committed" in said
+    assert "Type the cluster id to go on: Controller 3000 is the only voter of cluster lab, in generation 1.\n" in said
+    assert main.run(["storage", "info", "-c", str(config)]) == 0
+    assert "Found quorum: {epoch=2, generation=1," in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "typed", "code", "said"),
+    [
+        (["--dry-run"], "", 0, "DRY RUN: nothing was changed."),
+        ([], "", 1, "nobody confirmed this, nothing was changed; for scripts there is --confirm CLUSTER-ID"),
+        ([], "yes\n", 1, "is not the id of this cluster, lab; nothing was changed"),
+        (["--confirm", "other"], "", 1, "'other' is not the id of this cluster, lab; nothing was changed"),
+        (["--json"], "lab\n", 1, "nobody confirmed this"),
+    ],
+)
+def test_without_the_cluster_id_nothing_is_changed(
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    typed: str,
+    code: int,
+    said: str,
+) -> None:
+    before = contents(config.parent)
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+    assert main.run(force(config, *options)) == code
+    captured = capsys.readouterr()
+    assert said in captured.out + captured.err
+    assert contents(config.parent) == before
+
+
+def test_a_running_controller_is_not_forced(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with DirectoryLock(str(config.parent / "metadata")):
+        assert main.run(force(config, "--confirm", "lab")) == 1
+    assert "is in use by process" in capsys.readouterr().err
+
+
+def test_a_controller_without_a_log_is_no_survivor(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in (config.parent / "metadata" / "__cluster_metadata-0").glob("*.log"):
+        path.unlink()
+    assert main.run(force(config, "--confirm", "lab")) == 1
+    assert "holds no log: nothing could be kept" in capsys.readouterr().err
+
+
+def test_programs_get_the_plan_as_json(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main.run(force(config, "--confirm", "lab", "--json")) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["dry_run"] is False
+    assert (document["plan"]["generation"], document["plan"]["log_end_offset"]) == (1, 2)
+    assert [voter["controller_id"] for voter in document["plan"]["given_up"]] == [3001]
