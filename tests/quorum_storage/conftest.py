@@ -33,17 +33,28 @@ class Written(NamedTuple):
 class Builder:
     """Makes the batch that follows a list of batches."""
 
-    def next(self, log: list[Written], *, epoch: int = 1, records: int = 1, body_bytes: int = 20, stamp: int = 0) -> Written:
+    def next(
+        self,
+        log: list[Written],
+        *,
+        epoch: int = 1,
+        records: int = 1,
+        body_bytes: int = 20,
+        stamp: int = 0,
+        body: bytes | None = None,
+        attributes: int = 0,
+    ) -> Written:
         base = log[-1].end_offset if log else 0
         previous = log[-1].crc if log else batch.NO_PREVIOUS_CRC
         data, crc = batch.encode(
-            bytes((base + i) % 251 for i in range(body_bytes)),
+            body if body is not None else bytes((base + i) % 251 for i in range(body_bytes)),
             base_offset=base,
             epoch=epoch,
             record_count=records,
             append_time_ms=base,
             high_watermark=stamp,
             previous_crc=previous,
+            attributes=attributes,
         )
         return Written(base, base + records, crc, data, epoch)
 
@@ -96,9 +107,12 @@ def disk() -> SimulatedFileSystem:
 
 @pytest.fixture
 def open_log() -> Callable[..., MetadataLog]:
+    """Opens the log of an only voter, which can not repair."""
+
     def open_small(disk: SimulatedFileSystem, **options: int) -> MetadataLog:
         settings = {"segment_bytes": 4096 + 600, "preallocate_bytes": 8192, "cache_bytes": 200} | options
-        return MetadataLog.open(disk, "/data", IDENTITY, **settings)
+        identity = (IDENTITY.cluster_id, IDENTITY.directory_id)
+        return MetadataStore.open(disk, "/data", *identity, sole_voter=True, **settings).log
 
     return open_small
 

@@ -8,7 +8,7 @@ import pytest
 
 from kraftlab.quorum.core.errors import InvariantViolation
 from kraftlab.quorum.simulation.simulated_file_system import SimulatedFile, SimulatedFileSystem
-from kraftlab.quorum.storage import FsyncFailed, LogCorrupt, MetadataLog, RealFileSystem, StorageFull
+from kraftlab.quorum.storage import FsyncFailed, LogCorrupt, MetadataStore, RealFileSystem, StorageFull
 
 
 def append_all(log, written):
@@ -208,7 +208,7 @@ def test_rot_under_a_running_node_is_noticed_by_read(disk, open_log, builder):
 
 def test_real_files_survive_a_reopen_with_cuts_and_rolls(tmp_path, builder, identity):
     options = {"segment_bytes": 4096 + 500, "preallocate_bytes": 8192, "cache_bytes": 0}
-    log = MetadataLog.open(RealFileSystem(), str(tmp_path / "meta"), identity, **options)
+    log = MetadataStore.open(RealFileSystem(), str(tmp_path / "meta"), *identity[:2], **options).log
     written = builder.log(40, stamp_behind=30)
     append_all(log, written)
     log.flush()
@@ -216,7 +216,7 @@ def test_real_files_survive_a_reopen_with_cuts_and_rolls(tmp_path, builder, iden
     append_all(log, written[12:20])
     log.flush()
     log.close()
-    again = MetadataLog.open(RealFileSystem(), str(tmp_path / "meta"), identity, **options)
+    again = MetadataStore.open(RealFileSystem(), str(tmp_path / "meta"), *identity[:2], **options).log
     assert again.end_offset == 20
     assert again.recovery_notes == []
     assert again.read(0, 1 << 20) == b"".join(made.data for made in written[:20])
@@ -224,7 +224,7 @@ def test_real_files_survive_a_reopen_with_cuts_and_rolls(tmp_path, builder, iden
 
 
 def test_default_segments_are_preallocated(tmp_path, builder, identity):
-    log = MetadataLog.open(RealFileSystem(), str(tmp_path), identity)
+    log = MetadataStore.open(RealFileSystem(), str(tmp_path), *identity[:2]).log
     append_all(log, builder.log(1))
     log.flush()
     (segment,) = (tmp_path / "__cluster_metadata-0").iterdir()

@@ -1,0 +1,378 @@
+"""Rot below what was committed: the node comes up without it, remembers what it promised, and destroys nothing before it is back."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from random import Random
+
+import pytest
+
+from kraftlab.quorum.core import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.core.batch import CONTROL, KRaftVersion, KRaftVoters, encode_control
+from kraftlab.quorum.core.effects import ElectionState
+from kraftlab.quorum.simulation.simulated_file_system import PowerCut, SimulatedFileSystem
+from kraftlab.quorum.storage import LogCorrupt, MetadataStore, RealFileSystem, StorageFull
+from kraftlab.quorum.storage.bootstrap import write_bootstrap
+from kraftlab.quorum.storage.identity import partition_directory
+
+DIRECTORY = partition_directory("/data")
+FIRST = f"{DIRECTORY}/00000000000000000000.log"
+
+
+def append_all(log, written):
+    for made in written:
+        log.append(made.base_offset, made.end_offset, made.data)
+
+
+def fill(disk, open_store, builder, count=12, **options):
+    store = open_store(disk, **options)
+    written = builder.log(count, stamp_behind=1)
+    append_all(store.log, written)
+    store.log.flush()
+    return store, written
+
+
+def flip(disk, path, position):
+    file = disk.open(path)
+    byte = file.pread(1, position)
+    file.pwrite(bytes([byte[0] ^ 1]), position)
+    file.fdatasync()
+
+
+def place_of(disk, data):
+    """Path and position of a batch."""
+    for path, content in disk.snapshot().items():
+        if path.endswith(".log") and data in content:
+            return path, content.index(data)
+    raise AssertionError("not there")
+
+
+def everything(disk):
+    return b"".join(disk.snapshot().values())
+
+
+def leftovers(disk):
+    return [name for name in disk.names(DIRECTORY) if not name.endswith((".log", ".checkpoint"))]
+
+
+def test_rot_in_a_batch_leaves_what_is_before_it_and_remembers_what_was_held(disk, open_store, builder):
+    _, written = fill(disk, open_store, builder)
+    path, position = place_of(disk, written[4].data)
+    flip(disk, path, position + 50)
+    store = open_store(disk)
+    assert (store.log.end_offset, store.boot.repair_until) == (4, 12)
+    assert store.damage is not None
+    assert f"{path} position {position}" in store.damage
+    assert "damaged at offset 4" in store.damage
+    assert "below offset 10 which was committed" in store.damage
+    for made in written[:4] + written[5:]:
+        assert made.data in everything(disk)
+    assert store.log.read(0, 1 << 20) == b"".join(made.data for made in written[:4])
+
+
+def test_what_comes_again_ends_the_repair_and_only_then_is_the_damaged_part_removed(disk, open_store, builder):
+    _, written = fill(disk, open_store, builder)
+    flip(disk, *place_of(disk, written[4].data))
+    store = open_store(disk)
+    append_all(store.log, written[4:])
+    store.log.flush()
+    assert [name for name in leftovers(disk) if name.endswith(".damaged")]
+    store.end_repair()
+    assert (leftovers(disk), store.damage) == ([], None)
+    again = open_store(disk)
+    assert (again.log.end_offset, again.boot.repair_until, again.notes) == (12, 0, [])
+
+
+def test_a_repair_survives_restarts_and_ends_at_a_start_that_finds_everything(disk, open_store, builder):
+    _, written = fill(disk, open_store, builder)
+    flip(disk, *place_of(disk, written[4].data))
+    store = open_store(disk)
+    append_all(store.log, written[4:9])
+    store.log.flush()
+    store = open_store(disk)
+    assert (store.log.end_offset, store.boot.repair_until, store.notes) == (9, 12, [])
+    append_all(store.log, written[9:])
+    store.log.flush()
+    store = open_store(disk)
+    assert (store.log.end_offset, store.boot.repair_until, leftovers(disk)) == (12, 0, [])
+    assert store.notes == ["repaired: everything below offset 12 is here again"]
+
+
+def test_more_rot_during_a_repair_never_lowers_what_must_come_again(disk, open_store, builder):
+    _, written = fill(disk, open_store, builder)
+    flip(disk, *place_of(disk, written[8].data))
+    store = open_store(disk)
+    assert (store.log.end_offset, store.boot.repair_until) == (8, 12)
+    flip(disk, *place_of(disk, written[2].data))
+    store = open_store(disk)
+    assert (store.log.end_offset, store.boot.repair_until) == (2, 12)
+    append_all(store.log, written[2:])
+    store.log.flush()
+    store.end_repair()
+    assert leftovers(disk) == []
+
+
+@pytest.mark.parametrize("lost", ["rotten header page", "missing segment", "missing first segment"])
+def test_whole_segments_are_repaired_too(disk, open_store, builder, lost):
+    _, written = fill(disk, open_store, builder, 30)
+    paths = [f"{DIRECTORY}/{name}" for name in disk.names(DIRECTORY) if name.endswith(".log")]
+    if lost == "rotten header page":
+        flip(disk, paths[1], 20)
+    else:
+        disk.remove(paths[1 if lost == "missing segment" else 0])
+    store = open_store(disk)
+    kept = 0 if lost == "missing first segment" else int(paths[1][-24:-4])
+    assert (store.log.end_offset, store.boot.repair_until) == (kept, 30)
+    append_all(store.log, written[kept:])
+    store.log.flush()
+    assert open_store(disk).boot.repair_until == 0
+
+
+def cleaned(disk, open_store, builder, *snapshots):
+    """A log of 30 batches that starts at the first of these snapshots."""
+    store, written = fill(disk, open_store, builder, 30)
+    for offset in snapshots:
+        builder.snapshot(store, written[offset - 1])
+    store.log.clean(written[snapshots[0] - 1].end)
+    store.log.flush()
+    return written
+
+
+def checkpoint(offset):
+    return f"{DIRECTORY}/{offset:020d}-0000000001.checkpoint"
+
+
+def test_without_a_sound_snapshot_at_its_start_the_whole_log_comes_again(disk, open_store, builder):
+    written = cleaned(disk, open_store, builder, 20)
+    flip(disk, checkpoint(20), 100)
+    store = open_store(disk)
+    assert (store.log.start_offset, store.log.end_offset, store.boot.repair_until) == (0, 0, 30)
+    assert store.boot.snapshots == ()
+    assert checkpoint(20) + ".damaged" in disk.snapshot()
+    assert all(made.data in everything(disk) for made in written[20:])
+    store.log.install(written[24].end, builder.copy(store, written[24]))
+    append_all(store.log, written[25:])
+    store.log.flush()
+    store = open_store(disk)
+    assert (store.log.start_offset, store.log.end_offset, store.boot.repair_until) == (25, 30, 0)
+    assert leftovers(disk) == []
+
+
+def test_a_rotten_snapshot_is_not_missed_while_an_older_one_leads_through(disk, open_store, builder):
+    cleaned(disk, open_store, builder, 10, 20)
+    flip(disk, checkpoint(20), 100)
+    store = open_store(disk)
+    assert (store.log.start_offset, store.log.end_offset, store.boot.repair_until) == (10, 30, 0)
+    assert store.boot.snapshots == (OffsetAndEpoch(10, 1),)
+    assert len(store.notes) == 1
+    assert "is no valid snapshot" in store.notes[0]
+    assert open_store(disk).notes == []
+
+
+def test_a_rotten_oldest_snapshot_makes_the_log_start_at_the_next(disk, open_store, builder):
+    cleaned(disk, open_store, builder, 10, 20)
+    flip(disk, checkpoint(10), 100)
+    store = open_store(disk)
+    assert (store.log.start_offset, store.log.end_offset, store.boot.repair_until) == (20, 30, 0)
+    again = open_store(disk)
+    assert (again.log.start_offset, again.log.end_offset, again.notes) == (20, 30, [])
+
+
+def test_rot_below_a_newer_snapshot_costs_nothing_but_the_older_one(disk, open_store, builder):
+    written = cleaned(disk, open_store, builder, 10, 20)
+    flip(disk, *place_of(disk, written[15].data))
+    store = open_store(disk)
+    assert (store.log.start_offset, store.log.end_offset, store.boot.repair_until) == (20, 30, 0)
+    assert store.log.read(20, 1 << 20) == b"".join(made.data for made in written[20:])
+
+
+def test_rot_behind_the_newest_snapshot_is_repaired_from_there(disk, open_store, builder):
+    written = cleaned(disk, open_store, builder, 10, 20)
+    flip(disk, *place_of(disk, written[20].data))
+    store = open_store(disk)
+    assert (store.log.start_offset, store.log.end_offset, store.boot.repair_until) == (10, 20, 30)
+
+
+def damage_everywhere(disk, open_store, builder, seed):
+    random = Random(seed)
+    written = cleaned(disk, open_store, builder, 10, 20)
+    for _ in range(random.randint(1, 3)):
+        path = f"{DIRECTORY}/{random.choice(disk.names(DIRECTORY))}"
+        flip(disk, path, random.randrange(len(disk.snapshot()[path].rstrip(bytes(1))) or 1))
+    return written
+
+
+def test_a_power_cut_at_any_operation_of_setting_aside_destroys_nothing_and_forgets_nothing(open_store, builder):
+    for seed in range(12):
+        whole = SimulatedFileSystem(Random(seed))
+        written = damage_everywhere(whole, open_store, builder, seed)
+        expected = open_store(whole).boot.repair_until
+        for cut in range(60):
+            disk = SimulatedFileSystem(Random(f"{seed}/{cut}"))
+            damage_everywhere(disk, open_store, builder, seed)
+            before = everything(disk)
+            disk.operations_left = cut
+            done = False
+            try:
+                open_store(disk)
+                done = True
+            except PowerCut:
+                pass
+            disk.crash(power_cut=True)
+            disk.operations_left = cut // 2
+            with suppress(PowerCut):
+                open_store(disk)
+            disk.crash(power_cut=True)
+            store = open_store(disk)
+            assert store.boot.repair_until == expected
+            assert expected == 0 or expected == 30
+            if expected:
+                for made in written[store.log.end_offset :]:
+                    assert made.data not in before or made.data in everything(disk)
+            append_all(store.log, written[store.log.end_offset :])
+            store.log.flush()
+            assert (open_store(disk).boot.repair_until, leftovers(disk)) == (0, [])
+            if done:
+                break
+
+
+def test_a_power_cut_at_any_operation_of_the_end_leaves_a_repair_or_none(open_store, builder):
+    for cut in range(8):
+        for seed in range(10):
+            disk = SimulatedFileSystem(Random(seed))
+            _, written = fill(disk, open_store, builder)
+            flip(disk, *place_of(disk, written[4].data))
+            store = open_store(disk)
+            append_all(store.log, written[4:])
+            store.log.flush()
+            disk.operations_left = cut
+            with suppress(PowerCut):
+                store.end_repair()
+            disk.crash(power_cut=True)
+            again = open_store(disk)
+            assert (again.log.end_offset, again.boot.repair_until, leftovers(disk)) == (12, 0, [])
+
+
+def test_a_full_disk_refuses_the_repair_with_a_next_step_and_loses_nothing(disk, open_store, builder):
+    _, written = fill(disk, open_store, builder, segment_bytes=100_000)
+    flip(disk, *place_of(disk, written[4].data))
+    before = disk.snapshot()
+    disk.full = True
+    with pytest.raises(StorageFull, match=r"damaged at offset 4.*no room.*start the node again"):
+        open_store(disk)
+    assert {path: data for path, data in disk.snapshot().items() if path in before} == before
+    disk.full = False
+    store = open_store(disk)
+    assert (store.log.end_offset, store.boot.repair_until) == (4, 12)
+
+
+def test_every_flipped_bit_of_the_repair_file_is_refused(disk, open_store, builder):
+    _, written = fill(disk, open_store, builder)
+    flip(disk, *place_of(disk, written[4].data))
+    open_store(disk)
+    path = f"{DIRECTORY}/repair"
+    original = disk.snapshot()[path]
+    for position in range(len(original)):
+        for bit in (0, 5):
+            disk.open(path).pwrite(bytes([original[position] ^ (1 << bit)]), position)
+            with pytest.raises(LogCorrupt, match=r"repair cannot be trusted.*format"):
+                open_store(disk)
+        disk.open(path).pwrite(original, 0)
+
+
+def voter(directory_id, node_id=1):
+    return Voter(ReplicaKey(node_id, directory_id), {"CONTROLLER": Endpoint("localhost", 9093)})
+
+
+def test_the_only_voter_of_a_static_quorum_refuses_and_changes_nothing(disk, open_store, builder):
+    _, written = fill(disk, open_store, builder)
+    flip(disk, *place_of(disk, written[4].data))
+    before = disk.snapshot()
+    with pytest.raises(LogCorrupt, match=r"damaged at offset 4.*only voter.*Nothing was changed.*backup"):
+        open_store(disk, sole_voter=True)
+    assert disk.snapshot() == before
+
+
+@pytest.mark.parametrize("where", ["the log", "behind the damage", "the bootstrap checkpoint"])
+def test_the_only_voter_of_a_dynamic_quorum_is_known_from_the_log(disk, open_store, builder, identity, where):
+    voters = VoterSet.of([voter(identity.directory_id)])
+    if where == "the bootstrap checkpoint":
+        write_bootstrap(disk, "/data", "test-cluster", voters)
+    written = builder.log(12, stamp_behind=1)
+    if where != "the bootstrap checkpoint":
+        at = 2 if where == "the log" else 8
+        body = encode_control([KRaftVersion(0, 1), KRaftVoters(0, voters)])
+        del written[at:]
+        written.append(builder.next(written, body=body, records=2, attributes=CONTROL, stamp=at - 1))
+        while len(written) < 12:
+            written.append(builder.next(written, stamp=written[-1].base_offset))
+    store = open_store(disk)
+    append_all(store.log, written)
+    store.log.flush()
+    flip(disk, *place_of(disk, written[4].data))
+    with pytest.raises(LogCorrupt, match="only voter"):
+        open_store(disk)
+
+
+def test_a_voter_among_others_repairs_though_its_configuration_names_it_alone(disk, open_store, builder, identity):
+    voters = VoterSet.of([voter(identity.directory_id), voter(bytes(16), 2)])
+    body = encode_control([KRaftVersion(0, 1), KRaftVoters(0, voters)])
+    written = [builder.next([], body=body, records=2, attributes=CONTROL)]
+    for _ in range(11):
+        written.append(builder.next(written, stamp=written[-1].base_offset))
+    store = open_store(disk)
+    append_all(store.log, written)
+    store.log.flush()
+    flip(disk, *place_of(disk, written[4].data))
+    assert open_store(disk, sole_voter=True).boot.repair_until == 13
+
+
+def test_every_flipped_bit_of_a_directory_is_mended_repaired_or_refused(disk, open_store, builder):
+    written = cleaned(disk, open_store, builder, 10, 20)
+    open_store(disk).election_store.store(ElectionState(1, 2, None))
+    original = disk.snapshot()
+    random = Random(7)
+    outcomes = {"whole": 0, "shorter": 0, "repairs": 0, "refused": 0}
+    for path, content in original.items():
+        for position in sorted(random.sample(range(len(content.rstrip(b"\0"))), 60)):
+            trial = SimulatedFileSystem(Random(1))
+            trial.make_directory(DIRECTORY)
+            for other, data in original.items():
+                trial.open(other, create=True).pwrite(data, 0)
+            flip(trial, path, position)
+            try:
+                store = open_store(trial)
+            except LogCorrupt:
+                outcomes["refused"] += 1
+                assert trial.snapshot()[path] != original[path]
+                continue
+            start, end = store.log.start_offset, store.log.end_offset
+            assert store.log.read(start, 1 << 20) == b"".join(made.data for made in written[start:end])
+            assert [list(store.snapshots.reader(i).bodies()) for i in store.boot.snapshots] is not None
+            assert end >= 28 or store.boot.repair_until == 30
+            outcomes["repairs" if store.boot.repair_until else "whole" if end == 30 else "shorter"] += 1
+    assert all(outcomes.values()), outcomes
+
+
+def test_real_files_are_repaired(tmp_path, builder, identity):
+    def open_real():
+        return MetadataStore.open(RealFileSystem(), str(tmp_path), *identity[:2], segment_bytes=5000, preallocate_bytes=8192)
+
+    store = open_real()
+    written = builder.log(30, stamp_behind=1)
+    append_all(store.log, written)
+    store.log.flush()
+    store.close()
+    segment = sorted((tmp_path / "__cluster_metadata-0").glob("*.log"))[1]
+    data = bytearray(segment.read_bytes())
+    data[4096 + 60] ^= 1
+    segment.write_bytes(data)
+    store = open_real()
+    assert (store.log.end_offset, store.boot.repair_until) == (int(segment.stem), 30)
+    append_all(store.log, written[store.log.end_offset :])
+    store.log.flush()
+    store.end_repair()
+    store.close()
+    store = open_real()
+    assert (store.log.end_offset, store.boot.repair_until, store.notes) == (30, 0, [])
+    store.close()
