@@ -290,6 +290,8 @@ class Reconfiguration:
         progress = leader.voters.get(key.node_id) if self._quorum.membership.has(key) else leader.observers.get(key)
         if progress is None or progress.end_offset < 0:
             return f"{key.described()} does not fetch from this leader: is it running?"
+        if progress.end_offset >= end_offset:
+            return f"node {key.node_id} has everything, but has not fetched for long: is it running?"
         return f"node {key.node_id} has fetched only up to offset {progress.end_offset} of {end_offset}: ask again later"
 
     # Probing

@@ -847,8 +847,9 @@ def test_leadership_is_not_given_to_a_voter_that_fell_silent(leading) -> None:
     leader.node.tick(500)
     leader.fetch(3)
     leader.node.tick(101)
-    assert leader.ask(TRANSFER) is None
+    assert leader.ask(msgspec.structs.replace(TRANSFER, timeout_ms=200)) is None
     assert leader.node.node.is_leader
+    assert "has not fetched for long" in leader.tick(200).message
 
 
 def test_a_transfer_to_the_leader_itself_is_done_already(leading) -> None:
