@@ -80,11 +80,18 @@ class AdminClient:
     # -- sending -----------------------------------------------------------------------------------------------------
 
     def call(
-        self, api: str, request: Any, *, timeout_ms: int | None = None, attempt_timeout_s: float = _ATTEMPT_TIMEOUT_S
+        self,
+        api: str,
+        request: Any,
+        *,
+        timeout_ms: int | None = None,
+        attempt_timeout_s: float = _ATTEMPT_TIMEOUT_S,
+        once: bool = False,
     ) -> Any:
         """Sends a request to whoever can answer it and returns the response. ApiError, ClusterUnreachable.
 
-        A node that has not answered within `attempt_timeout_s` is given up, and the next one asked.
+        A node that has not answered within `attempt_timeout_s` is given up, and the next one asked. `once`: not if it may have
+        carried the request out; ApiError NETWORK_EXCEPTION then.
         """
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         limited = request.header.HasField("timeout_ms")
@@ -107,6 +114,8 @@ class AdminClient:
                     return response
                 except grpc.RpcError as error:
                     faults[endpoint] = _detail(error)
+                    if once and faults[endpoint] != _REFUSED:
+                        raise _unknown_outcome(api, endpoint, faults[endpoint]) from error
                 except ApiError as error:
                     if error.code not in _MOVED_ON:
                         raise
@@ -319,8 +328,8 @@ class AdminClient:
         return cast(pb.TransferLeadershipResponse, self._change_quorum("TransferLeadership", request, timeout_ms))
 
     def _change_quorum(self, api: str, request: Any, timeout_ms: int | None) -> Any:
-        """Waits for one answer: asked again while the change is under way, the leader would only say so."""
-        return self.call(api, request, timeout_ms=timeout_ms, attempt_timeout_s=math.inf)
+        """Waits for one answer: asked again while the change is under way or done, the leader would only say so."""
+        return self.call(api, request, timeout_ms=timeout_ms, attempt_timeout_s=math.inf, once=True)
 
     # -- what one node holds -----------------------------------------------------------------------------------------
 
@@ -390,6 +399,14 @@ def _detail(error: grpc.RpcError) -> str:
         return "no answer in time"
     details = error.details() or error.code().name
     return _REFUSED if "refused" in details.lower() else details
+
+
+def _unknown_outcome(api: str, endpoint: Endpoint, fault: str) -> ApiError:
+    return ApiError(
+        ErrorCode.NETWORK_EXCEPTION,
+        f"{endpoint} did not answer {api} ({fault}); whether it was carried out is unknown, see: "
+        "kraftlab metadata-quorum describe",
+    )
 
 
 def _unreachable(api: str, faults: Mapping[Endpoint, str], seconds: float) -> str:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import socket
 import threading
 
+import grpc
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
@@ -161,3 +162,32 @@ def test_a_stream_to_a_node_that_dies_fails_what_is_open(cluster) -> None:
         stream._reader.join(10)
         with pytest.raises(ClusterUnreachable):
             stream.submit("DescribeCluster", pb.DescribeClusterRequest())
+
+
+def test_a_change_of_voters_that_may_have_been_made_is_not_asked_for_again(cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[str] = []
+
+    def cut_off(self: AdminClient, endpoint: Endpoint, api: str, request: object, timeout_s: float) -> None:
+        sent.append(api)
+        raise grpc.RpcError("Socket closed")
+
+    monkeypatch.setattr(AdminClient, "_attempt", cut_off)
+    with AdminClient(",".join(node.server for node in cluster.nodes)) as admin:
+        with pytest.raises(
+            ApiError, match=r"NETWORK_EXCEPTION\(13\): .* did not answer AddRaftVoter \(Socket closed\); whether it"
+        ):
+            admin.add_raft_voter(3003, "GDAXWlNIRRKoB5wdxbZcYg", {})
+        with pytest.raises(ApiError, match="whether it was carried out is unknown"):
+            admin.remove_raft_voter(3003, "GDAXWlNIRRKoB5wdxbZcYg")
+    assert sent == ["AddRaftVoter", "RemoveRaftVoter"]
+
+
+def test_nodes_are_found_by_their_ids(cluster) -> None:
+    cluster.describe()
+    described = cluster.nodes[0].answers["DescribeCluster"](None)
+    described.controllers.add(controller_id=3000, host="127.0.0.1", port=7)
+    with AdminClient(cluster.nodes[0].server) as admin:
+        assert admin.endpoint_of(1) == Endpoint("127.0.0.1", cluster.nodes[1].port)
+        assert admin.endpoint_of(3000) == Endpoint("127.0.0.1", 7)
+        with pytest.raises(ApiError, match="node 77 is not registered; registered nodes: 0,1,3000"):
+            admin.endpoint_of(77)
