@@ -32,7 +32,7 @@ def voters(survivor):
 
 
 def prepare(disk, open_store, builder, voters, count=8):
-    """The survivor's disk: a dynamic quorum of three, epoch 4, `count` batches of which the last two are not known as committed."""
+    """The survivor's disk: a dynamic quorum of three, epoch 4, `count` batches, the last two not known as committed."""
     store = open_store(disk)
     body = encode_control([KRaftVersion(0, 1), KRaftVoters(0, voters)])
     written = [builder.next([], body=body, records=2, attributes=CONTROL)]
