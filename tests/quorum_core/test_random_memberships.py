@@ -5,6 +5,8 @@ import random
 import pytest
 
 from kraftlab.quorum.core.batch import read_header
+from kraftlab.quorum.core.effects import ReadIndexReady
+from kraftlab.quorum.core.events import ReadIndexAsked
 from kraftlab.quorum.core.local_log import control_of
 from kraftlab.quorum.core.messages import AddVoterRequest, RemoveVoterRequest, TransferLeadershipRequest
 from kraftlab.quorum.core.voter_set_history import VoterSetHistory
@@ -13,8 +15,8 @@ from kraftlab.quorum.core.voter_set_history import VoterSetHistory
 class Checker:
     """One leader per epoch, committed data stays, no high watermark falls, and the voters are what the node's own log says.
 
-    Whenever a leader's high watermark rises, a majority of the voters of that moment hold everything below it on disk, or did so
-    before the disk was wiped.
+    A linearizable read reflects whatever anybody knew to be committed when it was asked. Whenever a leader's high watermark rises,
+    a majority of the voters of that moment hold everything below it on disk, or did so before the disk was wiped.
     """
 
     def __init__(self, world) -> None:
@@ -23,6 +25,18 @@ class Checker:
         self.committed: dict[int, bytes] = {}
         self.high_watermarks: dict[tuple[int, int], int] = {}
         self.leader_marks: dict[int, int] = {}
+        self.reads: list[int] = []
+        self.confirmed = 0
+
+    def ask_read(self, host) -> None:
+        self.reads.append(max(self.high_watermarks.values()))
+        host.step(ReadIndexAsked(len(self.reads) - 1))
+
+    def check_reads(self, effects) -> None:
+        for effect in effects:
+            if isinstance(effect, ReadIndexReady):
+                assert effect.offset >= self.reads[effect.token]
+                self.confirmed += 1
 
     def check(self, host) -> None:
         node, who = host.node, (host.config.node_id, host.incarnation)
@@ -131,14 +145,22 @@ def test_random_memberships_keep_every_promise_and_end_well(world, seed, monkeyp
     quorum = world(voters, observers, seed=seed, dynamic=True, auto_join=seed % 3 == 0)
     checker = Checker(quorum)
     for host in quorum.hosts.values():
-        step = host.step
-        monkeypatch.setattr(host, "step", lambda event, step=step, host=host: (step(event), checker.check(host))[0])
+
+        def checked(event, step=host.step, host=host):
+            effects = step(event)
+            checker.check(host)
+            checker.check_reads(effects)
+            return effects
+
+        monkeypatch.setattr(host, "step", checked)
     quorum.start()
     quorum.settle()
     for _ in range(120):
         disturb(quorum, random_)
         for host in quorum.up():
             checker.check_voters(host)
+            if host.node.is_leader:
+                checker.ask_read(host)
     quorum.heal()
     for host in quorum.hosts.values():
         host.unstall_disk()
@@ -148,6 +170,7 @@ def test_random_memberships_keep_every_promise_and_end_well(world, seed, monkeyp
     epoch = quorum.leader().node.epoch
     quorum.run(3_000).settle()
     assert quorum.leader().node.epoch == epoch
+    assert checker.confirmed
     final = {read_header(data).base_offset: data for data in quorum.leader().batches}
     assert all(final[offset] == data for offset, data in checker.committed.items())
     assert all(host.node.voters == quorum.leader().node.voters for host in quorum.up())
