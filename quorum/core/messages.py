@@ -178,7 +178,9 @@ class FetchResponse(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FetchSnapshotRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Pulls `max_bytes` of a snapshot's bytes from `position` on (KIP-630). Shows that its sender lives, as a Fetch does."""
+    """Pulls up to `max_bytes` of a snapshot's bytes from `position` on (KIP-630); 0: only its size. Shows that its sender lives, as
+    a Fetch does.
+    """
 
     epoch: int
     replica: ReplicaKey
@@ -187,7 +189,8 @@ class FetchSnapshotRequest(msgspec.Struct, frozen=True, array_like=True):
     max_bytes: int
 
     def __repr__(self) -> str:
-        return f"FetchSnapshot(e{self.epoch} {self.snapshot} from {self.position})"
+        what = f"from {self.position}" if self.max_bytes else "size only"
+        return f"FetchSnapshot(e{self.epoch} {self.snapshot} {what})"
 
 
 class FetchSnapshotResponse(msgspec.Struct, frozen=True, array_like=True):

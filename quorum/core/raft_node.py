@@ -427,7 +427,8 @@ class RaftNode:
         )
 
     def __repr__(self) -> str:
-        return f"n{self.config.node_id} {self._quorum.state!r} {self._log!r}"
+        repair = f" {self._quorum.repair!r}" if self.is_repairing else ""
+        return f"n{self.config.node_id} {self._quorum.state!r} {self._log!r}{repair}"
 
     # Requests
 

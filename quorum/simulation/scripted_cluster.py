@@ -1,13 +1,14 @@
 """A cluster in which nothing happens by itself: the world behind the golden transcripts.
 
 Theory of operation. Nodes are real RaftNodes behind real Outboxes. Everything between two steps is in the hands of whoever
-holds the cluster: messages wait in one queue until they are delivered, dropped, doubled or set aside; time stands still until
-it is moved; a disk, unless it is held, keeps at once what it is asked to keep, and a held disk keeps nothing until it is told. A
-crash loses what was not kept. A request ends as it does on a real connection: with its answer, with its time-out, or because the
-connection is refused or lost.
+holds the cluster: messages wait in one queue until they are delivered, dropped, doubled or set aside; time stands still
+until it is moved; a disk, unless it is held, keeps at once what it is asked to keep, and a held disk keeps nothing until it
+is told. A crash loses what was not kept. Snapshots that a node takes are durable at once; a leader's snapshot that it copies
+is written and verified like everything else, at once or, on a held disk, when it is told. A request ends as it does on a
+real connection: with its answer, with its time-out, or because the connection is refused or lost.
 
 There is no chance in it: a node's timers draw a fixed number (`ScriptedRandom`), so a script reads the same today and tomorrow.
-What is told, in `lines`, is what a node was asked, and below it, indented, what it wanted done. Not told: reads of the log and,
+What is told, in `lines`, is what a node was asked, and below it, indented, what it wanted done. Not told: reads of the log and of snapshots and,
 where disks keep at once, completions of which nothing came.
 """
 
@@ -19,10 +20,33 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from ..core import ElectionState, InvariantViolation, LogTruncationRefused, LogView, Outbox, RaftConfig, RaftNode, ReplicaKey
-from ..core.batch import ControlRecord, decode, encode, read_header
-from ..core.boot import BootState
-from ..core.effects import Append, Effect, ReadLog, Reply, Send, StoreElectionState, Trace, Truncate
+from ..core import (
+    BootState,
+    ElectionState,
+    InvariantViolation,
+    LogTruncationRefused,
+    LogView,
+    OffsetAndEpoch,
+    Outbox,
+    RaftConfig,
+    RaftNode,
+    ReplicaKey,
+)
+from ..core.batch import NO_PREVIOUS_CRC, ControlRecord, decode, encode, read_header
+from ..core.effects import (
+    Append,
+    CleanLog,
+    Effect,
+    InstallSnapshot,
+    ReadLog,
+    ReadSnapshot,
+    RepairEnded,
+    Reply,
+    Send,
+    StoreElectionState,
+    Trace,
+    Truncate,
+)
 from ..core.events import (
     ElectionStateStored,
     Event,
@@ -36,12 +60,14 @@ from ..core.events import (
 )
 from ..core.local_log import control_of
 from ..core.messages import Request, Response
+from .scripted_snapshots import SnapshotFiles, Work
 
 START_MS = 1_000_000
 """Scripts count time from here, so that no node ever sees time zero."""
+LOG_START = OffsetAndEpoch(0, 0)
 FIRINGS_MAX = 1_000
 DELIVERIES_MAX = 10_000
-StorageOperation = Append | Truncate | StoreElectionState
+StorageOperation = Append | Truncate | InstallSnapshot | StoreElectionState
 
 
 class ScriptedRandom(random.Random):
@@ -107,11 +133,17 @@ def kind_of(message: object) -> str:
 
 @dataclass(slots=True, eq=False)
 class Host:
-    """One machine: its disk, and while it is up a process on it. `batches` is what readers see, `disk` what survives a crash."""
+    """One machine: its disk, and while it is up a process on it. `batches` is what readers see, `disk` what survives a crash.
+
+    `start` is the snapshot that the log on the disk begins behind; `snapshot_work` what a copy of a leader's waits for.
+    """
 
     config: RaftConfig
     jitter_ms: int
     disk: list[bytes] = field(default_factory=list)
+    start: OffsetAndEpoch = LOG_START
+    snapshots: SnapshotFiles = field(default_factory=SnapshotFiles)
+    repair_until: int = 0
     stored: ElectionState | None = None
     bootstrap: tuple[ControlRecord, ...] = ()
     is_held: bool = False
@@ -120,6 +152,7 @@ class Host:
     wipes: int = 0
     batches: list[bytes] = field(default_factory=list)
     staged: list[StorageOperation] = field(default_factory=list)
+    snapshot_work: list[Work] = field(default_factory=list)
     held: list[Send | Reply] = field(default_factory=list)
     calls: dict[int, Call] = field(default_factory=dict)
     clients: dict[int, str] = field(default_factory=dict)
@@ -138,17 +171,24 @@ class Host:
         self.incarnation += 1
         self.is_up = True
         self.batches = list(self.disk)
-        self.staged, self.held, self.calls, self.clients = [], [], {}, {}
+        self.staged, self.snapshot_work, self.held, self.calls, self.clients = [], [], [], {}, {}
         self.outbox = Outbox()
         self.random = ScriptedRandom(self.jitter_ms)
         headers = [read_header(data) for data in self.batches]
-        boot = BootState(tuple(control_of(headers, b"".join(self.batches))), self.bootstrap)
-        self._node = RaftNode(self.config, LogView.from_headers(headers), self.stored, self.random, now_ms, boot)
+        control, start_crc = control_of(headers, b"".join(self.batches)), NO_PREVIOUS_CRC
+        if self.start.offset:
+            header, others = self.snapshots.control(self.start)
+            start_crc = header.last_crc
+            control = [(-1, record) for record in others] + control
+        boot = BootState(tuple(control), self.bootstrap, tuple(sorted(self.snapshots.finished)), self.repair_until)
+        view = LogView.from_headers(headers, self.start, start_crc)
+        self._node = RaftNode(self.config, view, self.stored, self.random, now_ms, boot)
 
     def wipe(self) -> None:
         """An empty disk, formatted anew without voters: another directory id, hence another replica."""
         self.wipes += 1
-        self.disk, self.stored, self.bootstrap = [], None, ()
+        self.disk, self.stored, self.bootstrap, self.repair_until = [], None, (), 0
+        self.start, self.snapshots = LOG_START, SnapshotFiles()
         directory_id = bytes([self.config.node_id, 0x80 + self.wipes]) * 8
         self.config = msgspec.structs.replace(self.config, directory_id=directory_id)
 
@@ -168,8 +208,19 @@ class Host:
             self.stored = operation.state
         elif isinstance(operation, Append):
             self.disk.extend(split(operation.data))
+        elif isinstance(operation, InstallSnapshot):
+            self.disk, self.start = [], operation.id
+            self.snapshots.install(operation.id)
         else:
             self.disk = below(self.disk, operation.to_offset)
+
+    def clean(self, start: OffsetAndEpoch) -> None:
+        """What lies below `start` is not needed any more; a disk that has not come so far keeps what it has."""
+        self.batches = above(self.batches, start.offset)
+        durable_end_offset = read_header(self.disk[-1]).end_offset if self.disk else self.start.offset
+        if durable_end_offset >= start.offset:
+            self.disk, self.start = above(self.disk, start.offset), start
+            self.snapshots.remove_below(start)
 
 
 class ScriptedCluster:
@@ -214,7 +265,7 @@ class ScriptedCluster:
                 if call.token in self.hosts[call.send.destination].calls:
                     self._put(node_id, call.send.destination, call, Failure("HungUp", kind_of(call.send.request)))
         host.is_up = False
-        host.staged, host.held, host.calls, host.clients = [], [], {}, {}
+        host.staged, host.snapshot_work, host.held, host.calls, host.clients = [], [], [], {}, {}
 
     # Steps
 
@@ -230,8 +281,9 @@ class ScriptedCluster:
         host, before = self.host(node_id), len(self.lines)
         self._step(host, event)
         if not host.is_held:
-            while host.staged:
+            while host.staged or host.snapshot_work:
                 self.complete(node_id, lambda operation: True)
+                self.complete_snapshot_work(node_id)
         if even_if_nothing or len(self.lines) > before:
             self.lines.insert(before, title)
 
@@ -247,6 +299,8 @@ class ScriptedCluster:
         for effect in effects:
             if isinstance(effect, ReadLog):
                 self._step(host, RecordsRead(effect.read_id, host.read(effect.start_offset, effect.max_bytes)))
+            elif isinstance(effect, ReadSnapshot):
+                self._step(host, host.snapshots.read(effect))
 
     def _carry_out(self, host: Host, effect: Effect) -> None:
         if isinstance(effect, Send | Reply):
@@ -262,10 +316,18 @@ class ScriptedCluster:
                 host.batches.extend(split(effect.data))
             elif isinstance(effect, Truncate):
                 host.batches = below(host.batches, effect.to_offset)
+            elif isinstance(effect, InstallSnapshot):
+                host.batches = []
             self.lines.append(f"  {effect!r}")
         elif isinstance(effect, Trace):
             self.lines.append(f"  {effect.text if effect.kind == 'state' else repr(effect)}")
-        elif not isinstance(effect, ReadLog):
+        elif not isinstance(effect, ReadLog | ReadSnapshot):
+            if isinstance(effect, Work):
+                host.snapshot_work.append(effect)
+            elif isinstance(effect, CleanLog):
+                host.clean(effect.start)
+            elif isinstance(effect, RepairEnded):
+                host.repair_until = 0
             self.lines.append(f"  {effect!r}")
 
     # Disks
@@ -293,6 +355,16 @@ class ScriptedCluster:
             self._step(host, event)
             if len(self.lines) > before and not host.is_held:
                 self.lines.insert(before, f"  {event!r}")
+
+    def complete_snapshot_work(self, node_id: int) -> None:
+        """What a copy of a leader's snapshot has waited for is done, and the node is told so."""
+        host = self.host(node_id)
+        work, host.snapshot_work = host.snapshot_work, []
+        for effect in work:
+            event, before = host.snapshots.work(effect), len(self.lines)
+            self._step(host, event)
+            if host.is_held or len(self.lines) > before:
+                self.lines.insert(before, f"n{node_id} {event!r}" if host.is_held else f"  {event!r}")
 
     # Messages
 
@@ -431,6 +503,10 @@ def split(data: bytes) -> list[bytes]:
 
 def below(batches: list[bytes], offset: int) -> list[bytes]:
     return [data for data in batches if read_header(data).end_offset <= offset]
+
+
+def above(batches: list[bytes], offset: int) -> list[bytes]:
+    return [data for data in batches if read_header(data).base_offset >= offset]
 
 
 def batches_of_epochs(epochs: Iterable[int]) -> list[bytes]:

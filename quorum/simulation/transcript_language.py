@@ -17,19 +17,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..core import ElectionState, RaftConfig, ReplicaKey, Voter, VoterSet
-from ..core.batch import ControlRecord, KRaftVersion, KRaftVoters, LeaderChange, decode, decode_control
+from ..core import ElectionState, OffsetAndEpoch, RaftConfig, ReplicaKey, Voter, VoterSet
+from ..core.batch import ControlRecord, KRaftVersion, KRaftVoters, LeaderChange, decode, decode_control, read_header
 from ..core.candidate import Candidate
 from ..core.effects import StoreElectionState
 from ..core.epoch_state import NEVER_MS
-from ..core.events import Propose, ReadIndexAsked, ResignAsked, ShutdownAsked, StorageFailed, TimerFired
+from ..core.events import Propose, ReadIndexAsked, ResignAsked, ShutdownAsked, SnapshotTaken, StorageFailed, TimerFired
 from ..core.follower import Follower
 from ..core.leader import Leader
 from ..core.messages import AddVoterRequest, RemoveVoterRequest, TransferLeadershipRequest
 from ..core.prospective import Prospective
 from ..core.resigned import Resigned
 from ..core.unattached import Unattached
-from .scripted_cluster import Envelope, Host, ScriptedCluster, batches_of_epochs, key_of
+from .scripted_cluster import Envelope, Host, ScriptedCluster, batches_of_epochs, below, key_of
 
 SEPARATOR = "----"
 JITTER_STEP_MS = 10
@@ -160,12 +160,46 @@ class Interpreter:
                 raise ValueError(f"node {node_id} is up; crash it before its disk is wiped")
             host.wipe()
 
+    def rot(self, arguments: list[str]) -> None:
+        host, offset = self.cluster.host(node_id_of(arguments[0])), int(arguments[1])
+        if host.is_up or not host.disk:
+            raise ValueError(f"node {arguments[0]} is up, or its log is empty; crash it before its disk rots")
+        host.repair_until = read_header(host.disk[-1]).end_offset
+        host.disk = below(host.disk, offset)
+        self.durable([arguments[0]])
+
+    # Snapshots
+
+    def take_snapshot(self, arguments: list[str]) -> None:
+        options = dict(argument.split("=", 1) for argument in arguments[1:])
+        node_id = node_id_of(arguments[0])
+        host = self.cluster.host(node_id)
+        offset = int(options.get("offset", host.node.high_watermark))
+        context = host.node.snapshot_context(offset, cluster_id="transcript", generation=0, append_time_ms=0)
+        if context is None:
+            raise ValueError(f"node {node_id} can take no snapshot at {offset}")
+        host.snapshots.make(context, int(options.get("size", 0)))
+        self.cluster.step(node_id, SnapshotTaken(context.id), f"n{node_id} has taken snapshot {context.id}")
+
+    def snapshot_io(self, arguments: list[str]) -> None:
+        for node_id in self._ids(arguments):
+            self.cluster.complete_snapshot_work(node_id)
+
+    def damage_snapshots(self, arguments: list[str]) -> None:
+        for node_id in self._ids(arguments):
+            self.cluster.host(node_id).snapshots.damage()
+
+    def lose_snapshots(self, arguments: list[str]) -> None:
+        for node_id in self._ids(arguments):
+            self.cluster.host(node_id).snapshots.finished.clear()
+
     def campaign(self, arguments: list[str]) -> None:
         for node_id in self._ids(arguments):
             node = self.cluster.host(node_id).node
             state = node.state
             if not node.may_stand:
-                raise ValueError(f"node {node_id} is an observer; it never stands")
+                reason = "repairs its log and does not stand" if node.is_repairing else "is an observer; it never stands"
+                raise ValueError(f"node {node_id} {reason}")
             if isinstance(state, Follower):
                 state.fetch_deadline_ms = self.cluster.now_ms
             elif isinstance(state, Unattached | Prospective | Candidate | Resigned):
@@ -239,8 +273,11 @@ class Interpreter:
 
     def release(self, arguments: list[str]) -> None:
         for node_id in self._ids(arguments):
-            self.cluster.complete(node_id, lambda operation: True)
-            self.cluster.host(node_id).is_held = False
+            host = self.cluster.host(node_id)
+            while host.staged or host.snapshot_work:
+                self.cluster.complete(node_id, lambda operation: True)
+                self.cluster.complete_snapshot_work(node_id)
+            host.is_held = False
 
     def fsync(self, arguments: list[str]) -> None:
         limit = int(arguments[1].lstrip("a")) if len(arguments) > 1 else 1 << 60
@@ -351,12 +388,16 @@ class Interpreter:
     def log(self, arguments: list[str]) -> None:
         for node_id in self._ids(arguments):
             host = self.cluster.host(node_id)
-            self._say(f"n{node_id} hw={host.node.high_watermark} {_drawn(host.batches, host.node.durable_end_offset)}")
+            drawn = _drawn(host.batches, host.node.log.start, host.node.durable_end_offset)
+            self._say(f"n{node_id} hw={host.node.high_watermark} {drawn}")
 
     def durable(self, arguments: list[str]) -> None:
         for node_id in self._ids(arguments):
             host = self.cluster.host(node_id)
-            self._say(f"n{node_id} disk: {host.stored or 'no election state'}; {_drawn(host.disk)}")
+            snapshots = f"; snapshots {', '.join(map(repr, sorted(host.snapshots.finished)))}" if host.snapshots.finished else ""
+            repair = f"; to be repaired up to {host.repair_until}" if host.repair_until else ""
+            election = host.stored or "no election state"
+            self._say(f"n{node_id} disk: {election}; {_drawn(host.disk, host.start)}{snapshots}{repair}")
 
     def messages(self, arguments: list[str]) -> None:
         for envelope in self.cluster.in_flight:
@@ -404,9 +445,14 @@ def _inflated(word: str) -> str:
     return text * int(count) if star else word
 
 
-def _drawn(batches: list[bytes], durable_end_offset: int | None = None) -> str:
-    """`[1:L1 1:x 1:y | 2:z]`: epoch and records of each batch; what stands right of the bar is not durable."""
-    words = []
+def _drawn(batches: list[bytes], start: OffsetAndEpoch, durable_end_offset: int | None = None) -> str:
+    """`[1:L1 1:x 1:y | 2:z]`: epoch and records of each batch; what stands right of the bar is not durable.
+
+    `[4@1: 1:z]`: the log begins behind snapshot 4@1.
+    """
+    words = [f"{start}:"] if start.offset else []
+    if durable_end_offset is not None and durable_end_offset < start.offset:
+        words.insert(0, "|")
     for data in batches:
         header, body, _ = decode(data)
         if durable_end_offset is not None and header.base_offset == durable_end_offset:
@@ -455,6 +501,18 @@ COMMANDS = (
     Command("start", "[NODE…]", "boot from what the disk holds; also after a crash", Interpreter.start),
     Command("crash", "NODE…", "end a process; what is not durable is gone", Interpreter.crash),
     Command("wipe", "NODE…", "empty the disk of a node that is down; its directory id is another one then", Interpreter.wipe),
+    Command(
+        "rot", "NODE OFFSET", "a node that is down has lost its log from OFFSET on, and knows how far it went", Interpreter.rot
+    ),
+    Command(
+        "take-snapshot",
+        "NODE [offset=O] [size=BYTES]",
+        "the shell has taken a snapshot, of all that is committed unless told otherwise",
+        Interpreter.take_snapshot,
+    ),
+    Command("snapshot-io", "NODE…", "a held disk does what the copy of a leader's snapshot waits for", Interpreter.snapshot_io),
+    Command("damage-snapshots", "NODE…", "a bit flips in every snapshot, finished or not", Interpreter.damage_snapshots),
+    Command("lose-snapshots", "NODE…", "the finished snapshots are gone from the disk", Interpreter.lose_snapshots),
     Command("campaign", "NODE…", "the node's election or fetch timer runs out now", Interpreter.campaign),
     Command(
         "set-randomized-election-timeout",
