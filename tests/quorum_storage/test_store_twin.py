@@ -190,12 +190,12 @@ class Twin:
                 pass
         self.disk.crash(power_cut=power_cut)
         damaged = self.rot() if self.rots and self.random.random() < 0.3 else None
+        before = self.disk.snapshot()
         while self.random.random() < 0.3:
             self.disk.operations_left = self.random.randint(0, 12)
             with suppress(PowerCut):
                 self.open_store(self.disk, **self.options)
             self.disk.crash(power_cut=True)
-        before = self.disk.snapshot()
         self.store = self.open_store(self.disk, **self.options)
         self.check_found(allowed, possible, unsure_snapshots, damaged, before)
 
@@ -275,15 +275,14 @@ class Twin:
         assert whole is not None, "the log holds something that never was there"
         repairing = self.store.boot.repair_until
         assert repairing >= self.promised or self.log.end_offset >= self.promised, "a promise was forgotten"
-        if repairing:
-            assert repairing > self.log.end_offset
-            after = self.disk.snapshot()
-            everything = b"".join(after.values())
-            was = b"".join(data for path, data in before.items() if path.endswith(".log"))
-            stamps = [read_header(made.data).high_watermark for made in self.durable]
-            lost = self.durable if max(stamps, default=0) > self.log.end_offset else []
-            for made in lost:
-                if made.base_offset >= self.log.end_offset and made.data in was:
+        assert not repairing or repairing > self.log.end_offset
+        was = b"".join(data for path, data in before.items() if path.endswith(".log"))
+        intact = [made for made in self.durable if made.data in was]
+        if max((read_header(made.data).high_watermark for made in intact), default=0) > self.log.end_offset:
+            assert repairing >= intact[-1].end_offset, "what was acknowledged is forgotten"
+            everything = b"".join(self.disk.snapshot().values())
+            for made in intact:
+                if made.base_offset >= self.log.end_offset:
                     assert made.data in everything, f"the batch at {made.base_offset} was destroyed"
         return whole
 
