@@ -21,6 +21,7 @@ from kraftlab.quorum.driver.worker_thread import WorkerThread
 from kraftlab.quorum.storage.file_system import RealFileSystem
 from kraftlab.quorum.storage.identity import LogIdentity
 from kraftlab.quorum.storage.metadata_log import MetadataLog
+from kraftlab.quorum.storage.metadata_store import MetadataStore
 from kraftlab.quorum.storage.snapshot_store import SnapshotStore
 
 Eventually = Callable[..., Awaitable[None]]
@@ -98,7 +99,7 @@ class Listener:
 
 
 def open_log(directory: Path) -> MetadataLog:
-    return MetadataLog.open(RealFileSystem(), str(directory), LogIdentity("tasks-test", bytes(16)))
+    return MetadataStore.open(RealFileSystem(), str(directory), "tasks-test", bytes(16)).log
 
 
 def applying(log: MetadataLog, listener: Listener) -> ApplyTask:
