@@ -178,8 +178,9 @@ class FetchResponse(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FetchSnapshotRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Pulls up to `max_bytes` of a snapshot's bytes from `position` on (KIP-630); 0: only its size. Shows that its sender lives, as
-    a Fetch does.
+    """Pulls up to `max_bytes` of a snapshot's bytes from `position` on (KIP-630); 0: only its size.
+
+    Shows that its sender lives, as a Fetch does.
     """
 
     epoch: int

@@ -7,9 +7,9 @@ is told. A crash loses what was not kept. Snapshots that a node takes are durabl
 is written and verified like everything else, at once or, on a held disk, when it is told. A request ends as it does on a
 real connection: with its answer, with its time-out, or because the connection is refused or lost.
 
-There is no chance in it: a node's timers draw a fixed number (`ScriptedRandom`), so a script reads the same today and tomorrow.
-What is told, in `lines`, is what a node was asked, and below it, indented, what it wanted done. Not told: reads of the log and of snapshots and,
-where disks keep at once, completions of which nothing came.
+There is no chance in it: a node's timers draw a fixed number (`ScriptedRandom`), so a script reads the same today and
+tomorrow. What is told, in `lines`, is what a node was asked, and below it, indented, what it wanted done. Not told: reads of
+the log and of snapshots and, where disks keep at once, completions of which nothing came.
 """
 
 from __future__ import annotations
