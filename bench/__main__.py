@@ -1,13 +1,20 @@
-"""`python -m bench [commit|failover|start|sim|all] [--json] [--quick] [arguments of that measurement]`; without a name: all."""
+"""`python -m bench [NAME] [--json] [--quick] [arguments of that measurement]`; without a name: all. `--help` lists the names."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from . import commit, failover, sim, start
+from . import catch_up, commit, failover, sim, snapshot, start
 
-MEASUREMENTS = {"commit": commit.main, "failover": failover.main, "start": start.main, "sim": sim.main}
+MEASUREMENTS = {
+    "commit": commit.main,
+    "failover": failover.main,
+    "start": start.main,
+    "snapshot": snapshot.main,
+    "catch-up": catch_up.main,
+    "sim": sim.main,
+}
 
 
 def main(arguments: list[str]) -> int:

@@ -22,6 +22,7 @@ OURS: dict[str, Door] = {
     "propose": commit_quorum.measure,
     "unary": commit_admin.measure_unary,
     "stream": commit_admin.measure_stream,
+    "slow-disk": commit_quorum.measure_slow_disk,
 }
 
 ELSEWHERE = (

@@ -13,16 +13,47 @@ import trio
 
 from kraftlab.quorum import CommittedBatch, DriverConfig, Overloaded, PeerServer, RaftConfig, RaftDriver, tame_interpreter
 from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.storage.file_system import RealFile, RealFileSystem
 
 from .measure import CommitParameters, CommitResult, percentile, run_nodes
 
 SYSTEM = "kraftlab"
 DOOR = "quorum.propose"
 VOTERS = 3
+SLOW_FSYNC_MS = 5.0
 
 
 def measure(parameters: CommitParameters) -> CommitResult:
     return run_nodes(__spec__.name, parameters)
+
+
+def measure_slow_disk(parameters: CommitParameters) -> CommitResult:
+    """The same on disks whose fdatasync takes SLOW_FSYNC_MS longer."""
+    result = measure(msgspec.structs.replace(parameters, fsync_ms=SLOW_FSYNC_MS))
+    return msgspec.structs.replace(result, door=f"{DOOR}, {SLOW_FSYNC_MS:.0f} ms fsync")
+
+
+class SlowFile(RealFile):
+    """A file on a disk that takes its time."""
+
+    def __init__(self, path: str, descriptor: int, fsync_ms: float) -> None:
+        super().__init__(path, descriptor)
+        self._fsync_s = fsync_ms / 1000
+
+    def fdatasync(self) -> None:
+        time.sleep(self._fsync_s)
+        super().fdatasync()
+
+
+class SlowFileSystem(RealFileSystem):
+    """Real files, and `fsync_ms` more for each fdatasync."""
+
+    def __init__(self, fsync_ms: float) -> None:
+        self._fsync_ms = fsync_ms
+
+    def open(self, path: str, *, create: bool = False) -> SlowFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return SlowFile(path, os.open(path, flags, 0o644), self._fsync_ms)
 
 
 class Commits:
@@ -126,7 +157,8 @@ async def node(index: int, ports: list[int], directory: str, report: int, parame
     voters = VoterSet(tuple(Voter(ReplicaKey(number), endpoints[number]) for number in range(VOTERS)))
     raft = RaftConfig(node_id=index, directory_id=bytes([index + 1]) * 16, voters=voters, endpoints=endpoints[index])
     commits = Commits()
-    driver = RaftDriver(DriverConfig(cluster_id="bench", directory=directory, raft=raft), commits)
+    file_system = SlowFileSystem(parameters.fsync_ms) if parameters.fsync_ms else RealFileSystem()
+    driver = RaftDriver(DriverConfig(cluster_id="bench", directory=directory, raft=raft), commits, file_system)
     async with trio.open_nursery() as nursery:
         await nursery.start(driver.run)
         await nursery.start(PeerServer(driver.identity, driver.handlers()).serve, "127.0.0.1", ports[index])

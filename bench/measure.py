@@ -27,6 +27,8 @@ class CommitParameters(msgspec.Struct, frozen=True, kw_only=True):
     bulk_records: int = 10_000
     bulk_runs: int = 5
     record_bytes: int = 64
+    fsync_ms: float = 0.0
+    """Added to every fdatasync of our metadata log, as a slower disk would."""
 
 
 class CommitResult(msgspec.Struct, frozen=True, kw_only=True):

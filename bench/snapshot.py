@@ -1,0 +1,177 @@
+"""A snapshot of a large cluster's metadata: how fast it is written and loaded, what memory that takes, and how long the node's
+event loop stands still meanwhile, which has to answer peers within a few hundred milliseconds.
+
+The state is a controller's: 1,000,000 partitions with three replicas each, in topics of 100. Writing happens in the process that
+holds it, loading in a new one; both in a worker thread, as on a node, beside an event loop that wants a turn every millisecond.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+import trio
+
+from kraftlab.controller.state import EMPTY_STATE, ControllerState
+from kraftlab.metadata.delta import MetadataDelta
+from kraftlab.metadata.image import EMPTY, Provenance
+from kraftlab.metadata.index import index_of
+from kraftlab.metadata.snapshot import ImageSnapshot, image_digest, image_from
+from kraftlab.quorum import tame_interpreter
+from kraftlab.quorum.core.batch import SnapshotHeader
+from kraftlab.quorum.core.types import OffsetAndEpoch
+from kraftlab.quorum.storage.file_system import RealFileSystem
+from kraftlab.quorum.storage.identity import LogIdentity, partition_directory
+from kraftlab.quorum.storage.snapshot_file import read_summary, snapshot_name
+from kraftlab.quorum.storage.snapshot_store import SnapshotStore
+
+from .large_metadata import memory_mib, records, reset_peak
+from .measure import percentile, table
+
+T = TypeVar("T")
+IDENTITY = LogIdentity("bench", bytes(16))
+TICK_S = 0.001
+
+
+class PhaseResult(msgspec.Struct, frozen=True):
+    """`pause` are the event loop's delays beyond its tick; memory is that of the process: before, and at most meanwhile."""
+
+    records: int
+    seconds: float
+    size_mib: float
+    before_mib: float
+    peak_mib: float
+    pause_p99_ms: float
+    pause_max_ms: float
+
+
+class SnapshotResult(msgspec.Struct, frozen=True):
+    written: PhaseResult
+    loaded: PhaseResult
+
+
+async def beside_an_event_loop(work: Callable[[], T]) -> tuple[T, list[float]]:
+    """The work's result, and by how many milliseconds the loop was late, turn by turn, while a thread did it."""
+    late: list[float] = []
+
+    async def tick() -> None:
+        while True:
+            due = time.perf_counter() + TICK_S
+            await trio.sleep(TICK_S)
+            late.append((time.perf_counter() - due) * 1000)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tick)
+        result = await trio.to_thread.run_sync(work)
+        nursery.cancel_scope.cancel()
+    return result, late
+
+
+def phase(work: Callable[[], tuple[int, float]]) -> PhaseResult:
+    """Measures `work`, which gives (records, MiB of the file)."""
+    before = memory_mib("VmRSS")
+    reset_peak()
+    started = time.perf_counter()
+    (count, size_mib), late = trio.run(beside_an_event_loop, work)
+    seconds = time.perf_counter() - started
+    pauses = late or [0.0]
+    return PhaseResult(count, seconds, size_mib, before, memory_mib("VmHWM"), percentile(pauses, 99), max(pauses))
+
+
+def write(directory: str, partitions: int) -> None:
+    """A process: makes the state, writes its snapshot, reports."""
+    delta, offset = MetadataDelta(EMPTY), 0
+    for batch in records(partitions):
+        delta.replay_all(batch, offset)
+        offset += len(batch)
+    image = delta.apply(Provenance(offset, 1, 0))
+    state = ControllerState(image, index_of(image))
+    del delta
+    tame_interpreter()
+    store = SnapshotStore(RealFileSystem(), partition_directory(directory), IDENTITY)
+    position = OffsetAndEpoch(offset, 1)
+
+    def work() -> tuple[int, float]:
+        writer = store.writer(position, [SnapshotHeader(0, IDENTITY.cluster_id, 0, 0, 0)])
+        count = 0
+        for body, records_in_body in ImageSnapshot(state.image).batches():
+            writer.append(body, records_in_body)
+            count += records_in_body
+        writer.finish()
+        return count, store.infos()[0].size_bytes / 1024 / 1024
+
+    print(msgspec.json.encode((offset, phase(work), image_digest(image).hex())).decode())
+
+
+def load(directory: str, offset: int, digest: str) -> None:
+    """A process: loads the snapshot as a controller does, reports."""
+    file_system, partition, position = RealFileSystem(), partition_directory(directory), OffsetAndEpoch(offset, 1)
+    file = file_system.open(f"{partition}/{snapshot_name(position)}")
+    store = SnapshotStore(file_system, partition, IDENTITY, [read_summary(file, position)])
+    tame_interpreter()
+    loaded = [EMPTY_STATE]
+
+    def work() -> tuple[int, float]:
+        image = image_from(store.reader(position).bodies())
+        loaded[0] = ControllerState(image, index_of(image))
+        return offset, file.size() / 1024 / 1024
+
+    result = phase(work)
+    if image_digest(loaded[0].image).hex() != digest:
+        raise AssertionError("what was loaded is not what was written")
+    print(msgspec.json.encode(result).decode())
+
+
+def measure(partitions: int) -> SnapshotResult:
+    with tempfile.TemporaryDirectory(prefix="kraftlab-bench-") as directory:
+        RealFileSystem().make_directory(partition_directory(directory))
+        call = partial(subprocess.run, stdout=subprocess.PIPE, check=True)
+        command = [sys.executable, "-m", "bench.snapshot"]
+        said = call([*command, "write", directory, str(partitions)]).stdout
+        offset, written, digest = msgspec.json.decode(said, type=tuple[int, PhaseResult, str])
+        said = call([*command, "load", directory, str(offset), digest]).stdout
+        return SnapshotResult(written, msgspec.json.decode(said, type=PhaseResult))
+
+
+def render(result: SnapshotResult) -> str:
+    rows = [["snapshot", "records", "file", "time", "rate", "memory before", "at most", "loop late p99", "at most"]]
+    for name, phase in (("written", result.written), ("loaded", result.loaded)):
+        rows.append(
+            [
+                name,
+                f"{phase.records:,}",
+                f"{phase.size_mib:.0f} MiB",
+                f"{phase.seconds:.2f} s",
+                f"{phase.records / phase.seconds:,.0f}/s",
+                f"{phase.before_mib:,.0f} MiB",
+                f"{phase.peak_mib:,.0f} MiB",
+                f"{phase.pause_p99_ms:.1f} ms",
+                f"{phase.pause_max_ms:.0f} ms",
+            ]
+        )
+    return table(rows)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench snapshot", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
+    parser.add_argument("--quick", action="store_true", help="50,000 partitions")
+    parser.add_argument("--partitions", type=int, help="how many (default 1,000,000)")
+    chosen = parser.parse_args(arguments)
+    result = measure(chosen.partitions or (50_000 if chosen.quick else 1_000_000))
+    print(msgspec.json.encode({"snapshot": result}).decode() if chosen.json else render(result))
+    return 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "write":
+        write(sys.argv[2], int(sys.argv[3]))
+    else:
+        load(sys.argv[2], int(sys.argv[3]), sys.argv[4])
