@@ -9,13 +9,14 @@ import msgspec
 
 from kraftlab.metadata.features import METADATA_VERSION_NAME
 from kraftlab.metadata.uuids import random_uuid, to_text
-from kraftlab.quorum.core.batch import KRaftVersion, KRaftVoters
+from kraftlab.quorum.core.batch import KRaftVoters
 from kraftlab.quorum.core.types import Voter, VoterSet
 from kraftlab.quorum.storage.bootstrap import read_bootstrap, write_bootstrap
 from kraftlab.quorum.storage.election_store import ElectionStateStore
 from kraftlab.quorum.storage.errors import StorageError
 from kraftlab.quorum.storage.file_system import RealFileSystem
 from kraftlab.quorum.storage.identity import LogIdentity, partition_directory
+from kraftlab.quorum.storage.recovery import analyse
 from kraftlab.quorum.storage.repair import read_repair
 
 from . import meta_properties
@@ -29,22 +30,32 @@ _CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class QuorumInfo(msgspec.Struct, frozen=True):
-    """What a metadata directory says about its quorum. `initial_voters`: those it was formatted with, None if voters are static.
+    """What a metadata directory says about its quorum.
 
-    `generation` counts how often a lost majority was forced; `epoch` is the last one the node has seen. `repair`: what was found
-    damaged and up to which offset it is being repaired, None if nothing is.
+    `voters`: the newest that its log names, committed or not, or those it was formatted with; None if they are static, or not
+    known here so far. `generation` counts how often a lost majority was forced; `epoch` is the last one the node has seen.
+    `repair`: what was found damaged and up to which offset it is being repaired, None if nothing is.
     """
 
-    initial_voters: VoterSet | None
-    kraft_version: int
+    voters: VoterSet | None
     generation: int
     epoch: int
+    log_start_offset: int
+    log_end_offset: int
     repair: str | None = None
 
     def as_text(self) -> str:
         """The line that `storage info` prints."""
-        voters = "" if self.initial_voters is None else f", initial.voters={voters_text(self.initial_voters)}"
-        return f"{{epoch={self.epoch}, generation={self.generation}, kraft.version={self.kraft_version}{voters}}}"
+        values: dict[str, object] = {
+            "epoch": self.epoch,
+            "generation": self.generation,
+            "kraft.version": 0 if self.voters is None else 1,
+            "log.end": self.log_end_offset,
+            "log.start": self.log_start_offset,
+        }
+        if self.voters is not None:
+            values["voters"] = voters_text(self.voters)
+        return f"{{{', '.join(f'{name}={value}' for name, value in values.items())}}}"
 
 
 def voters_text(voters: VoterSet) -> str:
@@ -157,24 +168,34 @@ def info(config: NodeConfig) -> StorageInfo:
         metas.append(meta)
         if directory == config.metadata_log_dir:
             try:
-                quorum = _quorum_info(directory, meta)
+                quorum = _quorum_info(directory, meta, problems)
             except StorageError as error:
                 problems.append(str(error))
     return StorageInfo(tuple(found), metas[0] if metas else None, tuple(problems), quorum)
 
 
-def _quorum_info(directory: Path, meta: MetaProperties) -> QuorumInfo:
-    file_system = RealFileSystem()
-    bootstrap = read_bootstrap(file_system, str(directory), meta.cluster_id)
+def _quorum_info(directory: Path, meta: MetaProperties, problems: list[str]) -> QuorumInfo:
+    """Looks at every file and changes none; adds what is damaged to the problems. StorageError."""
+    file_system, partition = RealFileSystem(), partition_directory(str(directory))
     identity = LogIdentity(meta.cluster_id, meta.directory_id)
+    bootstrap = read_bootstrap(file_system, str(directory), meta.cluster_id)
     store = ElectionStateStore(file_system, str(directory), identity)
-    election = store.load()
-    repair = read_repair(file_system, partition_directory(str(directory)), identity)
+    election = store.load() if Path(partition).is_dir() else None
+    repair = read_repair(file_system, partition, identity)
+    found = analyse(file_system, partition, identity._replace(generation=store.generation))
+    try:
+        voters = found.latest_voters()
+    finally:
+        found.close()
+    if found.damage and repair is None:
+        problems.append(found.damage)
+    index = found.walk.batches
     return QuorumInfo(
-        next((record.voters for record in bootstrap if isinstance(record, KRaftVoters)), None),
-        next((record.kraft_version for record in bootstrap if isinstance(record, KRaftVersion)), 0),
+        voters or next((record.voters for record in bootstrap if isinstance(record, KRaftVoters)), None),
         store.generation,
         election.epoch if election is not None else 0,
+        index.start_offset,
+        index.end_offset,
         f"up to offset {repair.repair_until}, until then the node does not vote: {repair.reason}" if repair is not None else None,
     )
 

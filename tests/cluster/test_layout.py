@@ -102,9 +102,9 @@ def test_controllers_of_a_new_cluster_are_formatted_together(tmp_path: Path) -> 
     plan = layout.write(tmp_path, dynamic(tmp_path), {})
     infos = [quorum_info(tmp_path, node.node_id) for node in plan.controllers]
     assert not any(info.problems for info in infos)
-    voters = infos[0].quorum.initial_voters if infos[0].quorum else None
+    voters = infos[0].quorum.voters if infos[0].quorum else None
     assert voters is not None
-    assert all(info.quorum and info.quorum.initial_voters == voters for info in infos)
+    assert all(info.quorum and info.quorum.voters == voters for info in infos)
     assert voters.ids() == (3000, 3001, 3002)
     assert [voter.key.directory_id for voter in voters.voters] == [info.metadata.directory_id for info in infos if info.metadata]
     broker = load_broker(tmp_path / "broker-0" / "server.properties")
@@ -142,7 +142,7 @@ def test_a_controller_whose_disk_is_gone_is_not_the_voter_it_was(tmp_path: Path)
     assert after.metadata is not None
     assert after.metadata.directory_id != before.metadata.directory_id
     assert after.quorum is not None
-    assert after.quorum.initial_voters is None
+    assert after.quorum.voters is None
 
 
 def test_a_controller_more_joins_what_there_is(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_controller_more_joins_what_there_is(tmp_path: Path) -> None:
     assert layout.plan(tmp_path, None, None, None) == plan
     info = quorum_info(tmp_path, 3001)
     assert info.quorum is not None
-    assert info.quorum.initial_voters is None
+    assert info.quorum.voters is None
     broker = load_broker(tmp_path / "broker-0" / "server.properties")
     assert broker.bootstrap_servers == tuple(node.peer for node in plan.controllers)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kraftlab.cluster import layout
 from kraftlab.demo.lab import wait_until
 from kraftlab.quorum.core.batch import HEADER_BYTES
 from kraftlab.quorum.storage.identity import PARTITION_DIRECTORY
@@ -41,18 +42,22 @@ def flip_a_bit_of_what_was_committed(segment: Path) -> int:
     return headers[middle].base_offset
 
 
-def test_a_voter_whose_log_has_rotted_repairs_it_and_votes_again(lab: Any) -> None:
+def test_a_voter_whose_log_has_rotted_repairs_it_and_votes_again(lab: Any, kraftlab_here: Any) -> None:
     lab.create_topic("remembered", [0, 1], configs={"retention.ms": "123000"})
     cluster = lab.cluster
     victim = next(node_id for node_id in cluster.controller_ids if node_id != lab.active)
     cluster.kill_node(victim)
     (segment,) = cluster.metadata_dir(victim).glob("*/*.log")
     offset = flip_a_bit_of_what_was_committed(segment)
+    config = layout.properties_path(cluster.directory, cluster.node(victim))
+    code, said = kraftlab_here("storage", "info", "--config", str(config))
+    assert code == 1
+    assert f"the log is damaged at offset {offset}" in said
     cluster.start_node(victim)
-    said = cluster.log_path(victim)
-    wait_until("it is repaired", lambda: "has repaired its metadata log; it votes again" in said.read_text())
+    log = cluster.log_path(victim)
+    wait_until("it is repaired", lambda: "has repaired its metadata log; it votes again" in log.read_text())
     cluster.wait_ready()
-    assert f"offset {offset}" in said.read_text()
+    assert kraftlab_here("storage", "info", "--config", str(config))[0] == 0
     assert not lab.admin.list_snapshots(cluster.node(victim).grpc).is_repairing
     assert not list(cluster.metadata_dir(victim).rglob("*.damaged"))
     assert lab.metadata_is_equal_everywhere()
