@@ -32,7 +32,8 @@ class File(Protocol):
 
     def size(self) -> int: ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Give up the handle; closing it again does nothing."""
 
 
 class FileSystem(Protocol):
@@ -114,8 +115,11 @@ class RealFile:
         return os.fstat(self._descriptor).st_size
 
     def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor < 0:
+            return
         try:
-            os.close(self._descriptor)
+            os.close(descriptor)
         except OSError as error:
             raise FsyncFailed(
                 f"close of {self.path} failed: {error.strerror}. Check the disk and start the node again."

@@ -47,6 +47,15 @@ def test_short_writes_are_finished(tmp_path, monkeypatch):
     assert file.pread(100, 0) == b"\0\x000123456789"
 
 
+def test_a_file_is_closed_once_however_often_that_is_asked(tmp_path):
+    file = RealFileSystem().open(str(tmp_path / "f"), create=True)
+    file.close()
+    other = RealFileSystem().open(str(tmp_path / "g"), create=True)
+    file.close()
+    other.pwrite(b"x", 0)
+    other.close()
+
+
 def test_directories_are_made_with_their_parents(tmp_path):
     file_system = RealFileSystem()
     file_system.make_directory(str(tmp_path / "a" / "b"))
