@@ -11,6 +11,7 @@ from array import array
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+from ..core.batch import BatchHeader
 from ..core.effects import ElectionState
 from ..storage import DiskFailed, ElectionStateStore, FsyncFailed, LogIdentity, MetadataLog, StorageFull
 from ..storage.metadata_log import Taken
@@ -59,10 +60,10 @@ class DurableLog:
         del self.crcs[keep:]
         del self.epochs[keep:]
 
-    def append(self, end_offset: int, epoch: int, crc: int) -> None:
-        self.ends.append(end_offset)
-        self.epochs.append(epoch)
-        self.crcs.append(crc)
+    def extend(self, headers: list[BatchHeader]) -> None:
+        self.ends.extend([header.base_offset + header.record_count for header in headers])
+        self.epochs.extend([header.epoch for header in headers])
+        self.crcs.extend([header.crc for header in headers])
 
     def flushed(self, taken: Taken) -> None:
         """A flush has ended."""
@@ -167,8 +168,7 @@ class Machine:
         self.file_system.operations_left = None
         headers = list(log.batches())
         found = DurableLog()
-        for header in headers:
-            found.append(header.end_offset, header.epoch, header.crc)
+        found.extend(headers)
         self.world.checkers.on_boot(self, found, election)
         self.durable = found
         self.stored, self.possibly_stored, self.is_durable_exact = election, None, True

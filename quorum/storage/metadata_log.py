@@ -313,11 +313,11 @@ class MetadataLog:
         return places
 
     def _verify(self, data: bytes, first: int, places: list[tuple[Segment, int, int]]) -> None:
-        position = 0
-        number = first
+        index = self._index
+        position, number, origin = 0, first, index.positions[first]
         while position < len(data):
-            end = position + self._index.end_of(number) - self._index.positions[number]
-            if batch.is_intact(data, position, end, self._index.crc(number)):
+            end = index.end_of(number) - origin
+            if batch.is_intact(data, position, end, index.crc(number)):
                 position, number = end, number + 1
                 continue
             try:
