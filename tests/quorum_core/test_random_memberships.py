@@ -15,8 +15,8 @@ from kraftlab.quorum.core.voter_set_history import VoterSetHistory
 class Checker:
     """One leader per epoch, committed data stays, no high watermark falls, and the voters are what the node's own log says.
 
-    A linearizable read reflects whatever anybody knew to be committed when it was asked. Whenever a leader's high watermark rises,
-    a majority of the voters of that moment hold everything below it on disk, or did so before the disk was wiped.
+    A linearizable read reflects whatever anybody knew to be committed when it was asked. Whenever a leader's high watermark
+    rises, a majority of the voters of that moment hold everything below it on disk, or did so before the disk was wiped.
     """
 
     def __init__(self, world) -> None:
