@@ -334,7 +334,8 @@ class RaftDriver:
         """Opens the log, takes part in the quorum until `stop`. Started once the log is recovered and peers are answered.
 
         Raises StorageError (LogCorrupt, WrongIdentity at the start or when most voters are of another cluster; FsyncFailed,
-        DiskFailed later), LogTruncationRefused (the leader lacks committed records) and InvariantViolation.
+        DiskFailed later), LogTruncationRefused (the leader lacks committed records), GenerationOver and InvariantViolation; and
+        ValueError if a snapshot or a record cannot be understood.
         """
         self._store = store = await trio.to_thread.run_sync(self._open)
         self._identity = PeerIdentity(self.config.cluster_id, store.identity.generation, self.config.raft.key)
@@ -570,13 +571,19 @@ class RaftDriver:
                 await trio.sleep(FULL_DISK_RETRY_S)
         logger.warning("node %d has repaired its metadata log; it votes again", self.config.raft.node_id)
 
-    def _snapshot_context(self, applied_offset: int, append_time_ms: int) -> SnapshotContext | None:
+    def _snapshot_context(self, applied_offset: int, append_time_ms: int) -> SnapshotContext | str:
+        """What a snapshot of what is applied begins with, or why there can be none."""
         core = self._core
         if core is None:
-            return None
-        return core.snapshot_context(
+            return "the node is starting or stopping"
+        context = core.snapshot_context(
             applied_offset, cluster_id=self.config.cluster_id, generation=self.generation, append_time_ms=append_time_ms
         )
+        if context is not None:
+            return context
+        if core.is_repairing:
+            return "the metadata log is being repaired; try again when it is whole"
+        return "nothing new was committed since the newest snapshot"
 
     def _wake_applier(self) -> None:
         self._applier.wake()

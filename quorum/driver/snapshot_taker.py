@@ -33,8 +33,8 @@ BATCH_OVERHEAD_BYTES = 48
 
 
 class SnapshotTaker:
-    """`run` writes what `consider` has decided. `context(applied_offset, append_time_ms)` is the core's word on it; `on_taken`
-    and `wake` are called on the event loop.
+    """`run` writes what `consider` has decided. `context(applied_offset, append_time_ms)` is the core's word on it, a text if
+    there can be no snapshot now; `on_taken` and `wake` are called on the event loop.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class SnapshotTaker:
         state_machine: StateMachine,
         max_new_bytes: int,
         max_interval_ms: int,
-        context: Callable[[int, int], SnapshotContext | None],
+        context: Callable[[int, int], SnapshotContext | str],
         on_taken: Callable[[OffsetAndEpoch], None],
         wake: Callable[[], None],
     ) -> None:
@@ -83,10 +83,10 @@ class SnapshotTaker:
         if self._frozen is not None or not (self._asked or self._is_due()):
             return
         context = self._context(applied_offset, self._append_time_ms)
-        frozen = self._state_machine.freeze() if context is not None else None
-        if context is None or frozen is None:
-            reason = "there is nothing new, or the log is being repaired" if context is None else "a transaction is open"
-            self._refuse(NoSnapshot(f"no snapshot can be taken at offset {applied_offset} now: {reason}; try again later"))
+        frozen = None if isinstance(context, str) else self._state_machine.freeze()
+        if isinstance(context, str) or frozen is None:
+            reason = context if isinstance(context, str) else "a metadata transaction is open; try again later"
+            self._refuse(NoSnapshot(f"no snapshot can be taken at offset {applied_offset}: {reason}"))
             self._retry_at = trio.current_time() + NOT_NOW_RETRY_S
             return
         self._answering, self._asked = self._asked, []

@@ -105,7 +105,7 @@ def open_log(directory: Path) -> MetadataLog:
 def applying(log: MetadataLog, listener: Listener) -> ApplyTask:
     """The task of a node without snapshots."""
     store = SnapshotStore(RealFileSystem(), "nowhere", LogIdentity("tasks-test", bytes(16)))
-    taker = SnapshotTaker(store, listener, 1 << 40, 0, lambda offset, time_ms: None, lambda snapshot: None, lambda: None)
+    taker = SnapshotTaker(store, listener, 1 << 40, 0, lambda offset, time_ms: "never", lambda snapshot: None, lambda: None)
     return ApplyTask(log, store, lambda: None, listener, taker)
 
 
