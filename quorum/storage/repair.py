@@ -18,6 +18,8 @@ else knows what this node has promised.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -117,33 +119,40 @@ def plan_repair(names: list[str], found: Findings, identity: LogIdentity, runnin
 
 def begin_repair(file_system: FileSystem, directory: str, repair: Repair) -> Repair:
     """Write down what is going to be done, then do it. StorageFull: no room for that; the bytes are all still there."""
-    try:
+    with _needs_room(repair):
         replace_checked(file_system, directory, FILE_NAME, _encoder.encode(repair))
-        return go_on(file_system, directory, repair)
+    return go_on(file_system, directory, repair)
+
+
+def go_on(file_system: FileSystem, directory: str, repair: Repair) -> Repair:
+    """Do all that is pending, of which any part may be done. StorageFull as above."""
+    if not repair.pending:
+        return repair
+    with _needs_room(repair):
+        for step in repair.pending:
+            if step.position != WHOLE:
+                _copy(file_system, directory, step)
+        for step in repair.pending:
+            if step.position == WHOLE:
+                _rename(file_system, directory, step)
+        file_system.sync_directory(directory)
+        for step in repair.pending:
+            if step.position != WHOLE:
+                _zero(file_system, directory, step)
+        done = msgspec.structs.replace(repair, pending=())
+        replace_checked(file_system, directory, FILE_NAME, _encoder.encode(done))
+    return done
+
+
+@contextmanager
+def _needs_room(repair: Repair) -> Iterator[None]:
+    try:
+        yield
     except StorageFull as error:
         raise StorageFull(
             f"{repair.reason} The damaged part must be set aside before it can be fetched again, and there is no room for that: "
             f"{error} Then start the node again."
         ) from error
-
-
-def go_on(file_system: FileSystem, directory: str, repair: Repair) -> Repair:
-    """Do all that is pending, of which any part may be done."""
-    if not repair.pending:
-        return repair
-    for step in repair.pending:
-        if step.position != WHOLE:
-            _copy(file_system, directory, step)
-    for step in repair.pending:
-        if step.position == WHOLE:
-            _rename(file_system, directory, step)
-    file_system.sync_directory(directory)
-    for step in repair.pending:
-        if step.position != WHOLE:
-            _zero(file_system, directory, step)
-    done = msgspec.structs.replace(repair, pending=())
-    replace_checked(file_system, directory, FILE_NAME, _encoder.encode(done))
-    return done
 
 
 def _copy(file_system: FileSystem, directory: str, step: Step) -> None:

@@ -258,12 +258,43 @@ def test_a_full_disk_refuses_the_repair_with_a_next_step_and_loses_nothing(disk,
     flip(disk, *place_of(disk, written[4].data))
     before = disk.snapshot()
     disk.full = True
-    with pytest.raises(StorageFull, match=r"damaged at offset 4.*no room.*start the node again"):
-        open_store(disk)
+    for _ in range(2):
+        with pytest.raises(StorageFull, match=r"damaged at offset 4.*no room.*start the node again"):
+            open_store(disk)
     assert {path: data for path, data in disk.snapshot().items() if path in before} == before
     disk.full = False
     store = open_store(disk)
     assert (store.log.end_offset, store.boot.repair_until) == (4, 12)
+
+
+def test_a_disk_that_fills_up_half_way_through_setting_aside_loses_nothing(open_store, builder):
+    for room in range(12):
+        disk = DiskThatFillsUp(Random(1))
+        _, written = fill(disk, open_store, builder, 30)
+        flip(disk, *place_of(disk, written[4].data))
+        intact = written[:4] + written[5:]
+        disk.room = room
+        with suppress(StorageFull):
+            open_store(disk)
+        assert all(made.data in everything(disk) for made in intact)
+        disk.room = None
+        store = open_store(disk)
+        assert (store.log.end_offset, store.boot.repair_until) == (4, 30)
+        assert all(made.data in everything(disk) for made in intact)
+
+
+class DiskThatFillsUp(SimulatedFileSystem):
+    """Has room for so many more operations that need some; None: enough."""
+
+    room: int | None = None
+
+    def operation(self, path: str, needs_space: bool = False) -> None:
+        if needs_space and self.room is not None:
+            self.full = self.room <= 0
+            self.room -= 1
+        elif self.room is None:
+            self.full = False
+        super().operation(path, needs_space)
 
 
 def test_every_flipped_bit_of_the_repair_file_is_refused(disk, open_store, builder):
