@@ -49,8 +49,9 @@ def plan_lines(view: ForcingView) -> list[str]:
 
 def warning_lines(view: ForcingView) -> list[str]:
     return [
-        "Do this only if a majority of the voters is lost for good, and on the survivor whose log is the longest. A controller",
-        f"that is given up may not come back with what it has: format it anew before it starts in generation {view.generation}.",
+        "Do this only if a majority of the voters is lost for good, and on the survivor whose log goes furthest: the highest",
+        "log.epoch, then the highest log.end, of `kraftlab storage info`. A controller that is given up may not come back with",
+        "what it has: format it anew before it starts again.",
         "",
     ]
 

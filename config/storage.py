@@ -42,6 +42,8 @@ class QuorumInfo(msgspec.Struct, frozen=True):
     epoch: int
     log_start_offset: int
     log_end_offset: int
+    log_epoch: int
+    """That of the log's last record. Of two logs the one with the higher epoch goes further, then the longer one."""
     repair: str | None = None
 
     def as_text(self) -> str:
@@ -51,6 +53,7 @@ class QuorumInfo(msgspec.Struct, frozen=True):
             "generation": self.generation,
             "kraft.version": 0 if self.voters is None else 1,
             "log.end": self.log_end_offset,
+            "log.epoch": self.log_epoch,
             "log.start": self.log_start_offset,
         }
         if self.voters is not None:
@@ -196,6 +199,7 @@ def _quorum_info(directory: Path, meta: MetaProperties, problems: list[str]) -> 
         election.epoch if election is not None else 0,
         index.start_offset,
         index.end_offset,
+        index.last_epoch,
         f"up to offset {repair.repair_until}, until then the node does not vote: {repair.reason}" if repair is not None else None,
     )
 

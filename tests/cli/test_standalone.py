@@ -109,7 +109,7 @@ def test_it_is_done_once_the_cluster_id_was_typed(
     assert "Type the cluster id to go on: Controller 3000 is the only voter of cluster lab, in generation 1.\n" in said
     assert main.run(["storage", "info", "-c", str(config)]) == 0
     said = capsys.readouterr().out
-    assert "Found quorum: {epoch=2, generation=1, kraft.version=1, log.end=6, log.start=0, voters=3000@127.0.0.1:19093:" in said
+    assert "Found quorum: {epoch=2, generation=1, kraft.version=1, log.end=6, log.epoch=2, log.start=0, voters=3000@127.0.0.1:19093:" in said
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_every_initial_controller_writes_the_same_voters_and_takes_its_own_direc
         "pMTZEsB7QmCgsDzRHlrVcQ",
     ]
     assert {info.quorum.as_text() for info in infos if info.quorum} == {
-        f"{{epoch=0, generation=0, kraft.version=1, log.end=0, log.start=0, voters={text}}}"
+        f"{{epoch=0, generation=0, kraft.version=1, log.end=0, log.epoch=0, log.start=0, voters={text}}}"
     }
 
 
@@ -147,7 +147,7 @@ def test_who_joins_later_has_no_voters_and_a_random_directory_id(dynamic_file, t
     ]
     info = storage.info(config)
     assert info.quorum is not None
-    assert info.quorum.as_text() == "{epoch=0, generation=0, kraft.version=0, log.end=0, log.start=0}"
+    assert info.quorum.as_text() == "{epoch=0, generation=0, kraft.version=0, log.end=0, log.epoch=0, log.start=0}"
     assert info.problems == ()
 
 
