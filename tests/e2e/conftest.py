@@ -241,14 +241,14 @@ def lab(shared_cluster: LocalCluster) -> Iterator[Workbench]:
 
 @pytest.fixture(scope="session")
 def quorum_clusters() -> Callable[..., AbstractContextManager[Workbench]]:
-    """Makes clusters of so many controllers and brokers with their voters in the log; overrides may be given."""
+    """Makes clusters of so many controllers and brokers, with their voters in the log or static; overrides may be given."""
 
     @contextmanager
-    def cluster_of(controllers: int, brokers: int, **overrides: str) -> Iterator[Workbench]:
+    def cluster_of(controllers: int, brokers: int, *, voters_in_log: bool = True, **overrides: str) -> Iterator[Workbench]:
         settings = OVERRIDES | {key.replace("_", "."): value for key, value in overrides.items()}
         with (
             scratch_directory("quorum") as directory,
-            LocalCluster(directory, controllers, brokers, 1, overrides=settings, voters_in_log=True) as cluster,
+            LocalCluster(directory, controllers, brokers, 1, overrides=settings, voters_in_log=voters_in_log) as cluster,
         ):
             lab = Workbench(cluster)
             try:

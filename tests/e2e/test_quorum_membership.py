@@ -10,6 +10,7 @@ import pytest
 
 from kraftlab.cluster import layout
 from kraftlab.demo.lab import wait_until
+from kraftlab.metadata.errors import ApiError
 
 
 @pytest.fixture(scope="module")
@@ -125,3 +126,13 @@ def test_leadership_goes_where_it_is_sent(lab: Any, kraftlab_here: Any) -> None:
     code, said = kraftlab_here("metadata-quorum", *lab.at, "transfer-leadership", "--to", "3999")
     assert code == 1
     assert "Controller 3999 is not a voter; voters are " in said
+
+
+def test_static_voters_stay_as_they_are(quorum_clusters: Any, kraftlab_here: Any) -> None:
+    with quorum_clusters(1, 1, voters_in_log=False) as lab:
+        lab.create_topic("as-before", [0])
+        assert lab.admin.describe_quorum().kraft_version == 0
+        with pytest.raises(ApiError, match=r"kraft.version is 0: the voters are static, as controller.quorum.voters says"):
+            lab.cluster.join(3000)
+        code, said = kraftlab_here("metadata-quorum", *lab.at, "transfer-leadership", "--to", "3000")
+        assert (code, said.split(" in epoch")[0]) == (0, "Controller 3000 leads")
