@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from random import Random
 
@@ -214,6 +215,45 @@ def test_the_control_records_in_force_are_told_at_the_start(disk, open_store, bu
     append_all(store.log, written[5:])
     store.log.flush()
     assert open_store(disk).boot.control == ((-1, KRaftVersion(0, 1)), (5, KRaftVersion(0, 1)), (6, KRaftVersion(0, 0)))
+
+
+def test_readers_in_other_threads_get_whole_batches_or_nothing_while_the_log_is_cleaned_and_replaced(tmp_path, builder, identity):
+    options = {"segment_bytes": 4096 + 500, "preallocate_bytes": 8192, "cache_bytes": 0}
+    store = MetadataStore.open(RealFileSystem(), str(tmp_path), *identity[:2], **options)
+    leader = builder.log(400)
+    wrong: list[object] = []
+    is_over = threading.Event()
+
+    def read():
+        random = Random(1)
+        while not is_over.is_set():
+            start = random.randrange(400)
+            try:
+                data = store.log.read(start, 500)
+                if data and not b"".join(made.data for made in leader[start:]).startswith(data):
+                    wrong.append((start, data))
+            except Exception as error:
+                wrong.append(error)
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    try:
+        for end in range(20, 400, 20):
+            if end % 100 == 0:
+                store.log.install(leader[end - 1].end, builder.copy(store, leader[end - 1]))
+            else:
+                append_all(store.log, leader[store.log.end_offset : end])
+                builder.snapshot(store, leader[end - 5])
+                store.log.clean(leader[end - 5].end)
+            store.log.flush()
+    finally:
+        is_over.set()
+        for reader in readers:
+            reader.join()
+    assert wrong == []
+    assert store.log._retired == []
+    store.close()
 
 
 def test_real_files_go_through_all_of_it(tmp_path, builder, identity):
