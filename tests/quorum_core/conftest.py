@@ -160,6 +160,11 @@ class Host:
             self.step(SnapshotTaken(context.id))
         return context.id if context else None
 
+    def snapshot_control(self, snapshot: OffsetAndEpoch) -> tuple[ControlRecord, ...]:
+        """The control records of a snapshot that is finished, or verified and about to be."""
+        data = self.part[1] if self.part[0] == snapshot and snapshot not in self.snapshots else self.snapshots[snapshot]
+        return read_snapshot(data) or ()
+
     def as_voter(self) -> Voter:
         return Voter(self.config.key, self.config.endpoints)
 
@@ -224,7 +229,7 @@ class Host:
 
     def unstall_snapshot_disk(self) -> None:
         self.snapshot_disk_stalled = False
-        for work in self.snapshot_work:
+        for work in self.snapshot_work if self.is_up else []:
             self.world.later(self, work)
         self.snapshot_work.clear()
 

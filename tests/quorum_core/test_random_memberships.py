@@ -54,15 +54,20 @@ class Checker:
                 assert self.committed.setdefault(header.base_offset, data) == data
 
     def check_majority(self, node) -> None:
-        ends = {h.config.key: read_header(h.disk[-1]).end_offset if h.disk else 0 for h in self.world.hosts.values()}
+        ends = {
+            h.config.key: read_header(h.disk[-1]).end_offset if h.disk else h.log_start.offset for h in self.world.hosts.values()
+        }
         mark = node.leader_high_watermark
         held = [voter for voter in node.voters.voters if ends.get(voter.key, mark) >= mark]
         assert len(held) >= node.voters.majority(), f"{node!r}: {ends}"
 
     def check_voters(self, host) -> None:
         history = VoterSetHistory(host.config.voters, host.bootstrap)
+        if host.node.log.start_offset:
+            history.reset(host.snapshot_control(host.node.log.start))
         history.append(control_of([read_header(data) for data in host.batches], b"".join(host.batches)))
-        assert (host.node.voters, host.node.voters_offset) == (history.voters, history.offset)
+        assert host.node.voters == history.voters
+        assert host.node.voters_offset == history.offset or host.node.log.start_offset
 
 
 def can_be_wiped(world, victim) -> bool:
@@ -80,6 +85,17 @@ def can_be_spared(world, leader, host) -> bool:
     disks = [h.config.key for h in world.hosts.values()]
     rest = leader.node.voters.without(host.config.node_id)
     return sum(voter.key in disks for voter in rest.voters) >= rest.majority()
+
+
+def disturb_snapshots(world, random_: random.Random) -> None:
+    host = random_.choice(list(world.hosts.values()))
+    what = random_.choice(("snapshot", "snapshot", "slow", "fast", "none"))
+    if what == "snapshot" and host.is_up:
+        host.take_snapshot(padding=random_.choice((10, 200, 2000)))
+    elif what == "slow":
+        host.snapshot_disk_stalled = True
+    elif what == "fast":
+        host.unstall_snapshot_disk()
 
 
 def disturb(world, random_: random.Random) -> None:
@@ -139,10 +155,21 @@ def disturb(world, random_: random.Random) -> None:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_random_memberships_keep_every_promise_and_end_well(world, seed, monkeypatch) -> None:
-    random_ = random.Random(f"membership {seed}")
+    live(world, f"membership {seed}", seed, monkeypatch)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_memberships_with_snapshots_keep_every_promise_and_end_well(world, seed, monkeypatch) -> None:
+    options = {"snapshots_kept": 1 + seed % 2, "snapshot_chunk_bytes": 100}
+    live(world, f"membership and snapshots {seed}", seed, monkeypatch, **options)
+
+
+def live(world, life, seed, monkeypatch, **options) -> None:
+    """A life of a quorum: 120 disturbances, of snapshots as well if `options` speak of them; then peace."""
+    random_ = random.Random(life)
     voters = tuple(range(1, random_.choice((1, 2, 3, 3, 4, 5)) + 1))
     observers = tuple(range(len(voters) + 1, len(voters) + 1 + random_.choice((1, 2))))
-    quorum = world(voters, observers, seed=seed, dynamic=True, auto_join=seed % 3 == 0)
+    quorum = world(voters, observers, seed=seed, dynamic=True, auto_join=seed % 3 == 0, **options)
     checker = Checker(quorum)
     for host in quorum.hosts.values():
 
@@ -157,6 +184,8 @@ def test_random_memberships_keep_every_promise_and_end_well(world, seed, monkeyp
     quorum.settle()
     for _ in range(120):
         disturb(quorum, random_)
+        if options:
+            disturb_snapshots(quorum, random_)
         for host in quorum.up():
             checker.check_voters(host)
             if host.node.is_leader:
@@ -164,6 +193,7 @@ def test_random_memberships_keep_every_promise_and_end_well(world, seed, monkeyp
     quorum.heal()
     for host in quorum.hosts.values():
         host.unstall_disk()
+        host.unstall_snapshot_disk()
         if not host.is_up:
             host.start()
     quorum.run(6_000).settle()
@@ -172,7 +202,8 @@ def test_random_memberships_keep_every_promise_and_end_well(world, seed, monkeyp
     assert quorum.leader().node.epoch == epoch
     assert checker.confirmed
     final = {read_header(data).base_offset: data for data in quorum.leader().batches}
-    assert all(final[offset] == data for offset, data in checker.committed.items())
+    start_offset = quorum.leader().node.log.start_offset
+    assert all(final[offset] == data for offset, data in checker.committed.items() if offset >= start_offset)
     assert all(host.node.voters == quorum.leader().node.voters for host in quorum.up())
     if seed % 3 == 0:
         quorum.run_until(lambda: all(host.node.is_voter for host in quorum.up()), 60_000)
