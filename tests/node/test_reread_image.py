@@ -1,0 +1,79 @@
+"""The image that a metadata log on disk gives, whether it goes back to 0 or starts at a snapshot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kraftlab.metadata import codec
+from kraftlab.metadata.delta import MetadataDelta
+from kraftlab.metadata.errors import ApiError
+from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
+from kraftlab.metadata.records import Topic
+from kraftlab.metadata.snapshot import ImageSnapshot
+from kraftlab.node.metadata_digests import reread_image
+from kraftlab.quorum.core import OffsetAndEpoch, batch
+from kraftlab.quorum.core.batch import SnapshotHeader
+from kraftlab.quorum.storage import MetadataStore, RealFileSystem
+
+TOPICS = 30
+EPOCH = 1
+
+
+def open_store(directory: Path) -> MetadataStore:
+    return MetadataStore.open(RealFileSystem(), str(directory), "test", bytes(16), segment_bytes=5000, preallocate_bytes=8192)
+
+
+def fill(store: MetadataStore) -> list[MetadataImage]:
+    """One topic a batch; the images at the offsets 0, 1, ..."""
+    images = [EMPTY]
+    for offset in range(TOPICS):
+        record = Topic(0, f"topic-{offset}", bytes([offset]) * 16)
+        body, count = codec.encode([record])
+        data, _ = batch.encode(
+            body,
+            base_offset=offset,
+            epoch=EPOCH,
+            record_count=count,
+            append_time_ms=offset,
+            high_watermark=offset,
+            previous_crc=store.log_view().last_crc,
+        )
+        store.log.append(offset, offset + 1, data)
+        delta = MetadataDelta(images[-1])
+        delta.replay_all([record], offset)
+        images.append(delta.apply(Provenance(offset + 1, EPOCH, offset)))
+    store.log.flush()
+    return images
+
+
+def take_snapshot(store: MetadataStore, image: MetadataImage) -> OffsetAndEpoch:
+    at = OffsetAndEpoch(image.provenance.offset, EPOCH)
+    writer = store.snapshots.writer(at, [SnapshotHeader(0, "test", 0, store.log_view().crc_at(at.offset), at.offset - 1)])
+    for body, count in ImageSnapshot(image).batches():
+        writer.append(body, count)
+    writer.finish()
+    return at
+
+
+def test_a_log_from_0_gives_the_image_at_any_offset(tmp_path: Path) -> None:
+    images = fill(open_store(tmp_path))
+    assert all(reread_image(str(tmp_path), offset) == image for offset, image in enumerate(images))
+
+
+def test_a_log_that_starts_at_a_snapshot_gives_the_same_images_from_there_on_and_refuses_earlier_ones(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    images = fill(store)
+    take_snapshot(store, images[25])
+    store.log.clean(take_snapshot(store, images[20]))
+    store.log.flush()
+    for offset in range(20, TOPICS + 1):
+        assert reread_image(str(tmp_path), offset) == images[offset]
+    with pytest.raises(ApiError, match="the metadata log starts at 20: the image of 19"):
+        reread_image(str(tmp_path), 19)
+
+
+def test_an_offset_that_is_not_on_the_disk_yet_gives_what_is_there(tmp_path: Path) -> None:
+    images = fill(open_store(tmp_path))
+    assert reread_image(str(tmp_path), TOPICS + 5) == images[-1]
