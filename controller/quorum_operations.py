@@ -28,6 +28,8 @@ from kraftlab.quorum.driver.quorum_description import QuorumDescription, Replica
 
 CONTROLLER = "CONTROLLER"
 DEFAULT_TIMEOUT_MS = 60_000
+ANSWER_MAX_MS = 1000
+"""How long an answer may take to its caller, brokers included."""
 ANY_EPOCH = -1
 
 LocalCall = Callable[[Any], Awaitable[Message]]
@@ -123,10 +125,11 @@ class QuorumOperations:
 
 
 def _timeout_ms(header: admin_pb2.RequestHeader) -> int:
+    """What the quorum may take, a little less than the caller: only its answer says what was in the way."""
     timeout_ms = header.timeout_ms if header.HasField("timeout_ms") else DEFAULT_TIMEOUT_MS
     if timeout_ms <= 0:
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "")
-    return timeout_ms
+    return max(1, timeout_ms - min(timeout_ms // 5, ANSWER_MAX_MS))
 
 
 def _replica_key(node_id: int, directory_id: str, what: str) -> ReplicaKey:

@@ -37,10 +37,14 @@ def describe(lab: Any, kraftlab_here: Any) -> dict[str, Any]:
 def test_a_fourth_controller_joins_and_the_quorum_survives_its_leader(lab: Any, kraftlab_here: Any) -> None:
     cluster = lab.cluster
     fourth = cluster.add_controller()
+    config = str(layout.properties_path(cluster.directory, cluster.node(fourth)))
+    through_a_broker = "--bootstrap-server", str(cluster.node(0).grpc)
+    code, said = kraftlab_here("metadata-quorum", *through_a_broker, "add-controller", "--config", config, "--timeout", "1500")
+    assert code == 1
+    assert f"node {fourth} did not answer at CONTROLLER://{cluster.node(fourth).peer}: is it running" in said
     cluster.start_node(fourth)
     cluster.wait_ready()
     assert fourth not in lab.voters()
-    config = str(layout.properties_path(cluster.directory, cluster.node(fourth)))
     code, said = kraftlab_here("metadata-quorum", *lab.at, "add-controller", "--config", config)
     assert (code, said) == (
         0,
