@@ -37,8 +37,9 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
 
 
 class Signal(msgspec.Struct, frozen=True, tag="signal"):
-    """Send a signal to a node; one that has ended is left in peace."""
+    """Send a signal to a node; one that has ended is left in peace. Answered when it is sent; SIGSTOP, when the node stands still."""
 
+    request: int
     pid: int
     number: int
 
@@ -46,6 +47,10 @@ class Signal(msgspec.Struct, frozen=True, tag="signal"):
 class Started(msgspec.Struct, frozen=True, tag="started"):
     request: int
     pid: int
+
+
+class Signalled(msgspec.Struct, frozen=True, tag="signalled"):
+    request: int
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
@@ -56,7 +61,7 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
 
 
 Request = Start | Signal
-Event = Started | Ended
+Event = Started | Signalled | Ended
 
 _decode = msgspec.json.Decoder(Request).decode
 _encode = msgspec.json.Encoder().encode
@@ -101,9 +106,18 @@ class ForkServer:
             request = _decode(line)
             if isinstance(request, Start):
                 self._start(request)
-            elif request.pid in self._alive:
-                os.kill(request.pid, request.number)
+            else:
+                self._signal(request)
         return bool(data)
+
+    def _signal(self, request: Signal) -> None:
+        if request.pid in self._alive:
+            os.kill(request.pid, request.number)
+            if request.number == signal.SIGSTOP:
+                pid, status = os.waitpid(request.pid, os.WUNTRACED)
+                if not os.WIFSTOPPED(status):
+                    self._ended(pid, status)
+        self._say(Signalled(request.request))
 
     def _start(self, request: Start) -> None:
         node.load(request.role)
@@ -142,10 +156,13 @@ class ForkServer:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 return
-            del self._alive[pid]
-            if self._stopping:
-                self._stop_controllers_when_alone()
-            self._say(Ended(pid, os.waitstatus_to_exitcode(status)))
+            self._ended(pid, status)
+
+    def _ended(self, pid: int, status: int) -> None:
+        del self._alive[pid]
+        if self._stopping:
+            self._stop_controllers_when_alone()
+        self._say(Ended(pid, os.waitstatus_to_exitcode(status)))
 
     def _stop_controllers_when_alone(self) -> None:
         if "broker" not in self._alive.values():

@@ -10,10 +10,11 @@ import time
 
 import msgspec
 
-from .fork_server import Event, Request, Signal, Start, Started
+from .fork_server import Event, Request, Signal, Signalled, Start, Started
 from .layout import ClusterError
 
 _START_TIMEOUT_S = 30.0
+_SIGNAL_TIMEOUT_S = 5.0
 _decode = msgspec.json.Decoder(Event).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -28,8 +29,8 @@ class NodeProcess:
         self.ended = threading.Event()
 
     def signal(self, number: int) -> None:
-        """Sends a signal if the process still runs."""
-        self._server.send(Signal(self.pid, int(number)))
+        """Sends a signal if the process still runs; after SIGSTOP it stands still when this returns."""
+        self._server.signal(self.pid, int(number))
 
     def wait(self, timeout_s: float) -> bool:
         """True if it ended in time."""
@@ -50,6 +51,7 @@ class ForkServerProcess:
         self._numbers = itertools.count()
         self._nodes: dict[int, NodeProcess] = {}
         self._started: dict[int, NodeProcess] = {}
+        self._unsignalled: set[int] = set()
         self._gone = False
         self._reader = threading.Thread(target=self._read, name="fork-server", daemon=True)
         self._reader.start()
@@ -69,6 +71,14 @@ class ForkServerProcess:
                     raise ClusterError("the process that starts nodes has ended; its message stands above")
             return self._started.pop(number)
 
+    def signal(self, pid: int, number: int) -> None:
+        """Returns when the signal has been sent, or the server is gone."""
+        with self._changed:
+            request = next(self._numbers)
+            self._unsignalled.add(request)
+            self.send(Signal(request, pid, number))
+            self._changed.wait_for(lambda: self._gone or request not in self._unsignalled, _SIGNAL_TIMEOUT_S)
+
     def send(self, request: Request) -> None:
         assert self._process.stdin is not None, "it is a pipe"
         with self._changed:
@@ -85,6 +95,8 @@ class ForkServerProcess:
             with self._changed:
                 if isinstance(event, Started):
                     self._nodes[event.pid] = self._started[event.request] = NodeProcess(self, event.pid)
+                elif isinstance(event, Signalled):
+                    self._unsignalled.discard(event.request)
                 else:
                     self._end(self._nodes.pop(event.pid), event.code)
                 self._changed.notify_all()
