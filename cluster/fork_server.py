@@ -37,7 +37,7 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
 
 
 class Signal(msgspec.Struct, frozen=True, tag="signal"):
-    """Send a signal to a node; one that has ended is left in peace. Answered when it is sent; SIGSTOP, when the node stands still."""
+    """Send a signal to a node; one that has ended is left in peace. Answered once sent; SIGSTOP, once the node stands still."""
 
     request: int
     pid: int
