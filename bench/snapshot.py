@@ -27,6 +27,7 @@ from kraftlab.metadata.snapshot import ImageSnapshot, image_digest, image_from
 from kraftlab.quorum import tame_interpreter
 from kraftlab.quorum.core.batch import SnapshotHeader
 from kraftlab.quorum.core.types import OffsetAndEpoch
+from kraftlab.quorum.driver.interpreter import loading_state
 from kraftlab.quorum.storage.file_system import RealFileSystem
 from kraftlab.quorum.storage.identity import LogIdentity, partition_directory
 from kraftlab.quorum.storage.snapshot_file import read_summary, snapshot_name
@@ -119,8 +120,9 @@ def load(directory: str, offset: int, digest: str) -> None:
     loaded = [EMPTY_STATE]
 
     def work() -> tuple[int, float]:
-        image = image_from(store.reader(position).bodies())
-        loaded[0] = ControllerState(image, index_of(image))
+        with loading_state():
+            image = image_from(store.reader(position).bodies())
+            loaded[0] = ControllerState(image, index_of(image))
         return offset, file.size() / 1024 / 1024
 
     result = phase(work)

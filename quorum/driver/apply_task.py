@@ -27,6 +27,7 @@ from ..core.types import OffsetAndEpoch
 from ..state_machine import CommittedBatch, StateMachine
 from ..storage.metadata_log import MetadataLog
 from ..storage.snapshot_store import SnapshotStore
+from .interpreter import loading_state
 from .signal import Signal
 from .snapshot_taker import SnapshotTaker
 
@@ -131,7 +132,8 @@ class ApplyTask:
 
     def _read_snapshot(self, snapshot: OffsetAndEpoch) -> tuple[int, Any]:
         reader = self._snapshots.reader(snapshot)
-        return reader.append_time_ms, self._state_machine.read_snapshot(_cancellable(reader.bodies()))
+        with loading_state():
+            return reader.append_time_ms, self._state_machine.read_snapshot(_cancellable(reader.bodies()))
 
     # --- batches -------------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,9 @@
 
 *Garbage collection.* A full collection walks every container that lives; with a large metadata image that takes longer than peers
 wait for a heartbeat. Nearly all of our garbage is freed by reference counts, so the collector looks at long-lived objects
-rarely, and never at those that exist once the node has started.
+rarely, and never at those that exist once the node has started. While a snapshot is loaded, which makes millions of objects that
+stay, it does not run at all, and they are exempt from then on: it would walk what has been loaded so far again and again, with
+every other thread standing still.
 
 *Thread switches.* A thread that comes back from the disk waits for the event loop to give up the interpreter, by default for up
 to 5 ms; every commit would wait for that on two nodes. Much shorter intervals than the one below cost a busy gRPC server, whose
@@ -13,11 +15,17 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 YOUNG_THRESHOLD = 20_000
 MIDDLE_THRESHOLD = 50
 OLD_THRESHOLD = 100
 SWITCH_INTERVAL_S = 0.0005
+
+_loading = 0
+_lock = threading.Lock()
 
 
 def tame_interpreter() -> None:
@@ -26,3 +34,22 @@ def tame_interpreter() -> None:
     gc.freeze()
     gc.set_threshold(YOUNG_THRESHOLD, MIDDLE_THRESHOLD, OLD_THRESHOLD)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+
+
+@contextmanager
+def loading_state() -> Iterator[None]:
+    """Around the making of a large state, in any thread: no collections meanwhile, and what is alive then is exempt from later
+    ones. Garbage in cycles that others make in that time stays for good; it should be little.
+    """
+    global _loading
+    with _lock:
+        _loading += 1
+        gc.disable()
+    try:
+        yield
+    finally:
+        with _lock:
+            _loading -= 1
+            gc.freeze()
+            if not _loading:
+                gc.enable()
