@@ -41,7 +41,7 @@ class LogView:
     def __init__(self, start: OffsetAndEpoch = OffsetAndEpoch(0, 0), start_crc: int = NO_PREVIOUS_CRC) -> None:
         self.start = start
         self.high_watermark_stamp = 0
-        """The largest high watermark found in a batch header: everything below it was committed when that batch was written."""
+        """The largest high watermark found in a batch header, or proven by a snapshot: everything below it was committed then."""
         self._start_crc = start_crc
         self.end_offset = start.offset
         self.last_epoch = start.epoch

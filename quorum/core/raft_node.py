@@ -123,7 +123,7 @@ from .requests import InFlight, RequestManager
 from .resigned import Resigned
 from .snapshot_fetching import SnapshotFetching
 from .snapshot_serving import SnapshotServing
-from .snapshots import SnapshotContext, Snapshots
+from .snapshots import SnapshotContext, Snapshots, found_at_boot
 from .types import Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
 from .unattached import Unattached
 from .voter_set_history import KRAFT_VERSION_MAX
@@ -186,10 +186,11 @@ class RaftNode:
     ) -> None:
         self.config = config
         self._out: Effects = []
+        snapshots = found_at_boot(log, boot.snapshots)
         self._quorum = QuorumState(config, log, election, random, now_ms, self._out, boot)
         self._log = LocalLog(log, self._out, self._quorum.membership)
         self._requests = RequestManager(self._out)
-        self._snapshots = Snapshots(self._log, self._quorum.membership, boot.snapshots, config.snapshots_kept)
+        self._snapshots = Snapshots(self._log, self._quorum.membership, snapshots, config.snapshots_kept)
         self._leadership = Leadership(self._quorum, self._log, self._requests, self._snapshots)
         self._serving = SnapshotServing(self._quorum, self._log, self._leadership, self._snapshots)
         self._elections = Elections(self._quorum, self._log, self._requests, self._leadership)

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from .batch import ControlRecord, KRaftVersion, KRaftVoters, SnapshotHeader
 from .errors import InvariantViolation
 from .local_log import LocalLog
+from .log_view import LogView
 from .membership import Membership
 from .types import OffsetAndEpoch
 
@@ -36,6 +37,16 @@ class SnapshotContext(NamedTuple):
     control: tuple[ControlRecord, ...]
 
 
+def found_at_boot(view: LogView, found: tuple[OffsetAndEpoch, ...]) -> tuple[OffsetAndEpoch, ...]:
+    """The finished snapshots that can be used, oldest first; the view knows from now on what they prove to be committed."""
+    ids = tuple(sorted(snapshot for snapshot in found if snapshot.offset and view.holds(snapshot)))
+    if view.start_offset and view.start not in ids:
+        raise InvariantViolation(f"{view!r} starts behind a snapshot that is not there: {found!r}")
+    if ids:
+        view.high_watermark_stamp = max(view.high_watermark_stamp, ids[-1].offset)
+    return ids
+
+
 class Snapshots:
     """The ids, oldest first. `kept` is how many stay."""
 
@@ -45,14 +56,8 @@ class Snapshots:
         self._log = log
         self._membership = membership
         self._kept = kept
-        self.ids: tuple[OffsetAndEpoch, ...] = tuple(
-            sorted(snapshot for snapshot in found if snapshot.offset and log.view.holds(snapshot))
-        )
-        start = log.view.start
-        if start.offset and start not in self.ids:
-            raise InvariantViolation(f"{log.view!r} starts behind a snapshot that is not there: {found!r}")
-        if self.ids:
-            log.commit(self.ids[-1].offset)
+        self.ids = found
+        """What `found_at_boot` says, to begin with."""
 
     @property
     def latest(self) -> OffsetAndEpoch | None:

@@ -18,6 +18,7 @@ from kraftlab.quorum.core.effects import (
     VerifySnapshot,
     VotersChanged,
 )
+from kraftlab.quorum.core.epoch_state import NEVER_MS
 from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.events import (
     RecordsRead,
@@ -206,6 +207,16 @@ def test_a_snapshot_found_at_boot_proves_that_everything_below_is_committed(driv
     node.tick()
     assert node.all(Apply)[-1] == Apply(110)
     assert node.node.snapshots == (START, OffsetAndEpoch(110, 3))
+
+
+def test_a_voter_whose_removal_a_snapshot_proves_to_be_committed_does_not_stand(driven, key_of) -> None:
+    """Without the snapshot the removal may never have reached a majority, and then this node may be needed."""
+    three, two = (VoterSet(tuple(Voter(key_of(node_id), {}) for node_id in ids)) for ids in ((1, 2, 3), (2, 3)))
+    boot = BootState(control=((10, KRaftVoters(0, two)),), bootstrap=(KRaftVersion(0, 1), KRaftVoters(0, three)))
+    log = ((3, 10), (3, 1))
+    assert driven(dynamic=True, log=log, boot=boot).node.state.election_deadline_ms < NEVER_MS
+    boot = boot._replace(snapshots=(OffsetAndEpoch(11, 3),))
+    assert driven(dynamic=True, log=log, boot=boot).node.state.election_deadline_ms == NEVER_MS
 
 
 def test_snapshots_that_are_no_position_of_the_log_are_not_used(driven) -> None:
