@@ -75,6 +75,7 @@ async def run(config: BrokerConfig) -> None:
             lambda: BrokerNode(config, directory).run(),
             LogIdentity(directory.cluster_id, directory.directory_id),
             str(config.metadata_log_dir),
+            never_votes=True,
         ),
         FATAL,
     )

@@ -35,6 +35,8 @@ _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.25
 _ATTEMPT_TIMEOUT_S = 15.0
 _REFUSED = "connection refused"
+_NOT_CONNECTED = "failed to connect"
+"""How gRPC begins what it says about a request that it could not send at all."""
 _REFUSED_PATIENCE_S = 3.0
 """How long a call goes on asking when nothing listens at any of the addresses: long enough for a restart."""
 _MOVED_ON = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE})
@@ -114,7 +116,7 @@ class AdminClient:
                     return response
                 except grpc.RpcError as error:
                     faults[endpoint] = _detail(error)
-                    if once and faults[endpoint] != _REFUSED:
+                    if once and faults[endpoint] != _REFUSED and not faults[endpoint].startswith(_NOT_CONNECTED):
                         raise _unknown_outcome(api, endpoint, faults[endpoint]) from error
                 except ApiError as error:
                     if error.code not in _MOVED_ON:

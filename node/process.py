@@ -54,10 +54,12 @@ async def run_to_end(
         raise SystemExit(f"Error: {error}") from None
 
 
-async def through_generations(serve: Callable[[], Awaitable[None]], identity: LogIdentity, metadata_log_dir: str) -> None:
+async def through_generations(
+    serve: Callable[[], Awaitable[None]], identity: LogIdentity, metadata_log_dir: str, *, never_votes: bool = False
+) -> None:
     """Runs `serve`, again and with an empty copy of the metadata whenever an observer's generation of the cluster is over.
 
-    GenerationOver if the directory holds what a person should look at first.
+    GenerationOver if the directory holds what a person should look at first; a node that never votes has nothing of the kind.
     """
     while True:
         try:
@@ -65,7 +67,7 @@ async def through_generations(serve: Callable[[], Awaitable[None]], identity: Lo
             return
         except (BaseExceptionGroup, GenerationOver) as error:
             cause = only_cause(error) if isinstance(error, BaseExceptionGroup) else error
-            if not isinstance(cause, GenerationOver) or not cause.is_expendable:
+            if not isinstance(cause, GenerationOver) or not (cause.is_expendable or never_votes):
                 raise
             newer = identity._replace(generation=cause.generation)
         logger.warning(

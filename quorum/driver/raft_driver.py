@@ -721,10 +721,10 @@ class RaftDriver:
         if core is None or generation <= self.generation:
             return
         config = self.config
+        # A log without a voter set is that of static voters, of whom this node may have been one: its configuration has changed.
+        is_expendable = not core.is_voter and (bool(core.voters.voters) or core.log_end_offset == 0)
         self._end(
-            generation_over(
-                config.directory, config.cluster_id, self.generation, generation, who, is_expendable=not core.is_voter
-            )
+            generation_over(config.directory, config.cluster_id, self.generation, generation, who, is_expendable=is_expendable)
         )
 
     def _end(self, error: Exception) -> None:

@@ -79,3 +79,24 @@ def refuses_to_be_forced_by_mistake(lab: Any, survivor: int, kraftlab_here: Any,
     assert f"'another' is not the id of this cluster, {lab.cluster.cluster_id}; nothing was changed" in said
     after = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file() and path.suffix != ".lock"}
     assert after == before
+
+
+def test_static_voters_give_way_to_voters_in_the_log(quorum_clusters: Any) -> None:
+    with quorum_clusters(3, 0, voters_in_log=False) as lab:
+        cluster = lab.cluster
+        survivor, old, _ = cluster.controller_ids
+        cluster.kill()
+        cluster.force_standalone(survivor)
+        cluster.start_node(survivor)
+        cluster.wait_ready()
+        quorum = lab.admin.describe_quorum()
+        assert (quorum.kraft_version, quorum.generation, list(lab.voters())) == (1, 1, [survivor])
+
+        cluster.start_node(old)
+        wait_until("what was a static voter ends", lambda: old in cluster.exited())
+        assert "the quorum was forced since this node last heard of it" in cluster.last_words(old)
+        cluster.wipe_controller(old)
+        cluster.start_node(old)
+        cluster.wait_ready()
+        cluster.join(old)
+        assert sorted(lab.voters()) == sorted((survivor, old))

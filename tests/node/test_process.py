@@ -45,6 +45,12 @@ async def test_an_observer_begins_anew_in_the_newer_generation(tmp_path: Path, c
     again.close()
 
 
+async def test_a_node_that_never_votes_always_begins_anew(tmp_path: Path) -> None:
+    ends: list[Exception | None] = [GenerationOver("forced", 3, is_expendable=False), None]
+    await through_generations(node(ends), IDENTITY, str(tmp_path), never_votes=True)
+    assert not ends
+
+
 async def test_what_a_person_should_look_at_ends_the_process_with_its_message(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("as it was")
     ends: list[Exception | None] = [GenerationOver("the quorum was forced; format it anew", 3, is_expendable=False)]
