@@ -12,7 +12,8 @@ again, it
 Otherwise it follows like any other: it fetches what is missing, checks crc and chain, and takes a snapshot if the leader's
 log no longer reaches back so far. When its durable end has come to `until`, the repair is over for good (`RepairEnded`,
 once): it is a full voter again, and what was set aside can go. A crash on the way changes nothing, storage remembers the
-repair. If so many voters repair that the others are no majority, nobody can be elected: which of them lacks what can not be
+repair. What the damaged log held beyond the leader's end was never committed; the repair then waits until the leader's log has
+grown as far. If so many voters repair that the others are no majority, nobody can be elected: which of them lacks what can not be
 told without them.
 """
 
