@@ -50,7 +50,7 @@ class Forcing:
         try:
             return force_standalone(RealFileSystem(), self._directory, self._identity, voter, now_ms, self._static_voters)
         except StorageError as error:
-            raise ConfigError(f"{error} Run this again once that is mended; it finishes what it has begun.") from error
+            raise ConfigError(str(error)) from error
 
 
 @contextmanager

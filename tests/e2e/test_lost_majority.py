@@ -84,7 +84,8 @@ def refuses_to_be_forced_by_mistake(lab: Any, survivor: int, kraftlab_here: Any,
 def test_static_voters_give_way_to_voters_in_the_log(quorum_clusters: Any) -> None:
     with quorum_clusters(3, 0, voters_in_log=False) as lab:
         cluster = lab.cluster
-        survivor, old, _ = cluster.controller_ids
+        survivor = lab.active
+        old = next(node_id for node_id in cluster.controller_ids if node_id != survivor)
         cluster.kill()
         cluster.force_standalone(survivor)
         cluster.start_node(survivor)
