@@ -1,9 +1,9 @@
-# make demo | test | lint | proto | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
+# make demo | test | lint | mutants | proto | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo test lint proto proto-check bench clean
+.PHONY: demo test mutants lint proto proto-check bench clean
 
 .venv/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kraftlab needs Python 3.11 or newer; this is %s. Try: make PYTHON=python3.11" % sys.version.split()[0])'
@@ -26,6 +26,11 @@ demo: .venv/installed
 
 test: .venv/installed-dev
 	$(BIN)/python -m pytest $(ARGS)
+
+# Plants bugs in consensus, storage and the controller, and sees that the simulator finds each.
+mutants: .venv/installed-dev
+	$(BIN)/python -m kraftlab.cli.main sim mutants $(ARGS)
+	$(BIN)/python -m kraftlab.cli.main sim mutants --metadata $(ARGS)
 
 lint: .venv/installed-dev proto-check
 	$(BIN)/ruff check .

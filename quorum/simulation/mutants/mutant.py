@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-QUICK_SEEDS = 50
+QUICK_SEEDS = 40
 
 
 class Mutant(NamedTuple):
@@ -22,7 +22,7 @@ class Mutant(NamedTuple):
     attribute: str
     make: Callable[[Any], Any]
     rules: tuple[str, ...] = ()
-    seeds_max: int = 50
+    seeds_max: int = QUICK_SEEDS
     faults: tuple[str, ...] | None = None
 
     @property

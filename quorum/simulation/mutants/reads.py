@@ -64,6 +64,8 @@ MUTANTS = (
         Leadership,
         "_hear_echo",
         _arrival_is_an_echo,
+        rules=("S16",),
+        seeds_max=300,
         faults=("clog",),
     ),
     Mutant(
@@ -72,6 +74,8 @@ MUTANTS = (
         Leadership,
         "_confirm_reads",
         _read_before_own_commit,
+        rules=("S16",),
+        seeds_max=300,
     ),
     Mutant(
         "round-shared-too-long",
@@ -79,6 +83,8 @@ MUTANTS = (
         ReadIndex,
         "ask",
         _round_shared_too_long,
+        rules=("S16",),
+        seeds_max=300,
         faults=("clog",),
     ),
     Mutant(
@@ -87,6 +93,16 @@ MUTANTS = (
         ReadIndex,
         "take_confirmed",
         _read_without_a_round,
+        rules=("S16",),
+        seeds_max=300,
     ),
-    Mutant("reads-forgotten", "reads get no answer when the leadership ends", ReadIndex, "take_all", _reads_forgotten),
+    Mutant(
+        "reads-forgotten",
+        "reads get no answer when the leadership ends",
+        ReadIndex,
+        "take_all",
+        _reads_forgotten,
+        rules=("L2", "L6"),
+        seeds_max=300,
+    ),
 )

@@ -133,16 +133,6 @@ def _truncated_in_memory_alone(truncate: Callable[[LocalLog, int], None]) -> Cal
     return mutated
 
 
-def _late_flush_counts(_original: object) -> Callable[[FlushTracker, int], int]:
-    def mutated(self: FlushTracker, to_offset: int) -> int:
-        self.last_id += 1
-        self._pending.append((self.last_id, to_offset))
-        self.durable_end_offset = min(self.durable_end_offset, to_offset)
-        return self.last_id
-
-    return mutated
-
-
 def _one_flush_is_all(completed: Callable[[FlushTracker, int], bool]) -> Callable[[FlushTracker, int], bool]:
     def mutated(self: FlushTracker, append_id: int) -> bool:
         if self._pending:
@@ -163,45 +153,106 @@ def _epoch_outlives_its_records(_original: object) -> Callable[[EpochIndex, int]
 
 
 MUTANTS = (
-    Mutant("fetch-before-flush", "a fetch acknowledges what is not flushed", Outbox, "put", _fetch_before_flush, ("S17",)),
-    Mutant("everything-leaves", "one flush lets every held message go", Outbox, "storage_completed", _everything_leaves),
+    Mutant("fetch-before-flush", "a fetch acknowledges what is not flushed", Outbox, "put", _fetch_before_flush, rules=("S17",)),
+    Mutant(
+        "everything-leaves",
+        "one flush lets every held message go",
+        Outbox,
+        "storage_completed",
+        _everything_leaves,
+        rules=("S17",),
+    ),
     Mutant(
         "older-epochs-by-counting",
         "the high watermark may stop at the epoch's start (KAFKA-12619)",
         leadership,
         "next_high_watermark",
         _older_epochs_by_counting,
-        ("S6",),
+        rules=("S6",),
+        seeds_max=300,
     ),
-    Mutant("minority-commits", "fewer than a majority commit", majority, "majority_offset", _minority_commits),
-    Mutant("unsynced-counts", "the leader counts its own unsynced log", Leadership, "advance_high_watermark", _unsynced_counts),
-    Mutant("observers-count", "observers count for the high watermark", Leadership, "advance_high_watermark", _observers_count),
-    Mutant("no-divergence", "the leader does not compare logs", Leadership, "_mismatch", _no_divergence),
+    Mutant("minority-commits", "fewer than a majority commit", majority, "majority_offset", _minority_commits, rules=("S8",)),
+    Mutant(
+        "unsynced-counts",
+        "the leader counts its own unsynced log",
+        Leadership,
+        "advance_high_watermark",
+        _unsynced_counts,
+        rules=("S8",),
+    ),
+    Mutant(
+        "observers-count",
+        "observers count for the high watermark",
+        Leadership,
+        "advance_high_watermark",
+        _observers_count,
+        rules=("S8", "L2"),
+    ),
+    Mutant(
+        "no-divergence",
+        "the leader does not compare logs",
+        Leadership,
+        "_mismatch",
+        _no_divergence,
+        rules=("S8", "S9", "L1", "L2"),
+    ),
     Mutant(
         "divergence-is-progress",
         "the leader counts a fetch that it answers with a divergence",
         Leadership,
         "_mismatch",
         _divergence_is_progress,
+        rules=("S8", "S0"),
     ),
-    Mutant("own-end-is-committed", "a follower commits all it has", Fetching, "_take", _own_end_is_committed),
+    Mutant(
+        "own-end-is-committed", "a follower commits all it has", Fetching, "_take", _own_end_is_committed, rules=("S11", "S7")
+    ),
     Mutant(
         "committed-before-truncated",
         "the high watermark moves before the logs agree (KAFKA-14704)",
         Fetching,
         "_take",
         _committed_before_truncated,
+        rules=("LogTruncationRefused", "S0", "S9"),
     ),
-    Mutant("truncates-the-whole-epoch", "a follower cuts more than differs", Fetching, "_truncate", _truncates_the_whole_epoch),
-    Mutant("never-truncates", "a follower keeps a tail that its leader does not have", Fetching, "_truncate", _never_truncates),
-    Mutant("truncated-in-memory-alone", "a truncation is not sent to storage", LocalLog, "truncate", _truncated_in_memory_alone),
-    Mutant("late-flush-counts", "a flush of what was cut off since counts (ABA)", FlushTracker, "truncated", _late_flush_counts),
-    Mutant("one-flush-is-all", "one flush makes everything staged durable", FlushTracker, "completed", _one_flush_is_all),
+    Mutant(
+        "truncates-the-whole-epoch",
+        "a follower cuts more than differs",
+        Fetching,
+        "_truncate",
+        _truncates_the_whole_epoch,
+        rules=("LogTruncationRefused", "S9"),
+    ),
+    Mutant(
+        "never-truncates",
+        "a follower keeps a tail that its leader does not have",
+        Fetching,
+        "_truncate",
+        _never_truncates,
+        rules=("L1", "L2"),
+    ),
+    Mutant(
+        "truncated-in-memory-alone",
+        "a truncation is not sent to storage",
+        LocalLog,
+        "truncate",
+        _truncated_in_memory_alone,
+        rules=("InvariantViolation", "L2"),
+    ),
+    Mutant(
+        "one-flush-is-all",
+        "one flush makes everything staged durable",
+        FlushTracker,
+        "completed",
+        _one_flush_is_all,
+        rules=("S8", "S17"),
+    ),
     Mutant(
         "epoch-outlives-its-records",
         "a truncation leaves an epoch in the index that has no records",
         EpochIndex,
         "truncate",
         _epoch_outlives_its_records,
+        rules=("InvariantViolation", "S17"),
     ),
 )

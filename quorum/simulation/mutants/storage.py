@@ -63,17 +63,6 @@ def _full_disk_forgets(_original: object) -> Callable[[MetadataLog, Taken], None
     return mutated
 
 
-def _stamps_ahead_of_the_disk(write: Callable[..., None]) -> Callable[..., None]:
-    def mutated(self: MetadataLog, *arguments: Any) -> None:
-        durable_end_offset, self.durable_end_offset = self.durable_end_offset, 1 << 60
-        try:
-            write(self, *arguments)
-        finally:
-            self.durable_end_offset = durable_end_offset
-
-    return mutated
-
-
 def _cut_segment_kept(_original: object) -> Callable[[MetadataLog], None]:
     def mutated(self: MetadataLog) -> None:
         self._unwanted.clear()
@@ -146,35 +135,78 @@ def _recovered_tail_not_synced(mend: Callable[..., Any]) -> Callable[..., Any]:
 
 
 MUTANTS = (
-    Mutant("cut-forgotten", "a truncation never reaches the disk", MetadataLog, "_cut", _cut_forgotten),
-    Mutant("no-fsync", "fdatasync does nothing", SimulatedFile, "fdatasync", _no_fsync),
-    Mutant("no-directory-fsync", "fsync of a directory does nothing", SimulatedFileSystem, "sync_directory", _no_directory_fsync),
-    Mutant("half-flush", "a flush that cuts forgets to append", MetadataLog, "finish_flush", _half_flush),
+    Mutant(
+        "cut-forgotten",
+        "a truncation never reaches the disk",
+        MetadataLog,
+        "_cut",
+        _cut_forgotten,
+        rules=("D1", "LogCorrupt"),
+        seeds_max=300,
+    ),
+    Mutant("no-fsync", "fdatasync does nothing", SimulatedFile, "fdatasync", _no_fsync, rules=("D1", "S2", "LogCorrupt")),
+    Mutant(
+        "no-directory-fsync",
+        "fsync of a directory does nothing",
+        SimulatedFileSystem,
+        "sync_directory",
+        _no_directory_fsync,
+        rules=("D1", "S2", "LogCorrupt"),
+    ),
+    Mutant(
+        "half-flush", "a flush that cuts forgets to append", MetadataLog, "finish_flush", _half_flush, rules=("D1", "LogCorrupt")
+    ),
     Mutant(
         "fsync-error-swallowed",
         "a failed fsync passes for a success",
         MetadataLog,
         "finish_flush",
         _fsync_error_swallowed,
+        rules=("D1", "LogCorrupt"),
+        seeds_max=300,
     ),
-    Mutant("full-disk-forgets", "what a full disk refused is lost", MetadataLog, "_put_back", _full_disk_forgets),
     Mutant(
-        "stamps-ahead-of-the-disk",
-        "a high watermark is on disk before what it promises",
+        "full-disk-forgets",
+        "what a full disk refused is lost",
         MetadataLog,
-        "_write_run",
-        _stamps_ahead_of_the_disk,
-        faults=("crash-in-flush", "partition"),
+        "_put_back",
+        _full_disk_forgets,
+        rules=("S17", "S8", "D1", "LogCorrupt"),
     ),
-    Mutant("cut-segment-kept", "a segment that was cut off stays on disk", MetadataLog, "_remove_unwanted", _cut_segment_kept),
-    Mutant("cache-not-truncated", "the cache keeps what was cut off", TailCache, "truncate", _cache_not_truncated),
-    Mutant("one-batch-too-many", "a truncation leaves one batch too many", BatchIndex, "truncate", _one_batch_too_many),
+    Mutant(
+        "cut-segment-kept",
+        "a segment that was cut off stays on disk",
+        MetadataLog,
+        "_remove_unwanted",
+        _cut_segment_kept,
+        rules=("D1", "LogCorrupt"),
+        seeds_max=300,
+        faults=("kill", "partition"),
+    ),
+    Mutant(
+        "cache-not-truncated",
+        "the cache keeps what was cut off",
+        TailCache,
+        "truncate",
+        _cache_not_truncated,
+        rules=("CorruptBatch", "InvariantViolation", "D1", "S4"),
+        seeds_max=300,
+    ),
+    Mutant(
+        "one-batch-too-many",
+        "a truncation leaves one batch too many",
+        BatchIndex,
+        "truncate",
+        _one_batch_too_many,
+        rules=("InvariantViolation",),
+    ),
     Mutant(
         "vote-file-not-synced",
         "the name of a new election state is not synced",
         ElectionStateStore,
         "store",
         _vote_file_not_synced,
+        rules=("S2",),
     ),
     Mutant(
         "vote-written-in-place",
@@ -182,13 +214,25 @@ MUTANTS = (
         SimulatedFileSystem,
         "rename",
         _vote_written_in_place,
+        rules=("LogCorrupt", "S2"),
     ),
-    Mutant("crc-ignored", "recovery takes batches whose crc does not hold", recovery, "parse", _crc_ignored),
+    Mutant(
+        "crc-ignored",
+        "recovery takes batches whose crc does not hold",
+        recovery,
+        "parse",
+        _crc_ignored,
+        rules=("LogCorrupt", "D1", "S4", "S14"),
+        seeds_max=300,
+    ),
     Mutant(
         "recovered-tail-not-synced",
         "recovery relies on what only the page cache holds",
         recovery,
         "mend",
         _recovered_tail_not_synced,
+        rules=("D1",),
+        seeds_max=300,
+        faults=("kill", "crash-in-flush"),
     ),
 )
