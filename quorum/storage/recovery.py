@@ -60,13 +60,15 @@ NEXT_STEP = (
 
 class Image(NamedTuple):
     """A segment as found. `header` is None if its page does not hold; `fault` says why that is damage, not a creation cut
-    short."""
+    short: there are valid batches behind it, up to offset `fault_end`.
+    """
 
     file: File
     name_offset: int
     header: SegmentHeader | None
     size_bytes: int
-    fault: str
+    fault: str = ""
+    fault_end: int = 0
 
     def read(self) -> bytes:
         """The whole file; only one segment at a time is in memory."""
@@ -215,7 +217,7 @@ def _judge(
     if not valid and images:
         promised.append(images[0].name_offset)
     committed = max(marks, max(promised, default=0))
-    has_fault = ends > walk.batches.end_offset and any(image.fault for image in images[walk.stop_segment :])
+    has_fault = any(image.fault_end > walk.batches.end_offset for image in images[walk.stop_segment :])
     repair_until, damage = 0, ""
     if walk.batches.end_offset < committed or has_fault:
         repair_until = max(committed, ends)
@@ -254,7 +256,7 @@ def _load(file_system: FileSystem, directory: str, identity: LogIdentity) -> lis
             if offset is None:
                 continue
             file = file_system.open(f"{directory}/{name}")
-            images.append(Image(file, offset, None, 0, ""))
+            images.append(Image(file, offset, None, 0))
             images[-1] = _load_one(file, offset, identity)
     except Exception:
         for image in images:
@@ -268,15 +270,15 @@ def _load_one(file: File, name_offset: int, identity: LogIdentity) -> Image:
     try:
         header = SegmentHeader.decode(file.pread(HEADER_PAGE_BYTES, 0))
     except CorruptBatch as error:
-        first = next(scan(file.pread(size_bytes, 0), 0), None)
-        fault = "" if first is None else f"{error}, yet the segment holds valid batches from offset {first.base_offset} on"
-        return Image(file, name_offset, None, size_bytes, fault)
+        end = max((header.end_offset for header in scan(file.pread(size_bytes, 0), 0)), default=0)
+        fault = f"{error}, yet the segment holds valid batches up to offset {end}" if end else ""
+        return Image(file, name_offset, None, size_bytes, fault, end)
     identity.check(header.identity, file.path)
     if header.base_offset != name_offset:
         raise LogCorrupt(
             f"{file.path} says inside that it starts at offset {header.base_offset}: it was renamed. Rename it back."
         )
-    return Image(file, name_offset, header, size_bytes, "")
+    return Image(file, name_offset, header, size_bytes)
 
 
 def _choose_start(images: list[Image], valid: list[SnapshotSummary]) -> tuple[Walk, tuple[SnapshotSummary, ...]]:

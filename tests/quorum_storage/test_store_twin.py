@@ -13,7 +13,7 @@ import pytest
 
 from kraftlab.quorum.core.batch import read_header
 from kraftlab.quorum.simulation.simulated_file_system import PowerCut, SimulatedFileSystem
-from kraftlab.quorum.storage import StorageFull
+from kraftlab.quorum.storage import FsyncFailed, StorageFull
 from kraftlab.quorum.storage.identity import partition_directory
 
 DIRECTORY = partition_directory("/data")
@@ -181,12 +181,13 @@ class Twin:
                 possible.append(installed)
                 unsure_snapshots = [installed, *self.taken_snapshots]
             self.disk.operations_left = self.random.randint(0, 14)
+            self.disk.fsync_fails = self.random.random() < 0.2
             try:
                 self.log.finish_flush(taken)
                 allowed = [wanted]
                 if installed is not None:
                     unsure_snapshots.remove(installed)
-            except PowerCut:
+            except (PowerCut, FsyncFailed):
                 pass
         self.disk.crash(power_cut=power_cut)
         damaged = self.rot() if self.rots and self.random.random() < 0.3 else None
@@ -232,7 +233,7 @@ class Twin:
         matching = None
         for chain in allowed:
             for head in self.histories(chain, [by_id[i] for i in ids]):
-                if [b.crc for b in head if b.base_offset >= start.offset] == found and self.end(head) == self.log.end_offset:
+                if self.is_found(head, found):
                     matching = head
         repairing = self.store.boot.repair_until
         if damaged is None and not self.promised:
@@ -241,7 +242,7 @@ class Twin:
             assert not missing, f"lost the snapshots {missing}"
             assert not repairing
         else:
-            matching = self.check_rotten(allowed, possible, found, start, before)
+            matching = self.check_rotten(allowed, found, before)
         self.durable, self.seen = list(matching), list(matching)
         self.taken_snapshots = [by_id[i] for i in ids]
         self.promised = repairing
@@ -254,6 +255,12 @@ class Twin:
         self.taken, self.lowest_cut, self.installing = None, None, None
         self.epoch += 1
 
+    def is_found(self, history, found):
+        """Whether the log holds what is left of `history`."""
+        held = [b.crc for b in history if b.base_offset >= self.log.start_offset]
+        last_crc = history[-1].crc if history else 0
+        return held == found and (self.end(history), last_crc) == (self.log.end_offset, self.store.log_view().last_crc)
+
     def histories(self, chain, snapshots):
         """A chain as it is, or as far as a snapshot stands for more."""
         yield chain
@@ -263,14 +270,14 @@ class Twin:
                     if snapshot in source:
                         yield source[: source.index(snapshot) + 1]
 
-    def check_rotten(self, allowed, possible, found, start, before):
+    def check_rotten(self, allowed, found, before):
         """What is left is a part of what was there; what was promised and is not there is known."""
         sources = [*allowed, self.seen, *([self.taken[1]] if self.taken else [])]
         whole = None
         for chain in sources:
             for count in range(len(chain), -1, -1):
                 head = chain[:count]
-                if self.end(head) == self.log.end_offset and [b.crc for b in head if b.base_offset >= start.offset] == found:
+                if self.is_found(head, found):
                     whole = head
         assert whole is not None, "the log holds something that never was there"
         repairing = self.store.boot.repair_until
