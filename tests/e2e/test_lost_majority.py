@@ -32,7 +32,7 @@ def test_a_survivor_goes_on_alone_and_is_joined_again(quorum_clusters: Any, kraf
             wait_until(f"broker {broker} begins anew", lambda at=broker: begins_anew(lab, at))
         cluster.wait_ready()
         lab.create_topic("after", [0, 1])
-        assert lab.replicas_are_equal("before")
+        wait_until("data is where it was", lambda: lab.replicas_are_equal("before"))
         assert list(lab.voters()) == [survivor]
         assert lab.admin.describe_quorum().generation == 1
 
@@ -86,6 +86,7 @@ def test_static_voters_give_way_to_voters_in_the_log(quorum_clusters: Any) -> No
         cluster = lab.cluster
         survivor = lab.active
         old = next(node_id for node_id in cluster.controller_ids if node_id != survivor)
+        wait_until("the other one has a log", lambda: lab.metadata_of(cluster.node(old).grpc).offset > 0)
         cluster.kill()
         cluster.force_standalone(survivor)
         cluster.start_node(survivor)

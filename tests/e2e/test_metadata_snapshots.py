@@ -94,7 +94,7 @@ def test_a_cluster_starts_from_its_snapshots_and_a_wiped_broker_is_given_one(lab
     cluster.wait_ready()
     assert lab.admin.list_snapshots(cluster.node(wiped).grpc).log_start_offset > 0
     assert lab.metadata_is_equal_everywhere()
-    assert lab.replicas_are_equal("kept")
+    wait_until("its replicas are in sync again", lambda: lab.replicas_are_equal("kept"))
     lab.create_topic("even-more", [0, 1])
 
 
