@@ -35,6 +35,8 @@ _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.25
 _ATTEMPT_TIMEOUT_S = 15.0
 _REFUSED = "connection refused"
+_RECONNECT_S = 0.4
+"""For so long a channel may repeat that it was refused, though the node listens again: it does not try all the time."""
 _NOT_CONNECTED = "failed to connect"
 """How gRPC begins what it says about a request that it could not send at all."""
 _REFUSED_PATIENCE_S = 3.0
@@ -139,10 +141,15 @@ class AdminClient:
         """Sends a request to that node and no other. ApiError, ClusterUnreachable."""
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         self._fill_header(request, timeout_ms)
-        try:
-            return self._attempt(endpoint, api, request, timeout_ms / 1000)
-        except grpc.RpcError as error:
-            raise ClusterUnreachable(_unreachable(api, {endpoint: _detail(error)}, timeout_ms / 1000)) from error
+        started = time.monotonic()
+        while True:
+            try:
+                return self._attempt(endpoint, api, request, timeout_ms / 1000)
+            except grpc.RpcError as error:
+                seconds, fault = time.monotonic() - started, _detail(error)
+                if fault != _REFUSED or seconds > min(_RECONNECT_S, timeout_ms / 1000):
+                    raise ClusterUnreachable(_unreachable(api, {endpoint: fault}, seconds)) from error
+            time.sleep(_FIRST_PAUSE_S)
 
     def call_broker(self, broker_id: int, api: str, request: Any, *, timeout_ms: int | None = None) -> Any:
         """Sends a request to that broker. ApiError BROKER_NOT_AVAILABLE if no such broker is registered."""
