@@ -1,0 +1,117 @@
+"""The trouble of a run is data: it can be drawn, kept, played again, thinned and shrunk."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from kraftlab.quorum.simulation import faults
+from kraftlab.quorum.simulation.faults import FAULTS
+from kraftlab.quorum.simulation.options import Strike, draw_options
+from kraftlab.quorum.simulation.plan import Plan, PlanError, decode, draw_strikes, encode
+from kraftlab.quorum.simulation.runner import SeedResult, run_plan, run_seed
+from kraftlab.quorum.simulation.shrink import SIMPLER, regression_test, shrink
+
+
+def plan_of(seed: int) -> Plan:
+    options = draw_options(seed, FAULTS)
+    return Plan(options=options, strikes=draw_strikes(options))
+
+
+def test_a_plan_is_the_run_of_its_seed() -> None:
+    assert run_plan(plan_of(5)).trace_hash == run_seed(5).trace_hash
+
+
+def test_a_plan_survives_its_file() -> None:
+    plan = plan_of(7)
+    assert decode(encode(plan), "here") == plan
+
+
+def test_strikes_come_in_order_and_within_the_fault_phase() -> None:
+    for seed in range(20):
+        plan = plan_of(seed)
+        assert list(plan.strikes) == sorted(plan.strikes)
+        assert all(strike.time_us < plan.options.fault_phase_ms * 1000 for strike in plan.strikes)
+        assert {strike.fault for strike in plan.strikes} <= set(plan.options.faults)
+
+
+def test_a_strike_does_the_same_whoever_else_strikes(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: dict[int, float] = {}
+
+    def noting(world, random):
+        drawn[world.now_us] = random.random()
+        return ()
+
+    monkeypatch.setitem(FAULTS, "kill", FAULTS["kill"]._replace(strike=noting))
+    plan = plan_of(2)
+    strikes = tuple(Strike(time_us, "kill", number) for number, time_us in enumerate(range(100_000, 1_000_000, 100_000)))
+    run_plan(msgspec.structs.replace(plan, strikes=strikes))
+    every = dict(drawn)
+    drawn.clear()
+    run_plan(msgspec.structs.replace(plan, strikes=strikes[3:4] + strikes[7:8]))
+    assert drawn == {strike.time_us: every[strike.time_us] for strike in (strikes[3], strikes[7])}
+    assert len(set(every.values())) == len(every)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda text: text[:-20], "is no fault plan"),
+        (lambda text: text.replace('"version": 1', '"version": 2'), "of version 2, this is version 1"),
+        (lambda text: text.replace('"strikes": [', '"strikes": [[1, "rain", 0],', 1), "names faults that do not exist: rain"),
+    ],
+)
+def test_a_file_that_is_no_plan_says_what_is_wrong(change, says: str) -> None:
+    with pytest.raises(PlanError, match=says):
+        decode(change(encode(plan_of(3)).decode()).encode(), "here")
+
+
+# Shrinking, on an imaginary world: the rule breaks if strikes 3 and 17 are both there and messages are lost
+
+
+def imaginary(plan: Plan) -> SeedResult:
+    numbers = {strike.number for strike in plan.strikes}
+    breaks = {3, 17} <= numbers and plan.options.network.loss > 0
+    result = run_plan(msgspec.structs.replace(plan, strikes=(), until_us=1))
+    violations = ("S6 two strikes and a lost message",) if breaks else ("S1 something else",) if 3 in numbers else ()
+    return result._replace(violations=violations, ended_us=1_000, plan=plan)
+
+
+def test_shrinking_finds_the_strikes_that_matter() -> None:
+    options = draw_options(1, FAULTS)
+    network = msgspec.structs.replace(options.network, loss=50, response_loss=50, duplicates=20)
+    options = msgspec.structs.replace(options, network=network, voters=5, observers=2)
+    strikes = tuple(Strike(number * 10, "kill" if number % 2 else "pause", number) for number in range(60))
+    shrunk = shrink(imaginary(Plan(options=options, strikes=strikes)), imaginary)
+    assert [strike.number for strike in shrunk.plan.strikes] == [3, 17]
+    assert shrunk.plan.rule == "S6"
+    assert shrunk.plan.options.network.loss == 50, "it matters"
+    assert shrunk.plan.options.network.duplicates == 0, "it does not"
+    assert (shrunk.plan.options.voters, shrunk.plan.options.observers) == (3, 0)
+    assert shrunk.plan.until_us == 1_001
+    assert shrunk.runs < 120
+
+
+def test_shrinking_needs_a_violation() -> None:
+    with pytest.raises(ValueError, match="breaks no rule"):
+        shrink(run_seed(1, faults=(), fault_phase_ms=500), run_plan)
+
+
+def test_what_is_simpler_is_idempotent() -> None:
+    options = draw_options(4, FAULTS)
+    for name, simpler in SIMPLER:
+        assert simpler(simpler(options)) == simpler(options), name
+
+
+def test_a_planted_bug_shrinks_to_a_test_that_says_so() -> None:
+    shrunk = shrink(run_seed(1, mutant="vote-before-store"), run_plan)
+    text = regression_test(shrunk.plan, shrunk.result.violations[0])
+    compile(text, "test_shrunk.py", "exec")
+    assert 'rule == "S17"' in text
+    assert "with_mutant=False" in text
+    assert shrunk.result.rule == "S17"
+
+
+def test_every_fault_says_whom_it_struck() -> None:
+    assert all(fault.about and fault.name == name for name, fault in FAULTS.items())
+    assert faults.Struck == tuple[int, ...]
