@@ -2,7 +2,7 @@
 event loop stands still meanwhile, which has to answer peers within a few hundred milliseconds.
 
 The state is a controller's: 1,000,000 partitions with three replicas each, in topics of 100. Writing happens in the process that
-holds it, loading in a new one; both in a worker thread, as on a node, beside an event loop that wants a turn every millisecond.
+holds it, loading in a new one; both in a worker thread, as on a node, beside an event loop that wants a turn every 10 ms.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .measure import percentile, table
 
 T = TypeVar("T")
 IDENTITY = LogIdentity("bench", bytes(16))
-TICK_S = 0.001
+TICK_S = 0.01
 
 
 class PhaseResult(msgspec.Struct, frozen=True):
