@@ -122,14 +122,16 @@ def sim(
         raise CommandFailed(f"--write-plan and --write-test say where --shrink writes: add --shrink\n{SEE}")
     out = Output(as_json)
     if plan_file is not None:
-        return _play_plan(_load(plan_file), out, with_coverage, trace, ndjson, shrinks, write_plan, write_test)
+        plan, replay = _load(plan_file), f"kraftlab sim --plan {plan_file}"
+        return _play_plan(plan, replay, out, with_coverage, trace, ndjson, shrinks, write_plan, write_test)
     choice = _choose(metadata, faults, mutant)
     if seeds is not None:
         return _play_many(choice, range(start, start + seeds), jobs, with_coverage, out)
     assert seed is not None, "one of the three is given"
     with _Trace(ndjson, trace and not as_json) as writer:
         result = choice.game.run_seed(seed, faults=choice.faults, mutant=choice.mutant, **writer.arguments)
-    return _tell_one(result, choice.game, choice.faults, out, with_coverage, trace, shrinks, write_plan, write_test)
+    replay = sim_text.replay_command(result, chosen_faults=choice.faults)
+    return _tell_one(result, choice.game, replay, out, with_coverage, trace, shrinks, write_plan, write_test)
 
 
 def _choose(metadata: bool, faults: str | None, mutant: str | None) -> Choice:
@@ -237,19 +239,19 @@ def _load(path: Path) -> Plan:
         raise CommandFailed(str(error)) from error
 
 
-def _play_plan(plan: Plan, out: Output, with_coverage: bool, trace: bool, ndjson: Path | None, *rest: Any) -> int:
+def _play_plan(plan: Plan, replay: str, out: Output, with_coverage: bool, trace: bool, ndjson: Path | None, *rest: Any) -> int:
     game = metadata_world() if plan.world == "metadata" else consensus()
     if plan.mutant is not None and plan.mutant not in game.mutants:
         raise CommandFailed(f"the plan plants {plan.mutant}, which does not exist; there are {', '.join(game.mutants)}")
     with _Trace(ndjson, trace and not out.as_json) as writer:
         result = game.run_plan(plan, **writer.arguments)
-    return _tell_one(result, game, None, out, with_coverage, trace, *rest)
+    return _tell_one(result, game, replay, out, with_coverage, trace, *rest)
 
 
 def _tell_one(
     result: SeedResult,
     game: Game,
-    faults: tuple[str, ...] | None,
+    replay: str,
     out: Output,
     with_coverage: bool,
     trace: bool,
@@ -257,9 +259,6 @@ def _tell_one(
     write_plan: Path | None,
     write_test: Path | None,
 ) -> int:
-    from kraftlab.quorum.simulation import runner
-
-    replay = sim_text.replay_command(result, chosen_faults=faults)
     if not result.ok:
         out.lines(sim_text.failure_lines(result, replay, with_tail=not trace))
     document = sim_text.result_document(result)
@@ -269,8 +268,15 @@ def _tell_one(
         document["shrunk"] = _shrink(result, game, out, write_plan, write_test)
     if with_coverage:
         out.lines(sim_text.coverage_lines(result.coverage))
-    out.lines([f"seed {result.seed}: trace hash {result.trace_hash}, {result.steps} steps"])
-    out.lines([runner.report(runner.summarize([result], result.real_s))])
+    verdict = f"FAILED: {result.rule}" if not result.ok else "all invariants held"
+    excuse = f", excused by {result.excuse}" if result.excuse else ""
+    out.lines(
+        [
+            f"seed {result.seed}: {verdict}{excuse}",
+            f"trace hash {result.trace_hash}, {result.steps:,} steps, {result.simulated_ms / 1000:.1f} simulated seconds, "
+            f"{result.voters} voters, {result.observers} observers, {len(result.plan.strikes)} strikes",
+        ]
+    )
     out.result(document)
     return DONE if result.ok else FAILED
 

@@ -81,7 +81,7 @@ def coverage_lines(coverage: Coverage) -> list[str]:
             row.append("-" if reason is not None else f"{counts.get(state, 0):,}")
         strikes.append(row)
     lines = [*table(moves), "", *table(strikes)]
-    return [*lines, *(f"-: {reason}" for reason in reasons), coverage.line()]
+    return [*lines, *(f"-: {reason}" for reason in reasons), ""]
 
 
 def coverage_document(coverage: Coverage) -> dict[str, Any]:
