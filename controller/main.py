@@ -23,7 +23,7 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.peer_rpc import Api, ControllerRegistrationRequest, ControllerRegistrationResponse
 from kraftlab.metadata.records import Listener
-from kraftlab.metadata.uuids import random_uuid
+from kraftlab.metadata.uuids import Uuid, random_uuid, to_text
 from kraftlab.node.metadata_digests import MetadataDigests
 from kraftlab.node.process import run_to_end, through_generations, watch_signals
 from kraftlab.node.replica import driver_config
@@ -31,6 +31,7 @@ from kraftlab.node.snapshots import SnapshotCalls
 from kraftlab.quorum.core.messages import LeaderView
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver.interpreter import tame_interpreter
+from kraftlab.quorum.driver.quorum_description import QuorumDescription
 from kraftlab.quorum.driver.raft_driver import RaftDriver
 from kraftlab.quorum.driver.transport import PeerError, PeerPool, PeerServer, PeerTimeout, PeerUnreachable
 from kraftlab.quorum.storage.identity import LogIdentity
@@ -75,6 +76,7 @@ class ControllerNode:
         self._anchor_ms = time.time() * 1000 - trio.current_time() * 1000
         self._alarm = trio.CancelScope()
         self._incarnation_id = random_uuid()
+        self._directory_id = directory.directory_id
         settings = Settings(
             directory.cluster_id,
             config.node_id,
@@ -158,6 +160,9 @@ class ControllerNode:
             await trio.sleep(pause_s)
             pause_s = min(pause_s * 1.5, REGISTRATION_RETRY_MAX_S)
         pool.close()
+        advice = how_to_vote(config, self._directory_id, self.driver.describe())
+        if advice is not None:
+            logger.warning("%s", advice)
 
     def _is_registered(self) -> bool:
         known = self.controller.committed.image.cluster.controllers.get(self._config.node_id)
@@ -192,6 +197,22 @@ class ControllerNode:
         if response.error == ErrorCode.UNSUPPORTED_VERSION:
             logger.warning("controller %d cannot register: %s", self._config.node_id, response.message)
         return None if response.error == ErrorCode.NONE else response.message
+
+
+def how_to_vote(config: ControllerConfig, directory_id: Uuid, quorum: QuorumDescription) -> str | None:
+    """What to do for a controller that follows the quorum without a vote; None if it votes, or will see to that by itself."""
+    voters = {voter.node_id: voter.directory_id for voter in quorum.voters}
+    if quorum.kraft_version == 0 or voters.get(config.node_id) == directory_id or config.auto_join:
+        return None
+    steps = f"kraftlab metadata-quorum … add-controller --config {config.source}"
+    if config.node_id not in voters:
+        return f"controller {config.node_id} follows the quorum as an observer; to make it a voter: {steps}"
+    lost = to_text(voters[config.node_id])
+    return (
+        f"controller {config.node_id} does not vote: the voter of that id has the directory id {lost}, this disk "
+        f"{to_text(directory_id)}. If the other disk is gone: kraftlab metadata-quorum … remove-controller -i {config.node_id} "
+        f"-d {lost}, then {steps}"
+    )
 
 
 async def _when_set(event: trio.Event, then: trio.Event) -> None:

@@ -45,6 +45,8 @@ def test_a_fourth_controller_joins_and_the_quorum_survives_its_leader(lab: Any, 
     cluster.start_node(fourth)
     cluster.wait_ready()
     assert fourth not in lab.voters()
+    told = f"controller {fourth} follows the quorum as an observer; to make it a voter: kraftlab metadata-quorum … add-controller"
+    wait_until("its log says what to do", lambda: told in cluster.log_path(fourth).read_text())
     code, said = kraftlab_here("metadata-quorum", *lab.at, "add-controller", "--config", config)
     assert (code, said) == (
         0,
@@ -86,6 +88,8 @@ def test_a_controller_with_a_new_disk_is_another_voter(lab: Any) -> None:
     cluster.wait_ready()
     assert lab.directory_id(victim) != lost
     assert lab.voters()[victim] == lost
+    told = f"remove-controller -i {victim} -d {lost}, then kraftlab metadata-quorum … add-controller --config "
+    wait_until("its log says what to do", lambda: told in cluster.log_path(victim).read_text())
     cluster.leave(victim)
     cluster.join(victim)
     assert lab.voters()[victim] == lab.directory_id(victim)
