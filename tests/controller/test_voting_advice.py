@@ -48,8 +48,8 @@ def test_an_observer_is_told_how_to_become_a_voter() -> None:
 def test_a_new_disk_is_told_to_replace_the_voter_it_was() -> None:
     assert advice(config(), quorum((3001, LOST))) == (
         f"controller 3001 does not vote: the voter of that id has the directory id {LOST}, this disk {MINE}. If the other disk "
-        f"is gone: kraftlab metadata-quorum … remove-controller -i 3001 -d {LOST}, then kraftlab metadata-quorum … add-controller "
-        "--config c.properties"
+        f"is gone: kraftlab metadata-quorum … remove-controller -i 3001 -d {LOST}, then kraftlab metadata-quorum … "
+        "add-controller --config c.properties"
     )
 
 

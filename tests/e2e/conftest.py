@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -22,12 +23,14 @@ import pytest
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.cli import main
+from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.client.admin import raise_first_error
 from kraftlab.cluster import LocalCluster, layout
 from kraftlab.cluster.layout import NodePlan
 from kraftlab.config import meta_properties, properties
 from kraftlab.demo import verify
 from kraftlab.demo.lab import Lab, TopicPartition, wait_until
+from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.uuids import to_text
 
 OVERRIDES = {
@@ -219,6 +222,50 @@ class Workbench(Lab):
             self.cluster.resume_node(node_id)
         self.cluster.start()
         self.cluster.wait_ready()
+
+
+class TopicMaker(threading.Thread):
+    """Creates topics one after the other until stopped; remembers which were acknowledged, and when."""
+
+    def __init__(self, bootstrap_servers: str, prefix: str) -> None:
+        super().__init__(daemon=True)
+        self.acknowledged: dict[str, float] = {}
+        self._bootstrap_servers = bootstrap_servers
+        self._prefix = prefix
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        number = 0
+        with AdminClient(self._bootstrap_servers, timeout_ms=5000) as admin:
+            while not self._stopping.is_set():
+                name = f"{self._prefix}-{number}"
+                number += 1
+                try:
+                    result = admin.create_topics([pb.CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
+                    raise_first_error(result.topics)
+                except (ApiError, ClusterUnreachable):
+                    continue
+                self.acknowledged[name] = time.monotonic()
+                self._stopping.wait(0.03)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join(timeout=10)
+
+
+@pytest.fixture
+def topic_maker() -> Iterator[Callable[[Workbench, str], TopicMaker]]:
+    """Begins to create topics whose names begin like that."""
+    made: list[TopicMaker] = []
+
+    def begin(lab: Workbench, prefix: str) -> TopicMaker:
+        made.append(TopicMaker(lab.cluster.bootstrap_servers, prefix))
+        made[-1].start()
+        return made[-1]
+
+    yield begin
+    for maker in made:
+        maker.stop()
 
 
 @pytest.fixture(scope="session")

@@ -2,51 +2,20 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import Any
 
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.client import ClusterUnreachable
 from kraftlab.client.admin import raise_first_error
 from kraftlab.demo.lab import wait_until
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
 
-class TopicMaker(threading.Thread):
-    """Creates topics one after the other until stopped; remembers which were acknowledged, and when."""
-
-    def __init__(self, bootstrap_servers: str, prefix: str) -> None:
-        super().__init__(daemon=True)
-        self.acknowledged: dict[str, float] = {}
-        self._bootstrap_servers = bootstrap_servers
-        self._prefix = prefix
-        self._stopping = threading.Event()
-
-    def run(self) -> None:
-        number = 0
-        with AdminClient(self._bootstrap_servers, timeout_ms=5000) as admin:
-            while not self._stopping.is_set():
-                name = f"{self._prefix}-{number}"
-                number += 1
-                try:
-                    result = admin.create_topics([pb.CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
-                    raise_first_error(result.topics)
-                except (ApiError, ClusterUnreachable):
-                    continue
-                self.acknowledged[name] = time.monotonic()
-                self._stopping.wait(0.03)
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self.join(timeout=10)
-
-
-def test_a_killed_active_controller_is_replaced_and_nothing_acknowledged_is_lost(lab: Any) -> None:
-    maker = TopicMaker(lab.cluster.bootstrap_servers, "made")
-    maker.start()
+def test_a_killed_active_controller_is_replaced_and_nothing_acknowledged_is_lost(lab: Any, topic_maker: Any) -> None:
+    maker = topic_maker(lab, "made")
     try:
         wait_until("topics are made", lambda: len(maker.acknowledged) >= 3)
         killed = lab.active

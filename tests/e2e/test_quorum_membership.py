@@ -136,6 +136,36 @@ def test_leadership_goes_where_it_is_sent(lab: Any, kraftlab_here: Any) -> None:
     assert "Controller 3999 is not a voter; voters are " in said
 
 
+def test_nothing_acknowledged_is_lost_while_voters_come_and_go(lab: Any, topic_maker: Any) -> None:
+    cluster = lab.cluster
+    maker = topic_maker(lab, "churn")
+
+    def goes_on() -> None:
+        made = len(maker.acknowledged)
+        wait_until("topics are made", lambda: len(maker.acknowledged) >= made + 2)
+
+    goes_on()
+    former = lab.active
+    cluster.leave(former)
+    goes_on()
+    cluster.join(former)
+    goes_on()
+    lab.transfer(former)
+    goes_on()
+    cluster.kill_node(former)
+    goes_on()
+    cluster.leave(former)
+    cluster.wipe_controller(former)
+    cluster.start_node(former)
+    cluster.wait_ready()
+    cluster.join(former)
+    lab.transfer(former)
+    goes_on()
+    maker.stop()
+    assert set(maker.acknowledged) <= {topic.name for topic in lab.admin.describe_topics().topics}
+    assert lab.metadata_is_equal_everywhere()
+
+
 def test_static_voters_stay_as_they_are(quorum_clusters: Any, kraftlab_here: Any) -> None:
     with quorum_clusters(1, 1, voters_in_log=False) as lab:
         lab.create_topic("as-before", [0])
