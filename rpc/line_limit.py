@@ -1,30 +1,5 @@
-"""A bound on the log lines that strangers can cause: a port scanner must not fill a disk."""
+"""The bound on the log lines that strangers can cause is the one of the peer port."""
 
-from __future__ import annotations
+from kraftlab.quorum.line_limit import LineLimit
 
-import math
-
-
-class LineLimit:
-    """A bucket of `burst` lines that gets another one every `interval_s`. Times are seconds on one monotonic clock."""
-
-    def __init__(self, burst: int, interval_s: float) -> None:
-        self._interval_s = interval_s
-        self._slack_s = (burst - 1) * interval_s
-        self._full_at = -math.inf
-        """When the bucket will be full again if no more lines are written."""
-        self._suppressed = 0
-
-    def admit(self, now: float) -> int | None:
-        """None if this line must not be written; else how many were suppressed since the last one that was."""
-        if self._full_at - now > self._slack_s:
-            self._suppressed += 1
-            return None
-        self._full_at = max(self._full_at, now) + self._interval_s
-        suppressed, self._suppressed = self._suppressed, 0
-        return suppressed
-
-    @property
-    def tells_at(self) -> float:
-        """When a line may be written that only says how many were suppressed; infinite if none were."""
-        return self._full_at - self._slack_s if self._suppressed else math.inf
+__all__ = ("LineLimit",)

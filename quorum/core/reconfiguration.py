@@ -59,6 +59,10 @@ from .requests import InFlight, RequestManager
 from .types import ZERO_UUID, Endpoint, ReplicaKey, Voter, VoterSet
 from .voter_set_history import KRAFT_VERSION_MAX
 
+ENDPOINTS_MAX = 16
+NAME_LENGTH_MAX = 255
+PORT_MAX = 65535
+
 
 class Refusal(NamedTuple):
     """Why a request is not taken up. The message says what to do."""
@@ -144,6 +148,20 @@ class Reconfiguration:
         if key.node_id >= 0 and len(key.directory_id) == len(ZERO_UUID) and key.directory_id != ZERO_UUID:
             return None
         message = f"a voter needs a node id and the id of its metadata directory, unlike {key.described()}"
+        return Refusal(ErrorCode.INVALID_REQUEST, message)
+
+    def _sane_endpoints(self, leader: Leader, request: AddVoterRequest | UpdateVoterRequest, now_ms: int) -> Refusal | None:
+        """What gets into the log stays there, and every node has to live with it. Who is to be added must answer a probe, so
+        that it has none at all comes out there.
+        """
+        endpoints = request.voter.endpoints
+        has_some = bool(endpoints) or isinstance(request, AddVoterRequest)
+        if has_some and len(endpoints) <= ENDPOINTS_MAX and all(map(_is_sane_endpoint, endpoints.items())):
+            return None
+        message = (
+            f"a voter needs 1 to {ENDPOINTS_MAX} endpoints with a listener name, a host and a port from 1 to 65535, unlike what "
+            f"node {request.voter.key.node_id} is given: check its listeners"
+        )
         return Refusal(ErrorCode.INVALID_REQUEST, message)
 
     def _idle(self, leader: Leader, request: VoterChangeRequest, now_ms: int) -> Refusal | None:
@@ -347,6 +365,11 @@ class Reconfiguration:
         return {}
 
 
+def _is_sane_endpoint(entry: tuple[str, Endpoint]) -> bool:
+    name, endpoint = entry
+    return 0 < len(name) <= NAME_LENGTH_MAX and 0 < len(endpoint.host) <= NAME_LENGTH_MAX and 0 < endpoint.port <= PORT_MAX
+
+
 def _key_of(request: AddVoterRequest | RemoveVoterRequest | TransferLeadershipRequest) -> ReplicaKey:
     if isinstance(request, AddVoterRequest):
         return request.voter.key
@@ -361,6 +384,7 @@ GATES: dict[type[VoterChangeRequest], tuple[Gate, ...]] = {
         _R._epoch,
         _R._sane_timeout,
         _R._sane_voter,
+        _R._sane_endpoints,
         _R._idle,
         _R._committed_in_epoch,
         _R._dynamic,
@@ -377,7 +401,15 @@ GATES: dict[type[VoterChangeRequest], tuple[Gate, ...]] = {
         _R._removed_is_voter,
         _R._rest_is_alive,
     ),
-    UpdateVoterRequest: (_R._epoch, _R._idle, _R._committed_in_epoch, _R._dynamic, _R._settled, _R._updated_is_voter),
+    UpdateVoterRequest: (
+        _R._epoch,
+        _R._idle,
+        _R._committed_in_epoch,
+        _R._dynamic,
+        _R._settled,
+        _R._updated_is_voter,
+        _R._sane_endpoints,
+    ),
     TransferLeadershipRequest: (_R._epoch, _R._sane_timeout, _R._idle, _R._target_is_voter),
 }
 """What stands before each change, in the order in which it is asked."""

@@ -33,6 +33,8 @@ MAX_FRAME_BYTES = 16 * 1024 * 1024
 MAX_OUTBOUND_BYTES = 64 * 1024 * 1024
 """What may wait in memory for a peer that does not read."""
 
+GENERATION_MAX = 2**32 - 1
+"""What a segment's header page can hold."""
 REQUEST = 0
 RESPONSE = 1
 ERROR = 2
@@ -119,6 +121,8 @@ class FrameBuffer:
                     frame = _decoder.decode(raw)
                 except msgspec.MsgspecError as error:
                     raise FrameError(f"{size} bytes that are no frame: {error}") from error
+            if not 0 <= frame.generation <= GENERATION_MAX:
+                raise FrameError(f"a frame of generation {frame.generation} (limit {GENERATION_MAX})")
             self._start = body_at + size
             yield frame, size
         if self._start == self._end:

@@ -26,6 +26,7 @@ import trio
 
 from ..core.errors import ErrorCode, InvariantViolation
 from ..core.types import Endpoint, ReplicaKey
+from ..line_limit import LineLimit
 from .frames import ERROR, REQUEST, RESPONSE, Frame, FrameConnection, FrameError, encode_frame
 
 logger = logging.getLogger("kraftlab.peer")
@@ -33,6 +34,7 @@ logger = logging.getLogger("kraftlab.peer")
 ANONYMOUS = "User:ANONYMOUS"
 SUPPORTED_VERSION = 0
 MAX_CONNECTIONS = 512
+CLAIM_CHARACTERS_MAX = 64
 MAX_REQUESTS_PER_CONNECTION = 1024
 MAX_REQUEST_BYTES_PER_CONNECTION = 64 * 1024 * 1024
 FIRST_FRAME_TIMEOUT_S = 10.0
@@ -42,6 +44,9 @@ SWEEP_INTERVAL_S = 1.0
 CONNECT_TIMEOUT_S = 2.0
 RECONNECT_BACKOFF_S = 0.02
 RECONNECT_BACKOFF_MAX_S = 0.2
+LINES_AT_ONCE = 30
+LINE_INTERVAL_S = 5.0
+"""Strangers can cause so many log lines at once, and one more in that time."""
 
 
 class PeerIdentity(NamedTuple):
@@ -148,6 +153,7 @@ class PeerServer:
         self.handlers = handlers
         self.on_newer_generation = on_newer_generation
         self._connections: set[_ServedConnection] = set()
+        self._limit = LineLimit(LINES_AT_ONCE, LINE_INTERVAL_S)
 
     async def serve(self, host: str, port: int, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         """Listens until cancelled; reports the port (0 asks for a free one) once it accepts. ListenError if it can not."""
@@ -170,7 +176,7 @@ class PeerServer:
     async def _serve_connection(self, stream: trio.SocketStream) -> None:
         connected = socket.socket(fileno=stream.socket.detach())
         if len(self._connections) >= MAX_CONNECTIONS:
-            logger.warning("refused a connection: %d are open already", len(self._connections))
+            self.warn("refused a connection: %d are open already", len(self._connections))
             connected.close()
             return
         connection = _ServedConnection(self, connected)
@@ -186,6 +192,15 @@ class PeerServer:
             now = trio.current_time()
             for connection in tuple(self._connections):
                 connection.close_if_overdue(now)
+            if self._limit.tells_at <= now:
+                logger.warning("%d more lines about peers' connections were left out", self._limit.admit(now))
+
+    def warn(self, message: str, *values: object) -> None:
+        """A log line that anybody can cause who reaches the port."""
+        suppressed = self._limit.admit(trio.current_time())
+        if suppressed is not None:
+            more = f"; {suppressed} such lines before this one were left out" if suppressed else ""
+            logger.warning(f"{message}%s", *values, more)
 
 
 class _ServedConnection:
@@ -209,7 +224,7 @@ class _ServedConnection:
         try:
             await self._frames.run()
         except* FrameError as errors:
-            logger.warning("closed connection from %s: it sent %s", self.source, errors.exceptions[0])
+            self._server.warn("closed connection from %s: it sent %s", self.source, errors.exceptions[0])
         finally:
             for responder in tuple(self._open):
                 if responder.on_abandoned is not None:
@@ -227,7 +242,7 @@ class _ServedConnection:
             reason = f"idle for {IDLE_TIMEOUT_S:.0f} s"
         else:
             return
-        logger.info("closed connection from %s: %s", self.source, reason)
+        self._server.warn("closed connection from %s: %s", self.source, reason)
         frames.close()
 
     def answer(self, responder: Responder, request: Frame, size_bytes: int, kind: int, body: bytes) -> None:
@@ -249,7 +264,7 @@ class _ServedConnection:
             code, message = refusal
             if not self._warned:
                 self._warned = True
-                logger.warning("refused request from %s (node %d): %s", self.source, frame.sender.node_id, message)
+                self._server.warn("refused request from %s (node %d): %s", self.source, frame.sender.node_id, message)
             self._write(frame, ERROR, _encode((code, message)))
             return True
         handler = self._server.handlers[frame.api]
@@ -272,7 +287,7 @@ class _ServedConnection:
         if frame.cluster_id != mine.cluster_id:
             return (
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
-                f"cluster id {frame.cluster_id} is not this node's {mine.cluster_id}; "
+                f"cluster id {_shown(frame.cluster_id)} is not this node's {mine.cluster_id}; "
                 "check the endpoints in the sender's configuration",
             )
         if frame.generation < mine.generation:
@@ -321,6 +336,11 @@ async def _handle(handler: PeerHandler, request: PeerRequest, responder: Respond
         responder.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")
     else:
         responder.reply(body)
+
+
+def _shown(claim: str) -> str:
+    """What a stranger says, for a message: printable and short."""
+    return claim if claim.isprintable() and len(claim) <= CLAIM_CHARACTERS_MAX else repr(claim[:CLAIM_CHARACTERS_MAX]) + "…"
 
 
 def _address_of(connected: socket.socket) -> str:
@@ -483,7 +503,7 @@ class PeerClient:
         elif frame.cluster_id != mine.cluster_id:
             answer = PeerError(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
-                f"{self.endpoint} belongs to cluster {frame.cluster_id}, not {mine.cluster_id}",
+                f"{self.endpoint} belongs to cluster {_shown(frame.cluster_id)}, not {mine.cluster_id}",
             )
         elif frame.generation < mine.generation:
             answer = PeerError(
@@ -523,7 +543,10 @@ def _decode_error(frame: Frame) -> PeerError:
 
 
 async def _connect(endpoint: Endpoint) -> socket.socket:
-    """A connected socket. OSError of the last address tried; ConnectionRefusedError only if every address refused."""
+    """A connected socket. OSError of the last address tried; ConnectionRefusedError only if every address refused.
+
+    Endpoints come from logs and from peers: one that can be none is an OSError too.
+    """
     failures: list[OSError] = []
     try:
         with trio.fail_after(CONNECT_TIMEOUT_S):
@@ -539,6 +562,8 @@ async def _connect(endpoint: Endpoint) -> socket.socket:
                     connecting.close()
     except trio.TooSlowError as error:
         raise TimeoutError(f"no connection within {CONNECT_TIMEOUT_S:.0f} s") from error
+    except (ValueError, OverflowError) as error:
+        raise OSError(f"that is no address: {error}") from error
     raise next((error for error in failures if not isinstance(error, ConnectionRefusedError)), failures[-1])
 
 

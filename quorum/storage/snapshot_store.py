@@ -120,7 +120,8 @@ class SnapshotStore:
         except FileNotFoundError:
             return None
         try:
-            return file.size(), file.pread(max_bytes, start) if start >= 0 else b""
+            size = file.size()
+            return size, file.pread(max_bytes, start) if 0 <= start < size else b""
         finally:
             file.close()
 

@@ -1,0 +1,137 @@
+"""Whatever a peer sends, by a bug, by rot or on purpose, a node answers it or drops it, and goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+
+from kraftlab.quorum import PeerError, PeerIdentity, PeerPool, PeerServer, PeerUnreachable
+from kraftlab.quorum.core.errors import ErrorCode
+from kraftlab.quorum.core.messages import (
+    Api,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    UpdateVoterRequest,
+    VoterChangeResponse,
+)
+from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter
+from kraftlab.quorum.driver.frames import REQUEST, Frame, encode_frame
+
+Clusters = Callable[..., contextlib.AbstractAsyncContextManager[Any]]
+Eventually = Callable[..., Awaitable[None]]
+Identity = Callable[..., PeerIdentity]
+
+CLUSTER_ID = "driver-test-cluster"
+ON_DEMAND = {"snapshot_max_new_bytes": 1 << 40, "snapshot_max_interval_ms": 0}
+
+
+@contextlib.asynccontextmanager
+async def stranger() -> AsyncIterator[PeerPool]:
+    """Somebody who knows the cluster id."""
+    async with trio.open_nursery() as nursery:
+        yield PeerPool(nursery, PeerIdentity(CLUSTER_ID, 0, ReplicaKey(-1)))
+        nursery.cancel_scope.cancel()
+
+
+async def ask(pool: PeerPool, node: Any, api: int, request: msgspec.Struct) -> bytes:
+    return await pool.request(Endpoint("127.0.0.1", node.port), api, msgspec.msgpack.encode(request), timeout_ms=5000)
+
+
+@pytest.mark.parametrize("position", [2**62, 2**63, 2**64 - 1])
+async def test_a_snapshot_is_asked_for_beyond_any_file(cluster: Clusters, position: int) -> None:
+    async with cluster(**ON_DEMAND) as c, stranger() as pool:
+        leader = await c.leader()
+        await c.committed(c.propose(leader, "one"))
+        taken = await leader.driver.take_snapshot()
+        request = FetchSnapshotRequest(leader.driver.leader.epoch, ReplicaKey(-1), taken, position, 1000)
+        body = await ask(pool, leader, Api.FETCH_SNAPSHOT, request)
+        assert msgspec.msgpack.decode(body, type=FetchSnapshotResponse).error is ErrorCode.POSITION_OUT_OF_RANGE
+        await c.committed(c.propose(leader, "two"))
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        Endpoint("127.0.0.1", 70_000),
+        Endpoint("127.0.0.1", 2**40),
+        Endpoint("127.0.0.1", -1),
+        Endpoint("a..b", 9093),
+        Endpoint("x" * 70 + ".example", 9093),
+        Endpoint("nul\0byte", 9093),
+        Endpoint("\udcff", 9093),
+    ],
+    ids=repr,
+)
+async def test_an_endpoint_that_can_not_be_one_is_unreachable(identity: Identity, endpoint: Endpoint) -> None:
+    async with stranger() as pool:
+        with pytest.raises(PeerUnreachable, match="cannot connect"):
+            await pool.request(endpoint, 1, b"", timeout_ms=2000)
+
+
+@pytest.mark.parametrize(
+    "endpoints",
+    [
+        {},
+        {"CONTROLLER": Endpoint("127.0.0.1", 70_000)},
+        {"CONTROLLER": Endpoint("", 9093)},
+        {"CONTROLLER": Endpoint("h" * 5_000_000, 9093)},
+        {f"L{number}": Endpoint("127.0.0.1", 9093) for number in range(100_000)},
+    ],
+    ids=["none", "port", "no host", "host of 5 MB", "100,000"],
+)
+async def test_endpoints_that_no_voter_can_have_never_get_into_the_log(cluster: Clusters, endpoints: dict[str, Endpoint]) -> None:
+    async with cluster(dynamic=True) as c, stranger() as pool:
+        leader = await c.leader()
+        await c.committed(c.propose(leader, "one"))
+        body = await ask(pool, leader, Api.UPDATE_VOTER, UpdateVoterRequest(-1, Voter(c.nodes[1].voter.key, endpoints)))
+        assert msgspec.msgpack.decode(body, type=VoterChangeResponse).error is ErrorCode.INVALID_REQUEST
+        await c.committed(c.propose(leader, "two"))
+
+
+async def test_a_generation_that_no_disk_could_hold_convinces_nobody(identity: Identity) -> None:
+    heard: list[int] = []
+    async with trio.open_nursery() as nursery:
+        server = PeerServer(identity(1), {}, lambda generation, who: heard.append(generation))
+        port = await nursery.start(server.serve, "127.0.0.1", 0)
+        pool = PeerPool(nursery, identity(2)._replace(generation=2**32))
+        with pytest.raises(PeerUnreachable):
+            await pool.request(Endpoint("127.0.0.1", port), 1, b"", timeout_ms=2000)
+        pool = PeerPool(nursery, identity(2)._replace(generation=2**32 - 1))
+        with pytest.raises(PeerError):
+            await pool.request(Endpoint("127.0.0.1", port), 1, b"", timeout_ms=2000)
+        nursery.cancel_scope.cancel()
+    assert heard == [2**32 - 1]
+
+
+async def test_what_a_stranger_says_of_itself_does_not_fill_the_log(identity: Identity, caplog: pytest.LogCaptureFixture) -> None:
+    async with trio.open_nursery() as nursery:
+        port = await nursery.start(PeerServer(identity(1), {}).serve, "127.0.0.1", 0)
+        pool = PeerPool(nursery, identity(2, cluster_id="x\n" * 1_000_000))
+        with caplog.at_level(logging.INFO, logger="kraftlab.peer"), pytest.raises(PeerError) as refused:
+            await pool.request(Endpoint("127.0.0.1", port), 1, b"", timeout_ms=2000)
+        nursery.cancel_scope.cancel()
+    assert len(str(refused.value)) < 1_000
+    assert [record for record in caplog.records if "refused request" in record.getMessage()]
+    assert all(len(record.getMessage()) < 1_000 and "\n" not in record.getMessage() for record in caplog.records)
+
+
+async def test_a_port_scan_causes_few_log_lines(identity: Identity, caplog: pytest.LogCaptureFixture) -> None:
+    foreign = bytes(encode_frame(Frame(REQUEST, 1, 0, 1, "another cluster", 0, ReplicaKey(7), b"")))
+    async with trio.open_nursery() as nursery:
+        port = await nursery.start(PeerServer(identity(1), {}).serve, "127.0.0.1", 0)
+        with caplog.at_level(logging.INFO, logger="kraftlab.peer"):
+            for _ in range(150):
+                for garbage in (b"GET / HTTP/1.1\r\n\r\n", foreign):
+                    stream = await trio.open_tcp_stream("127.0.0.1", port)
+                    await stream.send_all(garbage)
+                    with contextlib.suppress(trio.BrokenResourceError):
+                        await stream.receive_some()
+                    await stream.aclose()
+        nursery.cancel_scope.cancel()
+    assert 1 <= len(caplog.records) <= 40
