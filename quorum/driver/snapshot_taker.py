@@ -3,7 +3,8 @@
 Theory of operation. A snapshot is due when enough bytes were applied since the last one, or when anything was applied and the
 last one is old, or when somebody asks. The apply task gives the occasion between two applies: the state machine is frozen, which
 is cheap, consensus says what the snapshot begins with, and a worker thread writes it while everything else goes on. There is one
-at a time. What is due and cannot be taken now (a transaction is open, the log is being repaired) is tried again shortly.
+at a time. Age is counted on this node's own monotonic clock: append times are the leader's, whose clock may be wrong or have slept,
+so they only say how old a snapshot was already when it was loaded. What is due and cannot be taken now (a transaction is open, the log is being repaired) is tried again shortly.
 
 A snapshot only saves room and time: a full disk leaves no trace but a line in the log, and it is tried again after a while. A
 failed fsync, however, ends the node as any other does.
@@ -55,8 +56,8 @@ class SnapshotTaker:
         self._on_taken = on_taken
         self._wake = wake
         self._new_bytes = 0
-        self._since_ms = 0
-        """When the last snapshot's state was new, or the first batch since then; wall clock."""
+        self._since: float | None = None
+        """When the last snapshot's state was new; without one, the first batch."""
         self._append_time_ms = 0
         self._retry_at = 0.0
         self._frozen: tuple[SnapshotContext, FrozenState] | None = None
@@ -68,15 +69,16 @@ class SnapshotTaker:
 
     def applied(self, batches: list[CommittedBatch]) -> None:
         """Counts what the next snapshot will save."""
-        if not self._new_bytes and not self._since_ms:
-            self._since_ms = batches[0].append_time_ms
+        if self._since is None:
+            self._since = self._when(batches[0].append_time_ms)
         self._append_time_ms = batches[-1].append_time_ms
         self._new_bytes += sum(len(batch.body) + BATCH_OVERHEAD_BYTES for batch in batches)
 
     def loaded(self, append_time_ms: int) -> None:
         """A snapshot was loaded: counting starts again."""
         self._new_bytes = 0
-        self._since_ms = self._append_time_ms = append_time_ms
+        self._append_time_ms = append_time_ms
+        self._since = self._when(append_time_ms)
 
     def consider(self, applied_offset: int) -> None:
         """Between two applies, with everything below `applied_offset` applied: freezes the state if a snapshot is due."""
@@ -91,7 +93,7 @@ class SnapshotTaker:
             return
         self._answering, self._asked = self._asked, []
         self._new_bytes = 0
-        self._since_ms = self._append_time_ms
+        self._since = trio.current_time()
         self._frozen = (context, frozen)
         self._work.set()
 
@@ -101,7 +103,12 @@ class SnapshotTaker:
         return self._new_bytes >= self._max_new_bytes or self._is_old()
 
     def _is_old(self) -> bool:
-        return 0 < self._max_interval_ms <= time.time() * 1000 - self._since_ms
+        return self._since is not None and 0 < self._max_interval_ms <= (trio.current_time() - self._since) * 1000
+
+    def _when(self, append_time_ms: int) -> float:
+        """That time on this node's clock: not in the future, and no longer ago than it takes to be old."""
+        age_ms = min(max(0.0, time.time() * 1000 - append_time_ms), float(self._max_interval_ms))
+        return trio.current_time() - age_ms / 1000
 
     # --- others --------------------------------------------------------------------------------------------------------------
 

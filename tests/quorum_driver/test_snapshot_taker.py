@@ -1,0 +1,87 @@
+"""When a snapshot is due, by a clock that nobody else sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from kraftlab.quorum import CommittedBatch
+from kraftlab.quorum.core.batch import SnapshotHeader
+from kraftlab.quorum.core.snapshots import SnapshotContext
+from kraftlab.quorum.core.types import OffsetAndEpoch
+from kraftlab.quorum.driver import snapshot_taker
+from kraftlab.quorum.driver.snapshot_taker import SnapshotTaker
+from kraftlab.quorum.storage.file_system import RealFileSystem
+from kraftlab.quorum.storage.identity import LogIdentity
+from kraftlab.quorum.storage.snapshot_store import SnapshotStore
+
+HOUR_S = 3_600.0
+
+
+class Machine:
+    def freeze(self) -> Machine:
+        return self
+
+    def batches(self) -> Iterator[tuple[bytes, int]]:
+        yield b"\x91\x01", 1
+
+
+class Taking:
+    """A taker whose node applies one batch per call; `taken` are the end offsets of its snapshots."""
+
+    def __init__(self, directory: Any, interval_ms: int) -> None:
+        store = SnapshotStore(RealFileSystem(), str(directory), LogIdentity("c", bytes(16)))
+        self.taken: list[int] = []
+        self.offset = 0
+        machine: Any = Machine()
+        self.taker = SnapshotTaker(
+            store, machine, 1 << 40, interval_ms, self._context, lambda taken: self.taken.append(taken.offset), lambda: None
+        )
+
+    def _context(self, offset: int, append_time_ms: int) -> SnapshotContext:
+        return SnapshotContext(OffsetAndEpoch(offset, 1), (SnapshotHeader(0, "c", 0, 0, append_time_ms),))
+
+    async def apply(self, append_time_ms: int) -> None:
+        self.taker.applied([CommittedBatch(self.offset, self.offset + 1, 1, append_time_ms, b"\x91\x01")])
+        self.offset += 1
+        self.taker.consider(self.offset)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+
+
+@pytest.mark.parametrize("lag_s", [2 * HOUR_S, 0.0, -2 * HOUR_S], ids=["behind", "equal", "ahead"])
+async def test_a_leader_whose_clock_is_wrong_does_not_make_snapshots_more_frequent_or_rare(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock, lag_s: float
+) -> None:
+    """Or whose machine has slept: its clock does not, and what it appends bears times long past."""
+
+    class Wall:
+        @staticmethod
+        def time() -> float:
+            return 1e9 + trio.current_time()
+
+    monkeypatch.setattr(snapshot_taker, "time", Wall)
+    taking = Taking(tmp_path, int(HOUR_S * 1000))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(taking.taker.run)
+        taking.taker.loaded(int((Wall.time() - lag_s) * 1000))
+        for _ in range(50):
+            await taking.apply(int((Wall.time() - lag_s) * 1000))
+            await trio.sleep(HOUR_S / 10)
+        nursery.cancel_scope.cancel()
+    assert 4 <= len(taking.taken) <= 6
+
+
+async def test_a_snapshot_that_was_old_already_at_the_start_is_replaced_at_once(
+    tmp_path: Any, autojump_clock: trio.testing.MockClock
+) -> None:
+    taking = Taking(tmp_path, int(HOUR_S * 1000))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(taking.taker.run)
+        taking.taker.loaded(1_000)
+        await taking.apply(2_000)
+        assert taking.taken == [1]
+        nursery.cancel_scope.cancel()
