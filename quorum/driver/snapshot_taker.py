@@ -3,8 +3,10 @@
 Theory of operation. A snapshot is due when enough bytes were applied since the last one, or when anything was applied and the
 last one is old, or when somebody asks. The apply task gives the occasion between two applies: the state machine is frozen, which
 is cheap, consensus says what the snapshot begins with, and a worker thread writes it while everything else goes on. There is one
-at a time. Age is counted on this node's own monotonic clock: append times are the leader's, whose clock may be wrong or have slept,
-so they only say how old a snapshot was already when it was loaded. What is due and cannot be taken now (a transaction is open, the log is being repaired) is tried again shortly.
+at a time. What is due and cannot be taken now (a transaction is open, the log is being repaired) is tried again shortly.
+
+Age is counted on this node's own monotonic clock. Append times are the leader's, whose clock may be wrong or have slept, so they
+only say how old a snapshot was already when it was loaded.
 
 A snapshot only saves room and time: a full disk leaves no trace but a line in the log, and it is tried again after a while. A
 failed fsync, however, ends the node as any other does.
