@@ -194,6 +194,8 @@ def write(directory: Path, plan: ClusterPlan, overrides: Mapping[str, str]) -> C
     """
     try:
         (directory / "logs").mkdir(parents=True, exist_ok=True)
+        if not plan.voters_in_log and _was_forced(directory, plan):
+            plan = msgspec.structs.replace(plan, voters_in_log=True)
         for node in plan.nodes:
             (directory / node.name).mkdir(exist_ok=True)
             text = properties.dumps(node_properties(directory, plan, node, overrides))
@@ -210,6 +212,12 @@ def write(directory: Path, plan: ClusterPlan, overrides: Mapping[str, str]) -> C
         plan = msgspec.structs.replace(plan, unformatted={})
         _save(directory, plan)
     return plan
+
+
+def _was_forced(directory: Path, plan: ClusterPlan) -> bool:
+    """Whether a lost majority of static voters was given up: since then the voters live in the log."""
+    files = (properties_path(directory, node) for node in plan.controllers)
+    return any(storage.generation(load_any(path)) > 0 for path in files if path.exists())
 
 
 def _save(directory: Path, plan: ClusterPlan) -> None:

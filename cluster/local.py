@@ -19,8 +19,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, NamedTuple
 
-import msgspec
-
 from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.config.forcing import forcing
 from kraftlab.config.initial_voters import own_voter
@@ -279,9 +277,7 @@ class LocalCluster:
         """Makes a controller that does not run the only voter of the cluster, whatever the others hold. ConfigError."""
         with forcing(load_controller(layout.properties_path(self.directory, self.node(node_id)))) as work:
             work.carry_out()
-        if not self.plan.voters_in_log:
-            plan = msgspec.structs.replace(self.plan, voters_in_log=True)
-            self.plan = layout.write(self.directory, plan, self._overrides)
+        self.plan = layout.write(self.directory, self.plan, self._overrides)
 
     # -- breaking and stopping -------------------------------------------------------------------------------------------
 

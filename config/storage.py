@@ -145,6 +145,19 @@ def _check_ignored(config: NodeConfig, directory: Path, meta: MetaProperties, cl
         )
 
 
+def generation(config: NodeConfig) -> int:
+    """How often the quorum was forced, as far as this node's metadata directory says; 0 if it says nothing."""
+    meta = _read(config.metadata_log_dir)
+    if meta is None:
+        return 0
+    store = ElectionStateStore(RealFileSystem(), str(config.metadata_log_dir), LogIdentity(meta.cluster_id, meta.directory_id))
+    try:
+        store.load()
+    except StorageError:
+        return 0
+    return store.generation
+
+
 def info(config: NodeConfig) -> StorageInfo:
     """What the node's directories hold. Problems are lines of text; none means that the node can start."""
     found: list[Path] = []
