@@ -63,9 +63,7 @@ def describe_quorum(core: RaftNode, now_ms: int) -> QuorumDescription:
     if not voters:
         own = core.config.key
         voters = [
-            ReplicaStatus(own, core.log_end_offset, -1, -1)
-            if own.matches(voter.key)
-            else ReplicaStatus(voter.key, -1, -1, -1)
+            ReplicaStatus(own, core.log_end_offset, -1, -1) if own.matches(voter.key) else ReplicaStatus(voter.key, -1, -1, -1)
             for voter in core.voters.voters
         ]
     return QuorumDescription(
