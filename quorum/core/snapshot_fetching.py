@@ -29,9 +29,9 @@ timeout. So the leader keeps counting it among the living, and it notices if the
 election because its own disk is slow, nor waits for ever for a leader that is gone while its disk is busy.
 
 *What goes wrong.* Gone at the leader, position out of range, refused by the check, a size that changes: the download is
-dropped and a Fetch, after a pause, finds out what is needed now. An answer that does not fit is dropped and asked for again;
-it does not count as a sign of life, since a leader that sends nothing useful for a whole fetch timeout had better be
-replaced.
+dropped and a Fetch, after a pause, finds out what is needed now. The pause is longer if it was the same snapshot before: a
+leader whose only one has rotted needs time to make another. An answer that does not fit is dropped and asked for again; it does
+not count as a sign of life, since a leader that sends nothing useful for a whole fetch timeout had better be replaced.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _UNUSABLE = (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE, Erro
 class SnapshotFetching:
     """What a follower does when its leader's log begins too late for it."""
 
-    __slots__ = ("_copied_from", "_disk_works_for", "_log", "_quorum", "_requests", "_snapshots")
+    __slots__ = ("_copied_from", "_disk_works_for", "_given_up", "_log", "_quorum", "_requests", "_snapshots")
 
     def __init__(self, quorum: QuorumState, log: LocalLog, requests: RequestManager, snapshots: Snapshots) -> None:
         self._quorum = quorum
@@ -65,6 +65,8 @@ class SnapshotFetching:
         self._disk_works_for: Download | None = None
         self._copied_from: tuple[OffsetAndEpoch, int] | None = None
         """Which snapshot of which leader the unfinished copy is of; None: of whatever was copied before this process."""
+        self._given_up: OffsetAndEpoch | None = None
+        """The last download that came to nothing, until one comes to something."""
 
     # Asking the leader
 
@@ -105,15 +107,22 @@ class SnapshotFetching:
         elif request.max_bytes == 0:
             if error is ErrorCode.NONE:
                 state.fetched(now_ms)
-        elif error is ErrorCode.NONE and self._take(state, download, request, response):
+        elif error is ErrorCode.NONE and self._take(state, download, request, response, now_ms):
             state.fetched(now_ms)
             state.fetch_at_ms = self._next_sign_ms(now_ms)
-        else:
-            if error in _UNUSABLE:
-                self._drop(state, download, f"the leader answers {error.name}")
+        elif error in _UNUSABLE:
+            self._drop(state, download, f"the leader answers {error.name}", now_ms)
+        elif state.download is download:
             state.fetch_at_ms = now_ms + self._quorum.config.retry_backoff_ms
 
-    def _take(self, state: Follower, download: Download, request: FetchSnapshotRequest, response: FetchSnapshotResponse) -> bool:
+    def _take(
+        self,
+        state: Follower,
+        download: Download,
+        request: FetchSnapshotRequest,
+        response: FetchSnapshotResponse,
+        now_ms: int,
+    ) -> bool:
         """The bytes go to the disk; False if they are none, or do not fit."""
         size_bytes, end = response.size_bytes, response.position + len(response.data)
         is_asked_for = response.snapshot == download.id and response.position == request.position
@@ -121,7 +130,7 @@ class SnapshotFetching:
             self._quorum.trace("peer", f"{response!r} is no answer to {request!r}")
             return False
         if download.size_bytes not in (-1, size_bytes):
-            self._drop(state, download, f"the leader's is of {size_bytes} bytes, and was of {download.size_bytes} before")
+            self._drop(state, download, f"the leader's is of {size_bytes} bytes, and was of {download.size_bytes} before", now_ms)
             return False
         download.size_bytes = size_bytes
         if response.data:
@@ -131,11 +140,14 @@ class SnapshotFetching:
             self._verify(download)
         return True
 
-    def _drop(self, state: Follower, download: Download, reason: str) -> None:
-        """Start over with a Fetch; whatever was copied so far is not trusted."""
+    def _drop(self, state: Follower, download: Download, reason: str, now_ms: int) -> None:
+        """Start over with a Fetch, after a pause; whatever was copied so far is not trusted."""
         self._quorum.trace("snapshot", f"{download!r} is given up: {reason}")
         self._copied_from = (download.id, NO_LEADER)
         state.download = None
+        is_again = self._given_up == download.id
+        self._given_up = download.id
+        state.fetch_at_ms = self._next_sign_ms(now_ms) if is_again else now_ms + self._quorum.config.retry_backoff_ms
 
     def _next_sign_ms(self, now_ms: int) -> int:
         return now_ms + self._quorum.config.fetch_max_wait_ms
@@ -181,14 +193,14 @@ class SnapshotFetching:
         self._quorum.trace("snapshot", f"{event.id} replaces {self._log!r}")
         self._log.install(event.id, event.last_crc, event.control)
         self._snapshots.installed(event.id)
+        self._given_up = None
         state.download = None
         state.fetch_at_ms = now_ms
 
     def on_refused(self, event: SnapshotRefused, now_ms: int) -> None:
         state, download = self._served_by(event.id)
         if state is not None and download is not None:
-            self._drop(state, download, event.reason)
-            state.fetch_at_ms = now_ms + self._quorum.config.retry_backoff_ms
+            self._drop(state, download, event.reason, now_ms)
 
     def _served_by(self, snapshot: OffsetAndEpoch) -> tuple[Follower | None, Download | None]:
         """The disk is done with a wish for `snapshot`: the download that wants it, if any does. Who waited may go on."""

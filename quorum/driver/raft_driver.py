@@ -397,7 +397,7 @@ class RaftDriver:
             self._state_machine,
             self._taker,
         )
-        self._copies = SnapshotCopies(store.snapshots, self._step)
+        self._copies = SnapshotCopies(store.snapshots, self._step, self._snapshot_rotted)
         own = config.raft.endpoints.get(config.peer_listener)
         self._addresses = AddressBook(
             config.peer_listener, own, config.bootstrap_endpoints, core.endpoints_of, lambda: core.voters, self._random
@@ -584,6 +584,17 @@ class RaftDriver:
         if core.is_repairing:
             return "the metadata log is being repaired; try again when it is whole"
         return "nothing new was committed since the newest snapshot"
+
+    def _snapshot_rotted(self, snapshot: OffsetAndEpoch, reason: str) -> None:
+        logger.error(
+            "node %d: snapshot %s has rotted on its disk and is not served any more (%s); a new one is taken as soon as anything is "
+            "committed behind it. Nothing is lost as long as this node runs or another voter has the data: check the disk of %s",
+            self.config.raft.node_id,
+            snapshot,
+            reason,
+            self.config.directory,
+        )
+        self._taker.replace()
 
     def _wake_applier(self) -> None:
         self._applier.wake()

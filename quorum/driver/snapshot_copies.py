@@ -1,20 +1,28 @@
 """Snapshots on their way between nodes: pieces of own ones are read for followers, pieces of a leader's are stored and checked.
 
-Theory of operation. Reading needs no order: a few pieces are read at a time, each in a worker thread. A copy is one sequence of
-open, store, verify, in the order in which the core wants it, so one task does them one after the other and reports each. A full
-disk delays it: the step is tried again until there is room.
+Theory of operation. Reading needs no order: a few pieces are read at a time, each in a worker thread. Who asks for the first
+piece will copy the whole, and throw it away if it does not hold: so that is when the file is checked from its first byte to its
+last, once for all who come at about the same time. A small one is checked before anything is sent. One that takes longer is sent
+meanwhile, for the copy is checked where it arrives, and who waits too long for an answer looks for another leader. What turns
+out to be rotten is not read for anybody any more, and `on_rotten` sees to a new one.
+
+A copy is one sequence of open, store, verify, in the order in which the core wants it, so one task does them one after the other
+and reports each. A full disk delays it: the step is tried again until there is room.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 import trio
 
 from ..core.effects import OpenSnapshot, ReadSnapshot, StoreSnapshotChunk, VerifySnapshot
 from ..core.events import Event, SnapshotChunkStored, SnapshotRead, SnapshotRefused, SnapshotVerified
+from ..core.types import OffsetAndEpoch
 from ..storage.errors import StorageFull
 from ..storage.snapshot_file import SnapshotInvalid
 from ..storage.snapshot_store import SnapshotStore
@@ -24,27 +32,69 @@ logger = logging.getLogger("kraftlab.quorum")
 
 READS_AT_ONCE = 4
 FULL_DISK_RETRY_S = 0.5
+CHECK_AGAIN_S = 10.0
+"""A snapshot that was sound so long ago is checked again when somebody begins to copy it."""
+CHECK_PATIENCE_S = 0.1
+"""How long the first piece waits for the check; far less than the follower waits for the answer."""
 
 Step = OpenSnapshot | StoreSnapshotChunk | VerifySnapshot
 
 
-class SnapshotCopies:
-    """Carries out what the core wants done with snapshots that travel. `step` takes the events that come of it."""
+class _Check:
+    """One look at a whole snapshot. `ended_at` is infinite while it runs, and for good if it has found rot."""
 
-    def __init__(self, store: SnapshotStore, step: Callable[[Event], None]) -> None:
+    def __init__(self) -> None:
+        self.ended = trio.Event()
+        self.ended_at = math.inf
+
+
+class SnapshotCopies:
+    """Carries out what the core wants done with snapshots that travel. `step` takes the events that come of it;
+    `on_rotten(id, reason)` hears of an own snapshot that does not hold any more, once.
+    """
+
+    def __init__(
+        self, store: SnapshotStore, step: Callable[[Event], None], on_rotten: Callable[[OffsetAndEpoch, str], None]
+    ) -> None:
         self._store = store
         self._step = step
+        self._on_rotten = on_rotten
+        self._checks: dict[OffsetAndEpoch, _Check] = {}
         self._readers = trio.CapacityLimiter(READS_AT_ONCE)
         self._queue: deque[Step] = deque()
         self._wanted = Signal()
 
     async def read(self, effect: ReadSnapshot) -> None:
         """A task: reads one piece."""
+        if effect.position == 0 and effect.max_bytes > 0:
+            await self._look_at(effect.id)
         found = await trio.to_thread.run_sync(
             self._store.read, effect.id, effect.position, effect.max_bytes, limiter=self._readers
         )
         size_bytes, data = (-1, b"") if found is None else found
         self._step(SnapshotRead(effect.read_id, size_bytes, data))
+
+    async def _look_at(self, snapshot: OffsetAndEpoch) -> None:
+        """Has the whole file checked if that is due, and waits for it a little."""
+        check = self._checks.get(snapshot)
+        if check is None or check.ended_at + CHECK_AGAIN_S <= trio.current_time():
+            finished = self._store.ids()
+            self._checks = {other: known for other, known in self._checks.items() if other in finished}
+            check = self._checks[snapshot] = _Check()
+            self._checking.start_soon(self._check, snapshot, check)
+        with trio.move_on_after(CHECK_PATIENCE_S):
+            await check.ended.wait()
+
+    async def _check(self, snapshot: OffsetAndEpoch, check: _Check) -> None:
+        try:
+            await trio.to_thread.run_sync(partial(self._store.check, snapshot, trio.from_thread.check_cancelled))
+        except SnapshotInvalid as error:
+            self._on_rotten(snapshot, str(error))
+        except FileNotFoundError:
+            check.ended_at = trio.current_time()
+        else:
+            check.ended_at = trio.current_time()
+        check.ended.set()
 
     def put(self, effect: Step) -> None:
         """The next step of the copy; each is answered by one event."""
@@ -52,10 +102,11 @@ class SnapshotCopies:
         self._wanted.set()
 
     async def run(self) -> None:
-        while True:
-            await self._wanted.wait()
-            while self._queue:
-                self._step(await self._carry_out(self._queue.popleft()))
+        async with trio.open_nursery() as self._checking:
+            while True:
+                await self._wanted.wait()
+                while self._queue:
+                    self._step(await self._carry_out(self._queue.popleft()))
 
     async def _carry_out(self, effect: Step) -> Event:
         attempts = 0

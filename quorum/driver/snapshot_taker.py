@@ -1,9 +1,10 @@
 """When a snapshot of the state machine is taken, and how it gets onto the disk (KIP-630).
 
 Theory of operation. A snapshot is due when enough bytes were applied since the last one, or when anything was applied and the
-last one is old, or when somebody asks. The apply task gives the occasion between two applies: the state machine is frozen, which
-is cheap, consensus says what the snapshot begins with, and a worker thread writes it while everything else goes on. There is one
-at a time. What is due and cannot be taken now (a transaction is open, the log is being repaired) is tried again shortly.
+last one is old, or has rotted, or when somebody asks. The apply task gives the occasion between two applies: the state machine
+is frozen, which is cheap, consensus says what the snapshot begins with, and a worker thread writes it while everything else goes
+on. There is one at a time. What is due and cannot be taken now (a transaction is open, the log is being repaired) is tried again
+shortly.
 
 Age is counted on this node's own monotonic clock. Append times are the leader's, whose clock may be wrong or have slept, so they
 only say how old a snapshot was already when it was loaded.
@@ -62,6 +63,8 @@ class SnapshotTaker:
         """When the last snapshot's state was new; without one, the first batch."""
         self._append_time_ms = 0
         self._retry_at = 0.0
+        self._is_urgent = False
+        """The newest is of no use: the next is due as soon as there can be one."""
         self._frozen: tuple[SnapshotContext, FrozenState] | None = None
         self._work = Signal()
         self._asked: list[_Request] = []
@@ -102,7 +105,7 @@ class SnapshotTaker:
     def _is_due(self) -> bool:
         if not self._new_bytes or trio.current_time() < self._retry_at:
             return False
-        return self._new_bytes >= self._max_new_bytes or self._is_old()
+        return self._is_urgent or self._new_bytes >= self._max_new_bytes or self._is_old()
 
     def _is_old(self) -> bool:
         return self._since is not None and 0 < self._max_interval_ms <= (trio.current_time() - self._since) * 1000
@@ -124,6 +127,11 @@ class SnapshotTaker:
         finally:
             if request in self._asked:
                 self._asked.remove(request)
+
+    def replace(self) -> None:
+        """The newest snapshot does not hold any more: another is taken as soon as anything is committed behind it."""
+        self._is_urgent = True
+        self._wake()
 
     def close(self) -> None:
         """The node ends: nobody waits any longer."""
@@ -162,6 +170,7 @@ class SnapshotTaker:
             return
         if counts is not None:
             logger.info("snapshot %s: %d records in %.2f s", context.id, counts, trio.current_time() - started)
+            self._is_urgent = False
             self._on_taken(context.id)
             for request in self._answering:
                 request.answer(context.id)

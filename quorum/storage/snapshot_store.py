@@ -17,7 +17,7 @@ StorageFull may pass (abandon the snapshot, or try again); others are final, as 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..core.batch import Batch, ControlRecord
@@ -73,6 +73,8 @@ class SnapshotStore:
         self._part: tuple[OffsetAndEpoch, File] | None = None
         self._verified: dict[OffsetAndEpoch, SnapshotSummary] = {}
         self._promised: set[OffsetAndEpoch] = set()
+        self._rotten: frozenset[OffsetAndEpoch] = frozenset()
+        """Finished ones that do not hold any more: nobody else must copy them."""
         for summary in found:
             self._put(summary)
 
@@ -112,8 +114,10 @@ class SnapshotStore:
     # --- reading -------------------------------------------------------------------------------------------------------------
 
     def read(self, position: OffsetAndEpoch, start: int, max_bytes: int) -> tuple[int, bytes] | None:
-        """The finished snapshot's size and its bytes from `start` on, b"" beyond its end; None if there is none (any more)."""
-        if position not in self._finished:
+        """The finished snapshot's size and its bytes from `start` on, b"" beyond its end; None if there is none (any more), or
+        if `check` has found it rotten.
+        """
+        if position not in self._finished or position in self._rotten:
             return None
         try:
             file = self._file_system.open(self.path(position))
@@ -122,6 +126,22 @@ class SnapshotStore:
         try:
             size = file.size()
             return size, file.pread(max_bytes, start) if 0 <= start < size else b""
+        finally:
+            file.close()
+
+    def check(self, position: OffsetAndEpoch, pause: Callable[[], None] = lambda: None) -> None:
+        """Read all of a finished snapshot. SnapshotInvalid if it does not hold any more; from then on it is not read for anybody.
+
+        `pause` is called between its batches and may raise, to give up. FileNotFoundError if it is gone.
+        """
+        file = self._file_system.open(self.path(position))
+        try:
+            for _ in SnapshotDecoder(file, position).batches():
+                pause()
+        except SnapshotInvalid:
+            with self._lock:
+                self._rotten |= {position}
+            raise
         finally:
             file.close()
 
@@ -230,6 +250,7 @@ class SnapshotStore:
         for position in unwanted:
             self._file_system.remove(self.path(position))
             self._finished = {other: info for other, info in self._finished.items() if other != position}
+            self._rotten -= {position}
         if unwanted:
             self._file_system.sync_directory(self._directory)
 
