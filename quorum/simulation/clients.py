@@ -10,15 +10,17 @@ the same run from within.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from functools import reduce
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from ..core.types import OffsetAndEpoch
 from ..state_machine import CommittedBatch
 from .invariants import Checker, Violation
 from .linearizability import NEVER, AppendModel, Operation, by_key, check, digest
-from .state_machine import HashingStateMachine, SimulatedStateMachine
+from .state_machine import FrozenHash, HashingStateMachine, SimulatedStateMachine
 
 if TYPE_CHECKING:
     from .process import SimulatedProcess
@@ -30,6 +32,8 @@ PATIENCE_US = 2_000_000
 CALLS_MAX = 500
 """Per seed; what a history costs to check grows with it."""
 SEARCH_STEPS_MAX = 200_000
+VALUES_PER_BATCH = 16
+"""Of a snapshot."""
 _BODY_BYTES = 9
 _APPEND_MARK = 0xCD
 
@@ -37,6 +41,27 @@ _APPEND_MARK = 0xCD
 def append_body(value: int, key: int) -> bytes:
     """A batch's body of two records: the value and the list."""
     return b"\x92\xce" + value.to_bytes(4, "big") + b"\xcd" + key.to_bytes(2, "big")
+
+
+class LoadedLists(NamedTuple):
+    """A snapshot, read: what the chain was, and the lists."""
+
+    position: tuple[int, int]
+    lists: list[list[int]]
+
+
+class FrozenLists:
+    """The lists at one offset, behind what the chain was there; a few values to a batch."""
+
+    def __init__(self, position: FrozenHash, lists: list[list[int]]) -> None:
+        self._position = position
+        self._values = [(key, value) for key, values in enumerate(lists) for value in values]
+
+    def batches(self) -> Iterator[tuple[bytes, int]]:
+        yield from self._position.batches()
+        for start in range(0, len(self._values), VALUES_PER_BATCH):
+            values = self._values[start : start + VALUES_PER_BATCH]
+            yield msgspec.msgpack.encode(values), len(values)
 
 
 class ListsStateMachine(HashingStateMachine):
@@ -55,6 +80,22 @@ class ListsStateMachine(HashingStateMachine):
                 key, value = int.from_bytes(body[7:], "big"), int.from_bytes(body[2:6], "big")
                 self.lists[key].append(value)
                 self._digests[key] = digest(self._digests[key], value)
+
+    def freeze(self) -> FrozenLists:
+        return FrozenLists(super().freeze(), [list(values) for values in self.lists])
+
+    def read_snapshot(self, bodies: Iterable[bytes]) -> LoadedLists:
+        first, *others = bodies
+        lists: list[list[int]] = [[] for _ in range(LISTS)]
+        for body in others:
+            for key, value in msgspec.msgpack.decode(body, type=list[tuple[int, int]]):
+                lists[key].append(value)
+        return LoadedLists(super().read_snapshot([first]), lists)
+
+    async def load_snapshot(self, position: OffsetAndEpoch, append_time_ms: int, state: LoadedLists) -> None:
+        await super().load_snapshot(position, append_time_ms, state.position)
+        self.lists = state.lists
+        self._digests = [reduce(digest, values, 0) for values in self.lists]
 
     def read(self, key: int) -> tuple[int, int]:
         """Length and digest."""

@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.events import ResignAsked
+from .fault_atlas import damage, may_be_lost, targets
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -215,6 +216,86 @@ def clog(world: World, random: Random) -> Struck:
     return (node_id,)
 
 
+def add_voter(world: World, random: Random) -> Struck:
+    """Some node that does not vote is to vote; if all do, nothing can be asked for but what is refused."""
+    voters = world.newest_voters()
+    others = [machine for machine in world.machines if not voters.has(machine.key) and machine.process is not None]
+    machine = random.choice(others) if others else _some_machine(world, random)
+    world.operators.add(machine, world.operators.timeout_ms(random))
+    return (machine.node_id,)
+
+
+def remove_voter(world: World, random: Random) -> Struck:
+    """Some voter is to vote no longer; often the leader."""
+    keys = [voter.key for voter in world.newest_voters().voters]
+    leading = [process.key for process in world.leaders if process.key in keys]
+    key = random.choice(leading) if leading and random.random() < 0.4 else random.choice(keys)
+    world.operators.remove(key, world.operators.timeout_ms(random))
+    return (key.node_id,)
+
+
+def hasty_change(world: World, random: Random) -> Struck:
+    """The next leader is asked to remove a voter before it has committed anything; and there will be one soon."""
+    world.operators.be_hasty()
+    return resign(world, random) if random.random() < 0.5 else ()
+
+
+def transfer_leadership(world: World, random: Random) -> Struck:
+    key = random.choice(world.newest_voters().voters).key
+    world.operators.transfer(key, world.operators.timeout_ms(random))
+    return (key.node_id,)
+
+
+def replace_disk(world: World, random: Random) -> Struck:
+    """A disk is gone. Its machine comes back with an empty one, which is another replica."""
+    machine = _some_machine(world, random)
+    former = machine.key
+    if world.static_voters.has(former) or not may_be_lost(world, machine):
+        return ()
+    machine.wipe("fault")
+    world.after(_down_us(random), machine.boot)
+    if world.newest_voters().has(former):
+        world.after(_down_us(random), world.operators.follow_up, machine, former)
+    return (machine.node_id,)
+
+
+def move_node(world: World, random: Random) -> Struck:
+    """A node comes back at another address, which its voter entry does not name. One at a time."""
+    machine = _some_machine(world, random)
+    voters = world.newest_voters().voters
+    if any(voter.endpoints != world.machines[voter.key.node_id].endpoints for voter in voters) or not world.leaders:
+        return ()
+    machine.crash(power_cut=False, reason="moves", down_us=_down_us(random))
+    machine.port += 1
+    return (machine.node_id,)
+
+
+def take_snapshot(world: World, random: Random) -> Struck:
+    """Some nodes take a snapshot now."""
+    count = random.randint(1, len(world.machines))
+    chosen = [machine for machine in random.sample(world.machines, count) if machine.process is not None]
+    for machine in chosen:
+        if machine.process is not None and machine.paused_until_us <= world.now_us:
+            machine.process.snapshots.take()
+    return tuple(machine.node_id for machine in chosen)
+
+
+def rot(world: World, random: Random) -> Struck:
+    """Bits flip in what a disk has held for long: committed batches, a snapshot, the election state."""
+    machine = _some_machine(world, random)
+    if machine.rot is not None or machine.is_gone or not may_be_lost(world, machine):
+        return ()
+    found = targets(world, machine)
+    if not found:
+        return ()
+    kinds = sorted({target.path.rpartition(".")[2] for target in found})
+    kind = random.choice(kinds)
+    target = random.choice([target for target in found if target.path.rpartition(".")[2] == kind])
+    world.note(f"rot on n{machine.node_id}: {target}")
+    damage(machine, target, random)
+    return (machine.node_id,)
+
+
 def _cut(world: World, pairs: list[tuple[int, int]], duration_us: int) -> None:
     world.note(f"cut {' '.join(f'{a}>{b}' for a, b in pairs)} for {duration_us // 1000} ms")
     for a, b in pairs:
@@ -246,5 +327,13 @@ FAULTS: dict[str, Fault] = {
         Fault("isolate", 1500, isolate, "one node cut off, perhaps in one direction only", needs_process=False),
         Fault("clog", 1000, clog, "what a node is sent, or sends, arrives after a while, all at once", needs_process=False),
         Fault("broken-link", 1500, broken_link, "two nodes do not hear each other", needs_process=False),
+        Fault("take-snapshot", 700, take_snapshot, "some nodes take a snapshot"),
+        Fault("add-voter", 500, add_voter, "a node is to become a voter", needs_process=False),
+        Fault("remove-voter", 900, remove_voter, "a voter is to be one no longer, often the leader", needs_process=False),
+        Fault("hasty-change", 1500, hasty_change, "a new leader is asked for a change at once"),
+        Fault("transfer-leadership", 1200, transfer_leadership, "a voter is to lead", needs_process=False),
+        Fault("replace-disk", 2500, replace_disk, "a disk is gone, its node comes back with an empty one", needs_process=False),
+        Fault("move-node", 2500, move_node, "a node comes back at another address", needs_process=False),
+        Fault("rot", 2000, rot, "bits flip in what is on a disk", needs_process=False),
     )
 }

@@ -2,17 +2,20 @@
 
 The simulator calls a checker only when something it judges has changed: an append, a truncation, a message that leaves, a stored
 election state, a risen high watermark, a new state. A broken rule raises Violation. The truth about disks comes from the machines
-(`durable`, `stored`), never from what a node believes. Not checked here: membership changes and snapshots.
+(`durable`, `stored`), the truth about voters from the batches themselves (voter_trail.py), never from what a node believes.
+What concerns voters, snapshots and repair alone is judged in membership_invariants.py and snapshot_invariants.py.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ..core.batch import check_all
-from ..core.effects import Append, ElectionState, Reply, Send, Truncate
+from ..core.batch import BatchHeader, check_all
+from ..core.effects import Append, ElectionState, InstallSnapshot, Reply, Send, Truncate
+from ..core.local_log import control_of
 from ..core.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -22,11 +25,15 @@ from ..core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from ..core.types import ReplicaKey
+from ..core.snapshots import SnapshotContext
+from ..core.types import OffsetAndEpoch, ReplicaKey, VoterSet
+from ..storage import MetadataStore, SnapshotStore
 from .network import Inbound
+from .voter_trail import VoterTrail
 
 if TYPE_CHECKING:
-    from .machine import DurableLog, Machine
+    from .durable_log import DurableLog
+    from .machine import Machine
     from .process import SimulatedProcess
     from .world import World
 
@@ -48,13 +55,28 @@ class Checker:
     def __init__(self, world: World) -> None:
         self.world = world
 
-    def on_boot(self, machine: Machine, log: DurableLog, election: ElectionState | None) -> None: ...
+    def on_boot(self, machine: Machine, log: DurableLog, store: MetadataStore) -> None: ...
 
     def on_state(self, process: SimulatedProcess) -> None: ...
 
     def on_append(self, process: SimulatedProcess, batches: list[AppendedBatch]) -> None: ...
 
     def on_truncate(self, process: SimulatedProcess, to_offset: int) -> None: ...
+
+    def on_voters(self, process: SimulatedProcess, offset: int, voters: VoterSet, epoch: int) -> None:
+        """A record that names voters is about to be appended; `process.voter_trail` does not have it yet."""
+
+    def on_frozen(self, process: SimulatedProcess, context: SnapshotContext) -> None:
+        """A snapshot of what is applied is about to be written."""
+
+    def on_snapshot(self, process: SimulatedProcess, store: SnapshotStore, snapshot: OffsetAndEpoch) -> None:
+        """An own snapshot is finished, and the node has been told."""
+
+    def on_refused(self, process: SimulatedProcess, snapshot: OffsetAndEpoch, reason: str) -> None:
+        """The copy of a leader's snapshot does not hold."""
+
+    def on_install(self, process: SimulatedProcess, effect: InstallSnapshot) -> None:
+        """A leader's snapshot is about to replace the log."""
 
     def on_sent(self, process: SimulatedProcess, request: Request) -> None: ...
 
@@ -97,6 +119,7 @@ class CommittedHistory(Checker):
         super().__init__(world)
         self.ends = array("q", [0])
         self.crcs = array("I", [0])
+        self.epochs = array("q", [0])
         self.commit_epochs = array("q", [0])
 
     @property
@@ -106,6 +129,11 @@ class CommittedHistory(Checker):
     def crc_at(self, offset: int) -> int | None:
         position = bisect_left(self.ends, offset)
         return self.crcs[position] if position < len(self.ends) and self.ends[position] == offset else None
+
+    def is_position(self, position: OffsetAndEpoch) -> bool:
+        """Whether a committed batch of that epoch ends there."""
+        place = bisect_left(self.ends, position.offset)
+        return place < len(self.ends) and (self.ends[place], self.epochs[place]) == position
 
     def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
         end_offset = self.ends[-1]
@@ -127,6 +155,9 @@ class CommittedHistory(Checker):
                 break
             self.ends.append(header.end_offset)
             self.crcs.append(header.crc)
+            self.epochs.append(header.epoch)
+            if header.is_control:
+                self.world.voters.commit(header.crc)
             self.commit_epochs.append(process.raft.epoch)
 
     def end_before_epoch(self, epoch: int) -> int:
@@ -157,10 +188,10 @@ class DurableEpochIsMonotone(Checker):
         if machine.stored is not None and state.epoch < machine.stored.epoch:
             raise Violation(f"S2 n{machine.node_id} stores {state} after {machine.stored}")
 
-    def on_boot(self, machine: Machine, log: DurableLog, election: ElectionState | None) -> None:
+    def on_boot(self, machine: Machine, log: DurableLog, store: MetadataStore) -> None:
         allowed = [machine.stored] if machine.possibly_stored is None else [machine.stored, machine.possibly_stored]
-        if election not in allowed:
-            raise Violation(f"S2 n{machine.node_id} had stored {allowed} and finds {election}")
+        if store.election not in allowed:
+            raise Violation(f"S2 n{machine.node_id} had stored {allowed} and finds {store.election}")
 
     def on_append(self, process: SimulatedProcess, batches: list[AppendedBatch]) -> None:
         base_offset, epoch, _ = batches[-1]
@@ -169,16 +200,16 @@ class DurableEpochIsMonotone(Checker):
 
 
 class OneVotePerEpoch(Checker):
-    """S3: a node gives at most one standard vote per epoch, over all its incarnations; its own candidacy is a vote."""
+    """S3: a replica gives at most one standard vote per epoch, over all its incarnations; its own candidacy is a vote."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._votes: dict[tuple[int, int], int] = {}
+        self._votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}
 
     def on_vote(self, process: SimulatedProcess, epoch: int, candidate: ReplicaKey) -> None:
-        first = self._votes.setdefault((process.node_id, epoch), candidate.node_id)
-        if first != candidate.node_id:
-            raise Violation(f"S3 n{process.node_id} votes in epoch {epoch} for n{first} and for {candidate}")
+        first = self._votes.setdefault((process.key, epoch), candidate)
+        if first != candidate:
+            raise Violation(f"S3 n{process.node_id} votes in epoch {epoch} for {first} and for {candidate}")
 
 
 class LogMatching(Checker):
@@ -221,7 +252,7 @@ class LeaderCompleteness(Checker):
     def _check(self, process: SimulatedProcess) -> None:
         history = self.world.history
         offset = history.end_before_epoch(process.raft.epoch)
-        if crc_in_log(process, offset) != history.crc_at(offset):
+        if offset >= process.raft.log.start_offset and crc_in_log(process, offset) != history.crc_at(offset):
             raise Violation(f"S6 n{process.node_id} leads epoch {process.raft.epoch} without what was committed up to {offset}")
 
 
@@ -243,17 +274,19 @@ class HighWatermarkIsMonotone(Checker):
 
 
 class CommittedIsDurable(Checker):
-    """S8: what a leader reports committed is on the disks of a majority of the voters, byte for byte."""
+    """S8: what a leader reports committed is on the disks of a majority of the voters in force, byte for byte; a lost disk
+    counts with what it held, for its acknowledgements may still be on their way. What that costs is S6's business.
+    """
 
     def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
         if not leading:
             return
         crc = crc_in_log(process, high_watermark)
-        voters = [self.world.machines[v] for v in self.world.voter_ids]
-        holders = [m.node_id for m in voters if m.durable.crc_at(high_watermark) == crc]
-        if len(holders) <= len(voters) // 2:
+        voters = process.voter_trail.latest
+        holders = [v.key.node_id for v in voters.voters if self.world.disk_of(v.key).holds(high_watermark, crc)]
+        if len(holders) < voters.majority():
             raise Violation(
-                f"S8 n{process.node_id} commits up to {high_watermark}, but only {holders} of {len(voters)} hold it durably"
+                f"S8 n{process.node_id} commits up to {high_watermark}, but of {voters} only {holders} hold it durably"
             )
 
 
@@ -267,15 +300,24 @@ class CommittedSurvivesAnyElection(Checker):
         if not leading:
             return
         crc = crc_in_log(process, high_watermark)
-        logs = [(v, self.world.machines[v].durable) for v in self.world.voter_ids]
-        for candidate, log in logs:
-            if log.crc_at(high_watermark) == crc:
+        for candidate in self.world.machines:
+            if candidate.durable.holds(high_watermark, crc) or candidate.rot is not None:
                 continue
-            electors = [voter for voter, other in logs if other.last_position <= log.last_position]
-            if len(electors) > len(logs) // 2:
+            trail = self.world.voters.trail_of(candidate.durable)
+            voters, position = trail.latest, candidate.durable.last_position
+            if not voters.has(candidate.key) and not trail.previous_has(candidate.key):
+                continue
+            electors = [
+                voter.key.node_id
+                for voter in voters.voters
+                if (elector := self.world.machine_of(voter.key)) is not None
+                and elector.durable.last_position <= position
+                and elector.rot is None
+            ]
+            if len(electors) >= voters.majority():
                 raise Violation(
                     f"S6 n{process.node_id} commits up to {high_watermark}, yet "
-                    f"n{candidate}, which lacks it, could be elected by {electors}"
+                    f"n{candidate.node_id}, which lacks it, could be elected by {electors} of {voters}"
                 )
 
 
@@ -323,6 +365,10 @@ class EqualOffsetsEqualState(Checker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._digests: dict[int, int] = {}
+
+    def digest_at(self, offset: int) -> int | None:
+        """Of the state there; None if nobody has come to a stop there."""
+        return self._digests.get(offset)
 
     def on_applied(self, process: SimulatedProcess, end_offset: int, digest: int) -> None:
         if self._digests.setdefault(end_offset, digest) != digest:
@@ -399,12 +445,31 @@ class ClaimsAreDurable(Checker):
 class DurableSurvives(Checker):
     """Storage: a restart finds exactly what was durable; after a crash in the middle of a flush, at least that."""
 
-    def on_boot(self, machine: Machine, log: DurableLog, election: ElectionState | None) -> None:
-        expected, found = machine.durable.crcs, log.crcs
-        if found[: len(expected)] != expected or (machine.is_durable_exact and len(found) != len(expected)):
+    def on_boot(self, machine: Machine, log: DurableLog, store: MetadataStore) -> None:
+        expected = machine.durable
+        history = self.world.history
+        if log.start.offset and (not history.is_position(log.start) or history.crc_at(log.start.offset) != log.start_crc):
+            raise Violation(f"S13 the log of n{machine.node_id} starts at {log.start}, where nothing committed ends")
+        if machine.rot is not None:
+            self._check_rotten(machine, log, store)
+            return
+        if log.start == machine.possible_install != expected.start:
+            return
+        had, has = expected.crcs_after(log.start.offset), log.crcs_after(expected.start.offset)
+        is_there = has[: len(had)] == had and log.end_offset >= expected.end_offset
+        if not is_there or (machine.is_durable_exact and len(has) != len(had)):
             raise Violation(
-                f"D1 n{machine.node_id} had {len(expected)} batches on disk up to {machine.durable.end_offset}, "
-                f"finds {len(found)} up to {log.end_offset}"
+                f"D1 n{machine.node_id} had batches on disk from {expected.start} up to {expected.end_offset}, "
+                f"finds those from {log.start} up to {log.end_offset}"
+            )
+
+    def _check_rotten(self, machine: Machine, log: DurableLog, store: MetadataStore) -> None:
+        """A damaged log must not be taken for a short one."""
+        assert machine.rot is not None
+        if store.boot.repair_until < machine.rot.until and log.end_offset < min(machine.rot.until, machine.durable.end_offset):
+            raise Violation(
+                f"D2 n{machine.node_id} had committed batches up to {machine.rot.until} before {machine.rot.file} rotted, "
+                f"finds those up to {log.end_offset}, and repairs up to {store.boot.repair_until}"
             )
 
 
@@ -434,8 +499,9 @@ CHECKERS: tuple[type[Checker], ...] = (
 class Checkers:
     """Calls each checker only for what it overrides."""
 
-    def __init__(self, world: World) -> None:
-        self.all = [checker(world) for checker in CHECKERS]
+    def __init__(self, world: World, more: Iterable[type[Checker]] = ()) -> None:
+        self.world = world
+        self.all = [checker(world) for checker in (*CHECKERS, *more)]
         self._hooks = {
             name: [getattr(c, name) for c in self.all if getattr(type(c), name) is not getattr(Checker, name)]
             for name in vars(Checker)
@@ -455,22 +521,53 @@ class Checkers:
     def history(self) -> CommittedHistory:
         return next(c for c in self.all if isinstance(c, CommittedHistory))
 
-    def on_boot(self, machine: Machine, log: DurableLog, election: ElectionState | None) -> None:
+    def on_boot(self, machine: Machine, log: DurableLog, store: MetadataStore) -> None:
         for check in self._hooks["on_boot"]:
-            check(machine, log, election)
+            check(machine, log, store)
 
     def on_state(self, process: SimulatedProcess) -> None:
         for check in self._state:
             check(process)
 
     def on_append(self, process: SimulatedProcess, effect: Append) -> None:
-        batches = [(header.base_offset, header.epoch, header.crc) for header in check_all(effect.data)]
+        headers = check_all(effect.data)
+        batches = [(header.base_offset, header.epoch, header.crc) for header in headers]
         for check in self._append:
             check(process, batches)
+        if any(header.is_control for header in headers):
+            self._on_control(process, headers, effect.data)
+
+    def _on_control(self, process: SimulatedProcess, headers: list[BatchHeader], data: bytes) -> None:
+        control = control_of(headers, data)
+        for header in headers:
+            if header.is_control:
+                inside = [entry for entry in control if header.base_offset <= entry[0] < header.end_offset]
+                for offset, voters in self.world.voters.record(header.crc, header.end_offset, inside):
+                    for check in self._hooks["on_voters"]:
+                        check(process, offset, voters, header.epoch)
+                    process.voter_trail.append(offset, voters)
+
+    def on_frozen(self, process: SimulatedProcess, context: SnapshotContext) -> None:
+        for check in self._hooks["on_frozen"]:
+            check(process, context)
+
+    def on_snapshot(self, process: SimulatedProcess, store: SnapshotStore, snapshot: OffsetAndEpoch) -> None:
+        for check in self._hooks["on_snapshot"]:
+            check(process, store, snapshot)
+
+    def on_refused(self, process: SimulatedProcess, snapshot: OffsetAndEpoch, reason: str) -> None:
+        for check in self._hooks["on_refused"]:
+            check(process, snapshot, reason)
+
+    def on_install(self, process: SimulatedProcess, effect: InstallSnapshot) -> None:
+        for check in self._hooks["on_install"]:
+            check(process, effect)
+        process.voter_trail = VoterTrail(self.world.voters.committed.at(effect.id.offset))
 
     def on_truncate(self, process: SimulatedProcess, effect: Truncate) -> None:
         for check in self._hooks["on_truncate"]:
             check(process, effect.to_offset)
+        process.voter_trail.truncate(effect.to_offset)
 
     def on_sent(self, process: SimulatedProcess, send: Send) -> None:
         request = send.request

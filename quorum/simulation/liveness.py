@@ -15,9 +15,12 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..core.leader import Leader
+from .fault_atlas import is_whole, sets_in_force
 from .invariants import Violation
 
 if TYPE_CHECKING:
+    from ..core.types import VoterSet
     from .machine import Machine
     from .process import SimulatedProcess
     from .world import World
@@ -26,6 +29,7 @@ ELECTION_TIMEOUTS = 20
 CATCH_UP_MS = 10_000
 POLL_US = 50_000
 STABLE_MS = 3_000
+CORES_TRIED = 20
 FOR_EVER_US = 1 << 50
 
 
@@ -75,17 +79,37 @@ class Liveness:
             machine.heal()
         for machine in self.outside:
             break_for_good(world, machine, self._random)
+        self.core = [machine for machine in self.core if not machine.is_gone]
         world.after(POLL_US, self._look)
 
     def _choose_core(self) -> None:
         world, random = self.world, self._random
-        voters = list(world.voter_ids)
-        majority = len(voters) // 2 + 1
-        count = majority if random.random() < 0.7 else random.randint(majority, len(voters))
-        ids = set(random.sample(voters, count))
-        ids.update(machine.node_id for machine in world.machines if machine.node_id not in voters and random.random() < 0.7)
+        everybody = [machine.node_id for machine in world.machines]
+        for _ in range(CORES_TRIED):
+            ids = set(random.sample(everybody, random.randint(1, len(everybody))))
+            if random.random() < 0.7:
+                self._shrink(ids)
+            if self._has_majorities(ids):
+                break
+        else:
+            ids = set(everybody)
         self.core = [machine for machine in world.machines if machine.node_id in ids]
         self.outside = [machine for machine in world.machines if machine.node_id not in ids]
+
+    def _shrink(self, ids: set[int]) -> None:
+        """To as few voters as are enough."""
+        for node_id in sorted(ids):
+            if self._has_majorities(ids - {node_id}):
+                ids.discard(node_id)
+
+    def _has_majorities(self, ids: set[int]) -> bool:
+        """Whether these nodes have a majority of every voter set that somebody acts on, on disks that are whole."""
+        world = self.world
+        for voters in sets_in_force(world):
+            there = [v for v in voters.voters if v.key.node_id in ids and is_whole(world.machine_of(v.key))]
+            if len(there) < voters.majority():
+                return False
+        return True
 
     # The demands
 
@@ -212,13 +236,27 @@ def _not_caught_up(liveness: Liveness) -> str | None:
 
 def _call_without_answer(liveness: Liveness) -> str | None:
     clients = liveness.world.clients
-    return clients.unanswered() if clients is not None else None
+    missing = clients.unanswered() if clients is not None else None
+    return missing or liveness.world.operators.unanswered()
+
+
+def _change_under_way(liveness: Liveness) -> str | None:
+    """No change is pending, and the newest voter set is committed."""
+    leader = liveness.leader()
+    state = leader.raft.state if leader is not None else None
+    if leader is None or not isinstance(state, Leader):
+        return "no leader"
+    if state.change is not None:
+        return f"n{leader.node_id} still pursues {state.change.request!r}"
+    trail = leader.voter_trail
+    return None if trail.latest_offset < leader.commit_offset else f"the voters {trail.latest} are not committed"
 
 
 CONDITIONS: tuple[Condition, ...] = (
     Condition("L4", "nobody asks for pre-votes for ever", Liveness.stuck_prospective, _at_once),
     Condition("L1", "somebody leads the core", _no_leader, _for_a_leader),
     Condition("L2", "every node of the core has committed and applied all, and has the same state", _not_caught_up, _to_catch_up),
+    Condition("L3", "no change of the voters is under way", _change_under_way, _to_catch_up),
     Condition("L6", "every call of a client has returned", _call_without_answer, _to_catch_up),
 )
 """In the order in which they are looked at. L5, the calm after that, is watched by `_watch_epochs`."""
@@ -227,19 +265,52 @@ CONDITIONS: tuple[Condition, ...] = (
 # Excuses
 
 
-def _too_few_voters(liveness: Liveness) -> str | None:
-    voters = liveness.world.voter_ids
-    there = [machine.node_id for machine in liveness.core if machine.node_id in voters]
-    if len(there) <= len(voters) // 2:
-        return f"only {there} of the voters {list(voters)} are in the core"
+def _electors(liveness: Liveness, machine: Machine) -> tuple[VoterSet, list[int]]:
+    """The voters in that node's log, and which nodes of the core could vote for it: there, whole, with no longer log, and found
+    where the log says that they are.
+    """
+    world = liveness.world
+    process = machine.process
+    voters = process.voter_trail.latest if process is not None else world.voters.trail_of(machine.durable).latest
+    there = []
+    for voter in voters.voters:
+        elector = world.machine_of(voter.key)
+        if elector not in liveness.core or elector is None or not is_whole(elector):
+            continue
+        is_found = elector is machine or not voter.endpoints or voter.endpoints == elector.endpoints
+        if is_found and elector.durable.last_position <= machine.durable.last_position:
+            there.append(elector.node_id)
+    return voters, there
+
+
+def _nobody_can_be_elected(liveness: Liveness) -> str | None:
+    if liveness.leader() is not None:
+        return None
+    found: list[str] = []
+    for machine in liveness.core:
+        voters, electors = _electors(liveness, machine)
+        if is_whole(machine) and voters.has(machine.key) and len(electors) >= voters.majority():
+            return None
+        found.append(f"n{machine.node_id} by {electors} of {voters}")
+    return f"votes could be had: {'; '.join(found)}"
+
+
+def _leader_lacks_a_majority(liveness: Liveness) -> str | None:
+    leader, world = liveness.leader(), liveness.world
+    if leader is None:
+        return None
+    voters = leader.voter_trail.latest
+    there = [v.key.node_id for v in voters.voters if world.machine_of(v.key) in liveness.core]
+    if len(there) < voters.majority():
+        return f"n{leader.node_id} leads, and of its voters {voters} only {there} are there"
     return None
 
 
 def _committed_data_is_gone(liveness: Liveness) -> str | None:
-    history = liveness.world.history
+    history, world = liveness.world.history, liveness.world
     offset, crc = history.end_offset, history.crcs[-1]
-    voters = [machine for machine in liveness.core if machine.node_id in liveness.world.voter_ids]
-    if offset and not any(machine.durable.crc_at(offset) == crc for machine in voters):
+    voters = [world.machine_of(voter.key) for voters in sets_in_force(world) for voter in voters.voters]
+    if offset and not any(m is not None and m in liveness.core and m.durable.holds(offset, crc) for m in voters):
         return f"no voter of the core has everything below the committed offset {offset} on its disk"
     return None
 
@@ -249,7 +320,7 @@ def _led_from_outside(liveness: Liveness) -> str | None:
     leader, network = liveness.leader(), liveness.world.network
     if leader is None or leader.machine in liveness.core:
         return None
-    voters, own = liveness.world.voter_ids, leader.node_id
+    voters, own = leader.voter_trail.latest.ids(), leader.node_id
     reached = [v for v in voters if v == own or not (network.is_cut(own, v) or network.is_cut(v, own))]
     unreached = [m.node_id for m in liveness.core if network.is_cut(own, m.node_id) or network.is_cut(m.node_id, own)]
     if len(reached) > len(voters) // 2 and unreached:
@@ -258,7 +329,8 @@ def _led_from_outside(liveness: Liveness) -> str | None:
 
 
 EXCUSES: tuple[tuple[str, Callable[[Liveness], str | None]], ...] = (
-    ("too-few-voters", _too_few_voters),
+    ("nobody-can-be-elected", _nobody_can_be_elected),
+    ("leader-lacks-a-majority", _leader_lacks_a_majority),
     ("committed-data-is-gone", _committed_data_is_gone),
     ("led-from-outside", _led_from_outside),
 )

@@ -7,14 +7,16 @@ be cut short.
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..core.batch import BatchHeader
 from ..core.effects import ElectionState
-from ..storage import DiskFailed, ElectionStateStore, FsyncFailed, LogIdentity, MetadataLog, StorageFull
+from ..core.types import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
+from ..storage import DiskFailed, FsyncFailed, LogCorrupt, LogIdentity, MetadataStore, StorageError, StorageFull
+from ..storage.bootstrap import write_bootstrap
 from ..storage.metadata_log import Taken
+from .durable_log import DurableLog
+from .network import LISTENER
 from .process import SimulatedProcess
 from .simulated_file_system import PowerCut, SimulatedFileSystem
 
@@ -33,61 +35,16 @@ FULL_RATE = 1_000
 """A clock's rate in thousandths: 1000 runs true."""
 
 
-class DurableLog:
-    """The batches on a disk, as batch ends, epochs and crcs: what a power cut now would leave behind."""
+class Rot(NamedTuple):
+    """`file` was damaged. Everything below `until` was known to be committed and was there. `is_fatal`: a start must refuse."""
 
-    __slots__ = ("crcs", "ends", "epochs")
+    file: str
+    until: int
+    is_fatal: bool
 
-    def __init__(self) -> None:
-        self.ends = array("q")
-        self.crcs = array("I")
-        self.epochs = array("q")
 
-    @property
-    def end_offset(self) -> int:
-        return self.ends[-1] if self.ends else 0
-
-    @property
-    def last_position(self) -> tuple[int, int]:
-        """Epoch and end offset, as elections compare logs."""
-        return (self.epochs[-1], self.ends[-1]) if self.ends else (0, 0)
-
-    def cut(self, offset: int) -> None:
-        if self.end_offset <= offset:
-            return
-        keep = bisect_left(self.ends, offset + 1)
-        del self.ends[keep:]
-        del self.crcs[keep:]
-        del self.epochs[keep:]
-
-    def extend(self, headers: list[BatchHeader]) -> None:
-        self.ends.extend([header.base_offset + header.record_count for header in headers])
-        self.epochs.extend([header.epoch for header in headers])
-        self.crcs.extend([header.crc for header in headers])
-
-    def flushed(self, taken: Taken) -> None:
-        """A flush has ended."""
-        self.cut(taken.cut_offset)
-        batches = taken.batches
-        self.ends.extend([base_offset for _, base_offset, _, _, _ in batches[1:]])
-        if batches:
-            self.ends.append(taken.end_offset)
-        self.epochs.extend([batch[3] for batch in batches])
-        self.crcs.extend([batch[4] for batch in batches])
-
-    def crc_at(self, offset: int) -> int | None:
-        """The crc of the batch that ends at `offset`; None if none does."""
-        if self.ends and self.ends[-1] == offset:
-            return self.crcs[-1]
-        position = bisect_left(self.ends, offset)
-        return self.crcs[position] if position < len(self.ends) and self.ends[position] == offset else None
-
-    def epoch_at_end(self, offset: int) -> int | None:
-        """The epoch of the batch that ends at `offset`; None if none does."""
-        if self.ends and self.ends[-1] == offset:
-            return self.epochs[-1]
-        position = bisect_left(self.ends, offset)
-        return self.epochs[position] if position < len(self.ends) and self.ends[position] == offset else None
+def _directory_id(node_id: int, disks: int) -> bytes:
+    return bytes([node_id + 1]) * 15 + bytes([disks + 1])
 
 
 class Machine:
@@ -98,8 +55,12 @@ class Machine:
         self.node_id = node_id
         self.boots = 0
         self.process: SimulatedProcess | None = None
-        self.identity = LogIdentity(CLUSTER_ID, bytes([node_id + 1]) * 16)
+        self.disks = 0
+        """Disks that this machine has lost so far: each has a directory id of its own."""
+        self.identity = LogIdentity(CLUSTER_ID, _directory_id(node_id, 0))
         self.file_system = SimulatedFileSystem(world.options.random(f"file-system/{node_id}"))
+        self.port = 0
+        """Where its peers find it, if voters have endpoints; another one after a move."""
         self.paused_until_us = 0
         self.durable = DurableLog()
         self.stored: ElectionState | None = None
@@ -107,6 +68,10 @@ class Machine:
         """An election state that a crash caught half-way: the disk may hold it."""
         self.is_durable_exact = True
         """False after a crash in the middle of a flush: the disk may hold more than `durable` says."""
+        self.possible_install: OffsetAndEpoch | None = None
+        """A snapshot whose installation a crash caught half-way: the disk may hold it, or what was there before."""
+        self.rot: Rot | None = None
+        """What was damaged on this disk and not seen to be whole again."""
         self.cut_at_boot: int | None = None
         self.is_gone = False
         """It never boots again."""
@@ -118,6 +83,36 @@ class Machine:
         self._anchor_ms = ANCHOR_MS
         self._anchor_us = 0
         """The clock showed `_anchor_ms` at this virtual time, and has run at `_rate` since."""
+
+    @property
+    def key(self) -> ReplicaKey:
+        return ReplicaKey(self.node_id, self.identity.directory_id)
+
+    @property
+    def endpoints(self) -> dict[str, Endpoint]:
+        return {LISTENER: Endpoint(f"n{self.node_id}", self.port)}
+
+    @property
+    def voter(self) -> Voter:
+        """As it would stand in a voter set."""
+        return Voter(self.key, self.endpoints)
+
+    def format(self, voters: VoterSet) -> None:
+        """Before the first boot: the voters that a quorum with its voters in the log begins with."""
+        self.file_system.make_directory(DIRECTORY)
+        write_bootstrap(self.file_system, DIRECTORY, CLUSTER_ID, voters)
+
+    def wipe(self, reason: str) -> None:
+        """The disk is replaced by an empty one, formatted anew: another directory id, another replica."""
+        self.world.note(f"n{self.node_id} gets a new disk: {reason}")
+        self.crash(power_cut=True, reason="its disk is gone")
+        self.world.lost_disks[self.key] = self.durable
+        self.disks += 1
+        self.identity = LogIdentity(CLUSTER_ID, _directory_id(self.node_id, self.disks))
+        self.file_system = SimulatedFileSystem(self.world.options.random(f"file-system/{self.node_id}/{self.disks}"))
+        self.durable = DurableLog()
+        self.stored = self.possibly_stored = self.possible_install = self.rot = None
+        self.is_durable_exact = True
 
     @property
     def state_name(self) -> str:
@@ -149,33 +144,43 @@ class Machine:
             self._anchor_ms = ANCHOR_MS + self._clock_random.randint(0, 600_000)
             self._anchor_us = self.world.now_us
         try:
-            log = MetadataLog.open(
-                self.file_system,
-                DIRECTORY,
-                self.identity,
-                segment_bytes=options.segment_bytes,
-                preallocate_bytes=8192,
-                cache_bytes=options.cache_bytes,
-            )
-            store = ElectionStateStore(self.file_system, DIRECTORY, self.identity)
-            election = store.load()
-        except (PowerCut, DiskFailed) as error:
+            store = self._open()
+        except (PowerCut, DiskFailed, StorageFull) as error:
             self.world.note(f"n{self.node_id} does not come up: {type(error).__name__}")
-            self.file_system.crash(power_cut=not isinstance(error, DiskFailed) or isinstance(error, FsyncFailed))
+            is_power_cut = isinstance(error, PowerCut | FsyncFailed)
+            self.file_system.crash(power_cut=is_power_cut)
             self.is_durable_exact = False
             self.world.after(50_000, self.boot)
             return
+        except LogCorrupt as error:
+            self.world.refused_to_start(self, error)
+            return
         self.file_system.operations_left = None
-        headers = list(log.batches())
-        found = DurableLog()
-        found.extend(headers)
-        self.world.checkers.on_boot(self, found, election)
+        found = DurableLog(store.log.start, store.log.start_crc)
+        found.extend(store.log.batches())
+        self.world.checkers.on_boot(self, found, store)
         self.durable = found
-        self.stored, self.possibly_stored, self.is_durable_exact = election, None, True
-        mended = "".join(f"; {note}" for note in log.recovery_notes)
-        self.world.note(f"n{self.node_id} starts: {election or 'nothing stored'}, log to {log.end_offset}{mended}")
-        self.world.mended_logs += bool(log.recovery_notes)
-        self.process = SimulatedProcess(self, log, headers, store, election)
+        self.stored, self.possibly_stored, self.is_durable_exact = store.election, None, True
+        self.possible_install = None
+        if not store.boot.repair_until:
+            self.rot = None
+        mended = "".join(f"; {note}" for note in store.notes)
+        self.world.note(f"n{self.node_id} starts: {store.election or 'nothing stored'}, log to {store.log.end_offset}{mended}")
+        self.world.mended_logs += bool(store.notes)
+        self.process = SimulatedProcess(self, store)
+
+    def _open(self) -> MetadataStore:
+        options = self.world.options
+        return MetadataStore.open(
+            self.file_system,
+            DIRECTORY,
+            CLUSTER_ID,
+            self.identity.directory_id,
+            sole_voter=self.world.static_voters.ids() == (self.node_id,),
+            segment_bytes=options.segment_bytes,
+            preallocate_bytes=8192,
+            cache_bytes=options.cache_bytes,
+        )
 
     def heal(self) -> None:
         """Nothing is wrong with this machine any more, and it runs."""
@@ -202,6 +207,7 @@ class Machine:
         self.paused_until_us = 0
         self._cut_flush_short(process)
         self._cut_store_short(process)
+        self._cut_work_short(process)
         self.file_system.crash(power_cut=power_cut)
         self.world.network.process_died(process)
         self.world.after(down_us if down_us is not None else self._random.randint(20_000, 1_500_000), self.boot)
@@ -212,13 +218,16 @@ class Machine:
             self.crash(power_cut=True, reason=reason)
 
     def flush_ended(self, taken: Taken) -> None:
-        self.durable.flushed(taken)
+        self.durable.flushed(taken, self.world.history.crc_at)
         self.is_durable_exact = True
+        self.possible_install = None
 
     def flush_was_cut_short(self, taken: Taken) -> None:
         """Some of it may be on the disk, of the cut and of the rest."""
         self.is_durable_exact = False
-        if taken.cut_position is not None:
+        if taken.install is not None:
+            self.possible_install = taken.install
+        elif taken.cut_position is not None:
             self.durable.cut(taken.cut_offset)
 
     def _cut_flush_short(self, process: SimulatedProcess) -> None:
@@ -247,12 +256,21 @@ class Machine:
         self.possibly_stored = process.storing.state
         self._let_power_go()
         try:
-            process.store.store(process.storing.state)
+            process.election_store.store(process.storing.state)
         except (PowerCut, StorageFull, DiskFailed):
             pass
         else:
             self.stored = process.storing.state
         self.file_system.operations_left = self.file_system.syncs_left = None
+
+    def _cut_work_short(self, process: SimulatedProcess) -> None:
+        """A snapshot that is being written, copied or removed may be caught half-way."""
+        for work in process.snapshots.under_way():
+            if self._random.random() < 0.5:
+                self._let_power_go()
+                with suppress(PowerCut, StorageError):
+                    work()
+                self.file_system.operations_left = self.file_system.syncs_left = None
 
     def stop(self, process: SimulatedProcess, down_us: int) -> None:
         """The end of a graceful stop: what is staged reaches the disk if it can, then the process is gone."""

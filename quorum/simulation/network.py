@@ -16,6 +16,8 @@ from ..core.events import RequestAbandoned, RequestFailed
 from ..core.messages import Request, Response
 from .options import CALM
 
+LISTENER = "CONTROLLER"
+
 if TYPE_CHECKING:
     from .process import SimulatedProcess
     from .world import World
@@ -39,6 +41,7 @@ class SimulatedNetwork:
         self._options = world.options.network
         self._twice_delay_us = 2 * self._options.delay_us
         self._keeps_order = not self._options.reordering
+        self._has_endpoints = world.options.dynamic_voters
         self._cuts: dict[tuple[int, int], int] = {}
         self._clogged_until_us: dict[tuple[int, int], int] = {}
         self._last_arrival_us: dict[tuple[int, int], int] = {}
@@ -94,8 +97,10 @@ class SimulatedNetwork:
     def send(self, caller: SimulatedProcess, send: Send) -> None:
         source, target = caller.node_id, send.destination
         if target < 0:
-            others = [v for v in self._world.voter_ids if v != source]
+            others = [v for v in self._anybody(caller) if v != source]
             target = others[int(self._random.random() * len(others))] if others else source
+        elif self._has_endpoints and not self._finds(caller, send):
+            return
         way, options = (source, target), self._options
         if way in self._cuts or (options.loss and self._draw() * 1000 < options.loss):
             return
@@ -105,6 +110,22 @@ class SimulatedNetwork:
             self._world.after(self._delay_us(way), self._arrive, inbound, target)
         if options.replays and self._draw() * 1000 < options.replays:
             self._world.after(self._replay_us(), self._arrive, inbound, target)
+
+    def _anybody(self, caller: SimulatedProcess) -> list[int]:
+        """The voters that the caller knows, and the nodes that its configuration names."""
+        return sorted({*caller.raft.voters.ids(), *self._world.bootstrap_ids})
+
+    def _finds(self, caller: SimulatedProcess, send: Send) -> bool:
+        """Whether the caller knows where its target is. If it does not, it learns that at once; if nobody listens there any more,
+        a little later.
+        """
+        target = send.destination
+        endpoint = caller.raft.endpoints_of(target).get(LISTENER)
+        if endpoint is not None and endpoint.port == self._world.machines[target].port:
+            return True
+        delay_us = 1 if endpoint is None else self._delay_us((target, caller.node_id))
+        self._world.after(delay_us, caller.fail, RequestFailed(send.correlation, target, refused=endpoint is not None))
+        return False
 
     def _arrive(self, inbound: Inbound, target: int) -> None:
         process = self._world.machines[target].process

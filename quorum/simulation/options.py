@@ -71,6 +71,14 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     clients: int = 0
     """Clients that append and read, one call after the other, and whose history is checked."""
     client_interval_us: int = 50_000
+    snapshot_interval_us: int = 0
+    """Mean time between two snapshots of a node's own; 0: none are taken."""
+    snapshots_kept: int = 2
+    snapshot_chunk_bytes: int = 1024 * 1024
+    dynamic_voters: bool = False
+    """The voters live in the log: `voters` of them to begin with, and every other node may become one."""
+    auto_join: bool = False
+    """Nodes that are no voters make themselves voters."""
     heals_everything: bool = True
     """False: only a random core with a majority heals, what is wrong outside stays so for ever."""
 
@@ -91,6 +99,8 @@ def draw_options(seed: int | str, fault_names: Iterable[str], *, fault_phase_ms:
     )
     intensity = random.choice((0.15, 0.4, 0.7))
     late = Random(f"{seed}/late options")
+    latest = Random(f"{seed}/latest options")
+    is_dynamic = latest.random() < 0.55
     network = msgspec.structs.replace(network, replays=late.choice((0, 0, 5, 50)))
     return SimulationOptions(
         seed=str(seed),
@@ -113,6 +123,11 @@ def draw_options(seed: int | str, fault_names: Iterable[str], *, fault_phase_ms:
         clients=late.choice((0, 2, 3, 5)),
         client_interval_us=late.choice((20_000, 50_000, 200_000)),
         heals_everything=late.random() < 0.5,
+        snapshot_interval_us=latest.choice((0, 60_000, 250_000, 1_000_000)),
+        snapshots_kept=latest.choice((1, 1, 2, 3)),
+        snapshot_chunk_bytes=latest.choice((70, 200, 1_000, 1024 * 1024)),
+        dynamic_voters=is_dynamic,
+        auto_join=is_dynamic and latest.random() < 0.3,
     )
 
 

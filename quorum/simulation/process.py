@@ -4,37 +4,44 @@
 (`crash_in_effects`), or while a flush or an election state is on its way to the disk (`crash_in_flush_of_bytes`,
 `crash_in_store`). The log is appended to at once and flushed behind: one flush at a time, which takes what is staged when it
 begins and is durable when it ends. Election states are stored the same way, the newest one standing for those before it. The
-state machine is fed from the log up to the high watermark, as late as the options say.
+state machine is fed from the log up to the high watermark, as late as the options say, and hears of leadership in between, as
+in the driver. What concerns snapshots is in snapshot_work.py.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..core import batch
-from ..core.batch import BatchHeader
 from ..core.effects import (
     Append,
     Apply,
     BecameLeader,
+    CleanLog,
     Effect,
     Effects,
-    ElectionState,
+    InstallSnapshot,
     LeaderChanged,
+    OpenSnapshot,
     Proposed,
     ReadIndexReady,
     ReadIndexRefused,
     ReadLog,
+    ReadSnapshot,
     Rejected,
+    RepairEnded,
     Reply,
     Resigned,
     Send,
     StoreElectionState,
+    StoreSnapshotChunk,
     Trace,
     Truncate,
+    VerifySnapshot,
+    VotersChanged,
 )
 from ..core.events import (
     ElectionStateStored,
@@ -51,21 +58,24 @@ from ..core.events import (
     StorageFailed,
     TimerFired,
 )
-from ..core.log_view import LogView
-from ..core.messages import Response
+from ..core.messages import Response, VoterChangeRequest, VoterChangeResponse
 from ..core.outbox import Outbox
 from ..core.raft_node import RaftNode
+from ..core.types import OffsetAndEpoch
 from ..state_machine import CommittedBatch
-from ..storage import DiskFailed, ElectionStateStore, FsyncFailed, MetadataLog, StorageFull
+from ..storage import DiskFailed, FsyncFailed, LogCorrupt, MetadataStore, StorageFull
 from ..storage.metadata_log import Taken
 from ..trace import TraceWriter
 from .network import Inbound
+from .snapshot_work import SnapshotWork
 from .state_machine import run_at_once
+from .voter_trail import VoterTrail
 
 if TYPE_CHECKING:
     from .machine import Machine
 
 ReadDone = Callable[[bool], None]
+Answered = Callable[[VoterChangeResponse], None]
 
 NEVER_MS = 1 << 60
 RETRY_US = 30_000
@@ -86,22 +96,17 @@ def committed_batches(data: bytes) -> tuple[CommittedBatch, ...]:
 class SimulatedProcess:
     """Made by Machine.boot; `dead` for ever once it has crashed or stopped."""
 
-    def __init__(
-        self,
-        machine: Machine,
-        log: MetadataLog,
-        headers: list[BatchHeader],
-        store: ElectionStateStore,
-        election: ElectionState | None,
-    ) -> None:
+    def __init__(self, machine: Machine, store: MetadataStore) -> None:
         world = machine.world
         self.machine = machine
         self.world = world
         self.node_id = machine.node_id
         self.dead = False
-        self.log = log
+        self.log = store.log
         self.outbox = Outbox()
         self.inbound: dict[int, Inbound] = {}
+        self.asked: dict[int, Answered] = {}
+        """Changes of voters that were asked of this very process, and who waits."""
         self.state_machine = world.make_state_machine(self.node_id)
         self.applied_offset = 0
         self.crash_in_effects: int | None = None
@@ -110,10 +115,14 @@ class SimulatedProcess:
         self.crash_in_store = False
         self.flush: tuple[Taken, int] | None = None
         self.storing: StoreElectionState | None = None
-        self.store = store
+        self.election_store = store.election_store
         self.is_leading = False
         """Whether it led when the newest step began (during the step) or ended."""
-        self.key = world.config_of(self.node_id, machine.identity.directory_id).key
+        self.key = machine.key
+        self.voter_trail: VoterTrail = world.voters.trail_of(machine.durable)
+        """The voter sets of this node's log, by the simulation's own reckoning."""
+        self.repair_until = store.boot.repair_until
+        """Storage has found rot: whatever lies below must be fetched again first."""
         self._latency = machine.disk_random
         self._short_reads = world.options.short_reads
         self._next_token = 1
@@ -124,7 +133,9 @@ class SimulatedProcess:
         self._to_store: StoreElectionState | None = None
         self.commit_offset = 0
         self._apply_scheduled = False
-        self._activation: BecameLeader | None = None
+        self._has_rubbish = False
+        self._notices: deque[tuple[int, Callable[[], None]]] = deque()
+        """What the state machine is told of leadership, and what it must have applied before."""
         self._proposals: deque[tuple[int, int, int]] = deque()
         self.reads: dict[int, tuple[int, ReadDone | None]] = {}
         """Linearizable reads without an answer so far: token → what was committed when they were asked, and who asked."""
@@ -137,12 +148,15 @@ class SimulatedProcess:
         self._local: deque[Event] = deque()
         self._stepping = False
         self.raft = RaftNode(
-            world.config_of(self.node_id, machine.identity.directory_id),
-            LogView.from_headers(headers),
-            election,
+            world.config_of(machine),
+            store.log_view(),
+            store.election,
             world.options.random(f"raft/{self.node_id}/{machine.boots}"),
             machine.now_ms(),
+            store.boot,
         )
+        self.snapshots = SnapshotWork(self, store)
+        self.snapshots.load_newest()
         self._log_view = self.raft.log
         self._record = world.transcript.step
         self._checkers = world.checkers
@@ -162,6 +176,14 @@ class SimulatedProcess:
             Rejected: self._nothing,
             ReadIndexReady: self._on_read_index_ready,
             ReadIndexRefused: self._on_read_index_refused,
+            ReadSnapshot: self.snapshots.read,
+            OpenSnapshot: self.snapshots.copy,
+            StoreSnapshotChunk: self.snapshots.copy,
+            VerifySnapshot: self.snapshots.copy,
+            InstallSnapshot: self._on_install_snapshot,
+            CleanLog: self._on_clean_log,
+            RepairEnded: lambda effect: self.snapshots.end_repair(),
+            VotersChanged: self._nothing,
             Trace: self._on_trace,
         }
         self._trace = TraceWriter(world.trace, self.raft, world.now_us) if world.trace is not None else None
@@ -197,8 +219,8 @@ class SimulatedProcess:
                 if may_crash and self._crashes_here():
                     return effects
                 execute[type(effect)](effect)
-        except DiskFailed as error:
-            self._end_of(error)
+        except (DiskFailed, LogCorrupt) as error:
+            self.end_of(error)
             return effects
         if state is not self._seen:
             self._seen = state
@@ -216,8 +238,10 @@ class SimulatedProcess:
             self.machine.crash(power_cut=True, reason="between two effects")
         return self.dead
 
-    def _end_of(self, error: DiskFailed) -> None:
+    def end_of(self, error: DiskFailed | LogCorrupt) -> None:
         """A disk that fails for good ends the process. If an fsync did, what was not synced may be gone as well."""
+        if isinstance(error, LogCorrupt) and self.machine.rot is None:
+            raise error
         self.machine.crash(power_cut=isinstance(error, FsyncFailed), reason=str(error))
 
     def _on_trace(self, trace: Trace) -> None:
@@ -227,7 +251,7 @@ class SimulatedProcess:
     def _nothing(self, effect: Effect) -> None:
         """For people or for the caller of `step`."""
 
-    def _is_still(self, action: Callable[..., object], *arguments: object) -> bool:
+    def is_still(self, action: Callable[..., object], *arguments: object) -> bool:
         """True if the process is dead or stands still: the action comes never, or later.
 
         What happens all the time looks first whether the machine has ever been paused.
@@ -257,7 +281,7 @@ class SimulatedProcess:
     def _timer(self, due_us: int) -> None:
         if self._timer_us != due_us or self._timer_ms == NEVER_MS or self.dead:
             return
-        if self.machine.paused_until_us and self._is_still(self._timer, due_us):
+        if self.machine.paused_until_us and self.is_still(self._timer, due_us):
             return
         self._timer_ms = NEVER_MS
         now_ms = self.machine.now_ms()
@@ -279,7 +303,7 @@ class SimulatedProcess:
     # Messages
 
     def receive(self, inbound: Inbound) -> None:
-        if self.dead or (self.machine.paused_until_us and self._is_still(self.receive, inbound)):
+        if self.dead or (self.machine.paused_until_us and self.is_still(self.receive, inbound)):
             return
         token = self._next_token
         self._next_token += 1
@@ -288,19 +312,19 @@ class SimulatedProcess:
 
     def answered(self, correlation: int, source: int, response: Response, again: bool = False) -> None:
         """An answer, or one `again`: the shell lets that through, to see what the core makes of it."""
-        if self.dead or (self.machine.paused_until_us and self._is_still(self.answered, correlation, source, response, again)):
+        if self.dead or (self.machine.paused_until_us and self.is_still(self.answered, correlation, source, response, again)):
             return
         if self._outstanding.pop(correlation, None) is not None or again:
             self.step(ResponseReceived(correlation, source, response))
 
     def fail(self, event: RequestFailed) -> None:
-        if self.dead or (self.machine.paused_until_us and self._is_still(self.fail, event)):
+        if self.dead or (self.machine.paused_until_us and self.is_still(self.fail, event)):
             return
         if self._outstanding.pop(event.correlation, None) is not None:
             self.step(event)
 
     def abandoned(self, event: RequestAbandoned) -> None:
-        if self._is_still(self.abandoned, event):
+        if self.is_still(self.abandoned, event):
             return
         if self.inbound.pop(event.correlation, None) is not None:
             self.step(event)
@@ -320,7 +344,7 @@ class SimulatedProcess:
 
     def _time_out(self, timeout_ms: int) -> None:
         """The oldest request with this timeout may be overdue; those that were answered need no event of their own."""
-        if self.dead or (self.machine.paused_until_us and self._is_still(self._time_out, timeout_ms)):
+        if self.dead or (self.machine.paused_until_us and self.is_still(self._time_out, timeout_ms)):
             return
         waiting = self._timeouts[timeout_ms]
         while waiting and not self.dead:
@@ -350,6 +374,10 @@ class SimulatedProcess:
             if message.correlation in self._outstanding:
                 self._network.send(self, message)
             return
+        if message.correlation in self.asked:
+            if type(message) is Reply and isinstance(message.response, VoterChangeResponse):
+                self.asked.pop(message.correlation)(message.response)
+            return
         inbound = self.inbound.pop(message.correlation, None)
         if inbound is not None and type(message) is Reply:
             self._checkers.on_replied(self, inbound, message)
@@ -357,7 +385,7 @@ class SimulatedProcess:
 
     # Storage
 
-    def _latency_us(self) -> int:
+    def latency_us(self) -> int:
         mean_us = self.world.disk_latency_us(self.node_id)
         return 20 + int(self._latency.random() * 2 * mean_us)
 
@@ -373,16 +401,28 @@ class SimulatedProcess:
         self._staged_id = effect.append_id
         self._begin_flush()
 
+    def _on_install_snapshot(self, effect: InstallSnapshot) -> None:
+        self.world.checkers.on_install(self, effect)
+        self.log.install(effect.id, effect.last_crc)
+        self._staged_id = effect.append_id
+        self._begin_flush()
+
+    def _on_clean_log(self, effect: CleanLog) -> None:
+        self.log.clean(effect.start)
+        self._has_rubbish = True
+        self._begin_flush()
+
     def _begin_flush(self) -> None:
-        if not self.dead and self.flush is None and self._staged_id > self._flushed_id:
+        if not self.dead and self.flush is None and (self._staged_id > self._flushed_id or self._has_rubbish):
+            self._has_rubbish = False
             taken = self.log.begin_flush()
             self.flush = (taken, self._staged_id)
-            self.world.after(self._latency_us(), self._end_flush)
+            self.world.after(self.latency_us(), self._end_flush)
             if self.crash_in_flush_of_bytes is not None and len(taken.data) >= self.crash_in_flush_of_bytes:
                 self.world.after(1, self.machine.crash_process, self, "while it flushes")
 
     def _end_flush(self) -> None:
-        if self.flush is None or self.dead or (self.machine.paused_until_us and self._is_still(self._end_flush)):
+        if self.flush is None or self.dead or (self.machine.paused_until_us and self.is_still(self._end_flush)):
             return
         taken, append_id = self.flush
         self.flush = None
@@ -390,19 +430,24 @@ class SimulatedProcess:
             self.log.finish_flush(taken)
         except StorageFull as error:
             self.machine.flush_was_cut_short(taken)
+            self._has_rubbish = True
             self.world.after(RETRY_US, self._begin_flush)
             self.step(StorageFailed(str(error)))
             return
         except DiskFailed as error:
             self.machine.flush_was_cut_short(taken)
-            self._end_of(error)
+            self.end_of(error)
             return
+        is_news = append_id > self._flushed_id
         self._flushed_id = append_id
         self.machine.flush_ended(taken)
-        self._release_all(self.outbox.storage_completed(append_id))
-        self.step(StorageCompleted(append_id))
+        if is_news:
+            self._release_all(self.outbox.storage_completed(append_id))
+            self.step(StorageCompleted(append_id))
         if not self.dead:
             self._checkers.on_flushed(self)
+            if self.log.start_offset > self.applied_offset:
+                self.go_on_applying()
         self._begin_flush()
 
     def _on_store_election_state(self, effect: StoreElectionState) -> None:
@@ -412,16 +457,16 @@ class SimulatedProcess:
     def _begin_store(self) -> None:
         if not self.dead and self.storing is None and self._to_store is not None:
             self.storing, self._to_store = self._to_store, None
-            self.world.after(self._latency_us(), self._end_store)
+            self.world.after(self.latency_us(), self._end_store)
             if self.crash_in_store:
                 self.world.after(1, self.machine.crash_process, self, "while it stores an election state")
 
     def _end_store(self) -> None:
-        if self._is_still(self._end_store) or self.storing is None:
+        if self.is_still(self._end_store) or self.storing is None:
             return
         storing = self.storing
         try:
-            self.store.store(storing.state)
+            self.election_store.store(storing.state)
         except StorageFull as error:
             self.storing = None
             self._to_store = self._to_store or storing
@@ -430,7 +475,7 @@ class SimulatedProcess:
             return
         except DiskFailed as error:
             self.machine.possibly_stored = storing.state
-            self._end_of(error)
+            self.end_of(error)
             return
         self.storing = None
         self.world.checkers.on_stored(self.machine, storing.state)
@@ -450,10 +495,10 @@ class SimulatedProcess:
         if cached:
             self._local.append(RecordsRead(effect.read_id, data))
         else:
-            self.world.after(self._latency_us(), self._read_done, RecordsRead(effect.read_id, data))
+            self.world.after(self.latency_us(), self._read_done, RecordsRead(effect.read_id, data))
 
     def _read_done(self, event: RecordsRead) -> None:
-        if not self._is_still(self._read_done, event):
+        if not self.is_still(self._read_done, event):
             self.step(event)
 
     # The state machine
@@ -461,6 +506,9 @@ class SimulatedProcess:
     def _on_apply(self, effect: Apply) -> None:
         self._checkers.on_apply(self, effect.high_watermark)
         self.commit_offset = effect.high_watermark
+        self._wake_applying()
+
+    def _wake_applying(self) -> None:
         if self.world.options.apply_delay_us == 0:
             self._apply()
         elif not self._apply_scheduled:
@@ -469,21 +517,27 @@ class SimulatedProcess:
 
     def _apply_late(self) -> None:
         self._apply_scheduled = False
-        if self._is_still(self._apply_late):
+        if self.is_still(self._apply_late):
             self._apply_scheduled = True
             return
+        self.go_on_applying()
+
+    def go_on_applying(self) -> None:
+        """Outside a step."""
         try:
             self._apply()
-        except DiskFailed as error:
-            self._end_of(error)
+        except (DiskFailed, LogCorrupt) as error:
+            self.end_of(error)
+
+    def loaded(self, snapshot: OffsetAndEpoch) -> None:
+        """The state machine has everything below the end of `snapshot`."""
+        self.applied_offset = snapshot.offset
+        self.world.checkers.on_applied(self, self.applied_offset, self.state_machine.digest())
+        self.go_on_applying()
 
     def _apply(self) -> None:
-        while self.applied_offset < self.commit_offset:
-            data = self.log.read(self.applied_offset, APPLY_BYTES, end_offset=self.commit_offset)
-            batches = list(committed_batches(data))
-            run_at_once(self.state_machine.apply(batches, self.commit_offset))
-            self.applied_offset = batches[-1].end_offset
-            self.world.checkers.on_applied(self, self.applied_offset, self.state_machine.digest())
+        while self._apply_some():
+            pass
         while self._proposals and self._proposals[0][1] <= self.applied_offset:
             self.world.checkers.on_acknowledged(self, *self._proposals.popleft())
         if self._reads_to_apply:
@@ -491,22 +545,51 @@ class SimulatedProcess:
             self._reads_to_apply = [(offset, then) for offset, then in self._reads_to_apply if offset > self.applied_offset]
             for then in ready:
                 then(True)
-        activation = self._activation
-        if activation is not None and self.applied_offset > activation.epoch_start_offset:
-            self._activation = None
-            run_at_once(self.state_machine.became_leader(activation.epoch))
+
+    def _apply_some(self) -> bool:
+        """One step: a notice or some batches. False if there is nothing to do now, or a snapshot must be loaded first."""
+        if self.snapshots.is_loading:
+            return False
+        if self.log.start_offset > self.applied_offset:
+            self.snapshots.load_newest()
+            return False
+        end_offset, notices = self.commit_offset, self._notices
+        if notices:
+            if notices[0][0] <= self.applied_offset:
+                notices.popleft()[1]()
+                return True
+            end_offset = min(end_offset, notices[0][0])
+        if self.applied_offset >= end_offset:
+            return False
+        data = self.log.read(self.applied_offset, APPLY_BYTES, end_offset=end_offset)
+        batches = list(committed_batches(data))
+        run_at_once(self.state_machine.apply(batches, self.commit_offset))
+        newest = batches[-1]
+        self.applied_offset = newest.end_offset
+        self.snapshots.applied(newest.append_time_ms)
+        self.world.checkers.on_applied(self, self.applied_offset, self.state_machine.digest())
+        return True
+
+    def _notify(self, notice: Callable[[], Coroutine[object, None, None]]) -> None:
+        self._notices.append((self.commit_offset, lambda: run_at_once(notice())))
+        self._wake_applying()
 
     def _on_leader_changed(self, effect: LeaderChanged) -> None:
-        run_at_once(self.state_machine.leader_changed(effect.epoch, effect.leader_id, effect.endpoints))
+        self._notify(lambda: self.state_machine.leader_changed(effect.epoch, effect.leader_id, effect.endpoints))
 
     def _on_became_leader(self, effect: BecameLeader) -> None:
-        self._activation = effect
-        self._apply()
+        self._notify(lambda: self.state_machine.became_leader(effect.epoch))
 
     def _on_resigned(self, effect: Resigned) -> None:
-        self._activation = None
         self._proposals.clear()
-        run_at_once(self.state_machine.resigned(effect.epoch, effect.reason))
+        self._notify(lambda: self.state_machine.resigned(effect.epoch, effect.reason))
+
+    def ask(self, request: VoterChangeRequest, then: Answered) -> None:
+        """A change of the voters, asked of this process as the driver's `ask` does. `then` gets the answer, unless it dies."""
+        token = self._next_token
+        self._next_token += 1
+        self.asked[token] = then
+        self.step(RequestReceived(token, self.key, request))
 
     def propose(self, body: bytes, record_count: int) -> bool:
         """Append a batch as leader; acknowledged when this process applies it while it still leads."""
@@ -526,7 +609,7 @@ class SimulatedProcess:
         """A linearizable read, of a process that may be wrong about its leadership, or stand still first. `then` is called with
         True when the state machine shows what the read may see, with False if the read is refused, never if the process ends.
         """
-        if self._is_still(self.read, then):
+        if self.is_still(self.read, then):
             return
         token = self._next_token
         self._next_token += 1
@@ -548,7 +631,7 @@ class SimulatedProcess:
 
     def shut_down(self, linger_us: int, down_us: int) -> None:
         """Graceful stop: tell the others, stay a moment, end; come back after `down_us`."""
-        if not self._is_still(self.shut_down, linger_us, down_us):
+        if not self.is_still(self.shut_down, linger_us, down_us):
             self.step(ShutdownAsked())
             self.world.after(linger_us, self._stop, down_us)
 

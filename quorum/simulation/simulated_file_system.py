@@ -8,7 +8,8 @@ nothing but the open handles.
 
 Faults on demand: a power cut at the n-th operation, a full disk, an fsync that fails and takes the dirty pages with it, a disk on
 which everything fails, a directory that refuses renames and removals.
-Not modelled: rot and misdirected writes (tests flip bits themselves), and sectors that keep an older unsynced version.
+Bits rot where the fault atlas says (fault_atlas.py). Not modelled: misdirected writes, and sectors that keep an older unsynced
+version.
 """
 
 from __future__ import annotations
@@ -261,6 +262,15 @@ class SimulatedFileSystem:
         if len(survivor) < len(inode.data) and self._random.random() < keep:
             survivor.extend(bytes(len(inode.data) - len(survivor)))
         inode.replace(survivor)
+
+    def durable_bytes(self, path: str) -> bytes:
+        """What the platter holds of a file; empty if it has no durable name."""
+        inode = self._durable_names.get(path)
+        return bytes(inode.durable()) if inode is not None and self._names.get(path) is inode else b""
+
+    def flip(self, path: str, position: int, bit: int) -> None:
+        """One bit rots, of what programs see and of what the platter holds."""
+        self._names[path].data[position] ^= 1 << bit
 
     def snapshot(self) -> dict[str, bytes]:
         """Every file's bytes as programs see them, for tests."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Coroutine, Iterable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -61,16 +61,16 @@ class HashingStateMachine:
     async def resigned(self, epoch: int, reason: str) -> None:
         """Nothing depends on it."""
 
-    def freeze(self) -> FrozenHash:
+    def freeze(self) -> Any:
         return FrozenHash(self._digest, self.end_offset)
 
-    def read_snapshot(self, bodies: Iterable[bytes]) -> tuple[int, int]:
+    def read_snapshot(self, bodies: Iterable[bytes]) -> Any:
         """The digest and the offset it belongs to."""
         [body] = bodies
         [state] = msgspec.msgpack.decode(body, type=list[tuple[int, int]])
         return state
 
-    async def load_snapshot(self, position: OffsetAndEpoch, append_time_ms: int, state: tuple[int, int]) -> None:
+    async def load_snapshot(self, position: OffsetAndEpoch, append_time_ms: int, state: Any) -> None:
         digest, end_offset = state
         if end_offset != position.offset or end_offset < self.end_offset:
             raise AssertionError(f"a snapshot of {end_offset} is loaded as {position}, behind {self.end_offset}")

@@ -15,18 +15,24 @@ import msgspec
 
 from ..core.raft_config import RaftConfig
 from ..core.types import ReplicaKey, Voter, VoterSet
+from ..storage import LogCorrupt
 from .clients import Clients, lists_state_machine
 from .coverage import Coverage
+from .durable_log import DurableLog
 from .faults import FAULTS
 from .invariants import Checkers, Violation
 from .liveness import Liveness
 from .machine import Machine
+from .membership_invariants import MEMBERSHIP_CHECKERS
 from .network import SimulatedNetwork
+from .operators import Operators
 from .options import SimulationOptions, Strike
 from .plan import draw_strikes, strike_random
 from .process import SimulatedProcess
+from .snapshot_invariants import SNAPSHOT_CHECKERS
 from .state_machine import SimulatedStateMachine
 from .transcript import Transcript
+from .voter_trail import Voters
 
 HEALTHY_DISK_US = 200
 EVENTS_MAX = 3_000_000
@@ -62,16 +68,24 @@ class World:
         """Linearizable reads that were answered."""
         self.mended_logs = 0
         """Boots that found a torn tail or a half-made segment."""
+        self.lost_disks: dict[ReplicaKey, DurableLog] = {}
+        """What was on disks that are gone, by whose they were."""
         self.disk_slowness: dict[int, int] = {}
-        self.voter_ids = tuple(range(options.voters))
+        self.bootstrap_ids = tuple(range(options.voters))
+        """Whom a node asks that knows nobody: the voters that the cluster begins with."""
         self.network = SimulatedNetwork(self)
-        self.checkers = Checkers(self)
+        self.snapshots_taken = self.snapshots_loaded = self.repairs = 0
+        self.has_equal_snapshots = make_state_machine is lists_state_machine
+        """Whether two snapshots at the same offset are the same bytes."""
+        self.checkers = Checkers(self, (*SNAPSHOT_CHECKERS, *MEMBERSHIP_CHECKERS))
         self.history = self.checkers.history()
         self.machines = [Machine(self, node_id) for node_id in range(options.voters + options.observers)]
         self.leaders: tuple[SimulatedProcess, ...] = ()
         """The processes that lead, each of its own epoch, by node id."""
         self._tuning = msgspec.structs.asdict(options.tuning)
-        self._voters = VoterSet(tuple(Voter(ReplicaKey(voter), {}) for voter in self.voter_ids))
+        self.static_voters = VoterSet(())
+        """Those that the configuration names; nobody if they live in the log."""
+        self.voters = Voters(self._first_voters())
         self._heap: list[tuple[int, int, Callable[..., object], tuple[object, ...]]] = []
         self._sequence = 0
         self._workload = options.random("workload")
@@ -81,16 +95,58 @@ class World:
         if options.clients and make_state_machine is lists_state_machine:
             self.clients = Clients(self)
             self.checkers.add(self.clients)
+        self.operators = Operators(self)
+        self.checkers.add(self.operators)
         self._is_done = False
 
-    def config_of(self, node_id: int, directory_id: bytes) -> RaftConfig:
+    def _first_voters(self) -> VoterSet:
+        if not self.options.dynamic_voters:
+            self.static_voters = VoterSet.of(Voter(ReplicaKey(node_id), {}) for node_id in self.bootstrap_ids)
+            return self.static_voters
+        voters = VoterSet.of(self.machines[node_id].voter for node_id in self.bootstrap_ids)
+        for node_id in self.bootstrap_ids:
+            self.machines[node_id].format(voters)
+        return voters
+
+    def config_of(self, machine: Machine) -> RaftConfig:
+        options = self.options
         return RaftConfig(
-            node_id=node_id,
-            voters=self._voters,
-            directory_id=directory_id,
-            fetch_max_bytes=self.options.fetch_max_bytes,
+            node_id=machine.node_id,
+            voters=self.static_voters,
+            directory_id=machine.identity.directory_id,
+            endpoints=machine.endpoints if options.dynamic_voters else {},
+            fetch_max_bytes=options.fetch_max_bytes,
+            snapshots_kept=options.snapshots_kept,
+            snapshot_chunk_bytes=options.snapshot_chunk_bytes,
+            auto_join=options.auto_join,
             **self._tuning,
         )
+
+    def machine_of(self, key: ReplicaKey) -> Machine | None:
+        """The machine whose disk is that replica's; None if the disk is gone."""
+        machine = self.machines[key.node_id]
+        return machine if machine.key.matches(key) else None
+
+    def disk_of(self, key: ReplicaKey) -> DurableLog:
+        """What is on the disk of that voter, or was when it was lost."""
+        machine = self.machine_of(key)
+        return machine.durable if machine is not None else self.lost_disks[key]
+
+    def newest_voters(self) -> VoterSet:
+        """The set in force, as the newest leader's log says; if nobody leads, the newest that is committed."""
+        leader = max(self.leaders, key=lambda process: process.raft.epoch, default=None)
+        return leader.voter_trail.latest if leader is not None else self.voters.committed.latest
+
+    def refused_to_start(self, machine: Machine, error: LogCorrupt) -> None:
+        """What this disk holds can not be trusted. If rot has done that, its operator replaces the disk, where that is safe."""
+        if machine.rot is None or not machine.rot.is_fatal:
+            raise error
+        self.note(f"n{machine.node_id} refuses to start: {error}")
+        if self.options.dynamic_voters or not self.static_voters.has(machine.key):
+            machine.wipe("its operator has given it up")
+            machine.boot()
+        else:
+            machine.is_gone = True
 
     def after(self, delay_us: int, action: Callable[..., object], *arguments: object) -> None:
         """Schedule an action; equal times keep the order of the calls."""

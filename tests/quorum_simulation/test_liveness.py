@@ -66,7 +66,10 @@ def world_after_a_run() -> World:
 def test_a_core_without_a_majority_is_excused() -> None:
     world = world_after_a_run()
     world.liveness.core = world.liveness.core[:1]
-    assert find_excuse(world.liveness) == "too-few-voters: only [0] of the voters [0, 1, 2] are in the core"
+    leader = world.liveness.leader()
+    assert leader is not None
+    reason = f"n{leader.node_id} leads, and of its voters {{0,1,2}} only [0] are there"
+    assert find_excuse(world.liveness) == f"leader-lacks-a-majority: {reason}"
 
 
 def test_a_core_that_has_lost_what_was_committed_is_excused() -> None:
@@ -91,7 +94,7 @@ def test_a_core_that_is_led_by_a_node_it_can_not_reach_is_excused() -> None:
 
 
 def test_conditions_and_excuses_have_names() -> None:
-    assert [condition.name for condition in CONDITIONS] == ["L4", "L1", "L2", "L6"]
+    assert [condition.name for condition in CONDITIONS] == ["L4", "L1", "L2", "L3", "L6"]
     assert len({name for name, _ in EXCUSES}) == len(EXCUSES)
 
 

@@ -19,6 +19,7 @@ def healthy_world(seed: int) -> World:
         "disk_latency_us": 200,
         "clock_drift": False,
         "propose_interval_us": 100_000,
+        "heals_everything": True,
     }
     return World(msgspec.structs.replace(options, **calm), Transcript())
 

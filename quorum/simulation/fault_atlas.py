@@ -1,0 +1,116 @@
+"""Where disks may be damaged or lost: never so that fewer than a majority of any voter set in force is left whole.
+
+Theory of operation. What is committed is on a majority; as long as a majority of disks is whole, one of those has it, and can be
+elected by the others. So before a disk is damaged or replaced, all voter sets that any node may act on are looked at: a voter
+whose disk is gone, rotten, or would be now counts as lost (the fault atlas of TigerBeetle's simulator, for whole disks). Rot goes
+where it must be told from a torn tail: into batches below a high watermark that another committed batch bears, into finished
+snapshots, or into the election state, which a start must refuse. What rots in the tail above that is taken for torn, and is
+not tried.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..core.batch import read_header
+from ..core.errors import CorruptBatch
+from ..core.types import VoterSet
+from ..storage.identity import partition_directory
+from ..storage.segment import HEADER_PAGE_BYTES
+from ..storage.snapshot_file import BOOTSTRAP_ID, snapshot_id
+from .machine import DIRECTORY, Rot
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .world import World
+
+
+class Target(NamedTuple):
+    """Bytes `[start, end)` of a file, and what is known to be lost with them: committed data below `until`."""
+
+    path: str
+    start: int
+    end: int
+    until: int
+    is_fatal: bool = False
+
+
+class Found(NamedTuple):
+    """A committed batch on a disk."""
+
+    path: str
+    position: int
+    size_bytes: int
+    base_offset: int
+    high_watermark: int
+
+
+def sets_in_force(world: World) -> list[VoterSet]:
+    """Every voter set that somebody acts on, or would after a restart."""
+    found = [world.voters.committed.latest]
+    for machine in world.machines:
+        found.append(world.voters.trail_of(machine.durable).latest)
+        if machine.process is not None:
+            found.append(machine.process.voter_trail.latest)
+    return found
+
+
+def is_whole(machine: Machine | None) -> bool:
+    return machine is not None and machine.rot is None and not machine.is_gone
+
+
+def may_be_lost(world: World, machine: Machine) -> bool:
+    """Whether majorities stay whole without this disk."""
+    for voters in sets_in_force(world):
+        if voters.has(machine.key):
+            others = [world.machine_of(voter.key) for voter in voters.voters if voter.key.node_id != machine.node_id]
+            if sum(is_whole(other) for other in others) < voters.majority():
+                return False
+    return True
+
+
+def targets(world: World, machine: Machine) -> list[Target]:
+    """What may rot on this disk."""
+    directory, files = partition_directory(DIRECTORY), machine.file_system
+    found: list[Target] = []
+    batches: list[Found] = []
+    for name in files.names(directory):
+        path = f"{directory}/{name}"
+        data = files.durable_bytes(path)
+        position = snapshot_id(name)
+        if name.endswith(".log"):
+            batches += _committed_batches(world, machine, path, data)
+        elif position not in (None, BOOTSTRAP_ID) and data and world.history.is_position(position):
+            found.append(Target(path, 0, len(data), position.offset))
+        elif name == "quorum-state" and data:
+            found.append(Target(path, 0, len(data), 0, is_fatal=True))
+    for batch in batches:
+        stamp = max((other.high_watermark for other in batches if other is not batch), default=0)
+        if batch.base_offset < stamp:
+            end = batch.position + batch.size_bytes
+            found.append(Target(batch.path, batch.position, end, min(stamp, world.history.end_offset)))
+    return found
+
+
+def _committed_batches(world: World, machine: Machine, path: str, data: bytes) -> list[Found]:
+    batches: list[Found] = []
+    position = HEADER_PAGE_BYTES
+    while position < len(data):
+        try:
+            header = read_header(data, position)
+        except CorruptBatch:
+            break
+        end_offset = header.base_offset + header.record_count
+        if world.history.crc_at(end_offset) != header.crc or machine.durable.crc_at(end_offset) != header.crc:
+            break
+        batches.append(Found(path, position, header.size_bytes, header.base_offset, header.high_watermark))
+        position += header.size_bytes
+    return batches
+
+
+def damage(machine: Machine, target: Target, random: Random) -> None:
+    """Some bits flip."""
+    for _ in range(random.choice((1, 1, 3))):
+        machine.file_system.flip(target.path, random.randrange(target.start, target.end), random.randrange(8))
+    machine.rot = Rot(target.path, target.until, target.is_fatal)
