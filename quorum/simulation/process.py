@@ -102,6 +102,7 @@ class SimulatedProcess:
         self.world = world
         self.node_id = machine.node_id
         self.dead = False
+        self.is_stopping = False
         self.log = store.log
         self.outbox = Outbox()
         self.inbound: dict[int, Inbound] = {}
@@ -632,6 +633,7 @@ class SimulatedProcess:
     def shut_down(self, linger_us: int, down_us: int) -> None:
         """Graceful stop: tell the others, stay a moment, end; come back after `down_us`."""
         if not self.is_still(self.shut_down, linger_us, down_us):
+            self.is_stopping = True
             self.step(ShutdownAsked())
             self.world.after(linger_us, self._stop, down_us)
 

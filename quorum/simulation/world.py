@@ -247,11 +247,15 @@ class World:
         self.finish()
 
     def has_converged(self, offset: int) -> bool:
-        """Every node of the core has committed and applied through `offset`, all reads have ended, and all states are equal."""
+        """Every node of the core is there to stay, has committed and applied through `offset` and ended all reads; all states
+        are equal.
+        """
         digests: list[int] = []
         for machine in self.liveness.core:
             process = machine.process
-            if process is None or process.raft.high_watermark != offset or process.applied_offset != offset or process.reads:
+            if process is None or process.is_stopping or process.reads:
+                return False
+            if process.raft.high_watermark != offset or process.applied_offset != offset:
                 return False
             digests.append(process.state_machine.digest())
         if len(set(digests)) != 1:
