@@ -27,6 +27,7 @@ from ..core.types import OffsetAndEpoch
 from ..state_machine import CommittedBatch, StateMachine
 from ..storage.metadata_log import MetadataLog
 from ..storage.snapshot_store import SnapshotStore
+from .disk_threads import DiskThreads
 from .interpreter import loading_state
 from .signal import Signal
 from .snapshot_taker import SnapshotTaker
@@ -44,12 +45,14 @@ class ApplyTask:
         self,
         log: MetadataLog,
         snapshots: SnapshotStore,
+        threads: DiskThreads,
         newest_snapshot: Callable[[], OffsetAndEpoch | None],
         state_machine: StateMachine,
         taker: SnapshotTaker,
     ) -> None:
         self._log = log
         self._snapshots = snapshots
+        self._threads = threads
         self._newest_snapshot = newest_snapshot
         self._state_machine = state_machine
         self._taker = taker
@@ -121,7 +124,7 @@ class ApplyTask:
         if snapshot is None or snapshot not in self._snapshots.ids():
             return False
         try:
-            append_time_ms, state = await trio.to_thread.run_sync(self._read_snapshot, snapshot)
+            append_time_ms, state = await self._threads.run(self._read_snapshot, snapshot)
         except KeyError:
             return True  # Another has taken its place.
         await self._state_machine.load_snapshot(snapshot, append_time_ms, state)
@@ -143,7 +146,7 @@ class ApplyTask:
         if self._log.cached(start_offset):
             batches = _split(self._log.read(start_offset, CHUNK_BYTES, end_offset=end_offset))
         else:
-            batches = await trio.to_thread.run_sync(self._read_from_disk, start_offset, end_offset)
+            batches = await self._threads.run(self._read_from_disk, start_offset, end_offset)
         if not batches and self._log.start_offset > start_offset:
             return []
         if not batches or batches[0].base_offset != start_offset or batches[-1].end_offset > end_offset:

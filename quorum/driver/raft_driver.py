@@ -96,6 +96,7 @@ from ..storage.snapshot_store import SnapshotInfo
 from ..trace import TraceWriter
 from .address_book import AddressBook
 from .apply_task import ApplyTask
+from .disk_threads import DiskThreads
 from .driver_config import DriverConfig, DriverStatistics
 from .errors import NoSnapshot, NotLeader, Overloaded
 from .generation import generation_over
@@ -162,6 +163,7 @@ class RaftDriver:
         self._armed_ms = 0
         self._clock_anchor_ms = 0.0
         self._scope = trio.CancelScope()
+        self._threads = DiskThreads()
         self._repairs = trio.Event()
         """Set when there is nothing left to repair."""
         self._fatal: Exception | None = None
@@ -370,7 +372,7 @@ class RaftDriver:
         for responder in self._responders.values():
             responder.refuse(ErrorCode.BROKER_NOT_AVAILABLE, "the node is stopping")
         self._responders.clear()
-        if self._writer.is_stuck:
+        if self._writer.is_stuck or self._threads.is_stuck:
             logger.error("the disk of %s does not answer; its files are left open", self.config.directory)
         else:
             self._store.close()
@@ -382,6 +384,7 @@ class RaftDriver:
         self._election_writer = ElectionWriter(store.election_store, self._election_state_stored)
         self._taker = SnapshotTaker(
             store.snapshots,
+            self._threads,
             self._state_machine,
             config.snapshot_max_new_bytes,
             config.snapshot_max_interval_ms,
@@ -393,11 +396,12 @@ class RaftDriver:
         self._applier = ApplyTask(
             store.log,
             store.snapshots,
+            self._threads,
             lambda: core.snapshots[-1] if core.snapshots else None,
             self._state_machine,
             self._taker,
         )
-        self._copies = SnapshotCopies(store.snapshots, self._step, self._snapshot_rotted)
+        self._copies = SnapshotCopies(store.snapshots, self._threads, self._step, self._snapshot_rotted)
         own = config.raft.endpoints.get(config.peer_listener)
         self._addresses = AddressBook(
             config.peer_listener, own, config.bootstrap_endpoints, core.endpoints_of, lambda: core.voters, self._random
@@ -564,7 +568,7 @@ class RaftDriver:
     async def _end_repair(self) -> None:
         while True:
             try:
-                await trio.to_thread.run_sync(self._store.end_repair)
+                await self._threads.run(self._store.end_repair)
                 break
             except StorageFull as error:
                 logger.error("what was set aside for the repair cannot be removed, trying again: %s", error)
@@ -587,8 +591,8 @@ class RaftDriver:
 
     def _snapshot_rotted(self, snapshot: OffsetAndEpoch, reason: str) -> None:
         logger.error(
-            "node %d: snapshot %s has rotted on its disk and is not served any more (%s); a new one is taken as soon as anything is "
-            "committed behind it. Nothing is lost as long as this node runs or another voter has the data: check the disk of %s",
+            "node %d: snapshot %s has rotted on its disk and is not served any more (%s); a new one is taken as soon as anything "
+            "is committed behind it. Nothing is lost while this node runs or another voter has the data: check the disk of %s",
             self.config.raft.node_id,
             snapshot,
             reason,
@@ -622,7 +626,7 @@ class RaftDriver:
             self._nursery.start_soon(self._read_from_disk, effect)
 
     async def _read_from_disk(self, effect: ReadLog) -> None:
-        data = await trio.to_thread.run_sync(self._log.read, effect.start_offset, effect.max_bytes)
+        data = await self._threads.run(self._log.read, effect.start_offset, effect.max_bytes)
         self._step(RecordsRead(effect.read_id, data))
 
     # --- the state machine ---------------------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 
 import trio
 
@@ -26,6 +25,7 @@ from ..core.types import OffsetAndEpoch
 from ..storage.errors import StorageFull
 from ..storage.snapshot_file import SnapshotInvalid
 from ..storage.snapshot_store import SnapshotStore
+from .disk_threads import DiskThreads
 from .signal import Signal
 
 logger = logging.getLogger("kraftlab.quorum")
@@ -54,9 +54,14 @@ class SnapshotCopies:
     """
 
     def __init__(
-        self, store: SnapshotStore, step: Callable[[Event], None], on_rotten: Callable[[OffsetAndEpoch, str], None]
+        self,
+        store: SnapshotStore,
+        threads: DiskThreads,
+        step: Callable[[Event], None],
+        on_rotten: Callable[[OffsetAndEpoch, str], None],
     ) -> None:
         self._store = store
+        self._threads = threads
         self._step = step
         self._on_rotten = on_rotten
         self._checks: dict[OffsetAndEpoch, _Check] = {}
@@ -68,9 +73,7 @@ class SnapshotCopies:
         """A task: reads one piece."""
         if effect.position == 0 and effect.max_bytes > 0:
             await self._look_at(effect.id)
-        found = await trio.to_thread.run_sync(
-            self._store.read, effect.id, effect.position, effect.max_bytes, limiter=self._readers
-        )
+        found = await self._threads.run_limited(self._readers, self._store.read, effect.id, effect.position, effect.max_bytes)
         size_bytes, data = (-1, b"") if found is None else found
         self._step(SnapshotRead(effect.read_id, size_bytes, data))
 
@@ -87,7 +90,7 @@ class SnapshotCopies:
 
     async def _check(self, snapshot: OffsetAndEpoch, check: _Check) -> None:
         try:
-            await trio.to_thread.run_sync(partial(self._store.check, snapshot, trio.from_thread.check_cancelled))
+            await self._threads.run(self._store.check, snapshot, trio.from_thread.check_cancelled)
         except SnapshotInvalid as error:
             self._on_rotten(snapshot, str(error))
         except FileNotFoundError:
@@ -112,7 +115,7 @@ class SnapshotCopies:
         attempts = 0
         while True:
             try:
-                return await trio.to_thread.run_sync(self._do, effect)
+                return await self._threads.run(self._do, effect)
             except SnapshotInvalid as error:
                 return SnapshotRefused(effect.id, str(error))
             except StorageFull as error:

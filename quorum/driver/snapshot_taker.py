@@ -26,6 +26,7 @@ from ..core.types import OffsetAndEpoch
 from ..state_machine import CommittedBatch, FrozenState, StateMachine
 from ..storage.errors import StorageFull
 from ..storage.snapshot_store import SnapshotStore
+from .disk_threads import DiskThreads
 from .errors import NoSnapshot
 from .signal import Signal
 
@@ -44,6 +45,7 @@ class SnapshotTaker:
     def __init__(
         self,
         store: SnapshotStore,
+        threads: DiskThreads,
         state_machine: StateMachine,
         max_new_bytes: int,
         max_interval_ms: int,
@@ -52,6 +54,7 @@ class SnapshotTaker:
         wake: Callable[[], None],
     ) -> None:
         self._store = store
+        self._threads = threads
         self._state_machine = state_machine
         self._max_new_bytes = max_new_bytes
         self._max_interval_ms = max_interval_ms
@@ -161,7 +164,7 @@ class SnapshotTaker:
     async def _write(self, context: SnapshotContext, frozen: FrozenState) -> None:
         started = trio.current_time()
         try:
-            counts = await trio.to_thread.run_sync(self._write_in_thread, context, frozen)
+            counts = await self._threads.run(self._write_in_thread, context, frozen)
         except StorageFull as error:
             logger.error("snapshot %s cannot be written, trying again in %.0f s: %s", context.id, FULL_DISK_RETRY_S, error)
             self._retry_at = trio.current_time() + FULL_DISK_RETRY_S

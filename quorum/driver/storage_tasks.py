@@ -24,14 +24,13 @@ from ..core.types import OffsetAndEpoch
 from ..storage.election_store import ElectionStateStore
 from ..storage.errors import StorageFull
 from ..storage.metadata_log import MetadataLog
+from .disk_threads import SETTLE_TIMEOUT_S
 from .signal import Signal
 from .worker_thread import WorkerThread
 
 logger = logging.getLogger("kraftlab.quorum")
 
 FULL_DISK_RETRY_S = 0.5
-SETTLE_TIMEOUT_S = 2.0
-"""How long the end of a task waits for a disk that does not answer."""
 
 
 class LogWriter:

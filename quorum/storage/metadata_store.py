@@ -133,6 +133,7 @@ class MetadataStore:
     def close(self) -> None:
         """Give up the files; flush first what must survive."""
         self.log.close()
+        self.snapshots.close()
 
 
 class _Bootstrap:

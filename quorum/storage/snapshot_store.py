@@ -217,6 +217,10 @@ class SnapshotStore:
             self._part[1].close()
             self._part = None
 
+    def close(self) -> None:
+        """Give up the files; an unfinished copy stays for the next start to remove."""
+        self._close_part()
+
     # --- MetadataLog's side --------------------------------------------------------------------------------------------------
 
     def promise(self, position: OffsetAndEpoch) -> None:

@@ -14,6 +14,7 @@ from kraftlab.quorum.core.batch import SnapshotHeader
 from kraftlab.quorum.core.snapshots import SnapshotContext
 from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.driver import snapshot_taker
+from kraftlab.quorum.driver.disk_threads import DiskThreads
 from kraftlab.quorum.driver.snapshot_taker import SnapshotTaker
 from kraftlab.quorum.storage.file_system import RealFileSystem
 from kraftlab.quorum.storage.identity import LogIdentity
@@ -39,7 +40,14 @@ class Taking:
         self.offset = 0
         machine: Any = Machine()
         self.taker = SnapshotTaker(
-            store, machine, 1 << 40, interval_ms, self._context, lambda taken: self.taken.append(taken.offset), lambda: None
+            store,
+            DiskThreads(),
+            machine,
+            1 << 40,
+            interval_ms,
+            self._context,
+            lambda taken: self.taken.append(taken.offset),
+            lambda: None,
         )
 
     def _context(self, offset: int, append_time_ms: int) -> SnapshotContext:

@@ -16,6 +16,7 @@ from kraftlab.quorum.core.errors import InvariantViolation
 from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.driver import apply_task
 from kraftlab.quorum.driver.apply_task import ApplyTask
+from kraftlab.quorum.driver.disk_threads import DiskThreads
 from kraftlab.quorum.driver.snapshot_taker import SnapshotTaker
 from kraftlab.quorum.driver.worker_thread import WorkerThread
 from kraftlab.quorum.storage.file_system import RealFileSystem
@@ -105,8 +106,11 @@ def open_log(directory: Path) -> MetadataLog:
 def applying(log: MetadataLog, listener: Listener) -> ApplyTask:
     """The task of a node without snapshots."""
     store = SnapshotStore(RealFileSystem(), "nowhere", LogIdentity("tasks-test", bytes(16)))
-    taker = SnapshotTaker(store, listener, 1 << 40, 0, lambda offset, time_ms: "never", lambda snapshot: None, lambda: None)
-    return ApplyTask(log, store, lambda: None, listener, taker)
+    threads = DiskThreads()
+    taker = SnapshotTaker(
+        store, threads, listener, 1 << 40, 0, lambda offset, time_ms: "never", lambda snapshot: None, lambda: None
+    )
+    return ApplyTask(log, store, threads, lambda: None, listener, taker)
 
 
 def fill(log: MetadataLog, count: int) -> None:

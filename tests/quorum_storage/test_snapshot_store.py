@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tracemalloc
 from contextlib import suppress
 from random import Random
@@ -301,3 +302,24 @@ def test_the_checkpoint_of_another_cluster_is_refused(disk, identity, store):
     write(store, control=[SnapshotHeader(0, "other", 0, 1, 1)])
     with pytest.raises(WrongIdentity, match="belongs to cluster 'other'"):
         MetadataStore.open(disk, "/data", *LogIdentity("test-cluster", bytes(16))[:2])
+
+
+def test_giving_up_the_store_gives_up_the_file_of_an_unfinished_copy(tmp_path, identity):
+    before = len(os.listdir("/proc/self/fd"))
+    store = MetadataStore.open(RealFileSystem(), str(tmp_path), identity.cluster_id, identity.directory_id)
+    store.snapshots.store_part(OffsetAndEpoch(5, 1), 0, b"a beginning")
+    store.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_what_a_check_finds_rotten_is_read_for_nobody_any_more(store, disk):
+    write(store)
+    store.check(ID)
+    assert store.read(ID, 0, 10) is not None
+    disk.open(PATH).pwrite(b"X", disk.snapshot()[PATH].index(BODIES[2]))
+    with pytest.raises(SnapshotInvalid):
+        store.check(ID)
+    assert store.read(ID, 0, 10) is None
+    store.remove_below(OffsetAndEpoch(ID.offset + 1, ID.epoch))
+    with pytest.raises(FileNotFoundError):
+        store.check(ID)

@@ -1,0 +1,75 @@
+"""Work for a disk that does not answer any more must not keep a process alive.
+
+Theory of operation. `DiskThreads.run` is `trio.to_thread.run_sync` for functions that read and write files. Who cancels it waits
+for the function as usual, since files are best left in order, but not for long: a thread that hangs in the kernel is left
+behind, and goes with the process. While one is left behind, `is_stuck`: the files that it may be using must not be closed, for
+their descriptors could be given to others.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import trio
+
+SETTLE_TIMEOUT_S = 2.0
+"""How long the end of a task waits for a disk that does not answer."""
+_BEGIN_TIMEOUT_S = 0.1
+"""A thread that has not begun so long after it was cancelled never will."""
+_LOOK_INTERVAL_S = 0.01
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class DiskThreads:
+    """The threads that work for one node's disk."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._working = 0
+
+    @property
+    def is_stuck(self) -> bool:
+        """True if a function is still running that nobody waits for."""
+        return self._working > 0
+
+    async def run(self, function: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
+        """What `function` returns or raises, in a thread."""
+        return await self.run_limited(None, function, *arguments, **options)
+
+    async def run_limited(
+        self, limiter: trio.CapacityLimiter | None, function: Callable[P, R], *arguments: P.args, **options: P.kwargs
+    ) -> R:
+        """The same, with no more threads at once than `limiter` allows."""
+        begun, ended = threading.Event(), threading.Event()
+
+        def work() -> R:
+            begun.set()
+            self._count(1)
+            try:
+                return function(*arguments, **options)
+            finally:
+                self._count(-1)
+                ended.set()
+
+        try:
+            return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
+        except trio.Cancelled:
+            await _settle(begun, ended)
+            raise
+
+    def _count(self, change: int) -> None:
+        with self._lock:
+            self._working += change
+
+
+async def _settle(begun: threading.Event, ended: threading.Event) -> None:
+    """Looks now and then: it happens once in a process's life."""
+    waited_s = 0.0
+    with trio.CancelScope(shield=True):
+        while not ended.is_set() and waited_s < (SETTLE_TIMEOUT_S if begun.is_set() else _BEGIN_TIMEOUT_S):
+            await trio.sleep(_LOOK_INTERVAL_S)
+            waited_s += _LOOK_INTERVAL_S

@@ -1,0 +1,99 @@
+"""A disk that does not answer any more, at each kind of work in a thread: it may stop the work, never the end of the process."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+
+from kraftlab.quorum import NoSnapshot
+from kraftlab.quorum.storage.snapshot_store import SnapshotStore
+
+Clusters = Callable[..., contextlib.AbstractAsyncContextManager[Any]]
+Eventually = Callable[..., Awaitable[None]]
+
+OPTIONS = {"snapshot_max_new_bytes": 1 << 40, "snapshot_max_interval_ms": 0, "raft": {"snapshots_kept": 1}}
+STOPS_WITHIN_S = 8.0
+
+
+async def commit(c: Any, count: int) -> int:
+    leader = await c.leader()
+    for number in range(count):
+        end_offset = c.propose(leader, f"record {number}")
+    await c.committed(end_offset, leader)
+    return end_offset  # type: ignore[no-any-return]
+
+
+async def swallow(action: Callable[[], Awaitable[object]]) -> None:
+    with contextlib.suppress(NoSnapshot):
+        await action()
+
+
+class Hanging:
+    """Stands for a method of the store that a hung disk holds up."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        self.began = threading.Event()
+        self.returns = threading.Event()
+        original = getattr(SnapshotStore, name)
+
+        def hang(*arguments: Any, **options: Any) -> Any:
+            self.began.set()
+            self.returns.wait(25)
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(SnapshotStore, name, hang)
+
+
+async def stops(node: Any) -> None:
+    with trio.move_on_after(STOPS_WITHIN_S) as scope:
+        await node.stop()
+    assert not scope.cancelled_caught, "the node does not stop"
+
+
+async def test_a_node_stops_while_the_disk_hangs_under_its_snapshot(cluster: Clusters, eventually: Eventually) -> None:
+    async with cluster(**OPTIONS) as c:
+        await commit(c, 10)
+        node = next(node for node in c.nodes if node.journal.leads is None)
+        node.disk.open_for_business.clear()
+        c.nursery.start_soon(swallow, node.driver.take_snapshot)
+        await trio.sleep(0.2)
+        await stops(node)
+        node.disk.open_for_business.set()
+
+
+@pytest.mark.parametrize("name", ["check", "read"])
+async def test_a_leader_stops_while_the_disk_hangs_under_a_snapshot_that_it_serves(
+    cluster: Clusters, eventually: Eventually, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    async with cluster(observers=1, **OPTIONS) as c:
+        await commit(c, 10)
+        leader = await c.leader()
+        await leader.driver.take_snapshot()
+        hanging = Hanging(monkeypatch, name)
+        try:
+            await c.nodes[3].start()
+            await eventually(hanging.began.is_set, "somebody asks for it")
+            await stops(leader)
+        finally:
+            hanging.returns.set()
+
+
+@pytest.mark.parametrize("name", ["open_part", "store_part", "verify_part"])
+async def test_a_node_stops_while_the_disk_hangs_under_the_copy_of_a_snapshot(
+    cluster: Clusters, eventually: Eventually, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    async with cluster(observers=1, **OPTIONS) as c:
+        await commit(c, 10)
+        await (await c.leader()).driver.take_snapshot()
+        hanging = Hanging(monkeypatch, name)
+        try:
+            await c.nodes[3].start()
+            await eventually(hanging.began.is_set, "the copy begins")
+            await stops(c.nodes[3])
+        finally:
+            hanging.returns.set()
