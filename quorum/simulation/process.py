@@ -632,8 +632,8 @@ class SimulatedProcess:
 
     def shut_down(self, linger_us: int, down_us: int) -> None:
         """Graceful stop: tell the others, stay a moment, end; come back after `down_us`."""
+        self.is_stopping = True
         if not self.is_still(self.shut_down, linger_us, down_us):
-            self.is_stopping = True
             self.step(ShutdownAsked())
             self.world.after(linger_us, self._stop, down_us)
 
