@@ -51,6 +51,11 @@ class AddressBook:
         self._strangers.add(endpoint)
         return is_news
 
+    def met_member(self, endpoint: Endpoint) -> None:
+        """A node of this cluster answers there, whoever did before."""
+        if self._strangers:
+            self._strangers.discard(endpoint)
+
     def strangers_in_majority(self) -> list[Endpoint]:
         """The places of strangers if, with this node, they leave no majority of all places to its cluster; else none."""
         everybody = self.everybody()

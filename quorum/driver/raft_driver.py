@@ -88,6 +88,7 @@ from ..core.outbox import Outbox
 from ..core.raft_node import RaftNode
 from ..core.snapshots import SnapshotContext
 from ..core.types import Endpoint, OffsetAndEpoch
+from ..line_limit import LineLimit
 from ..state_machine import StateMachine
 from ..storage.errors import StorageFull, WrongIdentity
 from ..storage.file_system import FileSystem, RealFileSystem
@@ -126,6 +127,9 @@ logger = logging.getLogger("kraftlab.quorum")
 STAGED_BYTES_MAX = 64 * 1024 * 1024
 """Proposals are refused while more than this waits for the disk."""
 REPAIR_PROGRESS_S = 1.0
+LINES_AT_ONCE = 20
+LINE_INTERVAL_S = 2.0
+"""What happens again and again gives so many log lines at once, and one more in that time."""
 STOP_TIMEOUT_S = 1.0
 """How long a graceful stop waits for its goodbyes to be answered and its last flush."""
 
@@ -164,6 +168,7 @@ class RaftDriver:
         self._clock_anchor_ms = 0.0
         self._scope = trio.CancelScope()
         self._threads = DiskThreads()
+        self._limit = LineLimit(LINES_AT_ONCE, LINE_INTERVAL_S)
         self._repairs = trio.Event()
         """Set when there is nothing left to repair."""
         self._fatal: Exception | None = None
@@ -655,7 +660,17 @@ class RaftDriver:
         self._pool.keep({*self._addresses.everybody(), *leader})
 
     def _on_trace(self, effect: Trace) -> None:
-        logger.info("node %d: %s %s", self.config.raft.node_id, effect.kind, effect.text)
+        if effect.move is not None:
+            logger.info("node %d: %s %s", self.config.raft.node_id, effect.kind, effect.text)
+        else:
+            self._say(logging.INFO, "%s %s", effect.kind, effect.text)
+
+    def _say(self, level: int, message: str, *values: object) -> None:
+        """A line that may be true again at every retry, many times per second."""
+        suppressed = self._limit.admit(trio.current_time())
+        if suppressed is not None:
+            more = f" ({suppressed} such lines before this one were left out)" if suppressed else ""
+            logger.log(level, f"node %d: {message}%s", self.config.raft.node_id, *values, more)
 
     # --- peers ---------------------------------------------------------------------------------------------------------------
 
@@ -681,7 +696,7 @@ class RaftDriver:
     def _send(self, message: Send) -> None:
         endpoint = self._addresses.find(message.destination)
         if endpoint is None:
-            logger.warning("no %s endpoint is known for node %d", self.config.peer_listener, message.destination)
+            self._say(logging.WARNING, "no %s endpoint is known for node %d", self.config.peer_listener, message.destination)
             self._inbox.append(RequestFailed(message.correlation, message.destination))
             return
         api = API_OF[type(message.request)]
@@ -700,10 +715,13 @@ class RaftDriver:
             if not self._goodbyes:
                 self._goodbyes_answered.set()
         if isinstance(answer, PeerAnswer):
+            self._addresses.met_member(endpoint)
             try:
                 response = _response_decoders[api].decode(answer.body)
             except msgspec.MsgspecError as error:
-                logger.warning("node %d answered api %d with what cannot be read: %s", answer.source.node_id, api, error)
+                self._say(
+                    logging.WARNING, "node %d answered api %d with what cannot be read: %s", answer.source.node_id, api, error
+                )
                 self._step(RequestFailed(correlation, destination))
             else:
                 self._step(ResponseReceived(correlation, answer.source.node_id, response))

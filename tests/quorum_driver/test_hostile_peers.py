@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -20,7 +21,8 @@ from kraftlab.quorum.core.messages import (
     UpdateVoterRequest,
     VoterChangeResponse,
 )
-from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter
+from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.driver.address_book import AddressBook
 from kraftlab.quorum.driver.frames import REQUEST, Frame, encode_frame
 
 Clusters = Callable[..., contextlib.AbstractAsyncContextManager[Any]]
@@ -135,3 +137,28 @@ async def test_a_port_scan_causes_few_log_lines(identity: Identity, caplog: pyte
                     await stream.aclose()
         nursery.cancel_scope.cancel()
     assert 1 <= len(caplog.records) <= 40
+
+
+async def test_an_observer_that_knows_nobody_says_so_now_and_then(cluster: Clusters, caplog: pytest.LogCaptureFixture) -> None:
+    async with cluster(observers=1, dynamic=True) as c:
+        c.voters = VoterSet(())
+        caplog.clear()
+        await c.nodes[3].start()
+        await trio.sleep(1.5)
+    lines = [
+        record.getMessage() for record in caplog.records if "node 3" in record.getMessage() or "node -1" in record.getMessage()
+    ]
+    assert 1 <= len(lines) <= 30
+
+
+def test_a_place_that_once_belonged_to_another_cluster_is_forgiven_when_it_does_not_any_more() -> None:
+    places = [Endpoint("host", port) for port in (1, 2, 3)]
+    voters = VoterSet(tuple(Voter(ReplicaKey(node_id), {"CONTROLLER": place}) for node_id, place in enumerate(places)))
+    book = AddressBook("CONTROLLER", places[0], (), lambda node_id: {}, lambda: voters, random.Random(0))
+    assert book.met_stranger(places[1])
+    assert not book.met_stranger(places[1])
+    book.met_member(places[1])
+    assert book.met_stranger(places[2])
+    assert not book.strangers_in_majority()
+    assert book.met_stranger(places[1])
+    assert book.strangers_in_majority() == places[1:]
