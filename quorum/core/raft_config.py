@@ -36,8 +36,8 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     high_watermark_linger_ms: int = 5
     """Voters hear of a new high watermark without records after so long; 0: at once. Observers always at once."""
     fetch_max_bytes: int = 1024 * 1024
-    """What one answer brings, or one batch if that is larger. Batches can be so small that ten thousand fit: whoever takes them in
-    stands still for that long, and must not be taken for dead."""
+    """What one answer brings, or one batch if that is larger. Batches can be so small that ten thousand fit: whoever takes them
+    in stands still for that long, and must not be taken for dead."""
     uncommitted_bytes_max: int = 32 * 1024 * 1024
     """Proposals beyond this much uncommitted data are rejected as overload."""
     observer_session_ms: int = 300_000
