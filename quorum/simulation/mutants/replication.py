@@ -168,7 +168,7 @@ MUTANTS = (
         leadership,
         "next_high_watermark",
         _older_epochs_by_counting,
-        rules=("S6",),
+        rules=("S6", "S12"),
         seeds_max=300,
     ),
     Mutant("minority-commits", "fewer than a majority commit", majority, "majority_offset", _minority_commits, rules=("S8",)),

@@ -122,18 +122,6 @@ def _crc_ignored(parse: Callable[[bytes, int], tuple[BatchHeader, bool]]) -> Cal
     return mutated
 
 
-def _recovered_tail_not_synced(mend: Callable[..., Any]) -> Callable[..., Any]:
-    def mutated(*arguments: Any) -> Any:
-        fdatasync = SimulatedFile.fdatasync
-        SimulatedFile.fdatasync = lambda self: None  # type: ignore[method-assign]
-        try:
-            return mend(*arguments)
-        finally:
-            SimulatedFile.fdatasync = fdatasync  # type: ignore[method-assign]
-
-    return mutated
-
-
 MUTANTS = (
     Mutant(
         "cut-forgotten",
@@ -191,6 +179,7 @@ MUTANTS = (
         _cache_not_truncated,
         rules=("CorruptBatch", "InvariantViolation", "D1", "S4"),
         seeds_max=300,
+        faults=("partition", "resign"),
     ),
     Mutant(
         "one-batch-too-many",
@@ -224,15 +213,5 @@ MUTANTS = (
         _crc_ignored,
         rules=("LogCorrupt", "D1", "S4", "S14"),
         seeds_max=300,
-    ),
-    Mutant(
-        "recovered-tail-not-synced",
-        "recovery relies on what only the page cache holds",
-        recovery,
-        "mend",
-        _recovered_tail_not_synced,
-        rules=("D1",),
-        seeds_max=300,
-        faults=("kill", "crash-in-flush"),
     ),
 )
