@@ -32,6 +32,8 @@ class Fault(NamedTuple):
     about: str
     needs_process: bool = True
     """A node that is down can not be struck: nothing happens."""
+    keeps_pace: bool = False
+    """Strikes as often in seeds whose faults are rare: what needs a leader to get anywhere."""
 
 
 def _some_machine(world: World, random: Random) -> Machine:
@@ -288,11 +290,16 @@ def rot(world: World, random: Random) -> Struck:
     found = targets(world, machine)
     if not found:
         return ()
-    kinds = sorted({target.path.rpartition(".")[2] for target in found})
+    is_fatal = random.random() < 0.15
+    kinds = sorted({target.path.rpartition(".")[2] for target in found if target.is_fatal == is_fatal})
+    if not kinds:
+        return ()
     kind = random.choice(kinds)
     target = random.choice([target for target in found if target.path.rpartition(".")[2] == kind])
     world.note(f"rot on n{machine.node_id}: {target}")
     damage(machine, target, random)
+    if random.random() < 0.7:
+        machine.crash(power_cut=random.random() < 0.5, reason="and starts on what has rotted", down_us=_down_us(random))
     return (machine.node_id,)
 
 
@@ -327,13 +334,20 @@ FAULTS: dict[str, Fault] = {
         Fault("isolate", 1500, isolate, "one node cut off, perhaps in one direction only", needs_process=False),
         Fault("clog", 1000, clog, "what a node is sent, or sends, arrives after a while, all at once", needs_process=False),
         Fault("broken-link", 1500, broken_link, "two nodes do not hear each other", needs_process=False),
-        Fault("take-snapshot", 700, take_snapshot, "some nodes take a snapshot"),
-        Fault("add-voter", 500, add_voter, "a node is to become a voter", needs_process=False),
-        Fault("remove-voter", 900, remove_voter, "a voter is to be one no longer, often the leader", needs_process=False),
-        Fault("hasty-change", 1500, hasty_change, "a new leader is asked for a change at once"),
-        Fault("transfer-leadership", 1200, transfer_leadership, "a voter is to lead", needs_process=False),
+        Fault("take-snapshot", 700, take_snapshot, "some nodes take a snapshot", keeps_pace=True),
+        Fault("add-voter", 300, add_voter, "a node is to become a voter", needs_process=False, keeps_pace=True),
+        Fault(
+            "remove-voter",
+            700,
+            remove_voter,
+            "a voter is to be one no longer, often the leader",
+            needs_process=False,
+            keeps_pace=True,
+        ),
+        Fault("hasty-change", 1500, hasty_change, "a new leader is asked for a change at once", keeps_pace=True),
+        Fault("transfer-leadership", 1200, transfer_leadership, "a voter is to lead", needs_process=False, keeps_pace=True),
         Fault("replace-disk", 2500, replace_disk, "a disk is gone, its node comes back with an empty one", needs_process=False),
         Fault("move-node", 2500, move_node, "a node comes back at another address", needs_process=False),
-        Fault("rot", 2000, rot, "bits flip in what is on a disk", needs_process=False),
+        Fault("rot", 1200, rot, "bits flip in what is on a disk", needs_process=False, keeps_pace=True),
     )
 }

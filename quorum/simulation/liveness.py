@@ -149,6 +149,8 @@ class Liveness:
     def _cut_links_to_leader(self) -> None:
         """They and the leader do not hear each other any more, all others hear both: the chain that broke etcd at Cloudflare."""
         leader = self.leader()
+        if not self._has_majorities({machine.node_id for machine in self.core}):
+            return  # Nodes outside have made themselves voters meanwhile.
         for machine in self.to_miss_the_leader:
             if leader is not None and leader.machine is not machine:
                 self.world.note(f"n{machine.node_id} and the leader n{leader.node_id} do not hear each other from now on")

@@ -31,6 +31,7 @@ CUT_SHORT_AFTER = (0, 1, 1, 2, 2, 3, 4, 6)
 """Operations of a flush or a store that still happen when the power goes, or:"""
 CUT_SHORT_AFTER_SYNCS = (0, 0, 0, 1, 1, 2)
 """Syncs that still happen. At the next one something is written and not yet synced; if batches, they leave a torn tail."""
+FIRST_PORT = 9093
 FULL_RATE = 1_000
 """A clock's rate in thousandths: 1000 runs true."""
 
@@ -59,7 +60,7 @@ class Machine:
         """Disks that this machine has lost so far: each has a directory id of its own."""
         self.identity = LogIdentity(CLUSTER_ID, _directory_id(node_id, 0))
         self.file_system = SimulatedFileSystem(world.options.random(f"file-system/{node_id}"))
-        self.port = 0
+        self.port = FIRST_PORT
         """Where its peers find it, if voters have endpoints; another one after a move."""
         self.paused_until_us = 0
         self.durable = DurableLog()

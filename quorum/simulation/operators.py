@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 TIMEOUTS_MS = (100, 600, 2_000, 2_000)
 GRACE_MS = 3_000
 """An answer may wait for the disk."""
+LEADERLESS_US = 100_000
+PATIENCE = 20
+"""How often a change is put off because nobody leads."""
 FOLLOW_UP_US = 300_000
 FOLLOW_UPS_MAX = 30
 
@@ -56,9 +59,16 @@ class Operators(Checker):
     def timeout_ms(self, random: Random) -> int:
         return random.choice(TIMEOUTS_MS)
 
-    def ask(self, request: VoterChangeRequest, timeout_ms: int, process: SimulatedProcess | None = None) -> None:
-        """Of that process, else of the newest leader or, one time in ten, anybody."""
+    def ask(
+        self, request: VoterChangeRequest, timeout_ms: int, process: SimulatedProcess | None = None, left: int = PATIENCE
+    ) -> None:
+        """Of that process, else of the newest leader or, one time in ten, anybody. While nobody leads it is mostly put off."""
+        if self.world.is_healed:
+            return
         if process is None:
+            if left and not self.world.leaders and self._random.random() < 0.95:
+                self.world.after(LEADERLESS_US, self.ask, request, timeout_ms, None, left - 1)
+                return
             everybody = [machine.process for machine in self.world.machines if machine.process is not None]
             if self.world.leaders and self._random.random() < 0.9:
                 process = max(self.world.leaders, key=lambda leading: leading.raft.epoch)

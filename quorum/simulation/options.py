@@ -47,7 +47,7 @@ class RaftTuning(msgspec.Struct, frozen=True):
 
 
 class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Times in virtual units. `faults` are names in faults.FAULTS; their intervals are multiplied by `fault_pace` percent."""
+    """Times in virtual units. `faults` are names in faults.FAULTS; their intervals are multiplied by `fault_pace` percent (most of them)."""
 
     seed: str
     voters: int
@@ -102,10 +102,13 @@ def draw_options(seed: int | str, fault_names: Iterable[str], *, fault_phase_ms:
     latest = Random(f"{seed}/latest options")
     is_dynamic = latest.random() < 0.55
     network = msgspec.structs.replace(network, replays=late.choice((0, 0, 5, 50)))
-    return SimulationOptions(
+    voters, observers = random.choice((1, 2, 3, 3, 3, 3, 4, 5, 5)), random.choice((0, 0, 1, 2, 3))
+    if is_dynamic and latest.random() < 0.7:
+        voters, observers = latest.choice(((1, 3), (2, 2), (3, 1), (3, 2), (3, 3), (4, 1)))
+    options = SimulationOptions(
         seed=str(seed),
-        voters=random.choice((1, 2, 3, 3, 3, 3, 4, 5, 5)),
-        observers=random.choice((0, 0, 1, 2, 3)),
+        voters=voters,
+        observers=observers,
         fault_phase_ms=fault_phase_ms or random.choice((4_000, 8_000, 12_000)),
         network=network,
         disk_latency_us=random.choice((100, 1_000, 10_000, 60_000)),
@@ -128,6 +131,23 @@ def draw_options(seed: int | str, fault_names: Iterable[str], *, fault_phase_ms:
         snapshot_chunk_bytes=latest.choice((70, 200, 1_000, 1024 * 1024)),
         dynamic_voters=is_dynamic,
         auto_join=is_dynamic and latest.random() < 0.3,
+    )
+    return _milder(options, latest) if is_dynamic and latest.random() < 0.7 else options
+
+
+def _milder(options: SimulationOptions, random: Random) -> SimulationOptions:
+    """Leaders that last: a change of the voters takes a while, and where hardly anybody leads hardly any is made."""
+    network = options.network
+    return msgspec.structs.replace(
+        options,
+        fault_pace=random.choice((100, 300, 1_000)),
+        disk_latency_us=min(options.disk_latency_us, random.choice((1_000, 10_000))),
+        network=msgspec.structs.replace(
+            network,
+            delay_us=min(network.delay_us, 5_000),
+            loss=min(network.loss, random.choice((5, 50))),
+            response_loss=min(network.response_loss, random.choice((5, 50))),
+        ),
     )
 
 

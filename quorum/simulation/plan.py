@@ -47,7 +47,8 @@ def draw_strikes(options: SimulationOptions) -> tuple[Strike, ...]:
     end_us = options.fault_phase_ms * 1000
     for name in options.faults:
         random = options.random(f"fault/{name}")
-        interval_us = FAULTS[name].mean_interval_ms * 10 * options.fault_pace
+        pace = min(100, options.fault_pace) if FAULTS[name].keeps_pace else options.fault_pace
+        interval_us = FAULTS[name].mean_interval_ms * 10 * pace
         time_us = int(random.random() * 2 * interval_us)
         number = 0
         while time_us < end_us:
