@@ -85,6 +85,12 @@ class Elections:
             and request.candidate.node_id >= 0
             and request.candidate.node_id != self._quorum.config.node_id
         )
+        if sane and request.initial_voters and self._quorum.membership.initial_voters not in (0, request.initial_voters):
+            who = f"node {request.candidate.node_id}"
+            self._quorum.trace(
+                "peer", f"{who} was formatted with other initial voters than this node: format one of the two anew"
+            )
+            sane = False
         return ErrorCode.NONE if sane else ErrorCode.INVALID_REQUEST
 
     def on_begin(self, request: BeginQuorumEpochRequest, now_ms: int) -> BeginQuorumEpochResponse:
@@ -196,5 +202,6 @@ class Elections:
                 last_epoch=view.last_epoch,
                 end_offset=view.end_offset,
                 pre_vote=isinstance(state, Prospective),
+                initial_voters=quorum.membership.initial_voters,
             )
             self._requests.send(voter_id, request, quorum.barrier, quorum.config.election_timeout_ms)

@@ -8,7 +8,8 @@ waits: briefly if all went well (the log will tell), else for three fetch timeou
 *Joining by itself* (`auto_join`) is for observers whose operator wants them to vote: a new controller, or one whose disk was
 replaced. The latter still stands in the set under its node id with the directory id that is gone. That voter is removed first,
 for two voters can not have one node id, and no more than one voter may change at a time; then this node is added. The operator
-who removes a voter that joins by itself must stop it first, or it comes back.
+who removes a voter that joins by itself must stop it first, or it comes back. One that repairs its log would be no help as a
+voter, and waits until that is over.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class Joining:
         membership = self._quorum.membership
         if membership.has_moved:
             return UpdateVoterRequest(state.epoch, membership.own)
-        if membership.is_voter or not self._quorum.config.auto_join or membership.kraft_version == 0:
+        may_join = self._quorum.config.auto_join and membership.kraft_version > 0 and not self._quorum.repair.is_on
+        if membership.is_voter or not may_join:
             return None
         former = membership.voters.get(membership.own_key.node_id)
         if former is not None:

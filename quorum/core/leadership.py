@@ -46,7 +46,7 @@ from .purgatory import ParkedFetch
 from .quorum_state import NO_RECORDS, QuorumState
 from .requests import RequestManager
 from .snapshots import Snapshots
-from .types import ReplicaKey
+from .types import ZERO_UUID, ReplicaKey
 
 
 class Leadership:
@@ -164,8 +164,9 @@ class Leadership:
     def error_of(self, request: FetchRequest | FetchSnapshotRequest, is_sane: bool, now_ms: int) -> ErrorCode:
         """Why nothing can be fetched with this request; NONE only if this node leads its epoch. A higher epoch deposes it."""
         quorum = self._quorum
-        node_id = request.replica.node_id
-        if not is_sane or not 0 <= request.epoch <= EPOCH_MAX or node_id < -1 or node_id == quorum.config.node_id:
+        node_id, directory_id = request.replica.node_id, request.replica.directory_id
+        is_somebody = node_id >= -1 and node_id != quorum.config.node_id and len(directory_id) == len(ZERO_UUID)
+        if not is_sane or not is_somebody or not 0 <= request.epoch <= EPOCH_MAX:
             return ErrorCode.INVALID_REQUEST
         if request.epoch < quorum.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH

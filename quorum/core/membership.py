@@ -8,13 +8,19 @@ A set that is not known to be committed may never have reached a majority. Until
 the same: perhaps nobody else has the record, and no majority elects a shorter log than this one (Raft thesis §4.2.2). Such a node
 asks the voters of the new set for votes, without counting itself, commits the record, and resigns.
 
+The set that formatting wrote must be the same on every node that has one: majorities of two sets need not meet. While it is what
+a node goes by, its requests for votes tell it apart from others (`initial_voters`), and who goes by another refuses them.
+
 A voter is a replica key: node id and directory id. Who comes with the id of a voter and another directory (a wiped disk) is an
 observer. Static voters have no known directory and match by id alone.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
 
 from .batch import ControlRecord
 from .boot import BootState
@@ -31,6 +37,7 @@ class Membership:
         "_keys",
         "has_moved",
         "history",
+        "initial_voters",
         "is_eligible",
         "is_sole_voter",
         "is_voter",
@@ -72,6 +79,7 @@ class Membership:
         """Whether this node may stand for election."""
         self.is_sole_voter = self.is_voter and not self.others
         self.majority = self.voters.majority()
+        self.initial_voters = _fingerprint(self.voters) if self.history.is_bootstrap else 0
         self.has_moved = (
             self.kraft_version > 0
             and self.is_voter
@@ -134,3 +142,8 @@ class Membership:
 
     def __repr__(self) -> str:
         return f"{self.voters!r}{'' if self.is_voter else ' (observer)'}"
+
+
+def _fingerprint(voters: VoterSet) -> int:
+    """Equal for equal replica keys, wherever they are reached; never 0."""
+    return zlib.crc32(msgspec.msgpack.encode([voter.key for voter in voters.voters])) or 1

@@ -39,7 +39,10 @@ class LeaderView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class VoteRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Asks for a vote. A pre-vote carries the current, unbumped epoch (KIP-996)."""
+    """Asks for a vote. A pre-vote carries the current, unbumped epoch (KIP-996).
+
+    `initial_voters` tells voter sets apart that formatting wrote; 0 if the candidate's stands in its log or its configuration.
+    """
 
     epoch: int
     candidate: ReplicaKey
@@ -47,6 +50,7 @@ class VoteRequest(msgspec.Struct, frozen=True, array_like=True):
     last_epoch: int
     end_offset: int
     pre_vote: bool
+    initial_voters: int = 0
 
     def __repr__(self) -> str:
         return f"{'PreVote' if self.pre_vote else 'Vote'}(e{self.epoch} log={self.end_offset}@{self.last_epoch})"

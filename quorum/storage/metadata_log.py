@@ -107,6 +107,8 @@ class MetadataLog:
         self._readers = 0
         self._unwanted: list[str] = []
         """Files that must be gone before anything else is written: the next start would take them for part of the log."""
+        self._surplus: list[str] = []
+        """Files below the log's start, which are only to be gone some time."""
         self._cache = TailCache(cache_bytes, self._index.end_position)
         self._changes = 0
         """Counts what may move or remove bytes that a reader has looked up."""
@@ -394,7 +396,8 @@ class MetadataLog:
         self._snapshots.adopt(position)
         with self._lock:
             removed, self._segments = self._segments, []
-        self._unwanted += [segment.file.path for segment in removed]
+        self._unwanted += [*self._surplus, *(segment.file.path for segment in removed)]
+        self._surplus.clear()
         self._retire(removed)
         self._remove_unwanted()
         self.durable_end_offset = position.offset
@@ -409,10 +412,8 @@ class MetadataLog:
                 removed, self._segments = self._segments[: max(0, count)], self._segments[max(0, count) :]
                 self._changes += 1
             self._retire(removed)
-            for segment in removed:
-                self._file_system.remove(segment.file.path)
-            if removed:
-                self._file_system.sync_directory(self._directory)
+            self._surplus += [segment.file.path for segment in removed]
+            self._remove_surplus()
         except StorageFull:
             with self._lock:
                 if self._staged_install is None:
@@ -421,6 +422,15 @@ class MetadataLog:
         except DiskFailed as error:
             self._failure = error
             raise
+
+    def _remove_surplus(self) -> None:
+        """Durably, oldest first. What a disk refuses to remove now stays on the list."""
+        if not self._surplus:
+            return
+        while self._surplus:
+            self._file_system.remove(self._surplus[0])
+            del self._surplus[0]
+        self._file_system.sync_directory(self._directory)
 
     def _cut(self, position: int, offset: int) -> None:
         """Remove segments that start behind `position`, zero what the last one holds from there on."""

@@ -2,6 +2,7 @@
 
 import random
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -361,3 +362,33 @@ def test_who_is_removed_stays_eligible_until_that_is_known_to_be_committed() -> 
     assert not removed(high_watermark=8).is_eligible
     assert not removed(high_watermark=7, own=voter(4)).is_eligible
     assert not removed(high_watermark=7, own=voter(3, disk=7)).is_eligible
+
+
+# Nodes that were formatted with different initial voters
+
+
+def formatted(driven, node_id: int, *ids: int):
+    return driven(node_id=node_id, boot=BootState(bootstrap=(VERSION, record(*ids))), voters=(), dynamic=True)
+
+
+def test_who_was_formatted_with_other_initial_voters_gets_no_vote(driven) -> None:
+    """Two candidates with majorities of their own could else win the same epoch."""
+    candidate = formatted(driven, 4, 1, 2, 4)
+    candidate.tick_until("prospective")
+    [request, *_] = [send.request for send in candidate.sent(VoteRequest) if send.destination == 1]
+    for vote in (request, msgspec.structs.replace(request, epoch=1, pre_vote=False)):
+        node = formatted(driven, 1, 1, 2, 3)
+        answer = node.request(4, vote)
+        assert (answer.error, answer.granted) == (ErrorCode.INVALID_REQUEST, False)
+        assert "other initial voters" in next(e.text for e in node.effects if isinstance(e, Trace) and e.kind == "peer")
+        assert formatted(driven, 1, 1, 2, 4).request(4, vote).granted, "the same list"
+        assert driven(node_id=1, voters=(), dynamic=True, boot=BootState()).request(4, vote).granted, "formatted without any"
+
+
+def test_once_the_log_names_the_voters_it_does_not_matter_what_formatting_wrote() -> None:
+    membership = Membership.boot(RaftConfig(node_id=1, voters=voters()), BootState(bootstrap=(VERSION, record(1, 2))), 0)
+    assert membership.initial_voters
+    membership.append([(1, VERSION), (2, record(1, 2, 3))])
+    assert not membership.initial_voters
+    membership.truncate(0)
+    assert membership.initial_voters
