@@ -69,10 +69,10 @@ def _ask(as_json: bool) -> str:
 def _view(work: Forcing, report: ForcedReport) -> ForcingView:
     from kraftlab.metadata.uuids import to_text
 
-    own_id = work.config.node_id
+    own_key = work.key
     return ForcingView(
         work.cluster_id,
-        own_id,
+        own_key.node_id,
         report.generation,
         report.epoch,
         report.start_offset,
@@ -82,8 +82,9 @@ def _view(work: Forcing, report: ForcedReport) -> ForcingView:
         tuple(
             VoterView(voter.key.node_id, to_text(voter.key.directory_id))
             for voter in report.previous_voters.voters
-            if voter.key.node_id != own_id
+            if not own_key.matches(voter.key)
         ),
         report.was_interrupted,
         not work.config.is_dynamic,
+        not report.previous_voters.voters or report.previous_voters.has(own_key),
     )

@@ -28,6 +28,8 @@ class ForcingView(msgspec.Struct, frozen=True):
     given_up: tuple[VoterView, ...]
     was_interrupted: bool
     is_static: bool
+    is_voter: bool = True
+    """False: the survivor only followed, and none of the voters ever waited for it."""
 
 
 def plan_lines(view: ForcingView) -> list[str]:
@@ -44,7 +46,17 @@ def plan_lines(view: ForcingView) -> list[str]:
         ("Generation:", f"{view.generation - 1} -> {view.generation}"),
         ("LeaderEpoch:", str(view.epoch)),
     )
-    return [head, "", *(f"{label:<24}{value}" for label, value in rows), ""]
+    return [head, "", *(f"{label:<24}{value}" for label, value in rows), *_warnings_of(view), ""]
+
+
+def _warnings_of(view: ForcingView) -> list[str]:
+    if view.is_voter or view.was_interrupted:
+        return []
+    return [
+        "",
+        f"Controller {view.controller_id} is none of the voters: they committed without waiting for it, so it may lack any of that.",
+        "Force a voter that survives, if there is one.",
+    ]
 
 
 def warning_lines(view: ForcingView) -> list[str]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from kraftlab.quorum.core.types import VoterSet
+from kraftlab.quorum.core.types import ReplicaKey, VoterSet
 from kraftlab.quorum.storage.directory_lock import DirectoryLock
 from kraftlab.quorum.storage.errors import StorageError
 from kraftlab.quorum.storage.file_system import RealFileSystem
@@ -31,6 +31,11 @@ class Forcing:
     @property
     def cluster_id(self) -> str:
         return self._identity.cluster_id
+
+    @property
+    def key(self) -> ReplicaKey:
+        """The survivor."""
+        return ReplicaKey(self.config.node_id, self._identity.directory_id)
 
     @property
     def _static_voters(self) -> VoterSet | None:

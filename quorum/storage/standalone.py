@@ -64,7 +64,8 @@ def plan_standalone(
     repair = read_repair(file_system, partition, identity)
     found = analyse(file_system, partition, identity._replace(generation=_ANY_GENERATION))
     try:
-        damage = found.damage or (repair.reason if repair else "")
+        is_whole = repair is None or (not repair.pending and found.walk.batches.end_offset >= repair.repair_until)
+        damage = found.damage or (repair.reason if repair and not is_whole else "")
         if damage:
             raise LogCorrupt(
                 f"{damage} A node that lacks committed data is no basis for a quorum; nothing was changed. Force another "

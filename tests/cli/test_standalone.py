@@ -54,6 +54,12 @@ def test_the_plan_says_what_is_kept_and_what_may_be_lost() -> None:
     assert lines[4] == "Kept as well:           nothing"
 
 
+def test_a_controller_that_never_voted_is_told_apart() -> None:
+    lines = plan_lines(msgspec.structs.replace(VIEW, is_voter=False))
+    assert lines[:9] == plan_lines(VIEW)[:9]
+    assert lines[10].startswith("Controller 3000 is none of the voters")
+
+
 def test_static_voters_have_to_leave_the_configuration() -> None:
     assert not any("controller.quorum.voters" in line for line in done_lines(VIEW))
     static = done_lines(msgspec.structs.replace(VIEW, is_static=True))
@@ -160,3 +166,31 @@ def test_programs_get_the_plan_as_json(config: Path, capsys: pytest.CaptureFixtu
     assert document["dry_run"] is False
     assert (document["plan"]["generation"], document["plan"]["log_end_offset"]) == (1, 2)
     assert [voter["controller_id"] for voter in document["plan"]["given_up"]] == [3001]
+
+
+def test_a_replaced_disk_under_a_voters_id_is_no_voter(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    meta = meta_properties.read(config.parent / "metadata")
+    assert meta is not None
+    store = MetadataStore.open(RealFileSystem(), str(config.parent / "metadata"), "lab", meta.directory_id)
+    [header] = store.log.batches()
+    endpoints = {"CONTROLLER": Endpoint("127.0.0.1", 19093)}
+    former = VoterSet.of(
+        [Voter(ReplicaKey(3000, bytes([7]) * 16), endpoints), Voter(ReplicaKey(3001, bytes([8]) * 16), endpoints)]
+    )
+    data, _ = batch.encode(
+        batch.encode_control([KRaftVoters(0, former)]),
+        base_offset=header.end_offset,
+        epoch=1,
+        record_count=1,
+        append_time_ms=1_700_000_000_000,
+        high_watermark=0,
+        previous_crc=header.crc,
+        attributes=batch.CONTROL,
+    )
+    store.log.append(header.end_offset, header.end_offset + 1, data)
+    store.log.flush()
+    store.close()
+    assert main.run(force(config, "--dry-run")) == 0
+    said = capsys.readouterr().out
+    assert "Given up:               3000 (directory id BwcHBwcHBwcHBwcHBwcHBw), 3001" in said
+    assert "Controller 3000 is none of the voters" in said

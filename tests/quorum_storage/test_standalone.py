@@ -173,6 +173,23 @@ def test_a_damaged_survivor_or_an_empty_directory_is_refused(disk, open_store, b
         plan_standalone(disk, "/data", identity)
 
 
+def test_a_survivor_that_has_got_everything_back_is_forced_though_it_has_not_noted_so(
+    disk, open_store, builder, identity, survivor, voters
+):
+    written = prepare(disk, open_store, builder, voters)
+    path = next(p for p, data in disk.snapshot().items() if written[4].data in data)
+    disk.open(path).pwrite(b"X", disk.snapshot()[path].index(written[4].data) + 50)
+    store = open_store(disk)
+    assert store.boot.repair_until
+    for made in written[4:]:
+        store.log.append(made.base_offset, made.end_offset, made.data)
+    store.log.flush()
+    store.close()
+    force_standalone(disk, "/data", identity, survivor, 1)
+    again = open_store(disk)
+    assert (again.boot.repair_until, again.identity.generation, again.log.end_offset) == (0, 1, written[-1].end_offset + 4)
+
+
 def test_segments_of_a_later_generation_without_a_record_of_forcing_are_refused(disk, open_store, builder, identity, voters):
     prepare(disk, open_store, builder, voters)
     store = ElectionStateStore(disk, "/data", identity)
