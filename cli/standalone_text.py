@@ -54,8 +54,8 @@ def _warnings_of(view: ForcingView) -> list[str]:
         return []
     return [
         "",
-        f"Controller {view.controller_id} is none of the voters: they committed without waiting for it, so it may lack any of that.",
-        "Force a voter that survives, if there is one.",
+        f"Controller {view.controller_id} is none of the voters: they committed without waiting for it, so it may lack any of "
+        "that. Force a voter that survives, if there is one.",
     ]
 
 
