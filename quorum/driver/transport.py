@@ -127,6 +127,25 @@ class Responder:
         self._connection.answer(self, self._request, self._size_bytes, ERROR, _encode((code, message)))
 
 
+class _LimitedWarnings:
+    """Log lines that anybody can cause, by coming to a port or by being at the other end."""
+
+    def __init__(self) -> None:
+        self._limit = LineLimit(LINES_AT_ONCE, LINE_INTERVAL_S)
+
+    def warn(self, message: str, *values: object) -> None:
+        suppressed = self._limit.admit(trio.current_time())
+        if suppressed is not None:
+            more = f"; {suppressed} such lines before this one were left out" if suppressed else ""
+            logger.warning(f"{message}%s", *values, more)
+
+    def tell(self) -> None:
+        """Says how many were left out, when no other line is going to."""
+        now = trio.current_time()
+        if self._limit.tells_at <= now:
+            logger.warning("%d more lines about peers' connections were left out", self._limit.admit(now))
+
+
 class DirectHandler(NamedTuple):
     """Handles requests without a task: `accept` must not block and sees to it that the responder is used once, then or
     later.
@@ -153,7 +172,7 @@ class PeerServer:
         self.handlers = handlers
         self.on_newer_generation = on_newer_generation
         self._connections: set[_ServedConnection] = set()
-        self._limit = LineLimit(LINES_AT_ONCE, LINE_INTERVAL_S)
+        self.warnings = _LimitedWarnings()
 
     async def serve(self, host: str, port: int, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         """Listens until cancelled; reports the port (0 asks for a free one) once it accepts. ListenError if it can not."""
@@ -176,7 +195,7 @@ class PeerServer:
     async def _serve_connection(self, stream: trio.SocketStream) -> None:
         connected = socket.socket(fileno=stream.socket.detach())
         if len(self._connections) >= MAX_CONNECTIONS:
-            self.warn("refused a connection: %d are open already", len(self._connections))
+            self.warnings.warn("refused a connection: %d are open already", len(self._connections))
             connected.close()
             return
         connection = _ServedConnection(self, connected)
@@ -192,15 +211,7 @@ class PeerServer:
             now = trio.current_time()
             for connection in tuple(self._connections):
                 connection.close_if_overdue(now)
-            if self._limit.tells_at <= now:
-                logger.warning("%d more lines about peers' connections were left out", self._limit.admit(now))
-
-    def warn(self, message: str, *values: object) -> None:
-        """A log line that anybody can cause who reaches the port."""
-        suppressed = self._limit.admit(trio.current_time())
-        if suppressed is not None:
-            more = f"; {suppressed} such lines before this one were left out" if suppressed else ""
-            logger.warning(f"{message}%s", *values, more)
+            self.warnings.tell()
 
 
 class _ServedConnection:
@@ -224,7 +235,7 @@ class _ServedConnection:
         try:
             await self._frames.run()
         except* FrameError as errors:
-            self._server.warn("closed connection from %s: it sent %s", self.source, errors.exceptions[0])
+            self._server.warnings.warn("closed connection from %s: it sent %s", self.source, errors.exceptions[0])
         finally:
             for responder in tuple(self._open):
                 if responder.on_abandoned is not None:
@@ -242,7 +253,7 @@ class _ServedConnection:
             reason = f"idle for {IDLE_TIMEOUT_S:.0f} s"
         else:
             return
-        self._server.warn("closed connection from %s: %s", self.source, reason)
+        self._server.warnings.warn("closed connection from %s: %s", self.source, reason)
         frames.close()
 
     def answer(self, responder: Responder, request: Frame, size_bytes: int, kind: int, body: bytes) -> None:
@@ -264,7 +275,7 @@ class _ServedConnection:
             code, message = refusal
             if not self._warned:
                 self._warned = True
-                self._server.warn("refused request from %s (node %d): %s", self.source, frame.sender.node_id, message)
+                self._server.warnings.warn("refused request from %s (node %d): %s", self.source, frame.sender.node_id, message)
             self._write(frame, ERROR, _encode((code, message)))
             return True
         handler = self._server.handlers[frame.api]
@@ -390,6 +401,7 @@ class PeerClient:
         self._next_attempt = 0.0
         self._scope = trio.CancelScope()
         self._closed = False
+        self._warnings = _LimitedWarnings()
 
     async def request(self, api: int, body: bytes, *, timeout_ms: int, version: int = SUPPORTED_VERSION) -> bytes:
         """The response's body. Raises PeerUnreachable, PeerTimeout or PeerError."""
@@ -481,7 +493,7 @@ class PeerClient:
         try:
             await connection.run()
         except* FrameError as errors:
-            logger.warning("closed connection to %s: it sent %s", self.endpoint, errors.exceptions[0])
+            self._warnings.warn("closed connection to %s: it sent %s", self.endpoint, errors.exceptions[0])
         self._next_attempt = trio.current_time() + RECONNECT_BACKOFF_S * random.uniform(0.5, 1.0)
         return PeerUnreachable(f"the connection to {self.endpoint} was lost")
 

@@ -151,11 +151,7 @@ class SnapshotStore:
             file = self._file_system.open(self.path(position))
         except FileNotFoundError:
             raise KeyError(position) from None
-        try:
-            return SnapshotReader(file, position)
-        except LogCorrupt:
-            file.close()
-            raise
+        return SnapshotReader(file, position)
 
     # --- copies of a leader's ------------------------------------------------------------------------------------------------
 
@@ -295,7 +291,7 @@ class SnapshotWriter:
 class SnapshotReader:
     """A finished snapshot, read once from front to end. Worker thread. LogCorrupt: it has rotted; the next start mends that.
 
-    Only when `bodies` or `batches` is exhausted was the whole checked: build a state from it, and use that no earlier.
+    `file` is closed at the end, and when there is rot. Only when `bodies` or `batches` is exhausted was the whole checked: build a state from it, and use that no earlier.
     """
 
     def __init__(self, file: File, position: OffsetAndEpoch) -> None:
@@ -304,6 +300,7 @@ class SnapshotReader:
         try:
             self._decoder = SnapshotDecoder(file, position)
         except SnapshotInvalid as error:
+            file.close()
             raise self._rotted(error) from error
         self.append_time_ms = self._decoder.header.append_time_ms
         self.last_crc = self._decoder.header.last_crc

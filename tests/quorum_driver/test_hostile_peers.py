@@ -6,6 +6,7 @@ import contextlib
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from kraftlab.quorum.core.messages import (
     VoterChangeResponse,
 )
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.driver import transport
 from kraftlab.quorum.driver.address_book import AddressBook
 from kraftlab.quorum.driver.frames import REQUEST, Frame, encode_frame
 
@@ -162,3 +164,21 @@ def test_a_place_that_once_belonged_to_another_cluster_is_forgiven_when_it_does_
     assert not book.strangers_in_majority()
     assert book.met_stranger(places[1])
     assert book.strangers_in_majority() == places[1:]
+
+
+async def test_somebody_else_at_a_peers_endpoint_causes_few_log_lines(
+    identity: Identity, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "RECONNECT_BACKOFF_S", 0.001)
+
+    async def web_server(stream: trio.SocketStream) -> None:
+        await stream.send_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    async with trio.open_nursery() as nursery, stranger() as pool:
+        [listener] = await nursery.start(partial(trio.serve_tcp, web_server, 0, host="127.0.0.1"))
+        endpoint = Endpoint("127.0.0.1", listener.socket.getsockname()[1])
+        for _ in range(100):
+            with pytest.raises(PeerUnreachable):
+                await pool.request(endpoint, 1, b"", timeout_ms=2000)
+        nursery.cancel_scope.cancel()
+    assert 1 <= len(caplog.records) <= 40

@@ -25,6 +25,7 @@ from kraftlab.quorum.storage import (
 )
 from kraftlab.quorum.storage.bootstrap import read_bootstrap, write_bootstrap
 from kraftlab.quorum.storage.identity import partition_directory
+from kraftlab.quorum.storage.log_reader import read_batches
 from kraftlab.quorum.storage.snapshot_store import list_snapshots, verify_file
 
 DIRECTORY = partition_directory("/data")
@@ -323,3 +324,16 @@ def test_what_a_check_finds_rotten_is_read_for_nobody_any_more(store, disk):
     store.remove_below(OffsetAndEpoch(ID.offset + 1, ID.epoch))
     with pytest.raises(FileNotFoundError):
         store.check(ID)
+
+
+def test_reading_beside_the_node_leaves_no_file_open_though_the_snapshot_has_rotted(tmp_path, identity):
+    store = MetadataStore.open(RealFileSystem(), str(tmp_path), identity.cluster_id, identity.directory_id)
+    write(store.snapshots)
+    store.close()
+    path = tmp_path / "__cluster_metadata-0" / NAME
+    path.write_bytes(b"X" + path.read_bytes()[1:])
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(LogCorrupt):
+            read_batches(str(tmp_path), ID.offset)
+    assert len(os.listdir("/proc/self/fd")) == before
