@@ -453,6 +453,8 @@ class DurableSurvives(Checker):
         if machine.rot is not None:
             self._check_rotten(machine, log, store)
             return
+        if store.boot.repair_until:
+            raise Violation(f"D2 n{machine.node_id} repairs up to {store.boot.repair_until}, but nothing rotted: {store.damage}")
         if log.start == machine.possible_install != expected.start:
             return
         had, has = expected.crcs_after(log.start.offset), log.crcs_after(expected.start.offset)

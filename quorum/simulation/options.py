@@ -47,7 +47,7 @@ class RaftTuning(msgspec.Struct, frozen=True):
 
 
 class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Times in virtual units. `faults` are names in faults.FAULTS; their intervals are multiplied by `fault_pace` percent (most of them)."""
+    """Times in virtual units. `faults` are names in faults.FAULTS; most intervals are multiplied by `fault_pace` %."""
 
     seed: str
     voters: int

@@ -47,6 +47,11 @@ class SnapshotsAreCommitted(Checker):
         if process.raft.kraft_version and process.raft.voters != committed:
             raise Violation(f"S13 n{process.node_id} installs {effect.id}: its voters are {process.raft.voters}, not {committed}")
 
+    def on_refused(self, process: SimulatedProcess, snapshot: OffsetAndEpoch, reason: str) -> None:
+        """What comes from a leader holds as long as no disk has rotted."""
+        if self.world.has_equal_snapshots and not self.world.has_rotted:
+            raise Violation(f"D3 n{process.node_id} refuses its copy of {snapshot}, and nothing has rotted: {reason}")
+
     def on_flushed(self, process: SimulatedProcess) -> None:
         if process.raft.log.start_offset:
             self._check_start(process)
@@ -60,6 +65,10 @@ class SnapshotsAreCommitted(Checker):
 
     def _check_start(self, process: SimulatedProcess) -> None:
         start, ids = process.raft.log.start, process.raft.snapshots
+        if start.offset > process.commit_offset:
+            raise Violation(
+                f"S13 the log of n{process.node_id} starts at {start}, above its high watermark {process.commit_offset}"
+            )
         if start.offset and (not ids or ids[0] != start):
             raise Violation(f"S13 the log of n{process.node_id} starts at {start}, its snapshots are {ids}")
 

@@ -8,11 +8,19 @@ there.
 
 from __future__ import annotations
 
-from . import elections, reads, replication, storage
+from . import elections, membership, reads, replication, snapshots, storage
 from .mutant import Mutant, MutantDoesNotApply, planted
 
 MUTANTS: dict[str, Mutant] = {
-    mutant.name: mutant for mutant in (*elections.MUTANTS, *replication.MUTANTS, *reads.MUTANTS, *storage.MUTANTS)
+    mutant.name: mutant
+    for mutant in (
+        *elections.MUTANTS,
+        *replication.MUTANTS,
+        *reads.MUTANTS,
+        *storage.MUTANTS,
+        *membership.MUTANTS,
+        *snapshots.MUTANTS,
+    )
 }
 
 __all__ = ["MUTANTS", "Mutant", "MutantDoesNotApply", "planted"]
