@@ -2,8 +2,8 @@
 
 Theory of operation. `DiskThreads.run` is `trio.to_thread.run_sync` for functions that read and write files. Who cancels it waits
 for the function as usual, since files are best left in order, but not for long: a thread that hangs in the kernel is left
-behind, and goes with the process. While one is left behind, `is_stuck`: the files that it may be using must not be closed, for
-their descriptors could be given to others.
+behind, and goes with the process. A thread that had not begun yet does not touch a file any more. While one is left behind,
+`is_stuck`: the files that it may be using must not be closed, for their descriptors could be given to others.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ import trio
 
 SETTLE_TIMEOUT_S = 2.0
 """How long the end of a task waits for a disk that does not answer."""
-_BEGIN_TIMEOUT_S = 0.1
-"""A thread that has not begun so long after it was cancelled never will."""
 _LOOK_INTERVAL_S = 0.01
 
 P = ParamSpec("P")
@@ -44,32 +42,41 @@ class DiskThreads:
         self, limiter: trio.CapacityLimiter | None, function: Callable[P, R], *arguments: P.args, **options: P.kwargs
     ) -> R:
         """The same, with no more threads at once than `limiter` allows."""
-        begun, ended = threading.Event(), threading.Event()
+        has_begun = is_given_up = False
+        ended = threading.Event()
 
         def work() -> R:
-            begun.set()
-            self._count(1)
+            nonlocal has_begun
+            with self._lock:
+                if is_given_up:
+                    raise _GivenUp
+                has_begun = True
+                self._working += 1
             try:
                 return function(*arguments, **options)
             finally:
-                self._count(-1)
+                with self._lock:
+                    self._working -= 1
                 ended.set()
 
         try:
             return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
         except trio.Cancelled:
-            await _settle(begun, ended)
+            with self._lock:
+                is_given_up = not has_begun
+            if has_begun:
+                await _settle(ended)
             raise
 
-    def _count(self, change: int) -> None:
-        with self._lock:
-            self._working += change
+
+class _GivenUp(Exception):
+    """Ends a thread that begins after its work was cancelled; nobody hears of it."""
 
 
-async def _settle(begun: threading.Event, ended: threading.Event) -> None:
+async def _settle(ended: threading.Event) -> None:
     """Looks now and then: it happens once in a process's life."""
     waited_s = 0.0
     with trio.CancelScope(shield=True):
-        while not ended.is_set() and waited_s < (SETTLE_TIMEOUT_S if begun.is_set() else _BEGIN_TIMEOUT_S):
+        while not ended.is_set() and waited_s < SETTLE_TIMEOUT_S:
             await trio.sleep(_LOOK_INTERVAL_S)
             waited_s += _LOOK_INTERVAL_S

@@ -51,6 +51,7 @@ class LogWriter:
         self._durable_id = 0
         self._flushing_bytes = 0
         self._has_rubbish = False
+        self._has_ended = False
         self.staged_bytes = 0
         """Bytes of appends that are not durable yet."""
         self.busy_since: float | None = None
@@ -84,7 +85,13 @@ class LogWriter:
         self._has_rubbish = True
 
     def kick(self) -> None:
-        """Starts a flush of what is staged, unless one is running: then the next one follows it."""
+        """Starts a flush of what is staged, unless one is running: then the next one follows it.
+
+        Once `run` has ended nothing starts: peers may still be heard while the other tasks end, and a flush on their account
+        would have nobody who waits for it. What they sent is not durable then, and nobody was told that it is.
+        """
+        if self._has_ended:
+            return
         if self.busy_since is None and (self._staged_id > self._durable_id or self._has_rubbish):
             self.busy_since = trio.current_time()
             self._has_rubbish = False
@@ -115,6 +122,7 @@ class LogWriter:
                 if is_news:
                     self._on_durable(durable_id)
         finally:
+            self._has_ended = True
             await self._worker.settle(SETTLE_TIMEOUT_S)
 
     def _staged(self, append_id: int) -> None:

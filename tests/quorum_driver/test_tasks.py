@@ -12,12 +12,14 @@ import trio
 
 from kraftlab.quorum import CommittedBatch
 from kraftlab.quorum.core import batch
+from kraftlab.quorum.core.effects import Append
 from kraftlab.quorum.core.errors import InvariantViolation
 from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.driver import apply_task
 from kraftlab.quorum.driver.apply_task import ApplyTask
 from kraftlab.quorum.driver.disk_threads import DiskThreads
 from kraftlab.quorum.driver.snapshot_taker import SnapshotTaker
+from kraftlab.quorum.driver.storage_tasks import LogWriter
 from kraftlab.quorum.driver.worker_thread import WorkerThread
 from kraftlab.quorum.storage.file_system import RealFileSystem
 from kraftlab.quorum.storage.identity import LogIdentity
@@ -69,6 +71,47 @@ async def test_settling_waits_for_work_under_way_even_when_cancelled() -> None:
             await worker.settle(10.0)
         assert done == [1]
         assert not worker.is_working
+
+
+async def test_nothing_is_flushed_on_behalf_of_peers_that_are_heard_after_the_writer_has_ended(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    flushed: list[int] = []
+    with LogWriter(log, flushed.append, lambda reason: None) as writer:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await writer.run()
+        data, _ = batch.encode(
+            b"\x90",
+            base_offset=0,
+            epoch=1,
+            record_count=1,
+            append_time_ms=0,
+            high_watermark=0,
+            previous_crc=batch.NO_PREVIOUS_CRC,
+            attributes=batch.CONTROL,
+        )
+        writer.append(Append(1, 0, 1, data))
+        writer.kick()
+        assert not writer.is_stuck
+    assert flushed == []
+    log.close()
+
+
+async def test_a_thread_that_begins_after_its_work_was_cancelled_does_not_touch_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, written, late = DiskThreads(), list[int](), list[Callable[[], object]]()
+
+    async def start_much_later(work: Callable[[], object], **options: object) -> None:
+        late.append(work)
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", start_much_later)
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await threads.run(written.append, 1)
+    with pytest.raises(Exception):  # noqa: B017 - nobody is there to hear it
+        late[0]()
+    assert written == []
+    assert not threads.is_stuck
 
 
 class Listener:
