@@ -154,6 +154,7 @@ class ElectionWriter:
         self._on_stored = on_stored
         self._wanted = Signal()
         self._newest: StoreElectionState | None = None
+        self._is_full = False
 
     def store(self, effect: StoreElectionState) -> None:
         self._newest = effect
@@ -174,8 +175,11 @@ class ElectionWriter:
             worker.start(partial(self._store.store, newest.state))
             await worker.finished()
         except StorageFull as error:
-            logger.error("election state cannot be written, trying again until space returns: %s", error)
+            if not self._is_full:
+                logger.error("election state cannot be written, trying again until space returns: %s", error)
+            self._is_full = True
             await trio.sleep(FULL_DISK_RETRY_S)
             self._wanted.set()
         else:
+            self._is_full = False
             self._on_stored(newest.version)

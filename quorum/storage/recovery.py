@@ -25,6 +25,9 @@ a batch with a true magic never stands on disk before everything below its stamp
 sealing was torn at a sector's edge) that is otherwise valid is simply sealed now. D ignores unsealed batches. Whatever is kept
 is fsynced before anyone may rely on it: after a mere kill the page cache can show bytes that no disk holds yet.
 
+A snapshot that the disk gives an error for is like one that has rotted: its name says what it stands for. A segment that can not
+be read is not like a rotten one: nobody knows how far it went and what this node has promised, so the node does not start.
+
 Not checked here: data record bodies, and rot in the tail above the last stamp, which is taken for a torn tail.
 """
 
@@ -40,7 +43,7 @@ from ..core.batch import BatchHeader, ControlRecord, KRaftVoters
 from ..core.errors import CorruptBatch
 from ..core.types import OffsetAndEpoch, VoterSet
 from .batch_index import BatchIndex
-from .errors import LogCorrupt
+from .errors import DiskFailed, LogCorrupt
 from .file_system import File, FileSystem
 from .identity import LogIdentity
 from .segment import HEADER_PAGE_BYTES, Segment, SegmentHeader, segment_base_offset
@@ -238,7 +241,7 @@ def _load_snapshots(
         file = file_system.open(f"{directory}/{name}")
         try:
             summary = read_summary(file, position)
-        except SnapshotInvalid as error:
+        except (SnapshotInvalid, DiskFailed) as error:
             unusable.append((position, str(error)))
         else:
             identity.check(identity._replace(cluster_id=summary.cluster_id, generation=summary.generation), file.path)

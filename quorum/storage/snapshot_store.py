@@ -23,7 +23,7 @@ from typing import NamedTuple
 from ..core.batch import Batch, ControlRecord
 from ..core.errors import InvariantViolation
 from ..core.types import OffsetAndEpoch
-from .errors import LogCorrupt
+from .errors import DiskFailed, LogCorrupt
 from .file_system import File, FileSystem
 from .identity import LogIdentity
 from .snapshot_file import (
@@ -130,7 +130,8 @@ class SnapshotStore:
             file.close()
 
     def check(self, position: OffsetAndEpoch, pause: Callable[[], None] = lambda: None) -> None:
-        """Read all of a finished snapshot. SnapshotInvalid if it does not hold any more; from then on it is not read for anybody.
+        """Read all of a finished snapshot. SnapshotInvalid if it does not hold any more, or can not be read: from then on nobody is
+        given it.
 
         `pause` is called between its batches and may raise, to give up. FileNotFoundError if it is gone.
         """
@@ -138,10 +139,10 @@ class SnapshotStore:
         try:
             for _ in SnapshotDecoder(file, position).batches():
                 pause()
-        except SnapshotInvalid:
+        except (SnapshotInvalid, DiskFailed) as error:
             with self._lock:
                 self._rotten |= {position}
-            raise
+            raise SnapshotInvalid(str(error)) from error
         finally:
             file.close()
 
@@ -291,7 +292,8 @@ class SnapshotWriter:
 class SnapshotReader:
     """A finished snapshot, read once from front to end. Worker thread. LogCorrupt: it has rotted; the next start mends that.
 
-    `file` is closed at the end, and when there is rot. Only when `bodies` or `batches` is exhausted was the whole checked: build a state from it, and use that no earlier.
+    Only when `bodies` or `batches` is exhausted was the whole checked: build a state from it, and use that no earlier. Then
+    `file` is closed, and when there is rot.
     """
 
     def __init__(self, file: File, position: OffsetAndEpoch) -> None:

@@ -11,7 +11,7 @@ from kraftlab.quorum.core import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, Vo
 from kraftlab.quorum.core.batch import CONTROL, KRaftVersion, KRaftVoters, encode_control
 from kraftlab.quorum.core.effects import ElectionState
 from kraftlab.quorum.simulation.simulated_file_system import PowerCut, SimulatedFileSystem
-from kraftlab.quorum.storage import LogCorrupt, MetadataStore, RealFileSystem, StorageFull
+from kraftlab.quorum.storage import DiskFailed, LogCorrupt, MetadataStore, RealFileSystem, SnapshotInvalid, StorageFull
 from kraftlab.quorum.storage.bootstrap import write_bootstrap
 from kraftlab.quorum.storage.identity import partition_directory
 
@@ -408,3 +408,59 @@ def test_real_files_are_repaired(tmp_path, builder, identity):
     store = open_real()
     assert (store.log.end_offset, store.boot.repair_until, store.notes) == (30, 0, [])
     store.close()
+
+
+class BadSectors:
+    """A file that gives an error where it is read."""
+
+    def __init__(self, file) -> None:
+        self._file = file
+
+    def pread(self, size_bytes, position):
+        raise DiskFailed(f"cannot read {self._file.path}: Input/output error. Check the disk.")
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+
+class DiskWithBadSectors(SimulatedFileSystem):
+    bad = ""
+
+    def open(self, path, *, create=False):
+        file = super().open(path, create=create)
+        return BadSectors(file) if self.bad and path.endswith(self.bad) else file
+
+
+def test_a_segment_that_can_not_be_read_might_have_held_any_promise_and_nothing_is_changed(open_store, builder):
+    disk = DiskWithBadSectors(Random(1))
+    store, _ = fill(disk, open_store, builder)
+    store.close()
+    disk.bad, before = ".log", disk.snapshot()
+    with pytest.raises(DiskFailed, match="Check the disk"):
+        open_store(disk)
+    assert disk.snapshot() == before
+
+
+@pytest.mark.parametrize("which", ["0004-0000000001.checkpoint", "0008-0000000001.checkpoint"])
+def test_a_snapshot_that_can_not_be_read_is_like_one_that_does_not_hold(open_store, builder, which):
+    disk = DiskWithBadSectors(Random(1))
+    store, written = fill(disk, open_store, builder)
+    for made in (written[3], written[7]):
+        builder.snapshot(store, made)
+    store.close()
+    disk.bad = which
+    again = open_store(disk)
+    assert again.log.end_offset == 12
+    assert again.boot.repair_until == 0
+    assert any(which in note for note in again.notes)
+    assert not [name for name in disk.names(DIRECTORY) if name.endswith(which)]
+
+
+def test_a_snapshot_that_can_not_be_read_is_not_served_and_does_not_end_the_node(open_store, builder):
+    disk = DiskWithBadSectors(Random(1))
+    store, written = fill(disk, open_store, builder)
+    builder.snapshot(store, written[3])
+    disk.bad = ".checkpoint"
+    with pytest.raises(SnapshotInvalid, match="Input/output error"):
+        store.snapshots.check(written[3].end)
+    assert store.snapshots.read(written[3].end, 0, 100) is None
