@@ -76,10 +76,13 @@ def _known_failure(error: Exception) -> str | None:
     """The text of an error that speaks for itself, None for a bug."""
     from kraftlab.config.errors import ConfigError
     from kraftlab.metadata.errors import ApiError
+    from kraftlab.quorum.storage.errors import StorageError
 
     if isinstance(error, ApiError):
         return error.message or str(error)
-    if isinstance(error, ConfigError) or type(error).__name__ in ("ClusterError", "ClusterUnreachable"):
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"cannot use {error.filename}: {error.strerror}; check the path and its permissions"
+    if isinstance(error, ConfigError | StorageError) or type(error).__name__ in ("ClusterError", "ClusterUnreachable"):
         return str(error)
     return None
 

@@ -185,6 +185,7 @@ def verify(paths: tuple[str, ...], as_json: bool) -> int:
     documents: list[dict[str, object]] = []
     for path in _files_of(paths):
         try:
+            path.stat()
             summary = verify_file(RealFileSystem(), str(path))
         except (OSError, StorageError) as error:
             reason = f"{path}: {error.strerror}" if isinstance(error, OSError) else str(error)

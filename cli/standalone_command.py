@@ -48,7 +48,7 @@ def force_standalone(config: str, dry_run: bool, confirm: str | None, as_json: b
         if confirm is None:
             out.lines(warning_lines(view))
             confirm = _ask(as_json)
-        if confirm.strip() != view.cluster_id:
+        if confirm != view.cluster_id:
             raise CommandFailed(f"Error: {confirm!r} is not the id of this cluster, {view.cluster_id}; nothing was changed")
         view = _view(work, work.carry_out())
     out.lines(done_lines(view))
@@ -57,13 +57,13 @@ def force_standalone(config: str, dry_run: bool, confirm: str | None, as_json: b
 
 
 def _ask(as_json: bool) -> str:
-    """The cluster id as it was typed."""
+    """The cluster id as it was typed, without the line's end."""
     if not as_json:
         click.echo("Type the cluster id to go on: ", nl=False)
     answer = "" if as_json else sys.stdin.readline()
     if not answer:
         raise CommandFailed("Error: nobody confirmed this, nothing was changed; for scripts there is --confirm CLUSTER-ID")
-    return answer
+    return answer.strip()
 
 
 def _view(work: Forcing, report: ForcedReport) -> ForcingView:

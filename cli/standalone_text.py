@@ -91,7 +91,9 @@ def _voter(voter: VoterView) -> str:
 def _kept(view: ForcingView) -> str:
     if view.high_watermark >= view.log_end_offset:
         return "nothing"
-    return f"offsets {view.high_watermark} to {view.log_end_offset}, which become committed, acknowledged or not"
+    first, last = view.high_watermark, view.log_end_offset - 1
+    offsets = f"offset {first}, which becomes" if first == last else f"offsets {first} to {last}, which become"
+    return f"{offsets} committed, acknowledged or not"
 
 
 def _time(timestamp_ms: int) -> str:

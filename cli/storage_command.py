@@ -12,9 +12,14 @@ def storage() -> None:
     """Format data directories, show what they hold, make ids."""
 
 
-@storage.command("random-uuid")
+@storage.command(
+    "random-uuid",
+    epilog="""\b
+Example:
+  CLUSTER=$(kraftlab storage random-uuid)""",
+)
 def random_uuid() -> int:
-    """Print a random id, for a new cluster."""
+    """Print a random id, for a new cluster or a directory."""
     from kraftlab.config import storage as logic
 
     click.echo(logic.random_cluster_id())
@@ -75,11 +80,17 @@ def format_directories(
     return DONE
 
 
-@storage.command("info")
+@storage.command(
+    "info",
+    epilog="""\b
+Examples:
+  kraftlab storage info -c controller.properties
+  kraftlab storage info -c /tmp/lab/broker-0/server.properties --json""",
+)
 @click.option("--config", "-c", required=True, metavar="FILE", help="A Kafka-style server.properties.")
 @json_option
 def info(config: str, as_json: bool) -> int:
-    """Show what a node's directories hold, and what is wrong with them."""
+    """Show what a node's directories hold, and what is wrong with them. Exit code 1 if something is."""
     from kraftlab.config import storage as logic
     from kraftlab.config.models import load_any
 
@@ -89,8 +100,8 @@ def info(config: str, as_json: bool) -> int:
     out.result(
         {
             "directories": [str(path) for path in found.directories],
-            "metadata": found.metadata.as_text() if found.metadata else None,
-            "quorum": found.quorum.as_text() if found.quorum else None,
+            "metadata": found.metadata.as_dict() if found.metadata else None,
+            "quorum": found.quorum.as_dict() if found.quorum else None,
             "repair": found.quorum.repair if found.quorum else None,
             "problems": found.problems,
         }
@@ -106,11 +117,15 @@ def info_lines(found: object) -> list[str]:
     plural = "y" if len(found.directories) == 1 else "ies"
     lines = [f"Found log director{plural}:", *(f"  {path}" for path in found.directories), ""] if found.directories else []
     if found.metadata is not None:
-        lines += [f"Found metadata: {found.metadata.as_text()}", ""]
+        lines += [f"Found metadata: {_in_braces(found.metadata.as_dict())}", ""]
     if found.quorum is not None:
-        lines += [f"Found quorum: {found.quorum.as_text()}", ""]
+        lines += [f"Found quorum: {_in_braces(found.quorum.as_dict())}", ""]
         if found.quorum.repair is not None:
             lines += [f"Found repair: {found.quorum.repair}", ""]
     if found.problems:
         lines += [f"Found problem{'' if len(found.problems) == 1 else 's'}:", *(f"  {text}" for text in found.problems), ""]
     return lines
+
+
+def _in_braces(values: dict[str, int | str]) -> str:
+    return f"{{{', '.join(f'{name}={value}' for name, value in values.items())}}}"

@@ -22,8 +22,8 @@ _PATIENCE_S = 10.0
 
 def main(arguments: list[str]) -> NoReturn:
     """Runs the node until it is stopped: exit code 0 after a graceful stop, 1 after a fatal error (one line says which)."""
-    parser = argparse.ArgumentParser(
-        prog="kraftlab",
+    parser = _ArgumentParser(
+        prog=f"kraftlab {arguments[0]}" if arguments[:1] and arguments[0] in ROLES else "kraftlab",
         description="Runs one node in the foreground. SIGTERM or Ctrl-C stops it gracefully.",
         epilog="Format its directories first: kraftlab storage format --cluster-id ID --config server.properties",
     )
@@ -35,6 +35,14 @@ def main(arguments: list[str]) -> NoReturn:
     load(options.role)
     gc.enable()
     sys.exit(run(options.role, options.config, until_stdin_closes=options.until_stdin_closes))
+
+
+class _ArgumentParser(argparse.ArgumentParser):
+    """Usage errors read and end as those of every other command; argparse's own exit code means 'in progress' here."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"Error: {message}\nSee: {self.prog} --help", file=sys.stderr)
+        sys.exit(1)
 
 
 def load(role: str) -> tuple[Callable[[str], Any], Callable[[Any], Awaitable[None]]]:
@@ -70,6 +78,11 @@ def run(role: str, path: str, *, until_stdin_closes: bool) -> int:
             print(error.code, file=sys.stderr)
             return 1
         return error.code or 0
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"Error: cannot use {error.filename}: {error.strerror}; check the path and its permissions", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 0
     return 0

@@ -29,10 +29,14 @@ class MetaProperties(msgspec.Struct, frozen=True):
     node_id: int
     directory_id: Uuid
 
-    def as_text(self) -> str:
-        """The line that `storage info` prints."""
-        directory_id = to_text(self.directory_id)
-        return f"{{cluster.id={self.cluster_id}, directory.id={directory_id}, node.id={self.node_id}, version={_VERSION}}}"
+    def as_dict(self) -> dict[str, int | str]:
+        """What `storage info` prints, by name."""
+        return {
+            "cluster.id": self.cluster_id,
+            "directory.id": to_text(self.directory_id),
+            "node.id": self.node_id,
+            "version": int(_VERSION),
+        }
 
 
 def read(directory: Path) -> MetaProperties | None:

@@ -46,9 +46,9 @@ class QuorumInfo(msgspec.Struct, frozen=True):
     """That of the log's last record. Of two logs the one with the higher epoch goes further, then the longer one."""
     repair: str | None = None
 
-    def as_text(self) -> str:
-        """The line that `storage info` prints."""
-        values: dict[str, object] = {
+    def as_dict(self) -> dict[str, int | str]:
+        """What `storage info` prints, by name."""
+        values: dict[str, int | str] = {
             "epoch": self.epoch,
             "generation": self.generation,
             "kraft.version": 0 if self.voters is None else 1,
@@ -58,7 +58,7 @@ class QuorumInfo(msgspec.Struct, frozen=True):
         }
         if self.voters is not None:
             values["voters"] = voters_text(self.voters)
-        return f"{{{', '.join(f'{name}={value}' for name, value in values.items())}}}"
+        return values
 
 
 def voters_text(voters: VoterSet) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from kraftlab.cli import main
 from kraftlab.cli.segments import ImportFailed, chunks, find_partitions
+from kraftlab.cluster import node
 
 CAPTURE = Path(__file__).parents[2] / "examples" / "capture"
 
@@ -34,6 +35,18 @@ def test_storage_formats_shows_and_refuses(tmp_path: Path, capsys: pytest.Captur
     assert main.run(["storage", "info", "-c", str(config)]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"Found log directory:\n  {tmp_path}/metadata\n\nFound metadata: {{cluster.id={cluster_id}, ")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--config"], ["--bogus", "--config", "x"]])
+def test_a_node_without_its_config_ends_as_any_other_wrong_command(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        node.main(["controller", *arguments])
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert said.startswith("Error: ")
+    assert said.endswith("See: kraftlab controller --help\n")
 
 
 def test_a_node_on_a_directory_of_another_one_says_so_and_ends(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from kraftlab.cli import main
 from kraftlab.cli.snapshot_text import SnapshotView, snapshot_lines
 from kraftlab.quorum.core.batch import SnapshotHeader
 from kraftlab.quorum.core.types import OffsetAndEpoch
+from kraftlab.quorum.storage.errors import DiskFailed
 from kraftlab.quorum.storage.file_system import RealFileSystem
 from kraftlab.quorum.storage.snapshot_file import SnapshotEncoder, snapshot_name
 
@@ -103,3 +104,24 @@ def test_a_file_that_is_not_there_or_is_no_snapshot_is_not_valid(tmp_path: Path,
 def test_usage_is_explained(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(arguments) == 1
     assert said in capsys.readouterr().err
+
+
+def test_a_missing_file_is_called_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["snapshot", "verify", str(tmp_path / snapshot_name(OLD))]) == 1
+    assert capsys.readouterr().out == f"INVALID  {tmp_path / snapshot_name(OLD)}: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    "failure", [PermissionError(13, "Permission denied", "/x/y"), DiskFailed("cannot list /x/y: Permission denied")]
+)
+def test_what_the_disk_refuses_is_one_line(
+    failure: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(directory: Path) -> list[Path]:
+        raise failure
+
+    monkeypatch.setattr("kraftlab.cli.snapshot_command.snapshot_files", refuse)
+    assert main.run(["snapshot", "list", "--directory", "/x"]) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "/x/y: Permission denied" in said
