@@ -130,8 +130,8 @@ class SnapshotStore:
             file.close()
 
     def check(self, position: OffsetAndEpoch, pause: Callable[[], None] = lambda: None) -> None:
-        """Read all of a finished snapshot. SnapshotInvalid if it does not hold any more, or can not be read: from then on nobody is
-        given it.
+        """Read all of a finished snapshot. SnapshotInvalid if it does not hold any more, or can not be read: from then on nobody
+        is given it.
 
         `pause` is called between its batches and may raise, to give up. FileNotFoundError if it is gone.
         """
