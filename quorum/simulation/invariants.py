@@ -283,7 +283,7 @@ class CommittedIsDurable(Checker):
             return
         crc = crc_in_log(process, high_watermark)
         voters = process.voter_trail.latest
-        holders = [v.key.node_id for v in voters.voters if self.world.disk_of(v.key).holds(high_watermark, crc)]
+        holders = [v.key.node_id for v in voters.voters if self.world.has_held(v.key, high_watermark, crc)]
         if len(holders) < voters.majority():
             raise Violation(
                 f"S8 n{process.node_id} commits up to {high_watermark}, but of {voters} only {holders} hold it durably"

@@ -73,6 +73,8 @@ class Machine:
         """A snapshot whose installation a crash caught half-way: the disk may hold it, or what was there before."""
         self.rot: Rot | None = None
         """What was damaged on this disk and not seen to be whole again."""
+        self.before_rot: DurableLog | None = None
+        """What this disk held before the start that found the rot, while it is repaired."""
         self.cut_at_boot: int | None = None
         self.is_gone = False
         """It never boots again."""
@@ -112,8 +114,13 @@ class Machine:
         self.identity = LogIdentity(CLUSTER_ID, _directory_id(self.node_id, self.disks))
         self.file_system = SimulatedFileSystem(self.world.options.random(f"file-system/{self.node_id}/{self.disks}"))
         self.durable = DurableLog()
-        self.stored = self.possibly_stored = self.possible_install = self.rot = None
+        self.stored = self.possibly_stored = self.possible_install = None
+        self.found_sound()
         self.is_durable_exact = True
+
+    def found_sound(self) -> None:
+        """Nothing on this disk is rotten, or nothing that matters any more."""
+        self.rot = self.before_rot = None
 
     @property
     def state_name(self) -> str:
@@ -160,11 +167,13 @@ class Machine:
         found = DurableLog(store.log.start, store.log.start_crc)
         found.extend(store.log.batches())
         self.world.checkers.on_boot(self, found, store)
+        if store.boot.repair_until and self.before_rot is None:
+            self.before_rot = self.durable
         self.durable = found
         self.stored, self.possibly_stored, self.is_durable_exact = store.election, None, True
         self.possible_install = None
         if not store.boot.repair_until:
-            self.rot = None
+            self.found_sound()
         mended = "".join(f"; {note}" for note in store.notes)
         self.world.note(f"n{self.node_id} starts: {store.election or 'nothing stored'}, log to {store.log.end_offset}{mended}")
         self.world.mended_logs += bool(store.notes)

@@ -113,7 +113,8 @@ class SimulatedNetwork:
 
     def _anybody(self, caller: SimulatedProcess) -> list[int]:
         """The voters that the caller knows, and the nodes that its configuration names."""
-        return sorted({*caller.raft.voters.ids(), *self._world.bootstrap_ids})
+        others = range(len(self._world.machines)) if self._has_endpoints else self._world.bootstrap_ids
+        return sorted({*caller.raft.voters.ids(), *others})
 
     def _finds(self, caller: SimulatedProcess, send: Send) -> bool:
         """Whether the caller knows where its target is. If it does not, it learns that at once; if nobody listens there any more,

@@ -275,5 +275,5 @@ class SnapshotWork:
             process.end_of(error)
         else:
             self._is_ending_repair = False
-            process.machine.rot = None
+            process.machine.found_sound()
             self._world.repairs += 1

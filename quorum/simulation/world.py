@@ -129,10 +129,12 @@ class World:
         machine = self.machines[key.node_id]
         return machine if machine.key.matches(key) else None
 
-    def disk_of(self, key: ReplicaKey) -> DurableLog:
-        """What is on the disk of that voter, or was when it was lost."""
+    def has_held(self, key: ReplicaKey, offset: int, crc: int | None) -> bool:
+        """Whether the disk of that voter holds the committed batch that ends there, or did before it was lost or rotted."""
         machine = self.machine_of(key)
-        return machine.durable if machine is not None else self.lost_disks[key]
+        if machine is None:
+            return self.lost_disks[key].holds(offset, crc)
+        return machine.durable.holds(offset, crc) or (machine.before_rot is not None and machine.before_rot.holds(offset, crc))
 
     def newest_voters(self) -> VoterSet:
         """The set in force, as the newest leader's log says; if nobody leads, the newest that is committed."""

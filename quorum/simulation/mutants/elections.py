@@ -271,7 +271,7 @@ MUTANTS = (
         QuorumState,
         "_boot",
         _epoch_led_again,
-        rules=("S4", "S10"),
+        rules=("S4", "S10", "S18"),
         seeds_max=300,
     ),
     Mutant(

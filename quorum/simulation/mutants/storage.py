@@ -167,7 +167,7 @@ MUTANTS = (
         MetadataLog,
         "_remove_unwanted",
         _cut_segment_kept,
-        rules=("D1", "LogCorrupt"),
+        rules=("D1", "D2", "LogCorrupt"),
         seeds_max=300,
         faults=("kill", "partition"),
     ),

@@ -1,0 +1,124 @@
+"""Snapshots, voters that come and go, lost disks and rot happen in the seeds, and are judged by what the batches say."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from kraftlab.quorum.core.types import ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.simulation.fault_atlas import damage, is_whole, may_be_lost, targets
+from kraftlab.quorum.simulation.faults import FAULTS
+from kraftlab.quorum.simulation.options import CALM, draw_options
+from kraftlab.quorum.simulation.transcript import Transcript
+from kraftlab.quorum.simulation.voter_trail import VoterTrail, differ_by_one
+from kraftlab.quorum.simulation.world import World
+
+CHURN = ("add-voter", "remove-voter", "transfer-leadership", "replace-disk", "move-node", "take-snapshot", "kill")
+
+
+def churning(seed: int, faults: tuple[str, ...] = CHURN, **changes: object) -> World:
+    """Voters in the log, a quiet network, and these faults."""
+    options = draw_options(f"churn/{seed}", FAULTS)
+    drawn: dict[str, object] = {
+        "voters": 3,
+        "observers": 2,
+        "network": CALM,
+        "disk_latency_us": 200,
+        "clock_drift": False,
+        "propose_interval_us": 40_000,
+        "faults": faults,
+        "fault_pace": 100,
+        "dynamic_voters": True,
+        "auto_join": False,
+        "snapshot_interval_us": 200_000,
+        "snapshots_kept": 1,
+        "snapshot_chunk_bytes": 100,
+        "heals_everything": True,
+        **changes,
+    }
+    return World(msgspec.structs.replace(options, **drawn), Transcript())
+
+
+def voters(*ids: int) -> VoterSet:
+    return VoterSet.of(Voter(ReplicaKey(node_id, bytes([node_id + 1]) * 16), {}) for node_id in ids)
+
+
+def test_voters_come_and_go_one_by_one_and_snapshots_are_taken_and_loaded() -> None:
+    done = taken = loaded = 0
+    for seed in range(4):
+        world = churning(seed)
+        world.run()
+        sets = [entry[1] for entry in world.voters.committed.entries]
+        assert all(differ_by_one(before, after) for before, after in pairwise(sets))
+        done, taken, loaded = done + world.operators.done, taken + world.snapshots_taken, loaded + world.snapshots_loaded
+    assert done > 10, "hardly any change was made"
+    assert taken > 50, "hardly any snapshot was taken"
+    assert loaded > 10, "hardly any snapshot was loaded"
+
+
+def test_a_quorum_grows_from_one_voter() -> None:
+    world = churning(1, ("add-voter",), voters=1, observers=3)
+    world.run()
+    assert world.newest_voters().ids() == (0, 1, 2, 3)
+
+
+def test_nodes_join_by_themselves_if_they_are_told_to() -> None:
+    world = churning(1, ("replace-disk",), voters=3, observers=1, auto_join=True)
+    world.run()
+    assert world.lost_disks, "no disk was replaced"
+    assert all(machine.disks == 0 or world.voters.committed.latest.get(machine.node_id) for machine in world.machines[:3])
+
+
+def test_rot_is_repaired() -> None:
+    repairs = 0
+    for seed in range(4):
+        world = churning(seed, ("rot", "kill", "take-snapshot"))
+        world.run()
+        repairs += world.repairs
+    assert repairs > 0
+
+
+def run_until(world: World, time_us: int) -> World:
+    world.until_us = time_us
+    world.run()
+    return world
+
+
+def test_disks_are_lost_or_damaged_only_where_a_majority_stays_whole() -> None:
+    world = run_until(churning(1, ()), 2_000_000)
+    assert all(may_be_lost(world, machine) for machine in world.machines)
+    damage(world.machines[0], targets(world, world.machines[0])[0], random.Random(1))
+    assert not is_whole(world.machines[0])
+    assert [may_be_lost(world, machine) for machine in world.machines] == [True, False, False, True, True]
+
+
+def test_rot_goes_where_it_must_be_told_from_a_torn_tail() -> None:
+    world = run_until(churning(1, (), snapshot_interval_us=0), 2_000_000)
+    machine, committed = world.machines[0], world.history.end_offset
+    found = targets(world, machine)
+    assert found
+    for target in found:
+        assert target.until <= committed
+        assert target.until > 0 or target.is_fatal
+        assert target.end <= len(machine.file_system.durable_bytes(target.path))
+
+
+@pytest.mark.parametrize(
+    ("after", "is_one"), [((0, 1, 2), True), ((0, 1, 2, 3), True), ((0, 1), True), ((0, 1, 3), False), ((0,), False)]
+)
+def test_two_sets_differ_by_one_or_they_do_not(after: tuple[int, ...], is_one: bool) -> None:
+    assert differ_by_one(voters(0, 1, 2), voters(*after)) is is_one
+
+
+def test_a_trail_knows_the_voters_at_every_offset() -> None:
+    trail = VoterTrail(voters(0))
+    trail.append(5, voters(0, 1))
+    trail.append(9, voters(0, 1, 2))
+    assert [trail.at(offset).ids() for offset in (0, 5, 6, 9, 10)] == [(0,), (0,), (0, 1), (0, 1), (0, 1, 2)]
+    trail.truncate(9)
+    assert (trail.latest.ids(), trail.latest_offset) == ((0, 1), 5)
+    trail.truncate(0)
+    assert (trail.latest.ids(), trail.latest_offset) == ((0,), -1)
