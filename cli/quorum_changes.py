@@ -178,7 +178,7 @@ def transfer_leadership(target: Target, /, controller_id: int, directory_id: str
         _check_directory_id("--directory-id", directory_id)
     from kraftlab.client import AdminClient
 
-    with AdminClient(servers) as client:
+    with AdminClient(servers, timeout_ms=timeout_ms) as client:
         before = client.describe_quorum().leader_id
         client.transfer_leadership(controller_id, directory_id, timeout_ms=timeout_ms)
         leader_id, epoch = _wait_for_leader(client, controller_id, before)

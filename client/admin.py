@@ -35,12 +35,14 @@ _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.25
 _ATTEMPT_TIMEOUT_S = 15.0
 _REFUSED = "connection refused"
+_HUNG_UP = "it hangs up before a word is said; is this the port of its GRPC listener?"
+_NOBODY_THERE = (_REFUSED, _HUNG_UP)
 _RECONNECT_S = 0.4
 """For so long a channel may repeat that it was refused, though the node listens again: it does not try all the time."""
 _NOT_CONNECTED = "failed to connect"
 """How gRPC begins what it says about a request that it could not send at all."""
 _REFUSED_PATIENCE_S = 3.0
-"""How long a call goes on asking when nothing listens at any of the addresses: long enough for a restart."""
+"""How long a call goes on asking when no admin API is at any of the addresses: long enough for a restart."""
 _MOVED_ON = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE})
 
 TopicPartition = tuple[str, int]
@@ -118,7 +120,7 @@ class AdminClient:
                     return response
                 except grpc.RpcError as error:
                     faults[endpoint] = _detail(error)
-                    if once and faults[endpoint] != _REFUSED and not faults[endpoint].startswith(_NOT_CONNECTED):
+                    if once and faults[endpoint] not in _NOBODY_THERE and not faults[endpoint].startswith(_NOT_CONNECTED):
                         raise _unknown_outcome(api, endpoint, faults[endpoint]) from error
                 except ApiError as error:
                     if error.code not in _MOVED_ON:
@@ -130,7 +132,7 @@ class AdminClient:
                     self._leader = None
             if self._leader is not None and self._leader not in faults and time.monotonic() < deadline:
                 continue
-            if all(fault == _REFUSED for fault in faults.values()):
+            if all(fault in _NOBODY_THERE for fault in faults.values()):
                 deadline = min(deadline, started + _REFUSED_PATIENCE_S)
             if time.monotonic() + pause_s >= deadline:
                 raise ClusterUnreachable(_unreachable(api, faults, time.monotonic() - started))
@@ -407,7 +409,10 @@ def _detail(error: grpc.RpcError) -> str:
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         return "no answer in time"
     details = error.details() or error.code().name
-    return _REFUSED if "refused" in details.lower() else details
+    if "refused" in details.lower():
+        return _REFUSED
+    hung_up = "socket closed" in details.lower() or "connection reset" in details.lower()
+    return _HUNG_UP if hung_up and details.startswith(_NOT_CONNECTED) else details
 
 
 def _unknown_outcome(api: str, endpoint: Endpoint, fault: str) -> ApiError:

@@ -59,6 +59,24 @@ def test_nodes_that_are_all_gone_are_given_up_before_the_deadline(monkeypatch: p
         client.describe_cluster()
 
 
+def test_the_port_of_something_else_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kraftlab.client.admin._REFUSED_PATIENCE_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def hang_up() -> None:
+            while True:
+                try:
+                    other.accept()[0].close()
+                except OSError:
+                    return
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        with AdminClient(f"127.0.0.1:{other.getsockname()[1]}") as client, pytest.raises(ClusterUnreachable) as raised:
+            client.describe_cluster()
+        other.shutdown(socket.SHUT_RDWR)
+    assert "is this the port of its GRPC listener?" in str(raised.value)
+
+
 def test_a_cluster_without_controller_is_said_after_the_deadline(cluster) -> None:
     for node in cluster.nodes:
         node.leader = None
