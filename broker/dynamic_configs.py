@@ -71,9 +71,6 @@ class DynamicConfigs:
             retention_ms=int(self.topic(topic, "retention.ms")),
         )
 
-    def delete_delay_s(self, topic: str) -> float:
-        return int(self.topic(topic, "file.delete.delay.ms")) / 1000
-
     def leader_throttled(self, topic: str) -> ThrottledReplicas:
         return self._replicas(self.topic(topic, LEADER_REPLICAS))
 

@@ -168,4 +168,3 @@ class ThrottledReplicas:
 
 
 NOTHING_THROTTLED = ThrottledReplicas()
-EVERYTHING_THROTTLED = ThrottledReplicas.parse("*")

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from .tables import tab_table
+
 _ZERO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
@@ -106,8 +108,7 @@ def replication_lines(view: QuorumView, now_ms: int | None = None) -> list[str]:
         )
         for status, replica in rows
     ]
-    widths = [max(len(row[column]) for row in table) for column in range(len(_HEADER))]
-    return ["".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True)) for row in table]
+    return tab_table(table)
 
 
 def _time(timestamp_ms: int, now_ms: int | None) -> str:

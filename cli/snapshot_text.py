@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 
 import msgspec
+
+from .tables import tab_table, utc_text
 
 
 class SnapshotView(msgspec.Struct, frozen=True):
@@ -33,12 +34,8 @@ def snapshot_lines(views: Sequence[SnapshotView]) -> list[str]:
         (str(view.end_offset), str(view.epoch), str(view.size_bytes), _time(view.last_contained_log_ms), view.name)
         for view in views
     ]
-    widths = [max(len(row[column]) for row in table) for column in range(len(_HEADER))]
-    return ["".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True)) for row in table]
+    return tab_table(table)
 
 
 def _time(timestamp_ms: int | None) -> str:
-    if timestamp_ms is None or timestamp_ms < 0:
-        return "-"
-    moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return "-" if timestamp_ms is None or timestamp_ms < 0 else utc_text(timestamp_ms)

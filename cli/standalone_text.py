@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
-
 import msgspec
+
+from .tables import utc_text
 
 _ZERO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -42,7 +42,7 @@ def plan_lines(view: ForcingView) -> list[str]:
         ("Committed:", f"offsets below {view.high_watermark}, for certain"),
         ("Kept as well:", _kept(view)),
         ("May be lost:", f"what the others have committed from offset {view.log_end_offset} on"),
-        ("LastWritten:", _time(view.last_append_ms)),
+        ("LastWritten:", utc_text(view.last_append_ms)),
         ("Generation:", f"{view.generation - 1} -> {view.generation}"),
         ("LeaderEpoch:", str(view.epoch)),
     )
@@ -94,8 +94,3 @@ def _kept(view: ForcingView) -> str:
     first, last = view.high_watermark, view.log_end_offset - 1
     offsets = f"offset {first}, which becomes" if first == last else f"offsets {first} to {last}, which become"
     return f"{offsets} committed, acknowledged or not"
-
-
-def _time(timestamp_ms: int) -> str:
-    moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

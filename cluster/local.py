@@ -298,12 +298,6 @@ class LocalCluster:
         self._signal(node_id, signal.SIGTERM)
         return self._reap(node_id, timeout_s)
 
-    def restart_node(self, node_id: int) -> None:
-        """Stops a node if it runs, and starts it."""
-        if self.pid(node_id) is not None:
-            self.stop_node(node_id)
-        self.start_node(node_id)
-
     def stop(self, timeout_s: float = _STOP_TIMEOUT_S) -> None:
         """Stops every node: brokers together, then controllers together."""
         for group in (self.broker_ids, self.controller_ids):

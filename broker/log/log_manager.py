@@ -241,10 +241,6 @@ class LogManager:
         """The id of a configured directory, even if it failed since; None if it was never read."""
         return self._known_ids.get(path)
 
-    def path_of(self, directory_id: Uuid) -> Path | None:
-        """The directory that has the id and works."""
-        return next((path for path, log_dir in self._online.items() if log_dir.directory_id == directory_id), None)
-
     def mark_offline(self, path: Path, error: Exception) -> OfflineReplicas:
         """Take a failed directory out: its logs answer with the error from now on. The second call for a directory changes
         nothing.

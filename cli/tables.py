@@ -1,0 +1,18 @@
+"""What several commands print alike: pure functions."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+
+
+def tab_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of equal length, the header first, as Kafka's tools print them: each cell as wide as its column, then a tab."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True)) for row in rows]
+
+
+def utc_text(timestamp_ms: int) -> str:
+    """Milliseconds since 1970 as 2026-11-21T17:06:35.222Z."""
+    moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
