@@ -183,7 +183,8 @@ class SnapshotWork:
         except FileNotFoundError:
             return
         except SnapshotInvalid as error:
-            if self._process.machine.rot is None:
+            machine = self._process.machine
+            if machine.rot is None and not machine.file_system.broken:
                 raise LogCorrupt(str(error)) from error
             self._is_wanted = True
 

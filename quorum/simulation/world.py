@@ -142,8 +142,12 @@ class World:
         return leader.voter_trail.latest if leader is not None else self.voters.committed.latest
 
     def refused_to_start(self, machine: Machine, error: LogCorrupt) -> None:
-        """What this disk holds can not be trusted. If rot has done that, its operator replaces the disk, where that is safe."""
-        if machine.rot is None or not machine.rot.is_fatal:
+        """What this disk holds can not be trusted. If rot has done that, its operator replaces the disk, where that is safe.
+
+        A node that was formatted as the only voter takes itself for that if rot has eaten the record that says otherwise.
+        """
+        was_alone = self.options.dynamic_voters and self.bootstrap_ids == (machine.node_id,)
+        if machine.rot is None or not (machine.rot.is_fatal or was_alone):
             raise error
         self.note(f"n{machine.node_id} refuses to start: {error}")
         if self.options.dynamic_voters or not self.static_voters.has(machine.key):
