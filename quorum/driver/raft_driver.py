@@ -3,11 +3,11 @@
 Theory of operation. The driver is the only caller of the core. Everything that happens — a peer's request or answer, a timer, a
 completed flush, a proposal — becomes an event on the event loop; `_step` feeds it to the core and carries the effects out in
 their order, at once and without awaiting. What takes time is done elsewhere and comes back as an event: disk writes by
-`LogWriter` and `ElectionWriter`, messages by the peer transport, the state machine by `ApplyTask`, its snapshots by
+`LogWriter` and `ElectionWriter`, messages by `PeerDesk`, the state machine by `ApplyTask`, its snapshots by
 `SnapshotTaker`, snapshots between nodes by `SnapshotCopies`. An event that arises while effects are being carried out waits in a
 queue until they are done, so the core is never entered twice.
 
-Nothing here decides what may be sent when: a message with an unreached barrier waits in the core's `Outbox`. Memory is bounded:
+Nothing here decides what may be sent when: `PeerDesk` holds a message until its barrier is reached. Memory is bounded:
 proposals are refused beyond the core's limit and the limit here, requests of peers by the transport, fetched data by one fetch
 in flight.
 
@@ -20,7 +20,6 @@ that hears of a newer generation of the cluster ends with GenerationOver: what i
 from __future__ import annotations
 
 import logging
-import math
 import random
 import time
 from collections import deque
@@ -64,11 +63,7 @@ from ..core.events import (
     Propose,
     ReadIndexAsked,
     RecordsRead,
-    RequestAbandoned,
-    RequestFailed,
-    RequestReceived,
     ResignAsked,
-    ResponseReceived,
     ShutdownAsked,
     SnapshotTaken,
     StorageCompleted,
@@ -76,21 +71,17 @@ from ..core.events import (
     TimerFired,
 )
 from ..core.messages import (
-    API_OF,
     REQUEST_OF,
-    RESPONSE_OF,
-    EndQuorumEpochRequest,
     LeaderView,
     VoterChangeRequest,
     VoterChangeResponse,
 )
-from ..core.outbox import Outbox
 from ..core.raft_node import RaftNode
 from ..core.snapshots import SnapshotContext
-from ..core.types import Endpoint, OffsetAndEpoch
+from ..core.types import OffsetAndEpoch
 from ..line_limit import LineLimit
 from ..state_machine import StateMachine
-from ..storage.errors import StorageFull, WrongIdentity
+from ..storage.errors import StorageFull
 from ..storage.file_system import FileSystem, RealFileSystem
 from ..storage.metadata_store import MetadataStore
 from ..storage.snapshot_store import SnapshotInfo
@@ -102,6 +93,7 @@ from .driver_config import DriverConfig, DriverStatistics
 from .errors import NoSnapshot, NotLeader, Overloaded
 from .generation import generation_over
 from .own_request import OwnRequest
+from .peer_desk import PeerDesk
 from .quorum_description import DESCRIBE_QUORUM, QuorumDescription, describe_quorum
 from .read_index import ReadIndexDesk
 from .signal import Signal
@@ -111,14 +103,9 @@ from .storage_tasks import FULL_DISK_RETRY_S, ElectionWriter, LogWriter
 from .trace_file import TraceFile
 from .transport import (
     DirectHandler,
-    NewerGeneration,
-    PeerAnswer,
-    PeerError,
-    PeerFailure,
     PeerIdentity,
     PeerPool,
     PeerRequest,
-    PeerUnreachable,
     Responder,
 )
 
@@ -134,8 +121,6 @@ STOP_TIMEOUT_S = 1.0
 """How long a graceful stop waits for its goodbyes to be answered and its last flush."""
 
 _encode = msgspec.msgpack.Encoder().encode
-_request_decoders = {api: msgspec.msgpack.Decoder(request) for api, request in REQUEST_OF.items()}
-_response_decoders = {api: msgspec.msgpack.Decoder(response) for api, response in RESPONSE_OF.items()}
 
 
 class RaftDriver:
@@ -153,16 +138,11 @@ class RaftDriver:
         self._core: RaftNode | None = None
         self._stepping = False
         self._inbox: deque[Event] = deque()
-        self._outbox = Outbox()
         self._reads: list[ReadLog] = []
         self._read_index = ReadIndexDesk()
         self._deferred = Signal()
         self._verdict: Proposed | Rejected | None = None
-        self._last_correlation = 0
-        self._responders: dict[int, Responder | OwnRequest] = {}
-        self._held_until: dict[int, float] = {}
-        self._goodbyes: set[int] = set()
-        self._goodbyes_answered = trio.Event()
+        self._peers = PeerDesk(config, self._step, self._inbox.append, self._say, self.met_newer_generation, self._end)
         self._timer = trio.CancelScope()
         self._armed_ms = 0
         self._clock_anchor_ms = 0.0
@@ -262,13 +242,11 @@ class RaftDriver:
                 ErrorCode.BROKER_NOT_AVAILABLE, LeaderView(0), "the node is starting or stopping; try again"
             )
         asked = OwnRequest()
-        self._last_correlation = correlation = self._last_correlation + 1
-        self._responders[correlation] = asked
-        self._step(RequestReceived(correlation, self.config.raft.key, request))
+        abandon = self._peers.ask_own(request, asked)
         try:
             return await asked.wait()
         finally:
-            self._abandoned(correlation)
+            abandon()
 
     async def take_snapshot(self) -> OffsetAndEpoch:
         """Takes a snapshot of what is applied, now; its id. NoSnapshot says why there is none; StorageFull."""
@@ -326,7 +304,7 @@ class RaftDriver:
             core=self._core.statistics(),
             flushes=self._writer.flushes,
             staged_bytes=self._writer.staged_bytes,
-            held_messages=len(self._outbox),
+            held_messages=self._peers.held_messages,
             applied_offset=self._applier.applied_offset,
         )
 
@@ -374,9 +352,7 @@ class RaftDriver:
         self._taker.close()
         if self._trace_file is not None:
             self._trace_file.close()
-        for responder in self._responders.values():
-            responder.refuse(ErrorCode.BROKER_NOT_AVAILABLE, "the node is stopping")
-        self._responders.clear()
+        self._peers.close()
         if self._writer.is_stuck or self._threads.is_stuck:
             logger.error("the disk of %s does not answer; its files are left open", self.config.directory)
         else:
@@ -408,13 +384,13 @@ class RaftDriver:
         )
         self._copies = SnapshotCopies(store.snapshots, self._threads, self._step, self._snapshot_rotted)
         own = config.raft.endpoints.get(config.peer_listener)
-        self._addresses = AddressBook(
+        addresses = AddressBook(
             config.peer_listener, own, config.bootstrap_endpoints, core.endpoints_of, lambda: core.voters, self._random
         )
         with self._scope, self._writer:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                self._pool = PeerPool(nursery, self.identity)
+                self._peers.connect(PeerPool(nursery, self.identity), addresses)
                 self._core = core
                 tasks = (self._writer.run, self._election_writer.run, self._applier.run, self._taker.run, self._copies.run)
                 for task in (*tasks, self._run_deferred, self._run_timer, self._watch_disk):
@@ -431,8 +407,7 @@ class RaftDriver:
         if self._core is not None:
             self._step(ShutdownAsked())
             with trio.move_on_after(STOP_TIMEOUT_S):
-                if self._goodbyes:
-                    await self._goodbyes_answered.wait()
+                await self._peers.goodbyes_answered()
                 await self._writer.wait_idle()
         self._scope.cancel()
         if self._has_begun:
@@ -610,11 +585,11 @@ class RaftDriver:
 
     def _storage_completed(self, append_id: int) -> None:
         self._applier.storage_completed()
-        self._release(self._outbox.storage_completed(append_id))
+        self._peers.storage_completed(append_id)
         self._step(StorageCompleted(append_id))
 
     def _election_state_stored(self, version: int) -> None:
-        self._release(self._outbox.election_state_stored(version))
+        self._peers.election_state_stored(version)
         self._step(ElectionStateStored(version))
 
     def _storage_full(self, reason: str) -> None:
@@ -656,8 +631,7 @@ class RaftDriver:
 
     def _on_voters_changed(self, effect: VotersChanged) -> None:
         logger.info("node %d: the voters are %r", self.config.raft.node_id, effect.voters)
-        leader = self.leader.endpoints.values()
-        self._pool.keep({*self._addresses.everybody(), *leader})
+        self._peers.voters_changed(self.leader.endpoints)
 
     def _on_trace(self, effect: Trace) -> None:
         if effect.move is not None:
@@ -675,78 +649,7 @@ class RaftDriver:
     # --- peers ---------------------------------------------------------------------------------------------------------------
 
     def _on_message(self, message: Send | Reply) -> None:
-        if self._outbox.put(message):
-            self._release([message])
-        elif isinstance(message, Send):
-            self._held_until[message.correlation] = trio.current_time() + message.timeout_ms / 1000
-
-    def _release(self, messages: list[Send | Reply]) -> None:
-        for message in messages:
-            if isinstance(message, Reply):
-                responder = self._responders.pop(message.correlation, None)
-                if isinstance(responder, OwnRequest):
-                    responder.answer(message.response)
-                elif responder is not None:
-                    responder.reply(_encode(message.response))
-            elif self._held_until.pop(message.correlation, math.inf) < trio.current_time():
-                self._inbox.append(RequestFailed(message.correlation, message.destination))
-            else:
-                self._send(message)
-
-    def _send(self, message: Send) -> None:
-        endpoint = self._addresses.find(message.destination)
-        if endpoint is None:
-            self._say(logging.WARNING, "no %s endpoint is known for node %d", self.config.peer_listener, message.destination)
-            self._inbox.append(RequestFailed(message.correlation, message.destination))
-            return
-        api = API_OF[type(message.request)]
-        if isinstance(message.request, EndQuorumEpochRequest):
-            if not self._goodbyes:
-                self._goodbyes_answered = trio.Event()
-            self._goodbyes.add(message.correlation)
-        on_answer = partial(self._answered, api, message.correlation, message.destination, endpoint)
-        self._pool.client(endpoint).send(api, _encode(message.request), timeout_ms=message.timeout_ms, on_answer=on_answer)
-
-    def _answered(
-        self, api: int, correlation: int, destination: int, endpoint: Endpoint, answer: PeerAnswer | PeerFailure
-    ) -> None:
-        if self._goodbyes:
-            self._goodbyes.discard(correlation)
-            if not self._goodbyes:
-                self._goodbyes_answered.set()
-        if isinstance(answer, PeerAnswer):
-            self._addresses.met_member(endpoint)
-            try:
-                response = _response_decoders[api].decode(answer.body)
-            except msgspec.MsgspecError as error:
-                self._say(
-                    logging.WARNING, "node %d answered api %d with what cannot be read: %s", answer.source.node_id, api, error
-                )
-                self._step(RequestFailed(correlation, destination))
-            else:
-                self._step(ResponseReceived(correlation, answer.source.node_id, response))
-        else:
-            logger.debug("api %d to node %d: %s", api, destination, answer)
-            if isinstance(answer, NewerGeneration):
-                self.met_newer_generation(answer.generation, f"the node at {endpoint}")
-            elif isinstance(answer, PeerError) and answer.code == ErrorCode.INCONSISTENT_CLUSTER_ID:
-                self._met_stranger(endpoint, answer)
-            self._step(RequestFailed(correlation, destination, isinstance(answer, PeerUnreachable) and answer.refused))
-
-    def _met_stranger(self, endpoint: Endpoint, refusal: PeerError) -> None:
-        """A voter is of another cluster. If most are, it is this node that is wrong, and it ends (KIP-595)."""
-        if not self._addresses.met_stranger(endpoint):
-            return
-        logger.warning("the node at %s belongs to another cluster: %s", endpoint, refusal)
-        strangers = self._addresses.strangers_in_majority()
-        if strangers:
-            self._end(
-                WrongIdentity(
-                    f"{self.config.directory} belongs to cluster {self.config.cluster_id}, but the controllers at "
-                    f"{', '.join(map(str, strangers))} do not ({refusal}). Correct controller.quorum.voters or "
-                    "controller.quorum.bootstrap.servers, or metadata.log.dir, of this node."
-                )
-            )
+        self._peers.put(message)
 
     def met_newer_generation(self, generation: int, who: str) -> None:
         """Somebody shows that the quorum was forced: this node's metadata is history, and `run` ends with GenerationOver."""
@@ -769,19 +672,7 @@ class RaftDriver:
         if self._core is None:
             responder.refuse(ErrorCode.BROKER_NOT_AVAILABLE, "the node is starting or stopping; try again")
             return
-        try:
-            message = _request_decoders[request.api].decode(request.body)
-        except msgspec.MsgspecError as error:
-            responder.refuse(ErrorCode.INVALID_REQUEST, f"the body of api {request.api} cannot be read: {error}")
-            return
-        self._last_correlation = correlation = self._last_correlation + 1
-        self._responders[correlation] = responder
-        responder.on_abandoned = partial(self._abandoned, correlation)
-        self._step(RequestReceived(correlation, request.sender, message))
-
-    def _abandoned(self, correlation: int) -> None:
-        if self._responders.pop(correlation, None) is not None:
-            self._step(RequestAbandoned(correlation))
+        self._peers.accept(request, responder)
 
     def _accept_describe(self, request: PeerRequest, responder: Responder) -> None:
         responder.reply(_encode(self.describe()))

@@ -106,7 +106,7 @@ async def test_goodbyes_are_waited_for_each_time(cluster: Clusters, eventually: 
             if leader is node:
                 break
         heard = 0
-        answered = node.driver._answered
+        answered = node.driver._peers._answered
 
         async def hear_later(*answer: Any) -> None:
             nonlocal heard
@@ -120,7 +120,7 @@ async def test_goodbyes_are_waited_for_each_time(cluster: Clusters, eventually: 
             else:
                 answered(api, *answer)
 
-        node.driver._answered = hear
+        node.driver._peers._answered = hear
         await node.stop()
         assert heard == 2
 
@@ -241,14 +241,14 @@ async def test_a_fetch_that_waits_for_the_disk_does_not_keep_other_messages_back
         c.propose(leader, "not flushed by the follower")
         await eventually(lambda: follower.driver.statistics().held_messages, "the follower's fetch waits for its disk")
         asked: list[int] = []
-        step = other.driver._step
+        step = other.driver._peers._step
 
         def listen(event: Event) -> None:
             if isinstance(event, RequestReceived) and isinstance(event.request, VoteRequest):
                 asked.append(event.sender.node_id)
             step(event)
 
-        other.driver._step = listen
+        other.driver._peers._step = listen
         epoch = other.driver.leader.epoch
         await leader.crash()
 

@@ -1,0 +1,205 @@
+"""What the core says to other nodes, and what they say to it.
+
+Theory of operation. Requests and answers of the core come here in its order. One whose barrier is not reached waits in the core's
+`Outbox` until storage says that it is; a request that waited so long that its answer would come too late is not sent any more.
+What arrives becomes an event: a peer's request with a correlation of its own under which the answer is found again, an answer or
+the lack of one under the correlation of the request. Peers of another cluster, and those that show a newer generation, are met
+here; what to make of that is decided by who is told.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+import trio
+
+from ..core.effects import Reply, Send
+from ..core.errors import ErrorCode
+from ..core.events import Event, RequestAbandoned, RequestFailed, RequestReceived, ResponseReceived
+from ..core.messages import API_OF, REQUEST_OF, RESPONSE_OF, EndQuorumEpochRequest, VoterChangeRequest
+from ..core.outbox import Outbox
+from ..core.types import Endpoint
+from ..storage.errors import WrongIdentity
+from .address_book import AddressBook
+from .driver_config import DriverConfig
+from .own_request import OwnRequest
+from .transport import NewerGeneration, PeerAnswer, PeerError, PeerFailure, PeerPool, PeerRequest, PeerUnreachable, Responder
+
+logger = logging.getLogger("kraftlab.quorum")
+
+_encode = msgspec.msgpack.Encoder().encode
+_request_decoders = {api: msgspec.msgpack.Decoder(request) for api, request in REQUEST_OF.items()}
+_response_decoders = {api: msgspec.msgpack.Decoder(response) for api, response in RESPONSE_OF.items()}
+
+
+class PeerDesk:
+    """Use `connect` before anything is sent.
+
+    `step` feeds the core an event; `queue` does so when the effects that are being carried out are done. `say(level, message,
+    values…)` logs what may be true many times per second. `met_generation(generation, who)` and `end(error)` hear of what a node
+    does not survive.
+    """
+
+    def __init__(
+        self,
+        config: DriverConfig,
+        step: Callable[[Event], None],
+        queue: Callable[[Event], None],
+        say: Callable[..., None],
+        met_generation: Callable[[int, str], None],
+        end: Callable[[Exception], None],
+    ) -> None:
+        self._config = config
+        self._step = step
+        self._queue = queue
+        self._say = say
+        self._met_generation = met_generation
+        self._end = end
+        self._outbox = Outbox()
+        self._last_correlation = 0
+        self._responders: dict[int, Responder | OwnRequest] = {}
+        self._held_until: dict[int, float] = {}
+        self._goodbyes: set[int] = set()
+        self._goodbyes_answered = trio.Event()
+
+    def connect(self, pool: PeerPool, addresses: AddressBook) -> None:
+        """How and where peers are reached."""
+        self._pool = pool
+        self._addresses = addresses
+
+    def close(self) -> None:
+        """Whoever still waits is told that the node stops."""
+        for responder in self._responders.values():
+            responder.refuse(ErrorCode.BROKER_NOT_AVAILABLE, "the node is stopping")
+        self._responders.clear()
+
+    @property
+    def held_messages(self) -> int:
+        """How many wait for storage."""
+        return len(self._outbox)
+
+    def voters_changed(self, leader: dict[str, Endpoint]) -> None:
+        """Connections to nodes that are of no interest any more are closed."""
+        self._pool.keep({*self._addresses.everybody(), *leader.values()})
+
+    async def goodbyes_answered(self) -> None:
+        """Until every voter that was told that this node stops leading has answered, or could not."""
+        if self._goodbyes:
+            await self._goodbyes_answered.wait()
+
+    # --- out -----------------------------------------------------------------------------------------------------------------
+
+    def put(self, message: Send | Reply) -> None:
+        """Sends a message, now or when its barrier is reached."""
+        if self._outbox.put(message):
+            self._release([message])
+        elif isinstance(message, Send):
+            self._held_until[message.correlation] = trio.current_time() + message.timeout_ms / 1000
+
+    def storage_completed(self, append_id: int) -> None:
+        """Storage operations up to `append_id` are durable."""
+        self._release(self._outbox.storage_completed(append_id))
+
+    def election_state_stored(self, version: int) -> None:
+        """Election states up to `version` are durable."""
+        self._release(self._outbox.election_state_stored(version))
+
+    def _release(self, messages: list[Send | Reply]) -> None:
+        for message in messages:
+            if isinstance(message, Reply):
+                responder = self._responders.pop(message.correlation, None)
+                if isinstance(responder, OwnRequest):
+                    responder.answer(message.response)
+                elif responder is not None:
+                    responder.reply(_encode(message.response))
+            elif self._held_until.pop(message.correlation, math.inf) < trio.current_time():
+                self._queue(RequestFailed(message.correlation, message.destination))
+            else:
+                self._send(message)
+
+    def _send(self, message: Send) -> None:
+        endpoint = self._addresses.find(message.destination)
+        if endpoint is None:
+            self._say(logging.WARNING, "no %s endpoint is known for node %d", self._config.peer_listener, message.destination)
+            self._queue(RequestFailed(message.correlation, message.destination))
+            return
+        api = API_OF[type(message.request)]
+        if isinstance(message.request, EndQuorumEpochRequest):
+            if not self._goodbyes:
+                self._goodbyes_answered = trio.Event()
+            self._goodbyes.add(message.correlation)
+        on_answer = partial(self._answered, api, message.correlation, message.destination, endpoint)
+        self._pool.client(endpoint).send(api, _encode(message.request), timeout_ms=message.timeout_ms, on_answer=on_answer)
+
+    def _answered(
+        self, api: int, correlation: int, destination: int, endpoint: Endpoint, answer: PeerAnswer | PeerFailure
+    ) -> None:
+        if self._goodbyes:
+            self._goodbyes.discard(correlation)
+            if not self._goodbyes:
+                self._goodbyes_answered.set()
+        if isinstance(answer, PeerAnswer):
+            self._addresses.met_member(endpoint)
+            try:
+                response = _response_decoders[api].decode(answer.body)
+            except msgspec.MsgspecError as error:
+                self._say(
+                    logging.WARNING, "node %d answered api %d with what cannot be read: %s", answer.source.node_id, api, error
+                )
+                self._step(RequestFailed(correlation, destination))
+            else:
+                self._step(ResponseReceived(correlation, answer.source.node_id, response))
+        else:
+            logger.debug("api %d to node %d: %s", api, destination, answer)
+            if isinstance(answer, NewerGeneration):
+                self._met_generation(answer.generation, f"the node at {endpoint}")
+            elif isinstance(answer, PeerError) and answer.code == ErrorCode.INCONSISTENT_CLUSTER_ID:
+                self._met_stranger(endpoint, answer)
+            self._step(RequestFailed(correlation, destination, isinstance(answer, PeerUnreachable) and answer.refused))
+
+    def _met_stranger(self, endpoint: Endpoint, refusal: PeerError) -> None:
+        """A voter is of another cluster. If most are, it is this node that is wrong, and it ends (KIP-595)."""
+        if not self._addresses.met_stranger(endpoint):
+            return
+        logger.warning("the node at %s belongs to another cluster: %s", endpoint, refusal)
+        strangers = self._addresses.strangers_in_majority()
+        if strangers:
+            self._end(
+                WrongIdentity(
+                    f"{self._config.directory} belongs to cluster {self._config.cluster_id}, but the controllers at "
+                    f"{', '.join(map(str, strangers))} do not ({refusal}). Correct controller.quorum.voters or "
+                    "controller.quorum.bootstrap.servers, or metadata.log.dir, of this node."
+                )
+            )
+
+    # --- in ------------------------------------------------------------------------------------------------------------------
+
+    def accept(self, request: PeerRequest, responder: Responder) -> None:
+        """A peer asks the core something."""
+        try:
+            message = _request_decoders[request.api].decode(request.body)
+        except msgspec.MsgspecError as error:
+            responder.refuse(ErrorCode.INVALID_REQUEST, f"the body of api {request.api} cannot be read: {error}")
+            return
+        correlation = self._expect_answer(responder)
+        responder.on_abandoned = partial(self._abandoned, correlation)
+        self._step(RequestReceived(correlation, request.sender, message))
+
+    def ask_own(self, request: VoterChangeRequest, asked: OwnRequest) -> Callable[[], None]:
+        """This node asks its own core something, as a peer would. Call what is returned when nobody waits any more."""
+        correlation = self._expect_answer(asked)
+        self._step(RequestReceived(correlation, self._config.raft.key, request))
+        return partial(self._abandoned, correlation)
+
+    def _expect_answer(self, responder: Responder | OwnRequest) -> int:
+        self._last_correlation += 1
+        self._responders[self._last_correlation] = responder
+        return self._last_correlation
+
+    def _abandoned(self, correlation: int) -> None:
+        if self._responders.pop(correlation, None) is not None:
+            self._step(RequestAbandoned(correlation))
