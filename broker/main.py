@@ -29,9 +29,9 @@ from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.peer_rpc import BrokerRegistrationRequest
 from kraftlab.metadata.records import Listener
 from kraftlab.metadata.uuids import UNASSIGNED, random_uuid
-from kraftlab.node.process import only_cause, run_to_end, through_generations, watch_signals
+from kraftlab.node.process import run_to_end, through_generations, watch_signals
 from kraftlab.node.replica import driver_config
-from kraftlab.quorum.driver.errors import GenerationOver
+from kraftlab.quorum.driver.errors import GenerationOver, only_cause
 from kraftlab.quorum.driver.interpreter import tame_interpreter
 from kraftlab.quorum.driver.raft_driver import RaftDriver
 from kraftlab.quorum.driver.transport import PeerPool, PeerServer

@@ -11,7 +11,7 @@ import trio
 from kraftlab.metadata.codec import UnreadableRecords
 from kraftlab.metadata.partitions import ReplayError
 from kraftlab.quorum.core.errors import InvariantViolation, LogTruncationRefused
-from kraftlab.quorum.driver.errors import GenerationOver
+from kraftlab.quorum.driver.errors import GenerationOver, only_cause
 from kraftlab.quorum.driver.generation import begin_anew
 from kraftlab.quorum.driver.transport import ListenError
 from kraftlab.quorum.storage.directory_lock import DirectoryLock
@@ -85,11 +85,3 @@ async def watch_signals(ends: trio.Event, *, task_status: trio.TaskStatus[None] 
         async for number in signals:
             logger.info("stopping on %s", signal.Signals(number).name)
             ends.set()
-
-
-def only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one exception inside nested groups, the group itself if there are several."""
-    cause: BaseException = group
-    while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
-        cause = cause.exceptions[0]
-    return cause

@@ -1,4 +1,4 @@
-"""What `RaftDriver.propose` can refuse with."""
+"""What `RaftDriver` refuses with and ends with."""
 
 from __future__ import annotations
 
@@ -32,3 +32,11 @@ class GenerationOver(Exception):
         super().__init__(message)
         self.generation = generation
         self.is_expendable = is_expendable
+
+
+def only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one exception in nested groups of one, so that a fatal error shows as itself."""
+    cause: BaseException = group
+    while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
+        cause = cause.exceptions[0]
+    return cause

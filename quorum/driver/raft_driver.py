@@ -90,7 +90,7 @@ from .address_book import AddressBook
 from .apply_task import ApplyTask
 from .disk_threads import DiskThreads
 from .driver_config import DriverConfig, DriverStatistics
-from .errors import NoSnapshot, NotLeader, Overloaded
+from .errors import NoSnapshot, NotLeader, Overloaded, only_cause
 from .generation import generation_over
 from .own_request import OwnRequest
 from .peer_desk import PeerDesk
@@ -334,7 +334,7 @@ class RaftDriver:
             if self._fatal is not None:
                 raise self._fatal
         except BaseExceptionGroup as group:
-            raise _only_cause(group) from None
+            raise only_cause(group) from None
         finally:
             self._close()
 
@@ -676,11 +676,3 @@ class RaftDriver:
 
     def _accept_describe(self, request: PeerRequest, responder: Responder) -> None:
         responder.reply(_encode(self.describe()))
-
-
-def _only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one exception in nested groups of one, so that a fatal error shows as itself."""
-    cause: BaseException = group
-    while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
-        cause = cause.exceptions[0]
-    return cause
