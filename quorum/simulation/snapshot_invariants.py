@@ -44,7 +44,7 @@ class SnapshotsAreCommitted(Checker):
         if not self.world.history.is_position(effect.id) or crc != effect.last_crc:
             raise Violation(f"S13 n{process.node_id} installs {effect.id} with crc {effect.last_crc:08x}, the chain's is {crc}")
         committed = self.world.voters.committed.at(effect.id.offset)
-        if process.raft.kraft_version and process.raft.voters != committed:
+        if self.world.options.dynamic_voters and process.raft.voters != committed:
             raise Violation(f"S13 n{process.node_id} installs {effect.id}: its voters are {process.raft.voters}, not {committed}")
 
     def on_refused(self, process: SimulatedProcess, snapshot: OffsetAndEpoch, reason: str) -> None:

@@ -197,7 +197,7 @@ MUTANTS = (
         Membership,
         "reset",
         _voters_kept_on_install,
-        rules=("S13", "CorruptBatch", "S12", "S8"),
+        rules=("S13", "CorruptBatch", "S12", "S8", "L2"),
         faults=("take-snapshot", "add-voter", "remove-voter", "replace-disk", "isolate", "kill"),
     ),
     Mutant(
