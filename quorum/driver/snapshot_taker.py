@@ -62,8 +62,8 @@ class SnapshotTaker:
         self._on_taken = on_taken
         self._wake = wake
         self._new_bytes = 0
-        self._since: float | None = None
-        """When the last snapshot's state was new; without one, the first batch."""
+        self._old_at: float | None = None
+        """When the last snapshot is old enough for another; without one, the first batch."""
         self._append_time_ms = 0
         self._retry_at = 0.0
         self._is_urgent = False
@@ -77,8 +77,8 @@ class SnapshotTaker:
 
     def applied(self, batches: list[CommittedBatch]) -> None:
         """Counts what the next snapshot will save."""
-        if self._since is None:
-            self._since = self._when(batches[0].append_time_ms)
+        if self._old_at is None:
+            self._old_at = self._when_old(batches[0].append_time_ms)
         self._append_time_ms = batches[-1].append_time_ms
         self._new_bytes += sum(len(batch.body) + BATCH_OVERHEAD_BYTES for batch in batches)
 
@@ -86,7 +86,7 @@ class SnapshotTaker:
         """A snapshot was loaded: counting starts again."""
         self._new_bytes = 0
         self._append_time_ms = append_time_ms
-        self._since = self._when(append_time_ms)
+        self._old_at = self._when_old(append_time_ms)
 
     def consider(self, applied_offset: int) -> None:
         """Between two applies, with everything below `applied_offset` applied: freezes the state if a snapshot is due."""
@@ -101,7 +101,7 @@ class SnapshotTaker:
             return
         self._answering, self._asked = self._asked, []
         self._new_bytes = 0
-        self._since = trio.current_time()
+        self._old_at = trio.current_time() + self._max_interval_ms / 1000
         self._frozen = (context, frozen)
         self._work.set()
 
@@ -111,12 +111,12 @@ class SnapshotTaker:
         return self._is_urgent or self._new_bytes >= self._max_new_bytes or self._is_old()
 
     def _is_old(self) -> bool:
-        return self._since is not None and 0 < self._max_interval_ms <= (trio.current_time() - self._since) * 1000
+        return self._old_at is not None and self._max_interval_ms > 0 and trio.current_time() >= self._old_at
 
-    def _when(self, append_time_ms: int) -> float:
-        """That time on this node's clock: not in the future, and no longer ago than it takes to be old."""
+    def _when_old(self, append_time_ms: int) -> float:
+        """When something of that time is old, on this node's clock: not later than if it were new, not before now."""
         age_ms = min(max(0.0, time.time() * 1000 - append_time_ms), float(self._max_interval_ms))
-        return trio.current_time() - age_ms / 1000
+        return trio.current_time() + (self._max_interval_ms - age_ms) / 1000
 
     # --- others --------------------------------------------------------------------------------------------------------------
 

@@ -83,7 +83,7 @@ def test_a_failing_seed_shrinks_to_a_plan_and_a_test(tmp_path: Path, capsys: pyt
     assert json.loads(capsys.readouterr().out)["violations"][0].startswith("S17")
     assert run("--plan", str(plan)) == 1
     assert f"replay: kraftlab sim --plan {plan} --trace" in capsys.readouterr().out
-    pytest_run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n0", str(test)]
+    pytest_run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test)]
     assert subprocess.run(pytest_run, capture_output=True, timeout=60, cwd=tmp_path, check=False).returncode == 0
 
 
