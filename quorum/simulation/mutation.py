@@ -6,15 +6,14 @@ of the simulator (and of luck: compare it over versions, not between bugs).
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import NamedTuple, Protocol
 
 from .mutants import MUTANTS, Mutant, MutantDoesNotApply
 from .runner import SeedResult, run_seed
+from .workers import worker_pool
 
 
 class Finding(NamedTuple):
@@ -73,5 +72,5 @@ def hunt_all(
     if processes <= 1:
         yield from map(run, names)
         return
-    with ProcessPoolExecutor(max_workers=processes, mp_context=multiprocessing.get_context("spawn")) as executor:
+    with worker_pool(processes) as executor:
         yield from executor.map(run, names)

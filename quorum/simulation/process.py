@@ -112,7 +112,7 @@ class SimulatedProcess:
         self.applied_offset = 0
         self.crash_in_effects: int | None = None
         self.crash_in_flush_of_bytes: int | None = None
-        """Power goes during the next flush that writes at least so much."""
+        """Power goes during the next flush that writes at least so much, or installs a snapshot."""
         self.crash_in_store = False
         self.flush: tuple[Taken, int] | None = None
         self.storing: StoreElectionState | None = None
@@ -419,7 +419,8 @@ class SimulatedProcess:
             taken = self.log.begin_flush()
             self.flush = (taken, self._staged_id)
             self.world.after(self.latency_us(), self._end_flush)
-            if self.crash_in_flush_of_bytes is not None and len(taken.data) >= self.crash_in_flush_of_bytes:
+            least_bytes = self.crash_in_flush_of_bytes
+            if least_bytes is not None and (len(taken.data) >= least_bytes or taken.install is not None):
                 self.world.after(1, self.machine.crash_process, self, "while it flushes")
 
     def _end_flush(self) -> None:

@@ -7,12 +7,10 @@ several processes if asked, and yields results in the order of the seeds. A resu
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import re
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
@@ -25,6 +23,7 @@ from .mutants import MUTANTS, planted
 from .options import SimulationOptions, draw_options
 from .plan import Plan
 from .transcript import Transcript
+from .workers import worker_pool
 from .world import World
 
 WorldFactory = Callable[[SimulationOptions, Transcript], World]
@@ -249,7 +248,7 @@ def run_many(
     if processes <= 1:
         yield from map(run, seeds)
         return
-    with ProcessPoolExecutor(max_workers=processes, mp_context=multiprocessing.get_context("spawn")) as executor:
+    with worker_pool(processes) as executor:
         yield from executor.map(run, seeds, chunksize=4)
 
 

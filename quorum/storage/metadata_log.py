@@ -37,8 +37,8 @@ from ..core.types import OffsetAndEpoch
 from .batch_index import BatchIndex
 from .errors import DiskFailed, LogCorrupt, StorageError, StorageFull
 from .file_system import FileSystem
-from .identity import LogIdentity, partition_directory
-from .recovery import UNSEALED, RecoveredLog, parse, recover
+from .identity import LogIdentity
+from .recovery import UNSEALED, RecoveredLog, parse
 from .segment import HEADER_PAGE_BYTES, Segment, SegmentHeader, segment_name
 from .snapshot_store import SnapshotStore
 from .tail_cache import TailCache
@@ -120,33 +120,6 @@ class MetadataLog:
         self._failure: StorageError | None = None
         self.durable_end_offset = self._index.end_offset
         self._stamp = max(max(self._index.high_watermarks, default=0), self.start.offset)
-
-    @classmethod
-    def open(
-        cls,
-        file_system: FileSystem,
-        directory: str,
-        identity: LogIdentity,
-        *,
-        segment_bytes: int = SEGMENT_BYTES,
-        preallocate_bytes: int = PREALLOCATE_BYTES,
-        cache_bytes: int = CACHE_BYTES,
-    ) -> MetadataLog:
-        """Recover the log in `directory` (created if missing). Raises LogCorrupt or WrongIdentity, both with the next step."""
-        path = partition_directory(directory)
-        file_system.make_directory(path)
-        file_system.sync_directory(directory)
-        recovered = recover(file_system, path, identity)
-        return cls(
-            file_system,
-            path,
-            identity,
-            SnapshotStore(file_system, path, identity, recovered.snapshots),
-            recovered,
-            segment_bytes=segment_bytes,
-            preallocate_bytes=preallocate_bytes,
-            cache_bytes=cache_bytes,
-        )
 
     @property
     def start_offset(self) -> int:

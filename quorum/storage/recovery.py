@@ -476,12 +476,3 @@ def _remove_snapshots(file_system: FileSystem, directory: str, found: Findings) 
     if unusable or found.surplus_snapshots:
         file_system.sync_directory(directory)
     return notes
-
-
-def recover(file_system: FileSystem, directory: str, identity: LogIdentity) -> RecoveredLog:
-    """Analyse and mend, for a caller that can not repair: LogCorrupt for any damage, and nothing is changed then."""
-    found = analyse(file_system, directory, identity)
-    if found.repair_until:
-        found.close()
-        raise LogCorrupt(f"{found.damage} {NEXT_STEP}")
-    return mend(file_system, directory, found)

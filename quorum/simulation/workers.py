@@ -1,0 +1,26 @@
+"""Processes that play seeds beside each other, and none that outlives who asked."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from concurrent.futures import ProcessPoolExecutor
+
+
+def worker_pool(processes: int) -> ProcessPoolExecutor:
+    """So many fresh interpreters. They leave Ctrl-C to their parent, and end when it has ended, however it did."""
+    return ProcessPoolExecutor(max_workers=processes, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_work)
+
+
+def _begin_work() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,38 @@
+"""Seeds played by several processes, of which none outlives who asked."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+WAIT_S = 20.0
+SCRIPT = """
+from kraftlab.quorum.simulation.runner import run_many
+if __name__ == "__main__":
+    for _ in run_many(range(10_000), processes=2):
+        print("x", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_workers_end_with_the_process_that_started_them(number: signal.Signals, tmp_path: object) -> None:
+    """All of them hold the pipe that is their standard output: it ends with the last."""
+    script = f"{tmp_path}/play.py"
+    with open(script, "w", encoding="utf-8") as file:
+        file.write(SCRIPT)
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == b"x\n"
+        run.send_signal(number)
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            readable, _, _ = select.select([run.stdout], [], [], max(0.0, deadline - time.monotonic()))
+            assert readable, "a process still holds the pipe"
+            if not os.read(run.stdout.fileno(), 65536):
+                break
