@@ -233,6 +233,8 @@ def _not_caught_up(liveness: Liveness) -> str | None:
     leader = liveness.leader()
     if offset is None or leader is None:
         return "no leader"
+    if leader.is_stopping:
+        return f"the leader n{leader.node_id} is about to stop"
     return None if liveness.world.has_converged(leader.raft.log_end_offset) else "the nodes have not caught up"
 
 

@@ -108,10 +108,12 @@ class Operators(Checker):
             raise Violation(f"S12 n{asked.process.node_id} answers {request} as done, and it is not committed")
 
     def unanswered(self) -> str | None:
-        """A change that ought to have its answer."""
+        """A change that ought to have its answer. Who stays broken for good, with a full disk perhaps, owes none."""
         for number, (process, request, due_ms) in list(self._waiting.items()):
             if process.dead:
                 del self._waiting[number]
+            elif process.machine in self.world.liveness.outside:
+                continue
             elif process.machine.paused_until_us <= self.world.now_us and process.machine.now_ms() > due_ms:
                 return f"n{process.node_id} has not answered {request!r} in time"
         return None

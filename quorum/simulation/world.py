@@ -146,6 +146,12 @@ class World:
 
         A node that was formatted as the only voter takes itself for that if rot has eaten the record that says otherwise.
         """
+        if machine.rot is not None and self.newest_voters().ids() == (machine.node_id,):
+            # The atlas knows the voters of the moment of a strike. All others were removed since, and nobody saw the rot.
+            self.note(f"n{machine.node_id} refuses to start: {error}")
+            self.liveness.excuse = f"only-voter-has-rotted: n{machine.node_id} refuses to start"
+            self.finish()
+            return
         was_alone = self.options.dynamic_voters and self.bootstrap_ids == (machine.node_id,)
         if machine.rot is None or not (machine.rot.is_fatal or was_alone):
             raise error
