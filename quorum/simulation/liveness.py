@@ -288,7 +288,9 @@ def _electors(liveness: Liveness, machine: Machine) -> tuple[VoterSet, list[int]
 
 
 def _nobody_can_be_elected(liveness: Liveness) -> str | None:
-    if liveness.leader() is not None:
+    """A leader outside the core, heard by nobody perhaps, does not stand in the way of electing another."""
+    leader = liveness.leader()
+    if leader is not None and leader.machine in liveness.core:
         return None
     found: list[str] = []
     for machine in liveness.core:
