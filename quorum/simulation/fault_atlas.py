@@ -13,7 +13,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..core.batch import read_header
+from ..core.batch import decode
 from ..core.errors import CorruptBatch
 from ..core.types import VoterSet
 from ..storage.identity import partition_directory
@@ -98,7 +98,7 @@ def _committed_batches(world: World, machine: Machine, path: str, data: bytes) -
     position = HEADER_PAGE_BYTES
     while position < len(data):
         try:
-            header = read_header(data, position)
+            header = decode(data, position).header  # whole: of a torn one the header may stand there, and means nothing
         except CorruptBatch:
             break
         end_offset = header.base_offset + header.record_count
