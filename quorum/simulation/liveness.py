@@ -288,9 +288,11 @@ def _electors(liveness: Liveness, machine: Machine) -> tuple[VoterSet, list[int]
 
 
 def _nobody_can_be_elected(liveness: Liveness) -> str | None:
-    """A leader outside the core, heard by nobody perhaps, does not stand in the way of electing another."""
-    leader = liveness.leader()
-    if leader is not None and leader.machine in liveness.core:
+    """A leader outside the core that nobody in it hears is none."""
+    leader, network = liveness.leader(), liveness.world.network
+    if leader is not None and any(
+        machine is leader.machine or not network.is_cut(leader.node_id, machine.node_id) for machine in liveness.core
+    ):
         return None
     found: list[str] = []
     for machine in liveness.core:
