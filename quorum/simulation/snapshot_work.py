@@ -187,6 +187,7 @@ class SnapshotWork:
             if machine.rot is None and not machine.file_system.broken:
                 raise LogCorrupt(str(error)) from error
             self._is_wanted = True
+            self._later(self._take_wanted)
 
     def copy(self, effect: Step) -> None:
         """The next step of a copy; each is answered by one event, one after the other."""
