@@ -6,12 +6,24 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 
 
-def worker_pool(processes: int) -> ProcessPoolExecutor:
-    """So many fresh interpreters. They leave Ctrl-C to their parent, and end when it has ended, however it did."""
-    return ProcessPoolExecutor(max_workers=processes, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_work)
+@contextmanager
+def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
+    """So many fresh interpreters. They leave Ctrl-C to their parent, and end when it has ended, however it did.
+
+    What has not begun when the caller leaves does not begin any more.
+    """
+    executor = ProcessPoolExecutor(
+        max_workers=processes, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_work
+    )
+    try:
+        yield executor
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
 
 
 def _begin_work() -> None:
