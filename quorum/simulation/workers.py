@@ -15,13 +15,17 @@ from contextlib import contextmanager
 def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
     """So many fresh interpreters. They leave Ctrl-C to their parent, and end when it has ended, however it did.
 
-    What has not begun when the caller leaves does not begin any more.
+    Whoever leaves early, by Ctrl-C or an error, waits for nothing: what is being played then is of no use.
     """
     executor = ProcessPoolExecutor(
         max_workers=processes, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_work
     )
     try:
         yield executor
+    except BaseException:
+        for worker in multiprocessing.active_children():
+            worker.terminate()
+        raise
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
 
