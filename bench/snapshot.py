@@ -19,7 +19,7 @@ from typing import TypeVar
 import msgspec
 import trio
 
-from kraftlab.controller.state import EMPTY_STATE, ControllerState
+from kraftlab.controller.engine.state import EMPTY_STATE, ControllerState
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import EMPTY, Provenance
 from kraftlab.metadata.index import index_of

@@ -111,7 +111,7 @@ def generate(
     client: AdminClient, names: Sequence[str], brokers: Sequence[int], rack_aware: bool
 ) -> tuple[list[Placement], list[Placement]]:
     """(current, proposed) placements of the topics over the brokers that are alive. The same cluster gives the same proposal."""
-    from kraftlab.controller.placement import UsableBroker, place
+    from kraftlab.controller.topics.placement import UsableBroker, place
 
     topics = describe(client, names)
     missing = next((name for name in names if name not in topics), None)

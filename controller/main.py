@@ -37,12 +37,12 @@ from kraftlab.quorum.driver.transport import PeerError, PeerPool, PeerServer, Pe
 from kraftlab.quorum.storage.identity import LogIdentity
 from kraftlab.rpc.server import AdminServer
 
-from . import controllers
-from .queue import NEVER_MS
-from .quorum_controller import QuorumController
+from .cluster import controllers
+from .engine.queue import NEVER_MS
+from .engine.quorum_controller import QuorumController
+from .engine.state import CONTROLLER, Settings
 from .quorum_operations import QuorumOperations
 from .service import ControllerService
-from .state import CONTROLLER, Settings
 
 logger = logging.getLogger("kraftlab.controller")
 

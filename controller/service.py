@@ -44,10 +44,15 @@ from kraftlab.quorum.driver.transport import DirectHandler, PeerHandler, PeerReq
 from kraftlab.rpc.methods import METHODS, fault
 from kraftlab.rpc.server import Call
 
-from . import brokers, cluster, configs, controllers, directories, partitions, reassignments, topics
-from .purgatory import Answer
-from .quorum_controller import QuorumController
-from .state import Context, ControllerState, Outcome, set_error
+from .cluster import brokers, controllers, directories
+from .cluster import describe as cluster
+from .configs import configs
+from .engine.purgatory import Answer
+from .engine.quorum_controller import QuorumController
+from .engine.state import Context, ControllerState, Outcome, set_error
+from .partitions import partitions
+from .reassignment import reassignments
+from .topics import topics
 
 logger = logging.getLogger("kraftlab.controller")
 

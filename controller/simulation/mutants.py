@@ -7,8 +7,8 @@ from collections.abc import Callable
 from kraftlab.metadata.errors import ApiError
 from kraftlab.quorum.simulation.mutants import Mutant
 
-from ..purgatory import Purgatory
-from ..quorum_controller import QuorumController
+from ..engine.purgatory import Purgatory
+from ..engine.quorum_controller import QuorumController
 
 
 def _answer_before_commit(_original: object) -> Callable[..., None]:

@@ -16,7 +16,7 @@ from kraftlab.metadata.snapshot import image_digest
 from kraftlab.quorum.simulation.invariants import Violation
 from kraftlab.quorum.state_machine import CommittedBatch
 
-from ..state import EMPTY_STATE, ControllerState
+from ..engine.state import EMPTY_STATE, ControllerState
 
 SINGLY_MAX = 100
 """Batches with more records are replayed as a whole."""

@@ -24,9 +24,9 @@ from kraftlab.quorum.simulation.process import SimulatedProcess
 from kraftlab.quorum.simulation.state_machine import HashingStateMachine, run_at_once
 from kraftlab.quorum.state_machine import CommittedBatch, FrozenState
 
-from ..queue import NEVER_MS
-from ..quorum_controller import QuorumController
-from ..state import ControllerState, Settings
+from ..engine.queue import NEVER_MS
+from ..engine.quorum_controller import QuorumController
+from ..engine.state import ControllerState, Settings
 
 if TYPE_CHECKING:
     from .world import MetadataWorld

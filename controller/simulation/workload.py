@@ -28,11 +28,14 @@ from kraftlab.metadata.records import RECOVERED, RESOURCE_BROKER, RESOURCE_TOPIC
 from kraftlab.metadata.uuids import Uuid
 from kraftlab.quorum.core.batch import MAX_RECORDS
 
-from .. import brokers, configs, reassignments, topics
-from ..partitions import NOT_CHECKED, alter_partition
-from ..purgatory import Answer
-from ..quorum_controller import Generate
-from ..state import Context, ControllerState, Outcome
+from ..cluster import brokers
+from ..configs import configs
+from ..engine.purgatory import Answer
+from ..engine.quorum_controller import Generate
+from ..engine.state import Context, ControllerState, Outcome
+from ..partitions.partitions import NOT_CHECKED, alter_partition
+from ..reassignment import reassignments
+from ..topics import topics
 from .simulated_controller import CLUSTER_ID, HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, SimulatedController
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from kraftlab.quorum.simulation.state_machine import SimulatedStateMachine
 from kraftlab.quorum.simulation.transcript import Transcript
 from kraftlab.quorum.simulation.world import World
 
-from ..purgatory import Answer
-from ..quorum_controller import Generate
-from ..state import Context, ControllerState, Outcome
+from ..engine.purgatory import Answer
+from ..engine.quorum_controller import Generate
+from ..engine.state import Context, ControllerState, Outcome
 from .replayed_log import ReplayedLog
 from .simulated_controller import SimulatedController
 from .workload import Administrator, SimulatedBroker

@@ -10,11 +10,14 @@ import pytest
 import trio
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.controller import brokers, configs, reassignments, topics
-from kraftlab.controller.partitions import alter_partition
-from kraftlab.controller.purgatory import Answer
-from kraftlab.controller.quorum_controller import QuorumController
-from kraftlab.controller.state import Settings
+from kraftlab.controller.cluster import brokers
+from kraftlab.controller.configs import configs
+from kraftlab.controller.engine.purgatory import Answer
+from kraftlab.controller.engine.quorum_controller import QuorumController
+from kraftlab.controller.engine.state import Settings
+from kraftlab.controller.partitions.partitions import alter_partition
+from kraftlab.controller.reassignment import reassignments
+from kraftlab.controller.topics import topics
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import BrokerImage, PartitionImage
 from kraftlab.metadata.invariants import check_image

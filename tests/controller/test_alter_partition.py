@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kraftlab.controller.partitions import alter_partition
+from kraftlab.controller.partitions.partitions import alter_partition
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import AlterPartitionRequest, IsrChange
 from kraftlab.metadata.records import RECOVERED, RECOVERING

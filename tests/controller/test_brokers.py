@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from kraftlab.controller import brokers, directories
-from kraftlab.controller.state import Context, ControllerState, Outcome
+from kraftlab.controller.cluster import brokers, directories
+from kraftlab.controller.engine.state import Context, ControllerState, Outcome
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import (
     AssignReplicasToDirsRequest,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.controller import configs
-from kraftlab.controller.configs import APPEND, DELETE, SET, SUBTRACT, unclean_election_enabled
+from kraftlab.controller.configs import configs
+from kraftlab.controller.configs.configs import APPEND, DELETE, SET, SUBTRACT, unclean_election_enabled
 
 TOPIC, BROKER = 2, 4
 THROTTLE = "leader.replication.throttled.replicas"

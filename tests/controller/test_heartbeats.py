@@ -4,7 +4,14 @@ import itertools
 
 import pytest
 
-from kraftlab.controller.heartbeats import TRANSITIONS, UNBOUNDED_OFFSET, BrokerState, HeartbeatFacts, HeartbeatTable, next_state
+from kraftlab.controller.cluster.heartbeats import (
+    TRANSITIONS,
+    UNBOUNDED_OFFSET,
+    BrokerState,
+    HeartbeatFacts,
+    HeartbeatTable,
+    next_state,
+)
 
 FENCED, UNFENCED = BrokerState.FENCED, BrokerState.UNFENCED
 SHUTTING_DOWN, GO = BrokerState.CONTROLLED_SHUTDOWN, BrokerState.SHUTDOWN_NOW

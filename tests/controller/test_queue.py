@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftlab.controller.queue import NEVER_MS, Event, EventQueue, NotNow
+from kraftlab.controller.engine.queue import NEVER_MS, Event, EventQueue, NotNow
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
 

@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from kraftlab.controller.state import Context, ControllerState, Outcome
+from kraftlab.controller.engine.state import Context, ControllerState, Outcome
 from kraftlab.metadata import codec
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.errors import ApiError, ErrorCode

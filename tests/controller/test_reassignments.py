@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kraftlab.controller import reassignments
+from kraftlab.controller.reassignment import reassignments
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
 

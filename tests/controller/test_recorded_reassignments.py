@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.controller import reassignments
+from kraftlab.controller.reassignment import reassignments
 
 SCENARIOS = json.loads((Path(__file__).parent / "data" / "recorded_reassignments.json").read_text())
 

@@ -301,7 +301,7 @@ async def test_min_offset_waits_until_it_is_applied_or_the_time_is_over(door: Do
 
 
 def _config_outcome() -> Any:
-    from kraftlab.controller.state import Outcome
+    from kraftlab.controller.engine.state import Outcome
     from kraftlab.metadata.records import NoOp
 
     return Outcome([NoOp(0)], "")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.controller import topics
+from kraftlab.controller.topics import topics
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.uuids import ZERO, to_text
 

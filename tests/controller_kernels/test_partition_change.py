@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.controller.election import Elected, Election, elect
-from kraftlab.controller.partition_change import build_change
-from kraftlab.controller.reassignment import Reassignment, cancel
+from kraftlab.controller.partitions.election import Elected, Election, elect
+from kraftlab.controller.partitions.partition_change import build_change
+from kraftlab.controller.reassignment.arithmetic import Reassignment, cancel
 from kraftlab.metadata.image import PartitionImage
 from kraftlab.metadata.records import NO_LEADER, RECOVERING, PartitionChange
 from kraftlab.metadata.uuids import MIGRATING, UNASSIGNED, Uuid

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.controller.placement import UsableBroker, place
+from kraftlab.controller.topics.placement import UsableBroker, place
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
 

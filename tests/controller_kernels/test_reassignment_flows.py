@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.controller.election import Election
-from kraftlab.controller.partition_change import build_cancel, build_change, build_target
+from kraftlab.controller.partitions.election import Election
+from kraftlab.controller.partitions.partition_change import build_cancel, build_change, build_target
 from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.image import PartitionImage
 from kraftlab.metadata.invariants import check_partition

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from kraftlab.cli import main
-from kraftlab.controller.quorum_controller import QuorumController
+from kraftlab.controller.engine.quorum_controller import QuorumController
 from kraftlab.controller.simulation import runner
 from kraftlab.controller.simulation.mutants import MUTANTS
 from kraftlab.controller.simulation.replayed_log import ReplayedLog

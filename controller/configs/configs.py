@@ -22,8 +22,8 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import RESOURCE_BROKER, RESOURCE_TOPIC, Config
 
-from .state import Context, ControllerState, Outcome, Settings, check_record_count, set_error
-from .topic_names import name_problem
+from ..engine.state import Context, ControllerState, Outcome, Settings, check_record_count, set_error
+from ..topics.topic_names import name_problem
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 OPERATION_NAMES = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}

@@ -19,11 +19,11 @@ from kraftlab.metadata.image import PartitionImage, TopicImage
 from kraftlab.metadata.records import PartitionChange
 from kraftlab.quorum.core.batch import MAX_RECORDS
 
-from . import reassignment
-from .configs import unclean_election_enabled
-from .partition_change import build_cancel, build_target
-from .partitions import Eligibility, default_directory
-from .state import Context, ControllerState, Outcome, set_error
+from ..configs.configs import unclean_election_enabled
+from ..engine.state import Context, ControllerState, Outcome, set_error
+from ..partitions.partition_change import build_cancel, build_target
+from ..partitions.partitions import Eligibility, default_directory
+from . import arithmetic as reassignment
 
 
 def alter(

@@ -6,8 +6,8 @@ from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import ControllerRegistrationRequest, ControllerRegistrationResponse
 from kraftlab.metadata.records import RegisterController
 
+from ..engine.state import Context, ControllerState, Outcome
 from .brokers import check_features
-from .state import Context, ControllerState, Outcome
 
 
 def register(

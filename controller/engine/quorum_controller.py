@@ -47,8 +47,8 @@ from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch
 from kraftlab.quorum.driver.errors import NotLeader, Overloaded
 from kraftlab.quorum.state_machine import CommittedBatch
 
-from . import brokers
-from .heartbeats import HeartbeatTable
+from ..cluster import brokers
+from ..cluster.heartbeats import HeartbeatTable
 from .purgatory import Answer, Purgatory
 from .queue import NEVER_MS, Event, EventQueue, NotNow
 from .state import EMPTY_STATE, GRPC, Context, ControllerState, Outcome, Settings

@@ -20,9 +20,9 @@ from kraftlab.metadata.image import PartitionImage
 from kraftlab.metadata.records import RECOVERING, PartitionChange
 from kraftlab.metadata.uuids import Uuid
 
-from . import reassignment
+from ..reassignment import arithmetic as reassignment
+from ..reassignment.arithmetic import Reassignment
 from .election import Election, elect
-from .reassignment import Reassignment
 
 
 def build_change(

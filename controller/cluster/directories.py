@@ -12,9 +12,9 @@ from kraftlab.metadata.peer_rpc import (
 )
 from kraftlab.metadata.records import PartitionChange
 
-from .partition_change import build_change
-from .partitions import Eligibility, check_broker_epoch, default_directory
-from .state import Context, ControllerState, Outcome
+from ..engine.state import Context, ControllerState, Outcome
+from ..partitions.partition_change import build_change
+from ..partitions.partitions import Eligibility, check_broker_epoch, default_directory
 
 MAX_ASSIGNMENTS = 2250
 

@@ -28,9 +28,9 @@ from kraftlab.metadata.peer_rpc import (
 from kraftlab.metadata.records import AnyRecord, BrokerRegistrationChange, RegisterBroker
 from kraftlab.metadata.uuids import is_reserved, to_text
 
+from ..engine.state import Context, ControllerState, Outcome, Settings
+from ..partitions.partitions import check_broker_epoch, with_broker, without_broker
 from .heartbeats import BrokerState, HeartbeatFacts, HeartbeatTable, next_state
-from .partitions import check_broker_epoch, with_broker, without_broker
-from .state import Context, ControllerState, Outcome, Settings
 
 logger = logging.getLogger("kraftlab.controller")
 

@@ -20,11 +20,11 @@ from kraftlab.metadata.records import RESOURCE_TOPIC, AnyRecord, Config, Partiti
 from kraftlab.metadata.uuids import ZERO, Uuid, from_text, to_text
 from kraftlab.quorum.core.batch import MAX_RECORDS
 
-from . import reassignment
-from .configs import new_topic_values, topic_entries
-from .partitions import default_directory
+from ..configs.configs import new_topic_values, topic_entries
+from ..engine.state import Context, ControllerState, Outcome, Settings, check_record_count, fresh_uuid, set_error
+from ..partitions.partitions import default_directory
+from ..reassignment import arithmetic as reassignment
 from .placement import UsableBroker, place
-from .state import Context, ControllerState, Outcome, Settings, check_record_count, fresh_uuid, set_error
 from .topic_names import INTERNAL_TOPICS, METADATA_TOPIC, name_problem
 
 DEFAULT = -1

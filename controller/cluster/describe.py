@@ -5,7 +5,7 @@ from __future__ import annotations
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.uuids import to_text
 
-from .state import CONTROLLER, GRPC, PEER, ControllerState, Settings
+from ..engine.state import CONTROLLER, GRPC, PEER, ControllerState, Settings
 
 
 def describe(
