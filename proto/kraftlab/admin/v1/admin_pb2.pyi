@@ -30,18 +30,20 @@ CONFIG_SOURCE_STATIC_BROKER_CONFIG: ConfigSource
 CONFIG_SOURCE_DEFAULT_CONFIG: ConfigSource
 
 class RequestHeader(_message.Message):
-    __slots__ = ("cluster_id", "request_id", "min_offset", "read_mode", "timeout_ms")
+    __slots__ = ("cluster_id", "request_id", "min_offset", "read_mode", "timeout_ms", "api_version")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
     READ_MODE_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    API_VERSION_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     request_id: RequestId
     min_offset: int
     read_mode: ReadMode
     timeout_ms: int
-    def __init__(self, cluster_id: _Optional[str] = ..., request_id: _Optional[_Union[RequestId, _Mapping]] = ..., min_offset: _Optional[int] = ..., read_mode: _Optional[_Union[ReadMode, str]] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+    api_version: int
+    def __init__(self, cluster_id: _Optional[str] = ..., request_id: _Optional[_Union[RequestId, _Mapping]] = ..., min_offset: _Optional[int] = ..., read_mode: _Optional[_Union[ReadMode, str]] = ..., timeout_ms: _Optional[int] = ..., api_version: _Optional[int] = ...) -> None: ...
 
 class RequestId(_message.Message):
     __slots__ = ("client_id", "sequence")
