@@ -38,11 +38,11 @@ from kraftlab.quorum.storage.identity import LogIdentity
 from kraftlab.rpc.server import AdminServer
 
 from .cluster import controllers
+from .doors.service import ControllerService
 from .engine.queue import NEVER_MS
 from .engine.quorum_controller import QuorumController
 from .engine.state import CONTROLLER, Settings
 from .quorum_operations import QuorumOperations
-from .service import ControllerService
 
 logger = logging.getLogger("kraftlab.controller")
 

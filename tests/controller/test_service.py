@@ -11,7 +11,8 @@ import trio
 import trio.testing
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.controller.service import APIS, ControllerService, Kind
+from kraftlab.controller.doors.apis import APIS, Kind
+from kraftlab.controller.doors.service import ControllerService
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import (
     AlterPartitionRequest,

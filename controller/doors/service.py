@@ -1,11 +1,9 @@
 """The controller's doors: admin calls (gRPC, or passed on by brokers) and what brokers ask over peer frames.
 
-Theory of operation. `APIS` is the one table of admin calls: what kind of call it is, what runs it, and how a refusal of
-the whole request is told. A *write* runs on the active controller only and is answered when it is committed; a *read*
-sees committed state on any controller; a *local* call is about this very node. `dispatch` treats the header the same way
-for all of them: cluster id, read mode, deadline, then waiting for `min_offset`, and for a linearizable read until a majority
-of the controllers has confirmed that this one leads and its state has caught up (writes are linearizable in any read mode);
-and it fills the response's header. It never raises for a request.
+Theory of operation. `apis.APIS` is the one table of admin calls. `dispatch` treats the header the same way for all of
+them: cluster id, read mode, deadline, then waiting for `min_offset`, and for a linearizable read until a majority of the
+controllers has confirmed that this one leads and its state has caught up (writes are linearizable in any read mode); and
+it fills the response's header. It never raises for a request.
 
 Peer handlers decode a struct, run the manager's operation as a write, and encode its response; a refusal of the whole
 request is the response's own error. Heartbeats are answered without a task of their own.
@@ -13,11 +11,10 @@ request is the response's own error. Heartbeats are answered without a task of t
 
 from __future__ import annotations
 
-import enum
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import trio
@@ -44,148 +41,19 @@ from kraftlab.quorum.driver.transport import DirectHandler, PeerHandler, PeerReq
 from kraftlab.rpc.methods import METHODS, fault
 from kraftlab.rpc.server import Call
 
-from .cluster import brokers, controllers, directories
-from .cluster import describe as cluster
-from .configs import configs
-from .engine.purgatory import Answer
-from .engine.quorum_controller import QuorumController
-from .engine.state import Context, ControllerState, Outcome, set_error
-from .partitions import partitions
-from .reassignment import reassignments
-from .topics import topics
+from ..cluster import brokers, controllers, directories
+from ..engine.purgatory import Answer
+from ..engine.quorum_controller import QuorumController
+from ..engine.state import Context, ControllerState, Outcome, set_error
+from ..partitions import partitions
+from ..reassignment import reassignments
+from .apis import APIS, AdminApi, Kind
 
 logger = logging.getLogger("kraftlab.controller")
 
 DEFAULT_TIMEOUT_MS = 60_000
 
 LocalCall = Callable[[Any], Awaitable[Message]]
-
-
-class Kind(enum.Enum):
-    """Where and on what a call runs."""
-
-    WRITE = "write"
-    READ = "read"
-    LOCAL = "local"
-
-
-class AdminApi(NamedTuple):
-    """One row. `run`: an operation for a write, a function of (service, request) for a read or a local call.
-
-    `entries` is the request's repeated field; a write with none of them is answered at once, wherever it is asked.
-    `refuse` repeats an error of the whole request in the response's entries, where Kafka does.
-    `is_of_quorum`: a call of the leader's own that can be linearizable, as reads can.
-    """
-
-    kind: Kind
-    run: Callable[..., Any]
-    entries: str | None = None
-    refuse: Callable[[Any, Any, ApiError], None] = lambda request, response, error: None
-    is_of_quorum: bool = False
-
-
-# --- refusals of whole requests -----------------------------------------------------------------------------------------
-
-
-def _refuse_creations(request: admin_pb2.CreateTopicsRequest, response: admin_pb2.CreateTopicsResponse, error: ApiError) -> None:
-    response.topics.extend(topics.failed_creation(topic.name, error) for topic in request.topics)
-
-
-def _refuse_deletions(request: admin_pb2.DeleteTopicsRequest, response: admin_pb2.DeleteTopicsResponse, error: ApiError) -> None:
-    for entry in request.topics:
-        result = response.responses.add(topic_id=entry.topic_id)
-        if entry.HasField("name"):
-            result.name = entry.name
-        set_error(result, error)
-
-
-def _refuse_configs(
-    request: admin_pb2.IncrementalAlterConfigsRequest,
-    response: admin_pb2.IncrementalAlterConfigsResponse,
-    error: ApiError,
-) -> None:
-    for resource in request.resources:
-        result = response.responses.add(resource_type=resource.resource_type, resource_name=resource.resource_name)
-        set_error(result, error)
-
-
-def _refuse_reassignments(
-    request: admin_pb2.AlterPartitionReassignmentsRequest,
-    response: admin_pb2.AlterPartitionReassignmentsResponse,
-    error: ApiError,
-) -> None:
-    response.allow_replication_factor_change = reassignments.allows_size_change(request)
-    for topic in request.topics:
-        answers = response.responses.add(name=topic.name)
-        for entry in topic.partitions:
-            set_error(answers.partitions.add(partition_index=entry.partition_index), error)
-
-
-# --- calls that are not writes ------------------------------------------------------------------------------------------
-
-
-def _describe_topics(service: ControllerService, request: admin_pb2.DescribeTopicPartitionsRequest) -> Message:
-    return topics.describe(service.controller.committed, request)
-
-
-def _describe_configs(service: ControllerService, request: admin_pb2.DescribeConfigsRequest) -> Message:
-    return configs.describe(service.controller.committed, request, service.controller.settings)
-
-
-def _list_reassignments(service: ControllerService, request: admin_pb2.ListPartitionReassignmentsRequest) -> Message:
-    return reassignments.listing(service.controller.committed, request)
-
-
-def _describe_cluster(service: ControllerService, request: admin_pb2.DescribeClusterRequest) -> Message:
-    controller = service.controller
-    return cluster.describe(controller.committed, request, controller.settings, controller.leadership.leader_id)
-
-
-def _local(api: str) -> Callable[[ControllerService, Any], Awaitable[Message]]:
-    async def run(service: ControllerService, request: Any) -> Message:
-        return await service.local[api](request)
-
-    return run
-
-
-def _of_quorum(api: str) -> AdminApi:
-    """A call about the quorum, which its leader answers."""
-
-    async def run(service: ControllerService, request: Any) -> Message:
-        if not service.controller.is_active:
-            raise service.controller.not_controller()
-        return await service.local[api](request)
-
-    return AdminApi(Kind.LOCAL, run, is_of_quorum=True)
-
-
-async def _broker_only(service: ControllerService, request: Message) -> Message:
-    raise ApiError(
-        ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-        "Log directories are the brokers' own; send this to the broker whose directories are meant, this is a controller.",
-    )
-
-
-APIS: Mapping[str, AdminApi] = {
-    "CreateTopics": AdminApi(Kind.WRITE, topics.create, "topics", _refuse_creations),
-    "DeleteTopics": AdminApi(Kind.WRITE, topics.delete, "topics", _refuse_deletions),
-    "DescribeTopicPartitions": AdminApi(Kind.READ, _describe_topics),
-    "IncrementalAlterConfigs": AdminApi(Kind.WRITE, configs.alter, "resources", _refuse_configs),
-    "DescribeConfigs": AdminApi(Kind.READ, _describe_configs),
-    "AlterPartitionReassignments": AdminApi(Kind.WRITE, reassignments.alter, "topics", _refuse_reassignments),
-    "ListPartitionReassignments": AdminApi(Kind.READ, _list_reassignments),
-    "DescribeCluster": AdminApi(Kind.READ, _describe_cluster),
-    "DescribeQuorum": _of_quorum("DescribeQuorum"),
-    "AddRaftVoter": _of_quorum("AddRaftVoter"),
-    "RemoveRaftVoter": _of_quorum("RemoveRaftVoter"),
-    "TransferLeadership": _of_quorum("TransferLeadership"),
-    "CreateSnapshot": AdminApi(Kind.LOCAL, _local("CreateSnapshot")),
-    "ListSnapshots": AdminApi(Kind.LOCAL, _local("ListSnapshots")),
-    "DescribeMetadata": AdminApi(Kind.LOCAL, _local("DescribeMetadata")),
-    "AlterReplicaLogDirs": AdminApi(Kind.LOCAL, _broker_only),
-    "DescribeLogDirs": AdminApi(Kind.LOCAL, _broker_only),
-}
-"""Method of the Admin service → how this controller serves it."""
 
 
 class ControllerService:

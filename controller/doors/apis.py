@@ -1,0 +1,116 @@
+"""The table of the controller's admin calls, one row each.
+
+A row says what kind of call it is, what runs it, and how a refusal of the whole request is told. A *write* runs on the
+active controller only and is answered when it is committed; a *read* sees committed state on any controller; a *local*
+call is about this very node. The service walks this table and knows no call by name.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from google.protobuf.message import Message
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata.errors import ApiError, ErrorCode
+
+from ..cluster import describe as cluster
+from ..configs import configs
+from ..reassignment import reassignments
+from ..topics import topics
+from . import refusals
+
+if TYPE_CHECKING:
+    from .service import ControllerService
+
+
+class Kind(enum.Enum):
+    """Where and on what a call runs."""
+
+    WRITE = "write"
+    READ = "read"
+    LOCAL = "local"
+
+
+class AdminApi(NamedTuple):
+    """One row. `run`: an operation for a write, a function of (service, request) for a read or a local call.
+
+    `entries` is the request's repeated field; a write with none of them is answered at once, wherever it is asked.
+    `refuse` repeats an error of the whole request in the response's entries, where Kafka does.
+    `is_of_quorum`: a call of the leader's own that can be linearizable, as reads can.
+    """
+
+    kind: Kind
+    run: Callable[..., Any]
+    entries: str | None = None
+    refuse: Callable[[Any, Any, ApiError], None] = lambda request, response, error: None
+    is_of_quorum: bool = False
+
+
+# --- calls that are not writes ------------------------------------------------------------------------------------------
+
+
+def _describe_topics(service: ControllerService, request: admin_pb2.DescribeTopicPartitionsRequest) -> Message:
+    return topics.describe(service.controller.committed, request)
+
+
+def _describe_configs(service: ControllerService, request: admin_pb2.DescribeConfigsRequest) -> Message:
+    return configs.describe(service.controller.committed, request, service.controller.settings)
+
+
+def _list_reassignments(service: ControllerService, request: admin_pb2.ListPartitionReassignmentsRequest) -> Message:
+    return reassignments.listing(service.controller.committed, request)
+
+
+def _describe_cluster(service: ControllerService, request: admin_pb2.DescribeClusterRequest) -> Message:
+    controller = service.controller
+    return cluster.describe(controller.committed, request, controller.settings, controller.leadership.leader_id)
+
+
+def _local(api: str) -> Callable[[ControllerService, Any], Awaitable[Message]]:
+    async def run(service: ControllerService, request: Any) -> Message:
+        return await service.local[api](request)
+
+    return run
+
+
+def _of_quorum(api: str) -> AdminApi:
+    """A call about the quorum, which its leader answers."""
+
+    async def run(service: ControllerService, request: Any) -> Message:
+        if not service.controller.is_active:
+            raise service.controller.not_controller()
+        return await service.local[api](request)
+
+    return AdminApi(Kind.LOCAL, run, is_of_quorum=True)
+
+
+async def _broker_only(service: ControllerService, request: Message) -> Message:
+    raise ApiError(
+        ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+        "Log directories are the brokers' own; send this to the broker whose directories are meant, this is a controller.",
+    )
+
+
+APIS: Mapping[str, AdminApi] = {
+    "CreateTopics": AdminApi(Kind.WRITE, topics.create, "topics", refusals.create_topics),
+    "DeleteTopics": AdminApi(Kind.WRITE, topics.delete, "topics", refusals.delete_topics),
+    "DescribeTopicPartitions": AdminApi(Kind.READ, _describe_topics),
+    "IncrementalAlterConfigs": AdminApi(Kind.WRITE, configs.alter, "resources", refusals.incremental_alter_configs),
+    "DescribeConfigs": AdminApi(Kind.READ, _describe_configs),
+    "AlterPartitionReassignments": AdminApi(Kind.WRITE, reassignments.alter, "topics", refusals.alter_partition_reassignments),
+    "ListPartitionReassignments": AdminApi(Kind.READ, _list_reassignments),
+    "DescribeCluster": AdminApi(Kind.READ, _describe_cluster),
+    "DescribeQuorum": _of_quorum("DescribeQuorum"),
+    "AddRaftVoter": _of_quorum("AddRaftVoter"),
+    "RemoveRaftVoter": _of_quorum("RemoveRaftVoter"),
+    "TransferLeadership": _of_quorum("TransferLeadership"),
+    "CreateSnapshot": AdminApi(Kind.LOCAL, _local("CreateSnapshot")),
+    "ListSnapshots": AdminApi(Kind.LOCAL, _local("ListSnapshots")),
+    "DescribeMetadata": AdminApi(Kind.LOCAL, _local("DescribeMetadata")),
+    "AlterReplicaLogDirs": AdminApi(Kind.LOCAL, _broker_only),
+    "DescribeLogDirs": AdminApi(Kind.LOCAL, _broker_only),
+}
+"""Method of the Admin service → how this controller serves it."""

@@ -1,0 +1,48 @@
+"""How the refusal of a whole request is told, for calls whose entries repeat it.
+
+One function per call, `(request, response, error)`: it adds to the response what Kafka's own would hold. The header has
+the error already.
+"""
+
+from __future__ import annotations
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata.errors import ApiError
+
+from ..engine.state import set_error
+from ..reassignment import reassignments
+from ..topics import topics
+
+
+def create_topics(request: admin_pb2.CreateTopicsRequest, response: admin_pb2.CreateTopicsResponse, error: ApiError) -> None:
+    response.topics.extend(topics.failed_creation(topic.name, error) for topic in request.topics)
+
+
+def delete_topics(request: admin_pb2.DeleteTopicsRequest, response: admin_pb2.DeleteTopicsResponse, error: ApiError) -> None:
+    for entry in request.topics:
+        result = response.responses.add(topic_id=entry.topic_id)
+        if entry.HasField("name"):
+            result.name = entry.name
+        set_error(result, error)
+
+
+def incremental_alter_configs(
+    request: admin_pb2.IncrementalAlterConfigsRequest,
+    response: admin_pb2.IncrementalAlterConfigsResponse,
+    error: ApiError,
+) -> None:
+    for resource in request.resources:
+        result = response.responses.add(resource_type=resource.resource_type, resource_name=resource.resource_name)
+        set_error(result, error)
+
+
+def alter_partition_reassignments(
+    request: admin_pb2.AlterPartitionReassignmentsRequest,
+    response: admin_pb2.AlterPartitionReassignmentsResponse,
+    error: ApiError,
+) -> None:
+    response.allow_replication_factor_change = reassignments.allows_size_change(request)
+    for topic in request.topics:
+        answers = response.responses.add(name=topic.name)
+        for entry in topic.partitions:
+            set_error(answers.partitions.add(partition_index=entry.partition_index), error)
