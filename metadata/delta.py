@@ -20,7 +20,7 @@ from typing import Any
 import immutables
 import msgspec
 
-from . import features
+from . import features, producer_ids
 from .changes import MetadataChanges, written
 from .image import (
     BrokerImage,
@@ -47,6 +47,7 @@ from .records import (
     NoOp,
     Partition,
     PartitionChange,
+    ProducerIds,
     Record,
     RegisterBroker,
     RegisterController,
@@ -85,6 +86,7 @@ class MetadataDelta:
         self._controllers: dict[int, ControllerImage | None] = {}
         self._features: dict[str, int | None] = {}
         self._configs: dict[ConfigResource, immutables.Map[str, str] | None] = {}
+        self._next_producer_id = image.next_producer_id
         self._transaction = image.transaction
         self._held: list[tuple[int, AnyRecord]] = []
 
@@ -122,7 +124,8 @@ class MetadataDelta:
             cluster,
             self._apply_topics() if self._topics else image.topics,
             written(image.configs, self._configs),
-            transaction,
+            next_producer_id=self._next_producer_id,
+            transaction=transaction,
         )
 
     def changes(self) -> MetadataChanges:
@@ -243,6 +246,7 @@ class MetadataDelta:
             record.in_controlled_shutdown,
             record.log_dirs,
             offset if record.registration_offset is None else record.registration_offset,
+            record.cordoned_log_dirs,
         )
 
     def _replay_unregister_broker(self, record: UnregisterBroker, offset: int) -> None:
@@ -258,6 +262,7 @@ class MetadataDelta:
                 broker.in_controlled_shutdown if record.in_controlled_shutdown is None else record.in_controlled_shutdown
             ),
             log_dirs=broker.log_dirs if record.log_dirs is None else record.log_dirs,
+            cordoned_log_dirs=broker.cordoned_log_dirs if record.cordoned_log_dirs is None else record.cordoned_log_dirs,
         )
 
     def _replay_register_controller(self, record: RegisterController, offset: int) -> None:
@@ -272,6 +277,9 @@ class MetadataDelta:
                 "this node must stop; run the newer software version",
             )
         self._features[record.name] = record.feature_level or None
+
+    def _replay_producer_ids(self, record: ProducerIds, offset: int) -> None:
+        self._next_producer_id = producer_ids.next_after(self._next_producer_id, record)
 
     def _replay_no_op(self, record: NoOp, offset: int) -> None:
         """Changes nothing but the offset."""
@@ -310,6 +318,7 @@ _HANDLERS: dict[type[Record], Callable[[MetadataDelta, Any, int], None]] = {
     BrokerRegistrationChange: MetadataDelta._replay_registration_change,
     RegisterController: MetadataDelta._replay_register_controller,
     FeatureLevel: MetadataDelta._replay_feature_level,
+    ProducerIds: MetadataDelta._replay_producer_ids,
     NoOp: MetadataDelta._replay_no_op,
     BeginTransaction: MetadataDelta._replay_begin,
     EndTransaction: MetadataDelta._replay_end,

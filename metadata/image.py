@@ -97,6 +97,12 @@ class BrokerImage(msgspec.Struct, frozen=True):
     in_controlled_shutdown: bool
     log_dirs: tuple[Uuid, ...]
     registration_offset: int
+    cordoned_log_dirs: tuple[Uuid, ...] = ()
+
+    @property
+    def is_cordoned(self) -> bool:
+        """Every directory is cordoned: automatic placement leaves this broker out (KIP-1066)."""
+        return bool(self.log_dirs) and set(self.log_dirs) <= set(self.cordoned_log_dirs)
 
     @property
     def is_active(self) -> bool:
@@ -151,6 +157,8 @@ class MetadataImage(msgspec.Struct, frozen=True):
     cluster: ClusterImage = ClusterImage()
     topics: TopicsImage = TopicsImage()
     configs: immutables.Map[ConfigResource, immutables.Map[str, str]] = immutables.Map()
+    next_producer_id: int = 0
+    """The first producer id that no broker was given yet; 0: none was ever given."""
     transaction: OpenTransaction | None = None
 
     def config(self, resource_type: int, resource_name: str, name: str) -> str | None:

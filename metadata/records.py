@@ -78,6 +78,8 @@ class RegisterBroker(Record, frozen=True, array_like=True, tag=0):
     """Sorted ids of the broker's online directories."""
     registration_offset: int | None = None
     """Where the broker registered: None in the log (this record's own offset), given when an image is written as records."""
+    cordoned_log_dirs: tuple[Uuid, ...] = ()
+    """Sorted ids of those directories that take no new replicas (KIP-1066). A new incarnation reports them by heartbeat."""
 
 
 class UnregisterBroker(Record, frozen=True, array_like=True, tag=1):
@@ -171,8 +173,20 @@ class FeatureLevel(Record, frozen=True, array_like=True, tag=12):
     feature_level: int
 
 
+class ProducerIds(Record, frozen=True, array_like=True, tag=15):
+    """A block of producer ids was given to a broker; the next begins at `next_producer_id`. In a snapshot the broker is -1."""
+
+    TYPE: ClassVar[int] = 15
+    version: int
+    broker_id: int
+    broker_epoch: int
+    next_producer_id: int
+
+
 class BrokerRegistrationChange(Record, frozen=True, array_like=True, tag=17):
-    """Changes a registration of exactly this epoch; None = unchanged. `log_dirs` () means that none is left."""
+    """Changes a registration of exactly this epoch; None = unchanged. `log_dirs` () means that none is left,
+    `cordoned_log_dirs` () that none is cordoned.
+    """
 
     TYPE: ClassVar[int] = 17
     version: int
@@ -181,6 +195,7 @@ class BrokerRegistrationChange(Record, frozen=True, array_like=True, tag=17):
     fenced: bool | None = None
     in_controlled_shutdown: bool | None = None
     log_dirs: tuple[Uuid, ...] | None = None
+    cordoned_log_dirs: tuple[Uuid, ...] | None = None
 
 
 class NoOp(Record, frozen=True, array_like=True, tag=20):
@@ -229,6 +244,7 @@ AnyRecord = (
     | PartitionChange
     | RemoveTopic
     | FeatureLevel
+    | ProducerIds
     | BrokerRegistrationChange
     | NoOp
     | BeginTransaction

@@ -2,8 +2,8 @@
 
 The records are ordered so that equal images give equal bytes whatever way they were reached: features first (a reader must know
 the levels before anything else), then brokers and controllers by id, topics by name with their partitions by number, configs by
-resource and key. Replaying them on the empty image gives an equal image. An open transaction is not part of it: take no
-snapshot then.
+resource and key, the next producer id. Replaying them on the empty image gives an equal image. An open transaction is not part
+of it: take no snapshot then.
 
 Records are made one after the other and encoded in portions, so that a snapshot of any size needs little memory beside the
 image, and no portion holds the interpreter for long: a worker thread writes it while the event loop goes on.
@@ -19,6 +19,7 @@ from . import codec
 from .delta import MetadataDelta
 from .image import EMPTY, BrokerImage, MetadataImage
 from .partitions import partition_record
+from .producer_ids import producer_id_records
 from .records import AnyRecord, Config, FeatureLevel, RegisterBroker, RegisterController, Topic
 
 RECORDS_PER_CHUNK = 1024
@@ -69,6 +70,7 @@ def image_records(image: MetadataImage) -> Iterator[AnyRecord]:
     for (resource_type, resource_name), values in sorted(image.configs.items()):
         for name, value in sorted(values.items()):
             yield Config(0, resource_type, resource_name, name, value)
+    yield from producer_id_records(image.next_producer_id)
 
 
 def image_digest(image: MetadataImage) -> bytes:
@@ -108,4 +110,5 @@ def _broker_record(broker: BrokerImage) -> RegisterBroker:
         broker.in_controlled_shutdown,
         broker.log_dirs,
         broker.registration_offset,
+        broker.cordoned_log_dirs,
     )

@@ -21,6 +21,7 @@ from kraftlab.metadata.records import (
     NoOp,
     Partition,
     PartitionChange,
+    ProducerIds,
     RegisterBroker,
     RegisterController,
     RemoveTopic,
@@ -41,6 +42,7 @@ class HistoryWriter:
         self.topics: dict[Uuid, str] = {}
         self.replicas: dict[tuple[Uuid, int], tuple[int, ...]] = {}
         self.epochs: dict[int, int] = {}
+        self.producer_id = 0
 
     def write(self, length: int) -> History:
         steps = [self.topic, self.partition, self.change, self.reassign, self.remove, self.config, self.broker, self.registration]
@@ -145,7 +147,7 @@ class HistoryWriter:
     def registration(self) -> None:
         if self.epochs:
             broker_id, epoch = self.random.choice(list(self.epochs.items()))
-            kind = self.random.randrange(4)
+            kind = self.random.randrange(6)
             if kind == 0:
                 del self.epochs[broker_id]
                 self.records.append(UnregisterBroker(0, broker_id, epoch))
@@ -153,6 +155,12 @@ class HistoryWriter:
                 self.records.append(BrokerRegistrationChange(0, broker_id, epoch, fenced=self.random.random() < 0.5))
             elif kind == 2:
                 self.records.append(BrokerRegistrationChange(0, broker_id, epoch, in_controlled_shutdown=True, log_dirs=()))
+            elif kind == 3:
+                cordoned = self.random.choice([(), ((1000 + 10 * broker_id).to_bytes(16, "big"),)])
+                self.records.append(BrokerRegistrationChange(0, broker_id, epoch, cordoned_log_dirs=cordoned))
+            elif kind == 4:
+                self.producer_id += self.random.randint(1, 2000)
+                self.records.append(ProducerIds(0, broker_id, epoch, self.producer_id))
             else:
                 self.records.append(NoOp(0))
 

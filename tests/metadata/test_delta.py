@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,6 +27,7 @@ from kraftlab.metadata.records import (
     NoOp,
     Partition,
     PartitionChange,
+    ProducerIds,
     RegisterBroker,
     RemoveTopic,
     Topic,
@@ -116,6 +118,7 @@ BROKER = RegisterBroker(0, 1, U, 5)
         ([BROKER, BrokerRegistrationChange(0, 1, 6, fenced=False)], "broker 1 is registered with epoch 5"),
         ([FeatureLevel(0, "metadata.version", 31)], "does not support that level"),
         ([FeatureLevel(0, "group.version", 1)], "does not support that level"),
+        ([ProducerIds(0, 1, 5, 1000), ProducerIds(0, 2, 6, 1000)], "producer ids below 1000 have been given out already"),
         ([EndTransaction(0)], "no transaction is open"),
         ([AbortTransaction(0)], "no transaction is open"),
         ([BeginTransaction(0), BeginTransaction(0)], "begun at offset 100 is still open"),
@@ -165,6 +168,20 @@ def test_a_registration_remembers_its_offset_and_changes_field_by_field() -> Non
     assert not image.cluster.brokers[1].is_active
 
 
+def test_cordoned_directories_stay_until_the_next_report_or_incarnation() -> None:
+    image = replay([RegisterBroker(0, 1, U, 5, log_dirs=(D1, D2)), BrokerRegistrationChange(0, 1, 5, cordoned_log_dirs=(D1,))])
+    assert image.cluster.brokers[1].cordoned_log_dirs == (D1,)
+    assert not image.cluster.brokers[1].is_cordoned
+    image = replay([BrokerRegistrationChange(0, 1, 5, cordoned_log_dirs=(D1, D2)), BrokerRegistrationChange(0, 1, 5)], image)
+    assert image.cluster.brokers[1].is_cordoned
+    assert not replay([BrokerRegistrationChange(0, 1, 5, cordoned_log_dirs=())], image).cluster.brokers[1].is_cordoned
+    assert not replay([RegisterBroker(0, 1, T, 6, log_dirs=(D1, D2))], image).cluster.brokers[1].is_cordoned
+
+
+def test_producer_ids_only_rise() -> None:
+    assert replay([ProducerIds(0, 1, 5, 1000), ProducerIds(0, 2, 6, 2000)]).next_producer_id == 2000
+
+
 class TestTransactions:
     def test_records_count_from_the_end_marker_on_with_their_own_offsets(self) -> None:
         begun = replay([BeginTransaction(0, "big"), BROKER], base_offset=10)
@@ -190,7 +207,7 @@ class TestTransactions:
 
 def at(image: MetadataImage) -> MetadataImage:
     """The image without where it stands, for comparison."""
-    return MetadataImage(EMPTY.provenance, image.features, image.cluster, image.topics, image.configs, image.transaction)
+    return msgspec.structs.replace(image, provenance=EMPTY.provenance)
 
 
 def cut(records: list[AnyRecord], seed: int) -> list[tuple[int, list[AnyRecord]]]:
