@@ -119,6 +119,31 @@ class AdminStub(object):
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeLogDirsRequest.SerializeToString,
                 response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeLogDirsResponse.FromString,
                 _registered_method=True)
+        self.CreateAcls = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/CreateAcls',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CreateAclsRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CreateAclsResponse.FromString,
+                _registered_method=True)
+        self.DeleteAcls = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/DeleteAcls',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DeleteAclsRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DeleteAclsResponse.FromString,
+                _registered_method=True)
+        self.DescribeAcls = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/DescribeAcls',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeAclsRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeAclsResponse.FromString,
+                _registered_method=True)
+        self.AlterUserScramCredentials = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/AlterUserScramCredentials',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterUserScramCredentialsRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterUserScramCredentialsResponse.FromString,
+                _registered_method=True)
+        self.DescribeUserScramCredentials = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/DescribeUserScramCredentials',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsResponse.FromString,
+                _registered_method=True)
         self.Call = channel.stream_stream(
                 '/kraftlab.admin.v1.Admin/Call',
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CallRequests.SerializeToString,
@@ -235,6 +260,37 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateAcls(self, request, context):
+        """Access rules and passwords: at the active controller; brokers forward.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteAcls(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeAcls(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterUserScramCredentials(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeUserScramCredentials(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Call(self, request_iterator, context):
         """Any of the unary calls above, pipelined over one stream. Answers carry the call's correlation and may come in another order.
         A message holds the calls, or answers, that were ready together: it is not the unit of anything.
@@ -330,6 +386,31 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.DescribeLogDirs,
                     request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeLogDirsRequest.FromString,
                     response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeLogDirsResponse.SerializeToString,
+            ),
+            'CreateAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateAcls,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CreateAclsRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CreateAclsResponse.SerializeToString,
+            ),
+            'DeleteAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteAcls,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DeleteAclsRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DeleteAclsResponse.SerializeToString,
+            ),
+            'DescribeAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeAcls,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeAclsRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeAclsResponse.SerializeToString,
+            ),
+            'AlterUserScramCredentials': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterUserScramCredentials,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterUserScramCredentialsRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterUserScramCredentialsResponse.SerializeToString,
+            ),
+            'DescribeUserScramCredentials': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeUserScramCredentials,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsResponse.SerializeToString,
             ),
             'Call': grpc.stream_stream_rpc_method_handler(
                     servicer.Call,
@@ -796,6 +877,141 @@ class Admin(object):
             '/kraftlab.admin.v1.Admin/DescribeLogDirs',
             kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeLogDirsRequest.SerializeToString,
             kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeLogDirsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/CreateAcls',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.CreateAclsRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.CreateAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/DeleteAcls',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.DeleteAclsRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.DeleteAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/DescribeAcls',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeAclsRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterUserScramCredentials(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/AlterUserScramCredentials',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterUserScramCredentialsRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterUserScramCredentialsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeUserScramCredentials(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/DescribeUserScramCredentials',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsResponse.FromString,
             options,
             channel_credentials,
             insecure,
