@@ -142,7 +142,7 @@ class LogDirsApi:
         assert isinstance(message, admin_pb2.DescribeLogDirsRequest)
         wanted: set[tuple[str, int]] | None = None
         if message.HasField("topics"):
-            wanted = {(topic.topic, number) for topic in message.topics.topics for number in topic.partitions}
+            wanted = {(topic.topic, number) for topic in message.topics.values for number in topic.partitions}
         response = admin_pb2.DescribeLogDirsResponse(broker_id=self._replicas.broker_id)
         for directory in await self._replicas.disks.run(None, self._replicas.logs.describe):
             response.results.append(self._describe_dir(directory, wanted))

@@ -392,7 +392,7 @@ class AdminClient:
             topics: dict[str, pb.DescribableLogDirTopic] = {}
             for name, index in partitions:
                 topics.setdefault(name, pb.DescribableLogDirTopic(topic=name)).partitions.append(index)
-            request.topics.CopyFrom(pb.DescribableLogDirTopics(topics=topics.values()))
+            request.topics.CopyFrom(pb.DescribableLogDirTopics(values=topics.values()))
         return cast(pb.DescribeLogDirsResponse, self.call_broker(broker_id, "DescribeLogDirs", request, timeout_ms=timeout_ms))
 
 

@@ -504,7 +504,7 @@ class DescribeClusterResponse(_message.Message):
     def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., cluster_id: _Optional[str] = ..., controller_id: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[DescribedBroker, _Mapping]]] = ..., controllers: _Optional[_Iterable[_Union[DescribedController, _Mapping]]] = ..., node_id: _Optional[int] = ...) -> None: ...
 
 class DescribedBroker(_message.Message):
-    __slots__ = ("broker_id", "host", "port", "rack", "is_fenced", "broker_epoch", "in_controlled_shutdown", "peer_host", "peer_port", "log_dirs")
+    __slots__ = ("broker_id", "host", "port", "rack", "is_fenced", "broker_epoch", "in_controlled_shutdown", "peer_host", "peer_port", "log_dirs", "cordoned_log_dirs", "silent_ms")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
@@ -515,6 +515,8 @@ class DescribedBroker(_message.Message):
     PEER_HOST_FIELD_NUMBER: _ClassVar[int]
     PEER_PORT_FIELD_NUMBER: _ClassVar[int]
     LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
+    CORDONED_LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
+    SILENT_MS_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     host: str
     port: int
@@ -525,7 +527,9 @@ class DescribedBroker(_message.Message):
     peer_host: str
     peer_port: int
     log_dirs: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, broker_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., rack: _Optional[str] = ..., is_fenced: bool = ..., broker_epoch: _Optional[int] = ..., in_controlled_shutdown: bool = ..., peer_host: _Optional[str] = ..., peer_port: _Optional[int] = ..., log_dirs: _Optional[_Iterable[str]] = ...) -> None: ...
+    cordoned_log_dirs: _containers.RepeatedScalarFieldContainer[str]
+    silent_ms: int
+    def __init__(self, broker_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., rack: _Optional[str] = ..., is_fenced: bool = ..., broker_epoch: _Optional[int] = ..., in_controlled_shutdown: bool = ..., peer_host: _Optional[str] = ..., peer_port: _Optional[int] = ..., log_dirs: _Optional[_Iterable[str]] = ..., cordoned_log_dirs: _Optional[_Iterable[str]] = ..., silent_ms: _Optional[int] = ...) -> None: ...
 
 class DescribedController(_message.Message):
     __slots__ = ("controller_id", "host", "port", "peer_host", "peer_port")
@@ -542,13 +546,29 @@ class DescribedController(_message.Message):
     def __init__(self, controller_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., peer_host: _Optional[str] = ..., peer_port: _Optional[int] = ...) -> None: ...
 
 class DescribeQuorumRequest(_message.Message):
-    __slots__ = ("header",)
+    __slots__ = ("header", "topics")
     HEADER_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
     header: RequestHeader
-    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ...) -> None: ...
+    topics: _containers.RepeatedCompositeFieldContainer[DescribeQuorumTopic]
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[DescribeQuorumTopic, _Mapping]]] = ...) -> None: ...
+
+class DescribeQuorumTopic(_message.Message):
+    __slots__ = ("topic_name", "partitions")
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic_name: str
+    partitions: _containers.RepeatedCompositeFieldContainer[DescribeQuorumPartition]
+    def __init__(self, topic_name: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[DescribeQuorumPartition, _Mapping]]] = ...) -> None: ...
+
+class DescribeQuorumPartition(_message.Message):
+    __slots__ = ("partition_index",)
+    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
+    partition_index: int
+    def __init__(self, partition_index: _Optional[int] = ...) -> None: ...
 
 class DescribeQuorumResponse(_message.Message):
-    __slots__ = ("header", "cluster_id", "leader_id", "leader_epoch", "high_watermark", "current_voters", "observers", "kraft_version", "log_start_offset", "generation", "voters_offset")
+    __slots__ = ("header", "cluster_id", "leader_id", "leader_epoch", "high_watermark", "current_voters", "observers", "kraft_version", "log_start_offset", "generation", "voters_offset", "topics", "nodes")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -560,6 +580,8 @@ class DescribeQuorumResponse(_message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     VOTERS_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
     header: ResponseHeader
     cluster_id: str
     leader_id: int
@@ -571,7 +593,45 @@ class DescribeQuorumResponse(_message.Message):
     log_start_offset: int
     generation: int
     voters_offset: int
-    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., cluster_id: _Optional[str] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., current_voters: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., kraft_version: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., generation: _Optional[int] = ..., voters_offset: _Optional[int] = ...) -> None: ...
+    topics: _containers.RepeatedCompositeFieldContainer[DescribedQuorumTopic]
+    nodes: _containers.RepeatedCompositeFieldContainer[QuorumNode]
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., cluster_id: _Optional[str] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., current_voters: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., kraft_version: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., generation: _Optional[int] = ..., voters_offset: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[DescribedQuorumTopic, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[QuorumNode, _Mapping]]] = ...) -> None: ...
+
+class DescribedQuorumTopic(_message.Message):
+    __slots__ = ("topic_name", "partitions")
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic_name: str
+    partitions: _containers.RepeatedCompositeFieldContainer[DescribedQuorumPartition]
+    def __init__(self, topic_name: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[DescribedQuorumPartition, _Mapping]]] = ...) -> None: ...
+
+class DescribedQuorumPartition(_message.Message):
+    __slots__ = ("partition_index", "error_code", "error_message", "leader_id", "leader_epoch", "high_watermark", "current_voters", "observers")
+    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_VOTERS_FIELD_NUMBER: _ClassVar[int]
+    OBSERVERS_FIELD_NUMBER: _ClassVar[int]
+    partition_index: int
+    error_code: int
+    error_message: str
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    current_voters: _containers.RepeatedCompositeFieldContainer[QuorumReplica]
+    observers: _containers.RepeatedCompositeFieldContainer[QuorumReplica]
+    def __init__(self, partition_index: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., current_voters: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ...) -> None: ...
+
+class QuorumNode(_message.Message):
+    __slots__ = ("node_id", "listeners")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    LISTENERS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    listeners: _containers.RepeatedCompositeFieldContainer[QuorumEndpoint]
+    def __init__(self, node_id: _Optional[int] = ..., listeners: _Optional[_Iterable[_Union[QuorumEndpoint, _Mapping]]] = ...) -> None: ...
 
 class QuorumReplica(_message.Message):
     __slots__ = ("replica_id", "replica_directory_id", "log_end_offset", "last_fetch_timestamp", "last_caught_up_timestamp", "endpoints")
@@ -600,16 +660,20 @@ class QuorumEndpoint(_message.Message):
     def __init__(self, name: _Optional[str] = ..., host: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
 
 class AddRaftVoterRequest(_message.Message):
-    __slots__ = ("header", "voter_id", "voter_directory_id", "listeners")
+    __slots__ = ("header", "voter_id", "voter_directory_id", "listeners", "cluster_id", "ack_when_committed")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     VOTER_ID_FIELD_NUMBER: _ClassVar[int]
     VOTER_DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
     LISTENERS_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    ACK_WHEN_COMMITTED_FIELD_NUMBER: _ClassVar[int]
     header: RequestHeader
     voter_id: int
     voter_directory_id: str
     listeners: _containers.RepeatedCompositeFieldContainer[QuorumEndpoint]
-    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[str] = ..., listeners: _Optional[_Iterable[_Union[QuorumEndpoint, _Mapping]]] = ...) -> None: ...
+    cluster_id: str
+    ack_when_committed: bool
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[str] = ..., listeners: _Optional[_Iterable[_Union[QuorumEndpoint, _Mapping]]] = ..., cluster_id: _Optional[str] = ..., ack_when_committed: bool = ...) -> None: ...
 
 class AddRaftVoterResponse(_message.Message):
     __slots__ = ("header",)
@@ -618,14 +682,16 @@ class AddRaftVoterResponse(_message.Message):
     def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...
 
 class RemoveRaftVoterRequest(_message.Message):
-    __slots__ = ("header", "voter_id", "voter_directory_id")
+    __slots__ = ("header", "voter_id", "voter_directory_id", "cluster_id")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     VOTER_ID_FIELD_NUMBER: _ClassVar[int]
     VOTER_DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     header: RequestHeader
     voter_id: int
     voter_directory_id: str
-    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[str] = ...) -> None: ...
+    cluster_id: str
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[str] = ..., cluster_id: _Optional[str] = ...) -> None: ...
 
 class RemoveRaftVoterResponse(_message.Message):
     __slots__ = ("header",)
@@ -792,10 +858,10 @@ class DescribeLogDirsRequest(_message.Message):
     def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., topics: _Optional[_Union[DescribableLogDirTopics, _Mapping]] = ...) -> None: ...
 
 class DescribableLogDirTopics(_message.Message):
-    __slots__ = ("topics",)
-    TOPICS_FIELD_NUMBER: _ClassVar[int]
-    topics: _containers.RepeatedCompositeFieldContainer[DescribableLogDirTopic]
-    def __init__(self, topics: _Optional[_Iterable[_Union[DescribableLogDirTopic, _Mapping]]] = ...) -> None: ...
+    __slots__ = ("values",)
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.RepeatedCompositeFieldContainer[DescribableLogDirTopic]
+    def __init__(self, values: _Optional[_Iterable[_Union[DescribableLogDirTopic, _Mapping]]] = ...) -> None: ...
 
 class DescribableLogDirTopic(_message.Message):
     __slots__ = ("topic", "partitions")
@@ -1123,6 +1189,66 @@ class ScramCredentialInfo(_message.Message):
     iterations: int
     def __init__(self, mechanism: _Optional[int] = ..., iterations: _Optional[int] = ...) -> None: ...
 
+class UnregisterBrokerRequest(_message.Message):
+    __slots__ = ("header", "broker_id", "expected_broker_epoch")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    broker_id: int
+    expected_broker_epoch: int
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., broker_id: _Optional[int] = ..., expected_broker_epoch: _Optional[int] = ...) -> None: ...
+
+class UnregisterBrokerResponse(_message.Message):
+    __slots__ = ("header",)
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...
+
+class AllocateProducerIdsRequest(_message.Message):
+    __slots__ = ("header", "broker_id", "broker_epoch")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    broker_id: int
+    broker_epoch: int
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
+
+class AllocateProducerIdsResponse(_message.Message):
+    __slots__ = ("header", "producer_id_start", "producer_id_len")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_START_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_LEN_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    producer_id_start: int
+    producer_id_len: int
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., producer_id_start: _Optional[int] = ..., producer_id_len: _Optional[int] = ...) -> None: ...
+
+class InitProducerIdRequest(_message.Message):
+    __slots__ = ("header", "transactional_id", "transaction_timeout_ms", "producer_id", "producer_epoch")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    transactional_id: str
+    transaction_timeout_ms: int
+    producer_id: int
+    producer_epoch: int
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., transactional_id: _Optional[str] = ..., transaction_timeout_ms: _Optional[int] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
+
+class InitProducerIdResponse(_message.Message):
+    __slots__ = ("header", "producer_id", "producer_epoch")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    producer_id: int
+    producer_epoch: int
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
+
 class CallRequests(_message.Message):
     __slots__ = ("calls",)
     CALLS_FIELD_NUMBER: _ClassVar[int]
@@ -1136,7 +1262,7 @@ class CallResponses(_message.Message):
     def __init__(self, calls: _Optional[_Iterable[_Union[CallResponse, _Mapping]]] = ...) -> None: ...
 
 class CallRequest(_message.Message):
-    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "create_acls", "delete_acls", "describe_acls", "alter_user_scram_credentials", "describe_user_scram_credentials")
+    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "create_acls", "delete_acls", "describe_acls", "alter_user_scram_credentials", "describe_user_scram_credentials", "unregister_broker", "allocate_producer_ids", "init_producer_id")
     CORRELATION_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPICS_FIELD_NUMBER: _ClassVar[int]
     DELETE_TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -1160,6 +1286,9 @@ class CallRequest(_message.Message):
     DESCRIBE_ACLS_FIELD_NUMBER: _ClassVar[int]
     ALTER_USER_SCRAM_CREDENTIALS_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_USER_SCRAM_CREDENTIALS_FIELD_NUMBER: _ClassVar[int]
+    UNREGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
+    ALLOCATE_PRODUCER_IDS_FIELD_NUMBER: _ClassVar[int]
+    INIT_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     correlation: int
     create_topics: CreateTopicsRequest
     delete_topics: DeleteTopicsRequest
@@ -1183,10 +1312,13 @@ class CallRequest(_message.Message):
     describe_acls: DescribeAclsRequest
     alter_user_scram_credentials: AlterUserScramCredentialsRequest
     describe_user_scram_credentials: DescribeUserScramCredentialsRequest
-    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsRequest, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsRequest, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsRequest, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsRequest, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsRequest, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataRequest, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsRequest, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsRequest, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterRequest, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterRequest, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipRequest, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotRequest, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsRequest, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsRequest, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsRequest, _Mapping]] = ..., describe_acls: _Optional[_Union[DescribeAclsRequest, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsRequest, _Mapping]] = ..., describe_user_scram_credentials: _Optional[_Union[DescribeUserScramCredentialsRequest, _Mapping]] = ...) -> None: ...
+    unregister_broker: UnregisterBrokerRequest
+    allocate_producer_ids: AllocateProducerIdsRequest
+    init_producer_id: InitProducerIdRequest
+    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsRequest, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsRequest, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsRequest, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsRequest, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsRequest, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataRequest, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsRequest, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsRequest, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterRequest, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterRequest, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipRequest, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotRequest, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsRequest, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsRequest, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsRequest, _Mapping]] = ..., describe_acls: _Optional[_Union[DescribeAclsRequest, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsRequest, _Mapping]] = ..., describe_user_scram_credentials: _Optional[_Union[DescribeUserScramCredentialsRequest, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRequest, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsRequest, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ...) -> None: ...
 
 class CallResponse(_message.Message):
-    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "create_acls", "delete_acls", "describe_acls", "alter_user_scram_credentials", "describe_user_scram_credentials", "fault")
+    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "create_acls", "delete_acls", "describe_acls", "alter_user_scram_credentials", "describe_user_scram_credentials", "unregister_broker", "allocate_producer_ids", "init_producer_id", "fault")
     CORRELATION_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPICS_FIELD_NUMBER: _ClassVar[int]
     DELETE_TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -1210,6 +1342,9 @@ class CallResponse(_message.Message):
     DESCRIBE_ACLS_FIELD_NUMBER: _ClassVar[int]
     ALTER_USER_SCRAM_CREDENTIALS_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_USER_SCRAM_CREDENTIALS_FIELD_NUMBER: _ClassVar[int]
+    UNREGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
+    ALLOCATE_PRODUCER_IDS_FIELD_NUMBER: _ClassVar[int]
+    INIT_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     FAULT_FIELD_NUMBER: _ClassVar[int]
     correlation: int
     create_topics: CreateTopicsResponse
@@ -1234,5 +1369,8 @@ class CallResponse(_message.Message):
     describe_acls: DescribeAclsResponse
     alter_user_scram_credentials: AlterUserScramCredentialsResponse
     describe_user_scram_credentials: DescribeUserScramCredentialsResponse
+    unregister_broker: UnregisterBrokerResponse
+    allocate_producer_ids: AllocateProducerIdsResponse
+    init_producer_id: InitProducerIdResponse
     fault: ResponseHeader
-    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsResponse, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsResponse, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataResponse, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsResponse, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsResponse, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterResponse, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterResponse, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipResponse, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotResponse, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsResponse, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsResponse, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsResponse, _Mapping]] = ..., describe_acls: _Optional[_Union[DescribeAclsResponse, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsResponse, _Mapping]] = ..., describe_user_scram_credentials: _Optional[_Union[DescribeUserScramCredentialsResponse, _Mapping]] = ..., fault: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...
+    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsResponse, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsResponse, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataResponse, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsResponse, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsResponse, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterResponse, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterResponse, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipResponse, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotResponse, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsResponse, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsResponse, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsResponse, _Mapping]] = ..., describe_acls: _Optional[_Union[DescribeAclsResponse, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsResponse, _Mapping]] = ..., describe_user_scram_credentials: _Optional[_Union[DescribeUserScramCredentialsResponse, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerResponse, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsResponse, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., fault: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...

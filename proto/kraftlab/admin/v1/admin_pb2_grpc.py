@@ -119,6 +119,21 @@ class AdminStub(object):
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeLogDirsRequest.SerializeToString,
                 response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeLogDirsResponse.FromString,
                 _registered_method=True)
+        self.UnregisterBroker = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/UnregisterBroker',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.UnregisterBrokerRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.UnregisterBrokerResponse.FromString,
+                _registered_method=True)
+        self.AllocateProducerIds = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/AllocateProducerIds',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AllocateProducerIdsRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AllocateProducerIdsResponse.FromString,
+                _registered_method=True)
+        self.InitProducerId = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/InitProducerId',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.InitProducerIdRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.InitProducerIdResponse.FromString,
+                _registered_method=True)
         self.CreateAcls = channel.unary_unary(
                 '/kraftlab.admin.v1.Admin/CreateAcls',
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CreateAclsRequest.SerializeToString,
@@ -260,6 +275,27 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UnregisterBroker(self, request, context):
+        """Takes a dead broker out of the cluster. At the active controller; brokers forward.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AllocateProducerIds(self, request, context):
+        """A block of producer ids for a broker. At the active controller.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def InitProducerId(self, request, context):
+        """Broker only: a producer id that nobody had before.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateAcls(self, request, context):
         """Access rules and passwords: at the active controller; brokers forward.
         """
@@ -386,6 +422,21 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.DescribeLogDirs,
                     request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeLogDirsRequest.FromString,
                     response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeLogDirsResponse.SerializeToString,
+            ),
+            'UnregisterBroker': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnregisterBroker,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.UnregisterBrokerRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.UnregisterBrokerResponse.SerializeToString,
+            ),
+            'AllocateProducerIds': grpc.unary_unary_rpc_method_handler(
+                    servicer.AllocateProducerIds,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AllocateProducerIdsRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AllocateProducerIdsResponse.SerializeToString,
+            ),
+            'InitProducerId': grpc.unary_unary_rpc_method_handler(
+                    servicer.InitProducerId,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.InitProducerIdRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.InitProducerIdResponse.SerializeToString,
             ),
             'CreateAcls': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateAcls,
@@ -877,6 +928,87 @@ class Admin(object):
             '/kraftlab.admin.v1.Admin/DescribeLogDirs',
             kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeLogDirsRequest.SerializeToString,
             kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeLogDirsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnregisterBroker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/UnregisterBroker',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.UnregisterBrokerRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.UnregisterBrokerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AllocateProducerIds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/AllocateProducerIds',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.AllocateProducerIdsRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.AllocateProducerIdsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def InitProducerId(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/InitProducerId',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.InitProducerIdRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.InitProducerIdResponse.FromString,
             options,
             channel_credentials,
             insecure,
