@@ -62,20 +62,22 @@ class Endpoint(_message.Message):
     def __init__(self, host: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
 
 class ResponseHeader(_message.Message):
-    __slots__ = ("error_code", "error_message", "metadata_offset", "epoch", "leader_id", "leader")
+    __slots__ = ("error_code", "error_message", "metadata_offset", "epoch", "leader_id", "leader", "outcome_unknown")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_UNKNOWN_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     error_message: str
     metadata_offset: int
     epoch: int
     leader_id: int
     leader: Endpoint
-    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., metadata_offset: _Optional[int] = ..., epoch: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader: _Optional[_Union[Endpoint, _Mapping]] = ...) -> None: ...
+    outcome_unknown: bool
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., metadata_offset: _Optional[int] = ..., epoch: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader: _Optional[_Union[Endpoint, _Mapping]] = ..., outcome_unknown: bool = ...) -> None: ...
 
 class Int32List(_message.Message):
     __slots__ = ("values",)
@@ -372,14 +374,38 @@ class DescribeConfigsResult(_message.Message):
     def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., resource_type: _Optional[int] = ..., resource_name: _Optional[str] = ..., configs: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ...) -> None: ...
 
 class AlterPartitionReassignmentsRequest(_message.Message):
-    __slots__ = ("header", "allow_replication_factor_change", "topics")
+    __slots__ = ("header", "allow_replication_factor_change", "topics", "validate_only", "reason", "initiator", "cancel_topics", "cancel_all", "force", "queued", "priority", "throttle", "throttle_expires_ms", "plan_id", "rollback_plan_id")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     ALLOW_REPLICATION_FACTOR_CHANGE_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    INITIATOR_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_ALL_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
+    PLAN_ID_FIELD_NUMBER: _ClassVar[int]
+    ROLLBACK_PLAN_ID_FIELD_NUMBER: _ClassVar[int]
     header: RequestHeader
     allow_replication_factor_change: bool
     topics: _containers.RepeatedCompositeFieldContainer[ReassignableTopic]
-    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., allow_replication_factor_change: bool = ..., topics: _Optional[_Iterable[_Union[ReassignableTopic, _Mapping]]] = ...) -> None: ...
+    validate_only: bool
+    reason: str
+    initiator: str
+    cancel_topics: _containers.RepeatedScalarFieldContainer[str]
+    cancel_all: bool
+    force: bool
+    queued: bool
+    priority: int
+    throttle: int
+    throttle_expires_ms: int
+    plan_id: str
+    rollback_plan_id: str
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., allow_replication_factor_change: bool = ..., topics: _Optional[_Iterable[_Union[ReassignableTopic, _Mapping]]] = ..., validate_only: bool = ..., reason: _Optional[str] = ..., initiator: _Optional[str] = ..., cancel_topics: _Optional[_Iterable[str]] = ..., cancel_all: bool = ..., force: bool = ..., queued: bool = ..., priority: _Optional[int] = ..., throttle: _Optional[int] = ..., throttle_expires_ms: _Optional[int] = ..., plan_id: _Optional[str] = ..., rollback_plan_id: _Optional[str] = ...) -> None: ...
 
 class ReassignableTopic(_message.Message):
     __slots__ = ("name", "partitions")
@@ -390,12 +416,16 @@ class ReassignableTopic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[ReassignablePartition, _Mapping]]] = ...) -> None: ...
 
 class ReassignablePartition(_message.Message):
-    __slots__ = ("partition_index", "replicas")
+    __slots__ = ("partition_index", "replicas", "expected_replicas", "expected_partition_epoch")
     PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_PARTITION_EPOCH_FIELD_NUMBER: _ClassVar[int]
     partition_index: int
     replicas: Int32List
-    def __init__(self, partition_index: _Optional[int] = ..., replicas: _Optional[_Union[Int32List, _Mapping]] = ...) -> None: ...
+    expected_replicas: Int32List
+    expected_partition_epoch: int
+    def __init__(self, partition_index: _Optional[int] = ..., replicas: _Optional[_Union[Int32List, _Mapping]] = ..., expected_replicas: _Optional[_Union[Int32List, _Mapping]] = ..., expected_partition_epoch: _Optional[int] = ...) -> None: ...
 
 class AlterPartitionReassignmentsResponse(_message.Message):
     __slots__ = ("header", "allow_replication_factor_change", "responses")
@@ -416,14 +446,36 @@ class ReassignableTopicResponse(_message.Message):
     def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[ReassignablePartitionResponse, _Mapping]]] = ...) -> None: ...
 
 class ReassignablePartitionResponse(_message.Message):
-    __slots__ = ("partition_index", "error_code", "error_message")
+    __slots__ = ("partition_index", "error_code", "error_message", "move_id", "queued", "replicas", "adding_replicas", "removing_replicas", "partition_epoch", "directory_moves")
     PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    MOVE_ID_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    ADDING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    REMOVING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_MOVES_FIELD_NUMBER: _ClassVar[int]
     partition_index: int
     error_code: int
     error_message: str
-    def __init__(self, partition_index: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
+    move_id: str
+    queued: bool
+    replicas: _containers.RepeatedScalarFieldContainer[int]
+    adding_replicas: _containers.RepeatedScalarFieldContainer[int]
+    removing_replicas: _containers.RepeatedScalarFieldContainer[int]
+    partition_epoch: int
+    directory_moves: _containers.RepeatedCompositeFieldContainer[ReplicaDirectory]
+    def __init__(self, partition_index: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., move_id: _Optional[str] = ..., queued: bool = ..., replicas: _Optional[_Iterable[int]] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ..., partition_epoch: _Optional[int] = ..., directory_moves: _Optional[_Iterable[_Union[ReplicaDirectory, _Mapping]]] = ...) -> None: ...
+
+class ReplicaDirectory(_message.Message):
+    __slots__ = ("broker_id", "directory_id")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    directory_id: str
+    def __init__(self, broker_id: _Optional[int] = ..., directory_id: _Optional[str] = ...) -> None: ...
 
 class ListPartitionReassignmentsRequest(_message.Message):
     __slots__ = ("header", "topics")
@@ -448,12 +500,18 @@ class ListReassignmentsTopic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., partition_indexes: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ListPartitionReassignmentsResponse(_message.Message):
-    __slots__ = ("header", "topics")
+    __slots__ = ("header", "topics", "queued", "plans", "has_progress")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
+    PLANS_FIELD_NUMBER: _ClassVar[int]
+    HAS_PROGRESS_FIELD_NUMBER: _ClassVar[int]
     header: ResponseHeader
     topics: _containers.RepeatedCompositeFieldContainer[OngoingTopicReassignment]
-    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[OngoingTopicReassignment, _Mapping]]] = ...) -> None: ...
+    queued: _containers.RepeatedCompositeFieldContainer[QueuedReassignment]
+    plans: _containers.RepeatedCompositeFieldContainer[ReassignmentPlan]
+    has_progress: bool
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[OngoingTopicReassignment, _Mapping]]] = ..., queued: _Optional[_Iterable[_Union[QueuedReassignment, _Mapping]]] = ..., plans: _Optional[_Iterable[_Union[ReassignmentPlan, _Mapping]]] = ..., has_progress: bool = ...) -> None: ...
 
 class OngoingTopicReassignment(_message.Message):
     __slots__ = ("name", "partitions")
@@ -464,20 +522,246 @@ class OngoingTopicReassignment(_message.Message):
     def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[OngoingPartitionReassignment, _Mapping]]] = ...) -> None: ...
 
 class OngoingPartitionReassignment(_message.Message):
-    __slots__ = ("partition_index", "replicas", "adding_replicas", "removing_replicas", "original_replicas", "target_replicas")
+    __slots__ = ("partition_index", "replicas", "adding_replicas", "removing_replicas", "original_replicas", "target_replicas", "move_id", "plan_id", "initiator", "reason", "started_ms", "throttle", "throttle_until_ms", "partition_epoch", "progress", "blockers", "bytes_done", "bytes_left", "bytes_per_second", "eta_ms")
     PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     ADDING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     REMOVING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     ORIGINAL_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     TARGET_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    MOVE_ID_FIELD_NUMBER: _ClassVar[int]
+    PLAN_ID_FIELD_NUMBER: _ClassVar[int]
+    INITIATOR_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    STARTED_MS_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    BLOCKERS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_DONE_FIELD_NUMBER: _ClassVar[int]
+    BYTES_LEFT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    ETA_MS_FIELD_NUMBER: _ClassVar[int]
     partition_index: int
     replicas: _containers.RepeatedScalarFieldContainer[int]
     adding_replicas: _containers.RepeatedScalarFieldContainer[int]
     removing_replicas: _containers.RepeatedScalarFieldContainer[int]
     original_replicas: _containers.RepeatedScalarFieldContainer[int]
     target_replicas: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, partition_index: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ..., original_replicas: _Optional[_Iterable[int]] = ..., target_replicas: _Optional[_Iterable[int]] = ...) -> None: ...
+    move_id: str
+    plan_id: str
+    initiator: str
+    reason: str
+    started_ms: int
+    throttle: int
+    throttle_until_ms: int
+    partition_epoch: int
+    progress: _containers.RepeatedCompositeFieldContainer[ReplicaProgress]
+    blockers: _containers.RepeatedCompositeFieldContainer[MoveBlocker]
+    bytes_done: int
+    bytes_left: int
+    bytes_per_second: float
+    eta_ms: int
+    def __init__(self, partition_index: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ..., original_replicas: _Optional[_Iterable[int]] = ..., target_replicas: _Optional[_Iterable[int]] = ..., move_id: _Optional[str] = ..., plan_id: _Optional[str] = ..., initiator: _Optional[str] = ..., reason: _Optional[str] = ..., started_ms: _Optional[int] = ..., throttle: _Optional[int] = ..., throttle_until_ms: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., progress: _Optional[_Iterable[_Union[ReplicaProgress, _Mapping]]] = ..., blockers: _Optional[_Iterable[_Union[MoveBlocker, _Mapping]]] = ..., bytes_done: _Optional[int] = ..., bytes_left: _Optional[int] = ..., bytes_per_second: _Optional[float] = ..., eta_ms: _Optional[int] = ...) -> None: ...
+
+class ReplicaProgress(_message.Message):
+    __slots__ = ("broker_id", "bytes_done", "bytes_left", "bytes_per_second", "eta_ms", "reported_ms")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    BYTES_DONE_FIELD_NUMBER: _ClassVar[int]
+    BYTES_LEFT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    ETA_MS_FIELD_NUMBER: _ClassVar[int]
+    REPORTED_MS_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    bytes_done: int
+    bytes_left: int
+    bytes_per_second: float
+    eta_ms: int
+    reported_ms: int
+    def __init__(self, broker_id: _Optional[int] = ..., bytes_done: _Optional[int] = ..., bytes_left: _Optional[int] = ..., bytes_per_second: _Optional[float] = ..., eta_ms: _Optional[int] = ..., reported_ms: _Optional[int] = ...) -> None: ...
+
+class MoveBlocker(_message.Message):
+    __slots__ = ("broker_id", "state", "text")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    state: str
+    text: str
+    def __init__(self, broker_id: _Optional[int] = ..., state: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+
+class QueuedReassignment(_message.Message):
+    __slots__ = ("topic", "partition_index", "position", "move_id", "replicas", "target_replicas", "plan_id", "initiator", "reason", "queued_ms", "priority", "size_bytes", "waits_for", "throttle")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    MOVE_ID_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    TARGET_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    PLAN_ID_FIELD_NUMBER: _ClassVar[int]
+    INITIATOR_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_MS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition_index: int
+    position: int
+    move_id: str
+    replicas: _containers.RepeatedScalarFieldContainer[int]
+    target_replicas: _containers.RepeatedScalarFieldContainer[int]
+    plan_id: str
+    initiator: str
+    reason: str
+    queued_ms: int
+    priority: int
+    size_bytes: int
+    waits_for: str
+    throttle: int
+    def __init__(self, topic: _Optional[str] = ..., partition_index: _Optional[int] = ..., position: _Optional[int] = ..., move_id: _Optional[str] = ..., replicas: _Optional[_Iterable[int]] = ..., target_replicas: _Optional[_Iterable[int]] = ..., plan_id: _Optional[str] = ..., initiator: _Optional[str] = ..., reason: _Optional[str] = ..., queued_ms: _Optional[int] = ..., priority: _Optional[int] = ..., size_bytes: _Optional[int] = ..., waits_for: _Optional[str] = ..., throttle: _Optional[int] = ...) -> None: ...
+
+class ReassignmentPlan(_message.Message):
+    __slots__ = ("plan_id", "created_ms", "initiator", "reason", "partitions", "running", "queued")
+    PLAN_ID_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    INITIATOR_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
+    plan_id: str
+    created_ms: int
+    initiator: str
+    reason: str
+    partitions: int
+    running: int
+    queued: int
+    def __init__(self, plan_id: _Optional[str] = ..., created_ms: _Optional[int] = ..., initiator: _Optional[str] = ..., reason: _Optional[str] = ..., partitions: _Optional[int] = ..., running: _Optional[int] = ..., queued: _Optional[int] = ...) -> None: ...
+
+class AlterReplicationFactorsRequest(_message.Message):
+    __slots__ = ("header", "topics", "validate_only", "reason", "initiator", "queued", "priority", "throttle", "throttle_expires_ms", "plan_id")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    INITIATOR_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
+    PLAN_ID_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    topics: _containers.RepeatedCompositeFieldContainer[TopicReplicationFactor]
+    validate_only: bool
+    reason: str
+    initiator: str
+    queued: bool
+    priority: int
+    throttle: int
+    throttle_expires_ms: int
+    plan_id: str
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[TopicReplicationFactor, _Mapping]]] = ..., validate_only: bool = ..., reason: _Optional[str] = ..., initiator: _Optional[str] = ..., queued: bool = ..., priority: _Optional[int] = ..., throttle: _Optional[int] = ..., throttle_expires_ms: _Optional[int] = ..., plan_id: _Optional[str] = ...) -> None: ...
+
+class TopicReplicationFactor(_message.Message):
+    __slots__ = ("name", "replication_factor")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    replication_factor: int
+    def __init__(self, name: _Optional[str] = ..., replication_factor: _Optional[int] = ...) -> None: ...
+
+class AlterReplicationFactorsResponse(_message.Message):
+    __slots__ = ("header", "topics")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    topics: _containers.RepeatedCompositeFieldContainer[TopicReplicationFactorResponse]
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[TopicReplicationFactorResponse, _Mapping]]] = ...) -> None: ...
+
+class TopicReplicationFactorResponse(_message.Message):
+    __slots__ = ("name", "error_code", "error_message", "partitions")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    error_code: int
+    error_message: str
+    partitions: _containers.RepeatedCompositeFieldContainer[PlannedReassignment]
+    def __init__(self, name: _Optional[str] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[PlannedReassignment, _Mapping]]] = ...) -> None: ...
+
+class PlannedReassignment(_message.Message):
+    __slots__ = ("partition_index", "replicas", "target_replicas", "move_id", "queued")
+    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    TARGET_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    MOVE_ID_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
+    partition_index: int
+    replicas: _containers.RepeatedScalarFieldContainer[int]
+    target_replicas: _containers.RepeatedScalarFieldContainer[int]
+    move_id: str
+    queued: bool
+    def __init__(self, partition_index: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., target_replicas: _Optional[_Iterable[int]] = ..., move_id: _Optional[str] = ..., queued: bool = ...) -> None: ...
+
+class AlterInterBrokerThrottleRequest(_message.Message):
+    __slots__ = ("header", "broker_id", "leader_rate", "follower_rate", "validate_only")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_RATE_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWER_RATE_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    broker_id: int
+    leader_rate: int
+    follower_rate: int
+    validate_only: bool
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., broker_id: _Optional[int] = ..., leader_rate: _Optional[int] = ..., follower_rate: _Optional[int] = ..., validate_only: bool = ...) -> None: ...
+
+class AlterInterBrokerThrottleResponse(_message.Message):
+    __slots__ = ("header",)
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...
+
+class AlterPartitionCountsRequest(_message.Message):
+    __slots__ = ("header", "topics", "validate_only")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    topics: _containers.RepeatedCompositeFieldContainer[TopicPartitionCount]
+    validate_only: bool
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[TopicPartitionCount, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
+
+class TopicPartitionCount(_message.Message):
+    __slots__ = ("name", "count")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    count: int
+    def __init__(self, name: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+
+class AlterPartitionCountsResponse(_message.Message):
+    __slots__ = ("header", "topics")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    topics: _containers.RepeatedCompositeFieldContainer[TopicPartitionCountResponse]
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[TopicPartitionCountResponse, _Mapping]]] = ...) -> None: ...
+
+class TopicPartitionCountResponse(_message.Message):
+    __slots__ = ("name", "error_code", "error_message")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    error_code: int
+    error_message: str
+    def __init__(self, name: _Optional[str] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
 
 class DescribeClusterRequest(_message.Message):
     __slots__ = ("header", "include_fenced_brokers")
@@ -1262,7 +1546,7 @@ class CallResponses(_message.Message):
     def __init__(self, calls: _Optional[_Iterable[_Union[CallResponse, _Mapping]]] = ...) -> None: ...
 
 class CallRequest(_message.Message):
-    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "create_acls", "delete_acls", "describe_acls", "alter_user_scram_credentials", "describe_user_scram_credentials", "unregister_broker", "allocate_producer_ids", "init_producer_id")
+    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "create_acls", "delete_acls", "describe_acls", "alter_user_scram_credentials", "describe_user_scram_credentials", "unregister_broker", "allocate_producer_ids", "init_producer_id", "alter_replication_factors", "alter_partition_counts", "alter_inter_broker_throttle")
     CORRELATION_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPICS_FIELD_NUMBER: _ClassVar[int]
     DELETE_TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -1289,6 +1573,9 @@ class CallRequest(_message.Message):
     UNREGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     ALLOCATE_PRODUCER_IDS_FIELD_NUMBER: _ClassVar[int]
     INIT_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    ALTER_REPLICATION_FACTORS_FIELD_NUMBER: _ClassVar[int]
+    ALTER_PARTITION_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    ALTER_INTER_BROKER_THROTTLE_FIELD_NUMBER: _ClassVar[int]
     correlation: int
     create_topics: CreateTopicsRequest
     delete_topics: DeleteTopicsRequest
@@ -1315,10 +1602,13 @@ class CallRequest(_message.Message):
     unregister_broker: UnregisterBrokerRequest
     allocate_producer_ids: AllocateProducerIdsRequest
     init_producer_id: InitProducerIdRequest
-    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsRequest, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsRequest, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsRequest, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsRequest, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsRequest, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataRequest, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsRequest, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsRequest, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterRequest, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterRequest, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipRequest, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotRequest, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsRequest, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsRequest, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsRequest, _Mapping]] = ..., describe_acls: _Optional[_Union[DescribeAclsRequest, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsRequest, _Mapping]] = ..., describe_user_scram_credentials: _Optional[_Union[DescribeUserScramCredentialsRequest, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRequest, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsRequest, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ...) -> None: ...
+    alter_replication_factors: AlterReplicationFactorsRequest
+    alter_partition_counts: AlterPartitionCountsRequest
+    alter_inter_broker_throttle: AlterInterBrokerThrottleRequest
+    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsRequest, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsRequest, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsRequest, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsRequest, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsRequest, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataRequest, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsRequest, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsRequest, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterRequest, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterRequest, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipRequest, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotRequest, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsRequest, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsRequest, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsRequest, _Mapping]] = ..., describe_acls: _Optional[_Union[DescribeAclsRequest, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsRequest, _Mapping]] = ..., describe_user_scram_credentials: _Optional[_Union[DescribeUserScramCredentialsRequest, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRequest, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsRequest, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ..., alter_replication_factors: _Optional[_Union[AlterReplicationFactorsRequest, _Mapping]] = ..., alter_partition_counts: _Optional[_Union[AlterPartitionCountsRequest, _Mapping]] = ..., alter_inter_broker_throttle: _Optional[_Union[AlterInterBrokerThrottleRequest, _Mapping]] = ...) -> None: ...
 
 class CallResponse(_message.Message):
-    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "create_acls", "delete_acls", "describe_acls", "alter_user_scram_credentials", "describe_user_scram_credentials", "unregister_broker", "allocate_producer_ids", "init_producer_id", "fault")
+    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "create_acls", "delete_acls", "describe_acls", "alter_user_scram_credentials", "describe_user_scram_credentials", "unregister_broker", "allocate_producer_ids", "init_producer_id", "alter_replication_factors", "alter_partition_counts", "alter_inter_broker_throttle", "fault")
     CORRELATION_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPICS_FIELD_NUMBER: _ClassVar[int]
     DELETE_TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -1345,6 +1635,9 @@ class CallResponse(_message.Message):
     UNREGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     ALLOCATE_PRODUCER_IDS_FIELD_NUMBER: _ClassVar[int]
     INIT_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    ALTER_REPLICATION_FACTORS_FIELD_NUMBER: _ClassVar[int]
+    ALTER_PARTITION_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    ALTER_INTER_BROKER_THROTTLE_FIELD_NUMBER: _ClassVar[int]
     FAULT_FIELD_NUMBER: _ClassVar[int]
     correlation: int
     create_topics: CreateTopicsResponse
@@ -1372,5 +1665,8 @@ class CallResponse(_message.Message):
     unregister_broker: UnregisterBrokerResponse
     allocate_producer_ids: AllocateProducerIdsResponse
     init_producer_id: InitProducerIdResponse
+    alter_replication_factors: AlterReplicationFactorsResponse
+    alter_partition_counts: AlterPartitionCountsResponse
+    alter_inter_broker_throttle: AlterInterBrokerThrottleResponse
     fault: ResponseHeader
-    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsResponse, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsResponse, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataResponse, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsResponse, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsResponse, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterResponse, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterResponse, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipResponse, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotResponse, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsResponse, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsResponse, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsResponse, _Mapping]] = ..., describe_acls: _Optional[_Union[DescribeAclsResponse, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsResponse, _Mapping]] = ..., describe_user_scram_credentials: _Optional[_Union[DescribeUserScramCredentialsResponse, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerResponse, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsResponse, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., fault: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...
+    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsResponse, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsResponse, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataResponse, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsResponse, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsResponse, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterResponse, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterResponse, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipResponse, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotResponse, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsResponse, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsResponse, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsResponse, _Mapping]] = ..., describe_acls: _Optional[_Union[DescribeAclsResponse, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsResponse, _Mapping]] = ..., describe_user_scram_credentials: _Optional[_Union[DescribeUserScramCredentialsResponse, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerResponse, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsResponse, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., alter_replication_factors: _Optional[_Union[AlterReplicationFactorsResponse, _Mapping]] = ..., alter_partition_counts: _Optional[_Union[AlterPartitionCountsResponse, _Mapping]] = ..., alter_inter_broker_throttle: _Optional[_Union[AlterInterBrokerThrottleResponse, _Mapping]] = ..., fault: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...

@@ -69,6 +69,21 @@ class AdminStub(object):
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListPartitionReassignmentsRequest.SerializeToString,
                 response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListPartitionReassignmentsResponse.FromString,
                 _registered_method=True)
+        self.AlterReplicationFactors = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/AlterReplicationFactors',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterReplicationFactorsRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterReplicationFactorsResponse.FromString,
+                _registered_method=True)
+        self.AlterPartitionCounts = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/AlterPartitionCounts',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterPartitionCountsRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterPartitionCountsResponse.FromString,
+                _registered_method=True)
+        self.AlterInterBrokerThrottle = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/AlterInterBrokerThrottle',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterInterBrokerThrottleRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterInterBrokerThrottleResponse.FromString,
+                _registered_method=True)
         self.DescribeCluster = channel.unary_unary(
                 '/kraftlab.admin.v1.Admin/DescribeCluster',
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeClusterRequest.SerializeToString,
@@ -206,6 +221,24 @@ class AdminServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListPartitionReassignments(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterReplicationFactors(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterPartitionCounts(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterInterBrokerThrottle(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -372,6 +405,21 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.ListPartitionReassignments,
                     request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListPartitionReassignmentsRequest.FromString,
                     response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListPartitionReassignmentsResponse.SerializeToString,
+            ),
+            'AlterReplicationFactors': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterReplicationFactors,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterReplicationFactorsRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterReplicationFactorsResponse.SerializeToString,
+            ),
+            'AlterPartitionCounts': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterPartitionCounts,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterPartitionCountsRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterPartitionCountsResponse.SerializeToString,
+            ),
+            'AlterInterBrokerThrottle': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterInterBrokerThrottle,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterInterBrokerThrottleRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterInterBrokerThrottleResponse.SerializeToString,
             ),
             'DescribeCluster': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeCluster,
@@ -658,6 +706,87 @@ class Admin(object):
             '/kraftlab.admin.v1.Admin/ListPartitionReassignments',
             kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListPartitionReassignmentsRequest.SerializeToString,
             kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListPartitionReassignmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterReplicationFactors(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/AlterReplicationFactors',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterReplicationFactorsRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterReplicationFactorsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterPartitionCounts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/AlterPartitionCounts',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterPartitionCountsRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterPartitionCountsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterInterBrokerThrottle(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/AlterInterBrokerThrottle',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterInterBrokerThrottleRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterInterBrokerThrottleResponse.FromString,
             options,
             channel_credentials,
             insecure,
