@@ -1,21 +1,90 @@
-"""Feature levels: which record formats and behaviours a cluster has agreed on (KIP-584).
+"""Feature levels: which record formats and behaviours a cluster has agreed on (KIP-584, KIP-778).
 
-A level is finalized by a FeatureLevel record. A node that replays a level outside its own range must stop rather than misread
-what follows. `metadata.version` gates fields that were added to records; a fresh cluster is finalized at the newest level.
+A feature is a name and a level. Each node supports a range of levels and announces it when it registers; a cluster *finalizes* one
+level per feature with a FeatureLevel record. A node that replays a level outside its own range must stop rather than misread
+what follows, so a level is finalized only if everybody supports it. Level 0 is the same as no level at all.
+
+`kraft.version` is the exception: it says where the quorum's voters live, belongs to the quorum and never stands in a FeatureLevel
+record. `metadata.version` gates record formats: its levels have names, and each says whether it changed a format; going down
+across such a level would lose metadata.
+
+A fresh cluster is finalized at the newest level of each feature, those of Kafka 4.3, whose behaviour is the reference. Logs that
+were begun by earlier software finalize metadata.version only: everything else is off there until it is raised.
 """
 
 from __future__ import annotations
 
-from .records import AnyRecord, FeatureLevel
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from .records import RESOURCE_BROKER, AnyRecord, Config, FeatureLevel
 
 METADATA_VERSION = "metadata.version"
+KRAFT_VERSION = "kraft.version"
+ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+
 METADATA_VERSION_LEVEL = 30
-"""The level that a fresh cluster finalizes: that of Kafka 4.3, whose behaviour is the reference."""
+"""The level that a fresh cluster finalizes."""
 METADATA_VERSION_NAME = "4.3-IV0"
 """What people call that level."""
 
-SUPPORTED: dict[str, tuple[int, int]] = {METADATA_VERSION: (METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL)}
+
+class MetadataVersion(NamedTuple):
+    """One level of metadata.version. `changes_format`: going below it could lose metadata."""
+
+    level: int
+    name: str
+    changes_format: bool
+
+
+METADATA_VERSIONS: tuple[MetadataVersion, ...] = tuple(
+    MetadataVersion(level, name, changes_format)
+    for level, (name, changes_format) in enumerate(
+        (
+            ("3.3-IV3", True),
+            ("3.4-IV0", True),
+            ("3.5-IV0", False),
+            ("3.5-IV1", False),
+            ("3.5-IV2", True),
+            ("3.6-IV0", False),
+            ("3.6-IV1", True),
+            ("3.6-IV2", True),
+            ("3.7-IV0", True),
+            ("3.7-IV1", False),
+            ("3.7-IV2", True),
+            ("3.7-IV3", False),
+            ("3.7-IV4", False),
+            ("3.8-IV0", False),
+            ("3.9-IV0", False),
+            ("4.0-IV0", False),
+            ("4.0-IV1", True),
+            ("4.0-IV2", False),
+            ("4.0-IV3", False),
+            ("4.1-IV0", False),
+            ("4.1-IV1", False),
+            ("4.2-IV0", False),
+            ("4.2-IV1", False),
+            (METADATA_VERSION_NAME, True),
+        ),
+        start=7,
+    )
+)
+"""All levels that can be finalized, lowest first."""
+
+SUPPORTED: dict[str, tuple[int, int]] = {
+    ELIGIBLE_LEADER_REPLICAS_VERSION: (0, 1),
+    "group.version": (0, 1),
+    KRAFT_VERSION: (0, 1),
+    METADATA_VERSION: (METADATA_VERSIONS[0].level, METADATA_VERSIONS[-1].level),
+    "share.version": (0, 1),
+    "streams.version": (0, 1),
+    "transaction.version": (0, 2),
+}
 """Feature → lowest and highest level that this software works at."""
+
+DEPENDS_ON_METADATA_VERSION: dict[str, int] = {ELIGIBLE_LEADER_REPLICAS_VERSION: 23}
+"""Feature → metadata.version that its levels above 0 need."""
 
 
 def supported_features() -> tuple[tuple[str, int, int], ...]:
@@ -24,11 +93,55 @@ def supported_features() -> tuple[tuple[str, int, int], ...]:
 
 
 def is_supported(name: str, level: int) -> bool:
-    """Whether this software works at that level; level 0 removes a feature and is always fine."""
-    lowest, highest = SUPPORTED.get(name, (0, 0))
+    """Whether this software works at that level of a FeatureLevel record; level 0 removes a feature and is always fine."""
+    lowest, highest = (0, 0) if name == KRAFT_VERSION else SUPPORTED.get(name, (0, 0))
     return level == 0 or lowest <= level <= highest
 
 
-def bootstrap_records() -> list[AnyRecord]:
-    """What the first active controller of a cluster writes before anything else."""
-    return [FeatureLevel(0, METADATA_VERSION, METADATA_VERSION_LEVEL)]
+def range_of(announced: tuple[tuple[str, int, int], ...], name: str) -> tuple[int, int]:
+    """(lowest, highest) level of a feature that a node announced; what it does not name it supports at 0 only."""
+    return next(((lowest, highest) for named, lowest, highest in announced if named == name), (0, 0))
+
+
+def level_text(name: str, level: int) -> str:
+    """A level as people write it: 4.3-IV0 for a metadata.version, a number for any other feature."""
+    names = {version.level: version.name for version in METADATA_VERSIONS} if name == METADATA_VERSION else {}
+    return names.get(level, str(level))
+
+
+def metadata_version_from(text: str) -> int:
+    """The level of a version's name: `4.3-IV0`, or the newest of a release: `4.3`. ValueError if there is none."""
+    found = [version.level for version in METADATA_VERSIONS if text in (version.name, version.name.partition("-")[0])]
+    if not found:
+        first, last = METADATA_VERSIONS[0].name, METADATA_VERSIONS[-1].name
+        raise ValueError(f"{text!r} is no metadata.version; it is one of {first} to {last}, or a release such as 4.3")
+    return found[-1]
+
+
+def loses_metadata(current: int, target: int) -> bool:
+    """Whether going down from one metadata.version to another crosses a level that changed a format."""
+    return any(version.changes_format for version in METADATA_VERSIONS if target < version.level <= current)
+
+
+def fresh_levels(metadata_version: int = METADATA_VERSION_LEVEL, chosen: Mapping[str, int] | None = None) -> dict[str, int]:
+    """The levels that a new cluster of this metadata.version finalizes; `chosen` overrides single features.
+
+    Features that need a newer metadata.version stay off.
+    """
+    levels = {
+        name: highest
+        for name, (_, highest) in SUPPORTED.items()
+        if name != KRAFT_VERSION and DEPENDS_ON_METADATA_VERSION.get(name, 0) <= metadata_version
+    }
+    return levels | {METADATA_VERSION: metadata_version} | dict(chosen or {})
+
+
+def bootstrap_records(levels: Mapping[str, int] | None = None, min_insync_replicas: str = "1") -> list[AnyRecord]:
+    """What the first active controller of a cluster writes before anything else: the levels (None: the newest), and what eligible
+    leader replicas need to be safe, a cluster-wide min.insync.replicas that everybody reads from the log.
+    """
+    levels = fresh_levels() if levels is None else levels
+    records: list[AnyRecord] = [FeatureLevel(0, name, level) for name, level in sorted(levels.items()) if level > 0]
+    if levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0:
+        records.append(Config(0, RESOURCE_BROKER, "", MIN_INSYNC_REPLICAS, min_insync_replicas))
+    return records

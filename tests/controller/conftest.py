@@ -19,6 +19,7 @@ from kraftlab.controller.partitions.partitions import alter_partition
 from kraftlab.controller.reassignment import reassignments
 from kraftlab.controller.topics import topics
 from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.image import BrokerImage, PartitionImage
 from kraftlab.metadata.invariants import check_image
 from kraftlab.metadata.peer_rpc import (
@@ -36,7 +37,7 @@ from kraftlab.quorum.state_machine import CommittedBatch
 T = TypeVar("T")
 
 CLUSTER_ID = "test-cluster"
-FEATURES = (("metadata.version", 30, 30),)
+FEATURES = supported_features()
 
 
 class Clock:

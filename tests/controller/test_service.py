@@ -14,6 +14,7 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.controller.doors.apis import APIS, Kind
 from kraftlab.controller.doors.service import ControllerService
 from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.peer_rpc import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -32,7 +33,7 @@ from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
 
 ANONYMOUS = "User:ANONYMOUS"
-FEATURES = (("metadata.version", 30, 30),)
+FEATURES = supported_features()
 
 
 def _answers_nothing(api: str) -> Callable[[Any], Awaitable[Any]]:

@@ -14,13 +14,14 @@ from kraftlab.metadata.changes import MetadataChanges, changes_between, local_ch
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import EMPTY, MetadataImage, PartitionImage, Provenance
 from kraftlab.metadata.index import EMPTY_INDEX, index_of
-from kraftlab.metadata.partitions import ReplayError
+from kraftlab.metadata.replay_error import ReplayError
 from kraftlab.metadata.records import (
     RECOVERING,
     AbortTransaction,
     AnyRecord,
     BeginTransaction,
     BrokerRegistrationChange,
+    ClearElr,
     Config,
     EndTransaction,
     FeatureLevel,
@@ -117,7 +118,7 @@ BROKER = RegisterBroker(0, 1, U, 5)
         ([BrokerRegistrationChange(0, 1, 5, fenced=False)], "broker 1 is not registered"),
         ([BROKER, BrokerRegistrationChange(0, 1, 6, fenced=False)], "broker 1 is registered with epoch 5"),
         ([FeatureLevel(0, "metadata.version", 31)], "does not support that level"),
-        ([FeatureLevel(0, "group.version", 1)], "does not support that level"),
+        ([FeatureLevel(0, "group.version", 2)], "does not support that level"),
         ([ProducerIds(0, 1, 5, 1000), ProducerIds(0, 2, 6, 1000)], "producer ids below 1000 have been given out already"),
         ([EndTransaction(0)], "no transaction is open"),
         ([AbortTransaction(0)], "no transaction is open"),
@@ -176,6 +177,27 @@ def test_cordoned_directories_stay_until_the_next_report_or_incarnation() -> Non
     assert image.cluster.brokers[1].is_cordoned
     assert not replay([BrokerRegistrationChange(0, 1, 5, cordoned_log_dirs=())], image).cluster.brokers[1].is_cordoned
     assert not replay([RegisterBroker(0, 1, T, 6, log_dirs=(D1, D2))], image).cluster.brokers[1].is_cordoned
+
+
+class TestClearElr:
+    ELIGIBLE = [*FOO, PartitionChange(0, 0, T, isr=(1,), eligible_leader_replicas=(2,), last_known_elr=(1,))]
+
+    @pytest.mark.parametrize("name", ["foo", ""])
+    def test_empties_the_eligible_leader_replicas_of_a_topic_or_of_all(self, name: str) -> None:
+        after = replay([*self.ELIGIBLE, ClearElr(0, name)]).topics.partition(T, 0)
+        assert after is not None
+        assert (after.isr, after.elr, after.last_known_elr, after.partition_epoch, after.leader_epoch) == ((1,), (), (), 2, 0)
+
+    def test_leaves_partitions_alone_that_have_none(self) -> None:
+        assert replay([*FOO, ClearElr(0, "foo")]).topics == replay(FOO).topics
+
+    def test_leaves_what_can_still_bring_back_a_partition_without_in_sync_replicas(self) -> None:
+        emptied = [*FOO, PartitionChange(0, 0, T, isr=(), leader=-1, eligible_leader_replicas=(2,), last_known_elr=(1,))]
+        assert replay([*emptied, ClearElr(0, "foo")]).topics == replay(emptied).topics
+
+    def test_of_a_topic_that_is_not_there_does_not_fit(self) -> None:
+        with pytest.raises(ReplayError, match="no topic named bar"):
+            replay([*FOO, ClearElr(0, "bar")])
 
 
 def test_producer_ids_only_rise() -> None:
@@ -255,10 +277,12 @@ def test_replay_agrees_with_plain_dicts(history: History, seed: int, length: int
     records = history(seed, length)
     image = replay(records)
     topics: dict[bytes, dict[int, dict[str, object]]] = {}
+    names: dict[bytes, str] = {}
     for record in unrolled(records):
         match record:
             case Topic():
                 topics[record.topic_id] = {}
+                names[record.topic_id] = record.name
             case RemoveTopic():
                 del topics[record.topic_id]
             case Partition():
@@ -269,10 +293,20 @@ def test_replay_agrees_with_plain_dicts(history: History, seed: int, length: int
                     "leader_epoch": 0,
                     "partition_epoch": 0,
                     "adding": (),
+                    "elr": (),
+                    "last_known_elr": (),
                 }
+            case ClearElr():
+                for topic_id, partitions in topics.items():
+                    if record.topic_name in ("", names[topic_id]):
+                        for fields in partitions.values():
+                            if fields["isr"] and (fields["elr"] or fields["last_known_elr"]):
+                                fields |= {"elr": (), "last_known_elr": ()}
+                                fields["partition_epoch"] = int(str(fields["partition_epoch"])) + 1
             case PartitionChange():
                 fields = topics[record.topic_id][record.partition_id]
                 new = {"replicas": record.replicas, "isr": record.isr, "leader": record.leader, "adding": record.adding_replicas}
+                new |= {"elr": record.eligible_leader_replicas, "last_known_elr": record.last_known_elr}
                 fields |= {name: value for name, value in new.items() if value is not None}
                 fields["partition_epoch"] = int(str(fields["partition_epoch"])) + 1
                 fields["leader_epoch"] = int(str(fields["leader_epoch"])) + (record.leader is not None)
