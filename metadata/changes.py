@@ -2,7 +2,8 @@
 
 A delta knows its changes as a by-product (`MetadataDelta.changes`). `changes_between` finds them by comparing two images and is
 for those who have no delta: the first publication to a newcomer, a loaded snapshot, and tests. Partitions and topics come out
-exactly; brokers, controllers, configs and features of a delta may also name something that was written and ended as it was.
+exactly; brokers, controllers, configs, features, access rules and credentials of a delta may also name something that was
+written and ended as it was.
 
 `local_changes` sorts changed partitions into what one broker has to do (KIP-631): delete first, then lead, then follow.
 """
@@ -15,6 +16,7 @@ from typing import NamedTuple, TypeVar
 import immutables
 
 from .image import ConfigResource, MetadataImage, PartitionImage
+from .scram import ScramKey
 from .uuids import Uuid
 
 K = TypeVar("K")
@@ -34,6 +36,8 @@ class MetadataChanges(NamedTuple):
     controllers: frozenset[int]
     configs: frozenset[ConfigResource]
     features: frozenset[str]
+    acls: frozenset[Uuid] = frozenset()
+    scram: frozenset[ScramKey] = frozenset()
 
     def each_partition(
         self, before: MetadataImage, after: MetadataImage
@@ -115,17 +119,6 @@ def changes_between(before: MetadataImage, after: MetadataImage) -> MetadataChan
         _differing(before.cluster.controllers, after.cluster.controllers),
         _differing(before.configs, after.configs),
         _differing(before.features, after.features),
+        acls=_differing(before.acls.by_id, after.acls.by_id),
+        scram=_differing(before.scram, after.scram),
     )
-
-
-def written(base: immutables.Map[K, V], overlay: Mapping[K, V | None]) -> immutables.Map[K, V]:
-    """`base` with the overlay's values set, and those of its keys removed whose value is None."""
-    if not overlay:
-        return base
-    mutation = base.mutate()
-    for key, value in overlay.items():
-        if value is not None:
-            mutation[key] = value
-        else:
-            mutation.pop(key, None)
-    return mutation.finish()

@@ -21,7 +21,8 @@ import immutables
 import msgspec
 
 from . import features, producer_ids
-from .changes import MetadataChanges, written
+from .acls import AclsDelta
+from .changes import MetadataChanges
 from .image import (
     BrokerImage,
     ClusterImage,
@@ -34,27 +35,42 @@ from .image import (
     TopicImage,
     TopicsImage,
 )
-from .partitions import ReplayError, partition_after, partition_from
+from .maps import written
+from .moves_delta import MovesDelta
+from .partitions import partition_after, partition_from
 from .records import (
     RESOURCE_TOPIC,
     AbortTransaction,
+    AccessControlEntry,
     AnyRecord,
     BeginTransaction,
     BrokerRegistrationChange,
+    ChangeMoveThrottles,
+    ClearElr,
     Config,
+    DequeueMoves,
     EndTransaction,
     FeatureLevel,
+    MovePlan,
     NoOp,
     Partition,
     PartitionChange,
     ProducerIds,
+    QueueMoves,
     Record,
     RegisterBroker,
     RegisterController,
+    RemoveAccessControlEntry,
+    RemovePlan,
     RemoveTopic,
+    RemoveUserScramCredential,
+    StartMoves,
     Topic,
     UnregisterBroker,
+    UserScramCredential,
 )
+from .replay_error import ReplayError
+from .scram import ScramDelta
 from .uuids import Uuid, to_text
 
 
@@ -87,6 +103,9 @@ class MetadataDelta:
         self._features: dict[str, int | None] = {}
         self._configs: dict[ConfigResource, immutables.Map[str, str] | None] = {}
         self._next_producer_id = image.next_producer_id
+        self._acls = AclsDelta(image.acls)
+        self._scram = ScramDelta(image.scram)
+        self._moves = MovesDelta(image.moves)
         self._transaction = image.transaction
         self._held: list[tuple[int, AnyRecord]] = []
 
@@ -125,6 +144,9 @@ class MetadataDelta:
             self._apply_topics() if self._topics else image.topics,
             written(image.configs, self._configs),
             next_producer_id=self._next_producer_id,
+            acls=image.acls.after(self._acls.changed),
+            scram=written(image.scram, self._scram.changed),
+            moves=self._moves.apply(),
             transaction=transaction,
         )
 
@@ -152,6 +174,8 @@ class MetadataDelta:
             frozenset(self._controllers),
             frozenset(self._configs),
             frozenset(self._features),
+            acls=frozenset(self._acls.changed),
+            scram=frozenset(self._scram.changed),
         )
 
     def _apply_topics(self) -> TopicsImage:
@@ -215,11 +239,14 @@ class MetadataDelta:
         if before is None:
             raise ReplayError(f"topic {topic.name} has no such partition")
         topic.changed[record.partition_id] = partition_after(before, record)
+        if record.adding_replicas == () and record.removing_replicas == ():
+            self._moves.ended(record.topic_id, record.partition_id)
 
     def _replay_remove_topic(self, record: RemoveTopic, offset: int) -> None:
         name = self._topic(record.topic_id).name
         self._topics[record.topic_id] = None
         self._names[name] = None
+        self._moves.topic_removed(record.topic_id)
         resource = (RESOURCE_TOPIC, name)
         if resource in self._configs or resource in self.image.configs:
             self._configs[resource] = None
@@ -281,6 +308,56 @@ class MetadataDelta:
     def _replay_producer_ids(self, record: ProducerIds, offset: int) -> None:
         self._next_producer_id = producer_ids.next_after(self._next_producer_id, record)
 
+    def _replay_clear_elr(self, record: ClearElr, offset: int) -> None:
+        if record.topic_name:
+            self._clear_elr(self._topic(self._topic_id(record.topic_name)))
+            return
+        deleted = [topic_id for topic_id, topic in self._topics.items() if topic is None]
+        for topic_id in {*self.image.topics.by_id, *self._topics}.difference(deleted):
+            self._clear_elr(self._topic(topic_id))
+
+    def _clear_elr(self, topic: _TopicDelta) -> None:
+        for partition_id in {*topic.before, *topic.changed}:
+            partition = topic.get(partition_id)
+            if partition is not None and partition.isr and (partition.elr or partition.last_known_elr):
+                topic.changed[partition_id] = msgspec.structs.replace(
+                    partition, elr=(), last_known_elr=(), partition_epoch=partition.partition_epoch + 1
+                )
+
+    def _topic_id(self, name: str) -> Uuid:
+        """The topic of that name as replayed so far. ReplayError if there is none."""
+        topic_id = self._names[name] if name in self._names else self.image.topics.by_name.get(name)
+        if topic_id is None:
+            raise ReplayError(f"there is no topic named {name}")
+        return topic_id
+
+    def _replay_start_moves(self, record: StartMoves, offset: int) -> None:
+        for topic_id, number, _ in record.moves:
+            partition = self._topic(topic_id).get(number)
+            if partition is None or not partition.is_reassigning:
+                raise ReplayError(f"partition {number} of {self._topic(topic_id).name} is not being reassigned")
+        self._moves.start(record)
+
+    def _replay_queue_moves(self, record: QueueMoves, offset: int) -> None:
+        for topic_id, number, _, _ in record.moves:
+            partition = self._topic(topic_id).get(number)
+            if partition is None or partition.is_reassigning:
+                what = "does not exist" if partition is None else "is being reassigned already"
+                raise ReplayError(f"partition {number} of {self._topic(topic_id).name} {what}")
+        self._moves.queue(record)
+
+    def _replay_acl(self, record: AccessControlEntry, offset: int) -> None:
+        self._acls.add(record)
+
+    def _replay_remove_acl(self, record: RemoveAccessControlEntry, offset: int) -> None:
+        self._acls.remove(record)
+
+    def _replay_scram(self, record: UserScramCredential, offset: int) -> None:
+        self._scram.put(record)
+
+    def _replay_remove_scram(self, record: RemoveUserScramCredential, offset: int) -> None:
+        self._scram.remove(record)
+
     def _replay_no_op(self, record: NoOp, offset: int) -> None:
         """Changes nothing but the offset."""
 
@@ -319,6 +396,17 @@ _HANDLERS: dict[type[Record], Callable[[MetadataDelta, Any, int], None]] = {
     RegisterController: MetadataDelta._replay_register_controller,
     FeatureLevel: MetadataDelta._replay_feature_level,
     ProducerIds: MetadataDelta._replay_producer_ids,
+    ClearElr: MetadataDelta._replay_clear_elr,
+    StartMoves: MetadataDelta._replay_start_moves,
+    QueueMoves: MetadataDelta._replay_queue_moves,
+    DequeueMoves: lambda delta, record, offset: delta._moves.dequeue(record),
+    ChangeMoveThrottles: lambda delta, record, offset: delta._moves.change_throttles(record),
+    MovePlan: lambda delta, record, offset: delta._moves.plan(record),
+    RemovePlan: lambda delta, record, offset: delta._moves.remove_plan(record),
+    AccessControlEntry: MetadataDelta._replay_acl,
+    RemoveAccessControlEntry: MetadataDelta._replay_remove_acl,
+    UserScramCredential: MetadataDelta._replay_scram,
+    RemoveUserScramCredential: MetadataDelta._replay_remove_scram,
     NoOp: MetadataDelta._replay_no_op,
     BeginTransaction: MetadataDelta._replay_begin,
     EndTransaction: MetadataDelta._replay_end,

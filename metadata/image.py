@@ -10,7 +10,10 @@ from __future__ import annotations
 import immutables
 import msgspec
 
+from .acls import AclsImage
+from .moves import MovesImage
 from .records import NO_LEADER, RECOVERED, AnyRecord, Listener
+from .scram import ScramImage
 from .uuids import LOST, MIGRATING, UNASSIGNED, Uuid
 
 
@@ -159,6 +162,9 @@ class MetadataImage(msgspec.Struct, frozen=True):
     configs: immutables.Map[ConfigResource, immutables.Map[str, str]] = immutables.Map()
     next_producer_id: int = 0
     """The first producer id that no broker was given yet; 0: none was ever given."""
+    moves: MovesImage = MovesImage()
+    acls: AclsImage = AclsImage()
+    scram: ScramImage = immutables.Map()
     transaction: OpenTransaction | None = None
 
     def config(self, resource_type: int, resource_name: str, name: str) -> str | None:

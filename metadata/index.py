@@ -1,9 +1,10 @@
 """Indexes derived from the image, persistent like the image itself: what to touch when a broker or a directory goes.
 
 Fencing a broker must cost what its partitions cost, not what the cluster has. So beside each image stands an index of the same
-offset: which partitions have a broker in their in-sync set (and does it lead them), which have no leader, which lie in a
-directory, and which names stand behind one collision form. It is never written to the log: `apply` brings it from one image to
-the next by looking at what a delta changed, and an older index is still there for who kept the reference.
+offset: which partitions have a broker in their in-sync set (and does it lead them) or among their eligible leader replicas,
+which have no leader or another than the preferred one, which lie in a directory, and which names stand behind one collision
+form. It is never written to the log: `apply` brings it from one image to the next by looking at what a delta changed, and an
+older index is still there for who kept the reference.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import TypeVar
 import immutables
 import msgspec
 
-from .changes import MetadataChanges, TopicPartition, written
+from .changes import MetadataChanges, TopicPartition
 from .delta import MetadataDelta
 from .image import MetadataImage, PartitionImage
+from .maps import written
 from .records import NO_LEADER
 from .uuids import LOST, MIGRATING, UNASSIGNED, Uuid
 
@@ -34,7 +36,8 @@ def collision_form(name: str) -> str:
 class MetadataIndex(msgspec.Struct, frozen=True):
     """`in_sync`: broker → its in-sync partitions, True where it leads. `no_leader`: partitions without leader. `directories`:
     directory id → partitions of replicas assigned to it. `owners`: directory id → broker that registered it. `names`: collision
-    form → topic names, sorted. Ask through the methods, whose answers are sorted.
+    form → topic names, sorted. `eligible`: broker → partitions that have it among their eligible leader replicas. `imbalanced`:
+    partitions that their preferred leader, the first replica, does not lead. Ask through the methods, whose answers are sorted.
     """
 
     in_sync: immutables.Map[int, immutables.Map[TopicPartition, bool]] = immutables.Map()
@@ -42,10 +45,16 @@ class MetadataIndex(msgspec.Struct, frozen=True):
     directories: immutables.Map[Uuid, immutables.Map[TopicPartition, bool]] = immutables.Map()
     owners: immutables.Map[Uuid, int] = immutables.Map()
     names: immutables.Map[str, tuple[str, ...]] = immutables.Map()
+    eligible: immutables.Map[int, immutables.Map[TopicPartition, bool]] = immutables.Map()
+    imbalanced: immutables.Map[TopicPartition, bool] = immutables.Map()
 
     def partitions_in_isr(self, broker_id: int) -> list[TopicPartition]:
         """The partitions that have the broker in their in-sync set."""
         return sorted(self.in_sync.get(broker_id, _NOTHING))
+
+    def partitions_in_elr(self, broker_id: int) -> list[TopicPartition]:
+        """The partitions that have the broker among their eligible leader replicas (KIP-966)."""
+        return sorted(self.eligible.get(broker_id, _NOTHING))
 
     def leads_any(self, broker_id: int) -> bool:
         return any(self.in_sync.get(broker_id, _NOTHING).values())
@@ -53,6 +62,10 @@ class MetadataIndex(msgspec.Struct, frozen=True):
     def leaderless(self) -> list[TopicPartition]:
         """The partitions that have no leader."""
         return sorted(self.no_leader)
+
+    def led_by_others(self) -> list[TopicPartition]:
+        """The partitions that are not led by their first replica, those without leader included."""
+        return sorted(self.imbalanced)
 
     def partitions_in_directory(self, directory_id: Uuid) -> list[TopicPartition]:
         """The partitions with a replica assigned to that directory."""
@@ -74,10 +87,16 @@ class MetadataIndex(msgspec.Struct, frozen=True):
         """The index of `after`; this one must be the index of `before`, and `changes` all that differs between the two."""
         in_sync: _Overlay[int] = defaultdict(dict)
         directories: _Overlay[Uuid] = defaultdict(dict)
+        eligible: _Overlay[int] = defaultdict(dict)
         no_leader: dict[TopicPartition, bool | None] = {}
+        imbalanced: dict[TopicPartition, bool | None] = {}
         for key, old, new in changes.each_partition(before, after):
             _compare_in_sync(in_sync, key, old, new)
             _compare_directories(directories, key, old, new)
+            _compare_eligible(eligible, key, old, new)
+            is_imbalanced = new is not None and new.leader != new.replicas[0]
+            if is_imbalanced != (old is not None and old.leader != old.replicas[0]):
+                imbalanced[key] = is_imbalanced or None
             lacks_leader = new is not None and new.leader == NO_LEADER
             if lacks_leader != (old is not None and old.leader == NO_LEADER):
                 no_leader[key] = lacks_leader or None
@@ -87,6 +106,8 @@ class MetadataIndex(msgspec.Struct, frozen=True):
             _merged(self.directories, directories),
             _owners(self.owners, changes, before, after),
             _names(self.names, changes, before, after),
+            _merged(self.eligible, eligible),
+            written(self.imbalanced, imbalanced),
         )
 
 
@@ -123,6 +144,20 @@ def _compare_directories(
     for directory_id in new_directories:
         if directory_id not in old_directories and directory_id not in _NO_DIRECTORY:
             overlay[directory_id][key] = True
+
+
+def _compare_eligible(
+    overlay: _Overlay[int], key: TopicPartition, old: PartitionImage | None, new: PartitionImage | None
+) -> None:
+    """Notes who left and who entered the eligible leader replicas."""
+    old_elr = old.elr if old is not None else ()
+    new_elr = new.elr if new is not None else ()
+    if old_elr == new_elr:
+        return
+    for broker_id in old_elr:
+        overlay[broker_id][key] = None
+    for broker_id in new_elr:
+        overlay[broker_id][key] = True
 
 
 def _owners(
@@ -170,12 +205,18 @@ def index_of(image: MetadataImage) -> MetadataIndex:
     """The index of an image from scratch, for a loaded snapshot. One pass, and nothing is held twice."""
     in_sync = _Mutations[int]()
     directories = _Mutations[Uuid]()
+    eligible = _Mutations[int]()
     no_leader: dict[TopicPartition, bool] = {}
+    imbalanced: dict[TopicPartition, bool] = {}
     for topic_id, topic in image.topics.by_id.items():
         for number, partition in topic.partitions.items():
             key, leader = (topic_id, number), partition.leader
             if leader == NO_LEADER:
                 no_leader[key] = True
+            if leader != partition.replicas[0]:
+                imbalanced[key] = True
+            for broker_id in partition.elr:
+                eligible[broker_id][key] = True
             for broker_id in partition.isr:
                 in_sync[broker_id][key] = broker_id == leader
             for directory_id in partition.directories:
@@ -192,6 +233,8 @@ def index_of(image: MetadataImage) -> MetadataIndex:
             {directory: broker.broker_id for _, broker in image.cluster.brokers.items() for directory in broker.log_dirs}
         ),
         immutables.Map({form: tuple(sorted(known)) for form, known in names.items()}),
+        eligible.finish(),
+        immutables.Map(imbalanced),
     )
 
 

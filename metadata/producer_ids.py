@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .partitions import ReplayError
 from .records import ProducerIds
+from .replay_error import ReplayError
 
 NO_BROKER = -1
 

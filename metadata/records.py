@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from .moves import PlannedPartition
 from .uuids import Uuid, to_text
 
 NO_LEADER = -1
@@ -164,6 +165,22 @@ class RemoveTopic(Record, frozen=True, array_like=True, tag=9):
     topic_id: Uuid
 
 
+class UserScramCredential(Record, frozen=True, array_like=True, tag=11):
+    """A user's SCRAM credential of one mechanism is this from now on."""
+
+    TYPE: ClassVar[int] = 11
+    version: int
+    name: str
+    mechanism: int
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def __repr__(self) -> str:
+        return f"UserScramCredential(name={self.name} mechanism={self.mechanism} iterations={self.iterations})"
+
+
 class FeatureLevel(Record, frozen=True, array_like=True, tag=12):
     """Finalizes a feature's level; 0 removes it. Its version stays 0 for ever: it is read before versions are known."""
 
@@ -198,11 +215,39 @@ class BrokerRegistrationChange(Record, frozen=True, array_like=True, tag=17):
     cordoned_log_dirs: tuple[Uuid, ...] | None = None
 
 
+class AccessControlEntry(Record, frozen=True, array_like=True, tag=18):
+    """An access rule; numbers as in the protocol (`acls.py`)."""
+
+    TYPE: ClassVar[int] = 18
+    version: int
+    acl_id: Uuid
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+class RemoveAccessControlEntry(Record, frozen=True, array_like=True, tag=19):
+    TYPE: ClassVar[int] = 19
+    version: int
+    acl_id: Uuid
+
+
 class NoOp(Record, frozen=True, array_like=True, tag=20):
     """Keeps an idle log moving, so that readers can tell idle from lagging."""
 
     TYPE: ClassVar[int] = 20
     version: int
+
+
+class RemoveUserScramCredential(Record, frozen=True, array_like=True, tag=22):
+    TYPE: ClassVar[int] = 22
+    version: int
+    name: str
+    mechanism: int
 
 
 class BeginTransaction(Record, frozen=True, array_like=True, tag=23):
@@ -235,6 +280,90 @@ class RegisterController(Record, frozen=True, array_like=True, tag=27):
     features: tuple[tuple[str, int, int], ...] = ()
 
 
+class ClearElr(Record, frozen=True, array_like=True, tag=28):
+    """The effective min ISR of a topic (of all topics: name "") is another one: who was eligible to lead by the old one is not by
+    the new one. Partitions whose in-sync set is empty keep their eligible leader replicas: nothing can be committed there.
+    """
+
+    TYPE: ClassVar[int] = 28
+    version: int
+    topic_name: str = ""
+
+
+class StartMoves(Record, frozen=True, array_like=True, tag=1010):
+    """Says whose the reassignments are that began in this batch: (topic id, partition, place in the request) each.
+
+    Replaces what stood there for a partition, and takes it off the queue. The move ends with its reassignment, without a record.
+    """
+
+    TYPE: ClassVar[int] = 1010
+    version: int
+    request_offset: int
+    initiator: str
+    reason: str
+    started_ms: int
+    moves: tuple[tuple[Uuid, int, int], ...]
+    plan_id: str | None = None
+    throttle: int | None = None
+    """Bytes per second that each broker takes in for these moves; None: no limit of their own."""
+    throttle_until_ms: int | None = None
+
+
+class QueueMoves(Record, frozen=True, array_like=True, tag=1011):
+    """Targets that wait for a free slot: (topic id, partition, place in the request, replicas) each."""
+
+    TYPE: ClassVar[int] = 1011
+    version: int
+    request_offset: int
+    initiator: str
+    reason: str
+    queued_ms: int
+    moves: tuple[tuple[Uuid, int, int, tuple[int, ...]], ...]
+    plan_id: str | None = None
+    throttle: int | None = None
+    throttle_for_ms: int | None = None
+    priority: int = 0
+
+
+class DequeueMoves(Record, frozen=True, array_like=True, tag=1012):
+    """What waited for these partitions does not any more: it was cancelled, or has nothing left to do."""
+
+    TYPE: ClassVar[int] = 1012
+    version: int
+    partitions: tuple[tuple[Uuid, int], ...]
+
+
+class ChangeMoveThrottles(Record, frozen=True, array_like=True, tag=1013):
+    """The throttle that these running moves own from now on; None: none."""
+
+    TYPE: ClassVar[int] = 1013
+    version: int
+    partitions: tuple[tuple[Uuid, int], ...]
+    throttle: int | None = None
+    throttle_until_ms: int | None = None
+
+
+class MovePlan(Record, frozen=True, array_like=True, tag=1014):
+    """A plan with what its partitions were before it, or more partitions of a plan that is known."""
+
+    TYPE: ClassVar[int] = 1014
+    version: int
+    plan_id: str
+    created_offset: int
+    created_ms: int
+    initiator: str
+    reason: str
+    partitions: tuple[PlannedPartition, ...]
+
+
+class RemovePlan(Record, frozen=True, array_like=True, tag=1015):
+    """The plan cannot be rolled back any more."""
+
+    TYPE: ClassVar[int] = 1015
+    version: int
+    plan_id: str
+
+
 AnyRecord = (
     RegisterBroker
     | UnregisterBroker
@@ -251,4 +380,15 @@ AnyRecord = (
     | EndTransaction
     | AbortTransaction
     | RegisterController
+    | AccessControlEntry
+    | RemoveAccessControlEntry
+    | UserScramCredential
+    | RemoveUserScramCredential
+    | ClearElr
+    | StartMoves
+    | QueueMoves
+    | DequeueMoves
+    | ChangeMoveThrottles
+    | MovePlan
+    | RemovePlan
 )

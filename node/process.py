@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from kraftlab.metadata.codec import UnreadableRecords
-from kraftlab.metadata.partitions import ReplayError
+from kraftlab.metadata.replay_error import ReplayError
 from kraftlab.quorum.core.errors import InvariantViolation, LogTruncationRefused
 from kraftlab.quorum.driver.errors import GenerationOver, only_cause
 from kraftlab.quorum.driver.generation import begin_anew

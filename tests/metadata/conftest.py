@@ -12,9 +12,11 @@ from kraftlab.metadata.records import (
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
     AbortTransaction,
+    AccessControlEntry,
     AnyRecord,
     BeginTransaction,
     BrokerRegistrationChange,
+    ClearElr,
     Config,
     EndTransaction,
     Listener,
@@ -24,9 +26,12 @@ from kraftlab.metadata.records import (
     ProducerIds,
     RegisterBroker,
     RegisterController,
+    RemoveAccessControlEntry,
     RemoveTopic,
+    RemoveUserScramCredential,
     Topic,
     UnregisterBroker,
+    UserScramCredential,
 )
 from kraftlab.metadata.uuids import LOST, UNASSIGNED, Uuid
 
@@ -43,10 +48,13 @@ class HistoryWriter:
         self.replicas: dict[tuple[Uuid, int], tuple[int, ...]] = {}
         self.epochs: dict[int, int] = {}
         self.producer_id = 0
+        self.acls: dict[Uuid, tuple[str, int]] = {}
+        self.credentials: set[tuple[str, int]] = set()
 
     def write(self, length: int) -> History:
         steps = [self.topic, self.partition, self.change, self.reassign, self.remove, self.config, self.broker, self.registration]
-        weights = [3, 6, 12, 6, 1, 3, 2, 2]
+        steps += [self.clear_elr, self.acl, self.credential]
+        weights = [3, 6, 12, 6, 1, 3, 2, 2, 1, 2, 1]
         while len(self.records) < length:
             if self.random.random() < 0.03:
                 self.aborted()
@@ -89,9 +97,17 @@ class HistoryWriter:
     def change(self) -> None:
         if self.replicas:
             topic_id, number = self.random.choice(list(self.replicas))
-            isr = self.replicas[topic_id, number][: self.random.randint(1, 3)]
-            leader = self.random.choice([None, -1, isr[0]])
-            self.records.append(PartitionChange(0, number, topic_id, isr=isr, leader=leader))
+            replicas = self.replicas[topic_id, number]
+            size = self.random.randint(0, 3)
+            isr, elr = replicas[:size], self.random.choice([None, replicas[size:]])
+            leader = self.random.choice([None, -1, isr[0] if isr else -1])
+            known = self.random.choice([None, (), replicas[:1]])
+            self.records.append(
+                PartitionChange(0, number, topic_id, isr=isr, leader=leader, eligible_leader_replicas=elr, last_known_elr=known)
+            )
+
+    def clear_elr(self) -> None:
+        self.records.append(ClearElr(0, self.random.choice(["", *self.topics.values()])))
 
     def reassign(self) -> None:
         if not self.replicas:
@@ -163,6 +179,28 @@ class HistoryWriter:
                 self.records.append(ProducerIds(0, broker_id, epoch, self.producer_id))
             else:
                 self.records.append(NoOp(0))
+
+    def acl(self) -> None:
+        if self.acls and self.random.random() < 0.4:
+            acl_id = self.random.choice(list(self.acls))
+            del self.acls[acl_id]
+            self.records.append(RemoveAccessControlEntry(0, acl_id))
+            return
+        said = (self.random.choice("*abc"), self.random.randint(2, 12))
+        if said not in self.acls.values():
+            acl_id = self.random.randbytes(16)
+            self.acls[acl_id] = said
+            self.records.append(AccessControlEntry(0, acl_id, 2, said[0], 3, "User:alice", "*", said[1], 3))
+
+    def credential(self) -> None:
+        key = (self.random.choice("uvw"), self.random.randint(1, 2))
+        if key in self.credentials and self.random.random() < 0.5:
+            self.credentials.remove(key)
+            self.records.append(RemoveUserScramCredential(0, *key))
+        else:
+            self.credentials.add(key)
+            secrets = [self.random.randbytes(8) for _ in range(3)]
+            self.records.append(UserScramCredential(0, *key, *secrets, iterations=4096))
 
     def aborted(self) -> None:
         never = Topic(0, "never", self.random.randbytes(16))

@@ -1,0 +1,24 @@
+"""Persistent maps with changes written into them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import immutables
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def written(base: immutables.Map[K, V], overlay: Mapping[K, V | None]) -> immutables.Map[K, V]:
+    """`base` with the overlay's values set, and those of its keys removed whose value is None."""
+    if not overlay:
+        return base
+    mutation = base.mutate()
+    for key, value in overlay.items():
+        if value is not None:
+            mutation[key] = value
+        else:
+            mutation.pop(key, None)
+    return mutation.finish()

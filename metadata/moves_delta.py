@@ -1,0 +1,207 @@
+"""Replay of the records about moves (`moves.py`), and the records that make such an image.
+
+Like the delta it belongs to, a `MovesDelta` gathers changes in dicts over the image it began with, and writes each changed map
+once. ReplayError for a record that does not fit what stands before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import TypeVar
+
+import immutables
+import msgspec
+
+from .maps import written
+from .moves import MoveImage, MovesImage, PlanImage, PlannedPartition, QueuedMoveImage, TopicPartition
+from .replay_error import ReplayError
+from .records import AnyRecord, ChangeMoveThrottles, DequeueMoves, MovePlan, QueueMoves, RemovePlan, StartMoves
+from .uuids import Uuid
+
+M = TypeVar("M", MoveImage, QueuedMoveImage)
+
+_Overlay = dict[Uuid, dict[int, M | None]]
+
+
+class MovesDelta:
+    """Records replayed over `before` and not yet applied."""
+
+    __slots__ = ("_before", "_plans", "_queued", "_running")
+
+    def __init__(self, before: MovesImage) -> None:
+        self._before = before
+        self._running: _Overlay[MoveImage] = {}
+        self._queued: _Overlay[QueuedMoveImage] = {}
+        self._plans: dict[str, PlanImage | None] = {}
+
+    def running(self, topic_id: Uuid, partition: int) -> MoveImage | None:
+        """The move as replayed so far."""
+        changed = self._running.get(topic_id)
+        if changed is not None and partition in changed:
+            return changed[partition]
+        return self._before.move(topic_id, partition)
+
+    def queued(self, topic_id: Uuid, partition: int) -> QueuedMoveImage | None:
+        """What waits for the partition as replayed so far."""
+        changed = self._queued.get(topic_id)
+        if changed is not None and partition in changed:
+            return changed[partition]
+        return self._before.waiting(topic_id, partition)
+
+    def ended(self, topic_id: Uuid, partition: int) -> None:
+        """The partition does not move any more."""
+        if self.running(topic_id, partition) is not None:
+            self._running.setdefault(topic_id, {})[partition] = None
+
+    def topic_removed(self, topic_id: Uuid) -> None:
+        """The topic is gone with what moves and waits in it. Plans keep it: a rollback has to say that it is gone."""
+        running, queued = self._before.running.get(topic_id), self._before.queued.get(topic_id)
+        if running is not None or topic_id in self._running:
+            self._running[topic_id] = dict.fromkeys({*(running or ()), *self._running.get(topic_id, ())})
+        if queued is not None or topic_id in self._queued:
+            self._queued[topic_id] = dict.fromkeys({*(queued or ()), *self._queued.get(topic_id, ())})
+
+    def start(self, record: StartMoves) -> None:
+        for topic_id, partition, index in record.moves:
+            self._running.setdefault(topic_id, {})[partition] = MoveImage(
+                record.request_offset,
+                index,
+                record.initiator,
+                record.reason,
+                record.started_ms,
+                record.plan_id,
+                record.throttle,
+                record.throttle_until_ms,
+            )
+            if self.queued(topic_id, partition) is not None:
+                self._queued.setdefault(topic_id, {})[partition] = None
+
+    def queue(self, record: QueueMoves) -> None:
+        for topic_id, partition, index, target in record.moves:
+            self._queued.setdefault(topic_id, {})[partition] = QueuedMoveImage(
+                record.request_offset,
+                index,
+                target,
+                record.initiator,
+                record.reason,
+                record.queued_ms,
+                record.plan_id,
+                record.throttle,
+                record.throttle_for_ms,
+                record.priority,
+            )
+
+    def dequeue(self, record: DequeueMoves) -> None:
+        for topic_id, partition in record.partitions:
+            if self.queued(topic_id, partition) is None:
+                raise ReplayError(f"nothing is queued for partition {partition} of that topic")
+            self._queued.setdefault(topic_id, {})[partition] = None
+
+    def change_throttles(self, record: ChangeMoveThrottles) -> None:
+        for topic_id, partition in record.partitions:
+            move = self.running(topic_id, partition)
+            if move is None:
+                raise ReplayError(f"partition {partition} of that topic has no move")
+            self._running.setdefault(topic_id, {})[partition] = msgspec.structs.replace(
+                move, throttle=record.throttle, throttle_until_ms=record.throttle_until_ms
+            )
+
+    def plan(self, record: MovePlan) -> None:
+        """A new plan, or more partitions of one that is known; of a partition it knows, only the target changes."""
+        known = self._plans[record.plan_id] if record.plan_id in self._plans else self._before.plans.get(record.plan_id)
+        partitions: dict[TopicPartition, PlannedPartition] = {} if known is None else dict(known.partitions)
+        for entry in record.partitions:
+            key = (entry.topic_id, entry.partition)
+            before = partitions.get(key)
+            partitions[key] = entry if before is None else msgspec.structs.replace(before, target=entry.target)
+        self._plans[record.plan_id] = PlanImage(
+            record.plan_id,
+            record.created_offset if known is None else known.created_offset,
+            record.created_ms if known is None else known.created_ms,
+            record.initiator,
+            record.reason,
+            immutables.Map(partitions),
+        )
+
+    def remove_plan(self, record: RemovePlan) -> None:
+        known = self._plans[record.plan_id] if record.plan_id in self._plans else self._before.plans.get(record.plan_id)
+        if known is None:
+            raise ReplayError(f"there is no plan {record.plan_id}")
+        self._plans[record.plan_id] = None
+
+    def apply(self) -> MovesImage:
+        """The image with everything replayed so far."""
+        if not (self._running or self._queued or self._plans):
+            return self._before
+        before = self._before
+        return MovesImage(
+            _merged(before.running, self._running), _merged(before.queued, self._queued), written(before.plans, self._plans)
+        )
+
+
+def _merged(
+    base: immutables.Map[Uuid, immutables.Map[int, M]], overlay: _Overlay[M]
+) -> immutables.Map[Uuid, immutables.Map[int, M]]:
+    nothing: immutables.Map[int, M] = immutables.Map()
+    return written(base, {key: written(base.get(key, nothing), inner) or None for key, inner in overlay.items()})
+
+
+def move_records(moves: MovesImage) -> Iterator[AnyRecord]:
+    """The records that make `moves`, once the topics are there: running moves by id, then queued ones, then plans by age."""
+    running = sorted(_each(moves.running), key=lambda entry: (*_running_group(entry[1]), entry[1].index, entry[0]))
+    for _, started in groupby(running, key=lambda entry: _running_group(entry[1])):
+        group = list(started)
+        first = group[0][1]
+        yield StartMoves(
+            0,
+            first.request_offset,
+            first.initiator,
+            first.reason,
+            first.started_ms,
+            tuple((*key, move.index) for key, move in group),
+            first.plan_id,
+            first.throttle,
+            first.throttle_until_ms,
+        )
+    queued = sorted(_each(moves.queued), key=lambda entry: (*_queued_group(entry[1]), entry[1].index, entry[0]))
+    for _, waiting in groupby(queued, key=lambda entry: _queued_group(entry[1])):
+        wait_group = list(waiting)
+        head = wait_group[0][1]
+        yield QueueMoves(
+            0,
+            head.request_offset,
+            head.initiator,
+            head.reason,
+            head.queued_ms,
+            tuple((*key, move.index, move.target) for key, move in wait_group),
+            head.plan_id,
+            head.throttle,
+            head.throttle_for_ms,
+            head.priority,
+        )
+    for plan in sorted(moves.plans.values(), key=lambda plan: (plan.created_offset, plan.plan_id)):
+        entries = tuple(plan.partitions[key] for key in sorted(plan.partitions))
+        yield MovePlan(0, plan.plan_id, plan.created_offset, plan.created_ms, plan.initiator, plan.reason, entries)
+
+
+def _each(moves: immutables.Map[Uuid, immutables.Map[int, M]]) -> Iterator[tuple[TopicPartition, M]]:
+    for topic_id, inner in moves.items():
+        for partition, move in inner.items():
+            yield (topic_id, partition), move
+
+
+def _running_group(move: MoveImage) -> tuple[object, ...]:
+    """What the moves of one record have in common, in an order that does not compare None with a number."""
+    rest = (move.plan_id, move.throttle, move.throttle_until_ms)
+    return (move.request_offset, move.started_ms, move.initiator, move.reason, *_comparable(rest))
+
+
+def _queued_group(move: QueuedMoveImage) -> tuple[object, ...]:
+    rest = (move.plan_id, move.throttle, move.throttle_for_ms)
+    return (move.request_offset, move.queued_ms, move.priority, move.initiator, move.reason, *_comparable(rest))
+
+
+def _comparable(values: tuple[object | None, ...]) -> Iterator[tuple[bool, object]]:
+    for value in values:
+        yield (value is not None, "" if value is None else value)
