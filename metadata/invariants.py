@@ -2,7 +2,8 @@
 
 Each check gives back sentences about what is broken, () if nothing is. An image is checked as it stands after a whole
 operation: in the middle of an operation that takes several batches (fencing a broker with very many partitions) a broker may
-still lead although its shutdown has begun. Eligible leader replicas are off, so an in-sync set is never empty.
+still lead although its shutdown has begun. An in-sync set may be empty only since eligible leader replicas are on, and may be
+left so when they are switched off; that nothing else empties it is a rule of single steps.
 
 Not checked: whether a replica has the data that its place in the in-sync set promises. Only the brokers' logs can tell.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from . import eligible_leaders
 from .image import BrokerImage, MetadataImage, PartitionImage
 from .records import NO_LEADER, RECOVERING, AnyRecord, Partition, PartitionChange, RegisterBroker
 from .uuids import is_reserved, to_text
@@ -18,11 +20,12 @@ from .uuids import is_reserved, to_text
 _PARTITION_RULES: tuple[tuple[str, Callable[[PartitionImage], bool]], ...] = (
     ("there are replicas, none twice", lambda p: bool(p.replicas) and _distinct(p.replicas)),
     ("each replica has a directory entry", lambda p: len(p.directories) == len(p.replicas)),
-    ("the ISR is not empty", lambda p: bool(p.isr)),
     ("the ISR is a set of replicas", lambda p: _distinct(p.isr) and set(p.isr) <= set(p.replicas)),
     ("the leader is none or in the ISR", lambda p: p.leader == NO_LEADER or p.leader in p.isr),
     ("while recovering, the ISR has one member", lambda p: p.leader_recovery_state != RECOVERING or len(p.isr) <= 1),
     ("the ELR is a set of replicas outside the ISR", lambda p: _distinct(p.elr) and set(p.elr) <= set(p.replicas) - set(p.isr)),
+    ("the last known leader is a replica", lambda p: _distinct(p.last_known_elr) and set(p.last_known_elr) <= set(p.replicas)),
+    ("a leader is not known from before", lambda p: p.leader == NO_LEADER or not p.last_known_elr),
     ("the leader epoch is not above the partition epoch", lambda p: 0 <= p.leader_epoch <= p.partition_epoch),
     ("without a reassignment, no original and target set", lambda p: p.is_reassigning or not (p.original or p.target)),
     ("AR is the sorted target less the original", lambda p: p.adding == _sorted(set(p.target) - set(p.original))),
@@ -41,7 +44,7 @@ def check_partition(partition: PartitionImage) -> tuple[str, ...]:
 
 def check_image(image: MetadataImage) -> tuple[str, ...]:
     """Broken rules of an image: of each partition, and of the image as a whole."""
-    return (*_check_topics(image), *_check_brokers(image), *_check_configs(image))
+    return (*_check_topics(image), *_check_brokers(image), *_check_configs(image), *_check_moves(image))
 
 
 def check_step(before: MetadataImage, after: MetadataImage, record: AnyRecord) -> tuple[str, ...]:
@@ -57,6 +60,8 @@ def check_step(before: MetadataImage, after: MetadataImage, record: AnyRecord) -
                 broken.append("the partition epoch rises by one with every change")
             if new.leader_epoch != old.leader_epoch + (record.leader is not None):
                 broken.append("the leader epoch rises by one with every change that has a leader, and with no other")
+            if old.isr and not new.isr and not eligible_leaders.are_on(before):
+                broken.append("without eligible leader replicas the ISR does not become empty")
     elif isinstance(record, Partition) and after.topics.partition(record.topic_id, record.partition_id) is None:
         broken.append("a new partition exists")
     elif isinstance(record, RegisterBroker):
@@ -131,3 +136,19 @@ def _check_brokers(image: MetadataImage) -> list[str]:
 
 def _check_configs(image: MetadataImage) -> list[str]:
     return [f"{key}: not so: a resource without config is not listed" for key, values in image.configs.items() if not values]
+
+
+def _check_moves(image: MetadataImage) -> list[str]:
+    """Moves belong to partitions that move, queued targets to partitions that do not."""
+    broken: list[str] = []
+    for topic_id, running in image.moves.running.items():
+        for number in running:
+            partition = image.topics.partition(topic_id, number)
+            if partition is None or not partition.is_reassigning:
+                broken.append(f"{to_text(topic_id)}-{number}: not so: a move belongs to a partition that is being reassigned")
+    for topic_id, queued in image.moves.queued.items():
+        for number, waiting in queued.items():
+            partition = image.topics.partition(topic_id, number)
+            if partition is None or partition.is_reassigning or not waiting.target:
+                broken.append(f"{to_text(topic_id)}-{number}: not so: what is queued has a target and its partition stands still")
+    return broken

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from kraftlab.metadata.features import bootstrap_records
+from kraftlab.metadata.moves import PlannedPartition
 from kraftlab.metadata.records import (
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
@@ -16,19 +17,25 @@ from kraftlab.metadata.records import (
     AnyRecord,
     BeginTransaction,
     BrokerRegistrationChange,
+    ChangeMoveThrottles,
     ClearElr,
     Config,
+    DequeueMoves,
     EndTransaction,
     Listener,
+    MovePlan,
     NoOp,
     Partition,
     PartitionChange,
     ProducerIds,
+    QueueMoves,
     RegisterBroker,
     RegisterController,
     RemoveAccessControlEntry,
+    RemovePlan,
     RemoveTopic,
     RemoveUserScramCredential,
+    StartMoves,
     Topic,
     UnregisterBroker,
     UserScramCredential,
@@ -50,11 +57,15 @@ class HistoryWriter:
         self.producer_id = 0
         self.acls: dict[Uuid, tuple[str, int]] = {}
         self.credentials: set[tuple[str, int]] = set()
+        self.moving: dict[tuple[Uuid, int], bool] = {}
+        """Partitions being reassigned, True if a move says whose that is."""
+        self.waiting: set[tuple[Uuid, int]] = set()
+        self.plans: set[str] = set()
 
     def write(self, length: int) -> History:
         steps = [self.topic, self.partition, self.change, self.reassign, self.remove, self.config, self.broker, self.registration]
-        steps += [self.clear_elr, self.acl, self.credential]
-        weights = [3, 6, 12, 6, 1, 3, 2, 2, 1, 2, 1]
+        steps += [self.clear_elr, self.acl, self.credential, self.start_or_queue, self.move_upkeep, self.plan]
+        weights = [3, 6, 12, 6, 1, 3, 2, 2, 1, 2, 1, 6, 3, 2]
         while len(self.records) < length:
             if self.random.random() < 0.03:
                 self.aborted()
@@ -119,6 +130,13 @@ class HistoryWriter:
         removing = tuple(sorted(set(original) - set(target)))
         moving = bool(adding or removing) and self.random.random() < 0.7
         replicas = self.replicas[key] = target + removing if moving else target
+        if moving:
+            self.moving.setdefault(key, False)
+            if key in self.waiting:
+                self.waiting.remove(key)
+                self.records.append(DequeueMoves(0, (key,)))
+        else:
+            self.moving.pop(key, None)
         self.records.append(
             PartitionChange(
                 0,
@@ -135,11 +153,54 @@ class HistoryWriter:
             )
         )
 
+    def start_or_queue(self) -> None:
+        """Says whose some running reassignments are, and queues targets for some partitions that stand still."""
+        offset, plan_id = len(self.records), self.random.choice([None, "p1", "p2"])
+        throttle, until = self.random.choice([(None, None), (1000, None), (1000, 99), (2000, 99)])
+        started = self.random.sample(sorted(self.moving), self.random.randint(0, len(self.moving)))
+        if started:
+            moves = tuple((*key, index) for index, key in enumerate(started))
+            self.records.append(StartMoves(0, offset, "User:a", "why", 7, moves, plan_id, throttle, until))
+            self.moving.update(dict.fromkeys(started, True))
+        still = sorted(set(self.replicas) - set(self.moving))
+        queued = self.random.sample(still, self.random.randint(0, len(still)))
+        if queued:
+            waits = tuple((*key, index, self.some()) for index, key in enumerate(queued))
+            priority = self.random.randrange(2)
+            self.records.append(QueueMoves(0, offset, "User:b", "", 8, waits, plan_id, throttle, until, priority))
+            self.waiting.update(queued)
+
+    def move_upkeep(self) -> None:
+        known = sorted(key for key, is_known in self.moving.items() if is_known)
+        if known:
+            until = self.random.choice([None, 55])
+            self.records.append(ChangeMoveThrottles(0, tuple(known[:2]), self.random.choice([None, 5]), until))
+        if self.waiting and self.random.random() < 0.5:
+            key = self.random.choice(sorted(self.waiting))
+            self.waiting.remove(key)
+            self.records.append(DequeueMoves(0, (key,)))
+
+    def plan(self) -> None:
+        if self.plans and self.random.random() < 0.3:
+            gone = self.random.choice(sorted(self.plans))
+            self.plans.remove(gone)
+            self.records.append(RemovePlan(0, gone))
+        elif self.replicas:
+            name = self.random.choice(["p1", "p2", "p3"])
+            self.plans.add(name)
+            some = self.random.sample(sorted(self.replicas), self.random.randint(1, min(3, len(self.replicas))))
+            entries = tuple(
+                PlannedPartition(*key, "t", self.replicas[key], self.directories(self.replicas[key]), self.some()) for key in some
+            )
+            self.records.append(MovePlan(0, name, len(self.records), 9, "User:c", "because", entries))
+
     def remove(self) -> None:
         if self.topics:
             topic_id = self.random.choice(list(self.topics))
             del self.topics[topic_id]
             self.replicas = {key: replicas for key, replicas in self.replicas.items() if key[0] != topic_id}
+            self.moving = {key: known for key, known in self.moving.items() if key[0] != topic_id}
+            self.waiting = {key for key in self.waiting if key[0] != topic_id}
             self.records.append(RemoveTopic(0, topic_id))
 
     def config(self) -> None:
