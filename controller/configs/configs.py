@@ -191,7 +191,7 @@ def describe(
     response = admin_pb2.DescribeConfigsResponse()
     for resource in request.resources:
         result = response.results.add(resource_type=resource.resource_type, resource_name=resource.resource_name)
-        wanted = set(resource.configuration_keys.names)
+        wanted = set(resource.configuration_keys.values)
         try:
             entries = _describe_resource(state.image, resource.resource_type, resource.resource_name, settings)
         except ApiError as error:

@@ -142,7 +142,7 @@ def describe(cluster: Any, resource_type: int, name: str, *keys: str) -> tuple[i
     request = admin_pb2.DescribeConfigsRequest()
     resource = request.resources.add(resource_type=resource_type, resource_name=name)
     if keys:
-        resource.configuration_keys.names.extend(keys)
+        resource.configuration_keys.values.extend(keys)
     (result,) = configs.describe(cluster.controller.committed, request, cluster.settings).results
     return result.error_code, {e.name: (e.value if e.HasField("value") else None, e.config_source) for e in result.configs}
 
