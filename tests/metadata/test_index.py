@@ -65,6 +65,9 @@ def test_an_index_is_what_loops_over_the_image_find(
         assert index.partitions_in_isr(broker_id) == sorted(key for key, p in partitions if broker_id in p.isr)
         led = {key: p.leader == broker_id for key, p in partitions if broker_id in p.isr}
         assert dict(index.in_sync.get(broker_id, {})) == led
+        assert index.partitions_in_elr(broker_id) == sorted(key for key, p in partitions if broker_id in p.elr)
+    assert set(index.eligible) == {broker_id for _, p in partitions for broker_id in p.elr}
+    assert index.led_by_others() == sorted(key for key, p in partitions if p.leader != p.replicas[0])
     assert index.leaderless() == sorted(key for key, p in partitions if p.leader == -1)
     named = {directory for _, p in partitions for directory in p.directories} - {LOST, UNASSIGNED, MIGRATING}
     assert set(index.directories) == named

@@ -27,7 +27,10 @@ SOUND = PartitionImage((1, 2), (D1, D2), (1, 2), 1)
 MOVING = PartitionImage((3, 2, 1), (D3, D2, D1), (1, 2), 1, 0, 1, (3,), (1,), (1, 2), (3, 2))
 
 
-@pytest.mark.parametrize("partition", [SOUND, MOVING])
+EMPTIED = PartitionImage((1, 2), (D1, D2), (), -1, elr=(2,), last_known_elr=(1,))
+
+
+@pytest.mark.parametrize("partition", [SOUND, MOVING, EMPTIED])
 def test_sound_partitions_pass(partition: PartitionImage) -> None:
     assert check_partition(partition) == ()
 
@@ -37,11 +40,12 @@ def test_sound_partitions_pass(partition: PartitionImage) -> None:
     [
         (SOUND, {"replicas": (1, 1)}, "there are replicas, none twice"),
         (SOUND, {"directories": (D1,)}, "each replica has a directory entry"),
-        (SOUND, {"isr": (), "leader": -1}, "the ISR is not empty"),
         (SOUND, {"isr": (1, 3)}, "the ISR is a set of replicas"),
         (SOUND, {"isr": (2,)}, "the leader is none or in the ISR"),
         (SOUND, {"leader_recovery_state": RECOVERING}, "while recovering, the ISR has one member"),
         (SOUND, {"elr": (2,)}, "the ELR is a set of replicas outside the ISR"),
+        (SOUND, {"isr": (), "leader": -1, "last_known_elr": (3,)}, "the last known leader is a replica"),
+        (SOUND, {"last_known_elr": (1,)}, "a leader is not known from before"),
         (SOUND, {"leader_epoch": 1}, "the leader epoch is not above the partition epoch"),
         (SOUND, {"original": (1, 2), "target": (1, 2)}, "without a reassignment, no original and target set"),
         (MOVING, {"adding": (1, 3)}, "AR is the sorted target less the original"),
@@ -105,6 +109,15 @@ def test_a_step_must_move_epochs_by_what_the_record_says() -> None:
     assert check_step(before, after, record) == ()
     assert any("partition epoch rises" in line for line in check_step(before, before, record))
     assert any("leader epoch rises" in line for line in check_step(before, after, PartitionChange(0, 0, T)))
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_an_isr_becomes_empty_only_with_eligible_leader_replicas(level: int) -> None:
+    features = immutables.Map({"eligible.leader.replicas.version": level} if level else {})
+    record = PartitionChange(0, 0, T, isr=(), leader=-1)
+    before = msgspec.structs.replace(image_of(*CLUSTER), features=features)
+    broken = check_step(before, image_of(*CLUSTER, record), record)
+    assert any("the ISR does not become empty" in line for line in broken) == (level == 0)
 
 
 @pytest.mark.parametrize(
