@@ -47,6 +47,7 @@ from .records import (
     BrokerRegistrationChange,
     ChangeMoveThrottles,
     ClearElr,
+    ClientQuota,
     Config,
     DequeueMoves,
     EndTransaction,
@@ -70,6 +71,7 @@ from .records import (
     UserScramCredential,
 )
 from .replay_error import ReplayError
+from .quotas import QuotasDelta
 from .scram import ScramDelta
 from .uuids import Uuid, to_text
 
@@ -105,6 +107,7 @@ class MetadataDelta:
         self._next_producer_id = image.next_producer_id
         self._acls = AclsDelta(image.acls)
         self._scram = ScramDelta(image.scram)
+        self._quotas = QuotasDelta(image.quotas)
         self._moves = MovesDelta(image.moves)
         self._transaction = image.transaction
         self._held: list[tuple[int, AnyRecord]] = []
@@ -146,6 +149,7 @@ class MetadataDelta:
             next_producer_id=self._next_producer_id,
             acls=image.acls.after(self._acls.changed),
             scram=written(image.scram, self._scram.changed),
+            quotas=written(image.quotas, self._quotas.changed),
             moves=self._moves.apply(),
             transaction=transaction,
         )
@@ -176,6 +180,7 @@ class MetadataDelta:
             frozenset(self._features),
             acls=frozenset(self._acls.changed),
             scram=frozenset(self._scram.changed),
+            quotas=frozenset(self._quotas.changed),
         )
 
     def _apply_topics(self) -> TopicsImage:
@@ -339,7 +344,7 @@ class MetadataDelta:
         self._moves.start(record)
 
     def _replay_queue_moves(self, record: QueueMoves, offset: int) -> None:
-        for topic_id, number, _, _ in record.moves:
+        for topic_id, number, *_ in record.moves:
             partition = self._topic(topic_id).get(number)
             if partition is None or partition.is_reassigning:
                 what = "does not exist" if partition is None else "is being reassigned already"
@@ -351,6 +356,9 @@ class MetadataDelta:
 
     def _replay_remove_acl(self, record: RemoveAccessControlEntry, offset: int) -> None:
         self._acls.remove(record)
+
+    def _replay_client_quota(self, record: ClientQuota, offset: int) -> None:
+        self._quotas.replay(record)
 
     def _replay_scram(self, record: UserScramCredential, offset: int) -> None:
         self._scram.put(record)
@@ -405,6 +413,7 @@ _HANDLERS: dict[type[Record], Callable[[MetadataDelta, Any, int], None]] = {
     RemovePlan: lambda delta, record, offset: delta._moves.remove_plan(record),
     AccessControlEntry: MetadataDelta._replay_acl,
     RemoveAccessControlEntry: MetadataDelta._replay_remove_acl,
+    ClientQuota: MetadataDelta._replay_client_quota,
     UserScramCredential: MetadataDelta._replay_scram,
     RemoveUserScramCredential: MetadataDelta._replay_remove_scram,
     NoOp: MetadataDelta._replay_no_op,

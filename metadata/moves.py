@@ -60,6 +60,8 @@ class QueuedMoveImage(msgspec.Struct, frozen=True, gc=False):
     throttle: int | None = None
     throttle_for_ms: int | None = None
     priority: int = 0
+    directories: tuple[Uuid, ...] = ()
+    """Where new replicas are to be born, parallel to `target`; () leaves it to the brokers."""
 
     @property
     def move_id(self) -> str:

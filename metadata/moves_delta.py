@@ -78,7 +78,7 @@ class MovesDelta:
                 self._queued.setdefault(topic_id, {})[partition] = None
 
     def queue(self, record: QueueMoves) -> None:
-        for topic_id, partition, index, target in record.moves:
+        for topic_id, partition, index, target, directories in record.moves:
             self._queued.setdefault(topic_id, {})[partition] = QueuedMoveImage(
                 record.request_offset,
                 index,
@@ -90,6 +90,7 @@ class MovesDelta:
                 record.throttle,
                 record.throttle_for_ms,
                 record.priority,
+                directories,
             )
 
     def dequeue(self, record: DequeueMoves) -> None:
@@ -174,7 +175,7 @@ def move_records(moves: MovesImage) -> Iterator[AnyRecord]:
             head.initiator,
             head.reason,
             head.queued_ms,
-            tuple((*key, move.index, move.target) for key, move in wait_group),
+            tuple((*key, move.index, move.target, move.directories) for key, move in wait_group),
             head.plan_id,
             head.throttle,
             head.throttle_for_ms,

@@ -190,6 +190,17 @@ class FeatureLevel(Record, frozen=True, array_like=True, tag=12):
     feature_level: int
 
 
+class ClientQuota(Record, frozen=True, array_like=True, tag=14):
+    """Sets one quota of an entity, or removes it. `entity`: (type, name) sorted by type; name None is the default of the type."""
+
+    TYPE: ClassVar[int] = 14
+    version: int
+    entity: tuple[tuple[str, str | None], ...]
+    key: str
+    value: float
+    remove: bool = False
+
+
 class ProducerIds(Record, frozen=True, array_like=True, tag=15):
     """A block of producer ids was given to a broker; the next begins at `next_producer_id`. In a snapshot the broker is -1."""
 
@@ -310,7 +321,9 @@ class StartMoves(Record, frozen=True, array_like=True, tag=1010):
 
 
 class QueueMoves(Record, frozen=True, array_like=True, tag=1011):
-    """Targets that wait for a free slot: (topic id, partition, place in the request, replicas) each."""
+    """Targets that wait for a free slot: (topic id, partition, place in the request, replicas, directories) each. Directories are
+    those of the replicas in their order, for replicas that are new when the move starts; () leaves them to the brokers.
+    """
 
     TYPE: ClassVar[int] = 1011
     version: int
@@ -318,7 +331,7 @@ class QueueMoves(Record, frozen=True, array_like=True, tag=1011):
     initiator: str
     reason: str
     queued_ms: int
-    moves: tuple[tuple[Uuid, int, int, tuple[int, ...]], ...]
+    moves: tuple[tuple[Uuid, int, int, tuple[int, ...], tuple[Uuid, ...]], ...]
     plan_id: str | None = None
     throttle: int | None = None
     throttle_for_ms: int | None = None
@@ -373,6 +386,7 @@ AnyRecord = (
     | PartitionChange
     | RemoveTopic
     | FeatureLevel
+    | ClientQuota
     | ProducerIds
     | BrokerRegistrationChange
     | NoOp

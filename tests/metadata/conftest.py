@@ -19,6 +19,7 @@ from kraftlab.metadata.records import (
     BrokerRegistrationChange,
     ChangeMoveThrottles,
     ClearElr,
+    ClientQuota,
     Config,
     DequeueMoves,
     EndTransaction,
@@ -64,8 +65,8 @@ class HistoryWriter:
 
     def write(self, length: int) -> History:
         steps = [self.topic, self.partition, self.change, self.reassign, self.remove, self.config, self.broker, self.registration]
-        steps += [self.clear_elr, self.acl, self.credential, self.start_or_queue, self.move_upkeep, self.plan]
-        weights = [3, 6, 12, 6, 1, 3, 2, 2, 1, 2, 1, 6, 3, 2]
+        steps += [self.clear_elr, self.acl, self.credential, self.start_or_queue, self.move_upkeep, self.plan, self.quota]
+        weights = [3, 6, 12, 6, 1, 3, 2, 2, 1, 2, 1, 6, 3, 2, 2]
         while len(self.records) < length:
             if self.random.random() < 0.03:
                 self.aborted()
@@ -165,7 +166,9 @@ class HistoryWriter:
         still = sorted(set(self.replicas) - set(self.moving))
         queued = self.random.sample(still, self.random.randint(0, len(still)))
         if queued:
-            waits = tuple((*key, index, self.some()) for index, key in enumerate(queued))
+            targets = [self.some() for _ in queued]
+            dirs = [self.random.choice([(), self.directories(target)]) for target in targets]
+            waits = tuple((*key, index, targets[index], dirs[index]) for index, key in enumerate(queued))
             priority = self.random.randrange(2)
             self.records.append(QueueMoves(0, offset, "User:b", "", 8, waits, plan_id, throttle, until, priority))
             self.waiting.update(queued)
@@ -262,6 +265,12 @@ class HistoryWriter:
             self.credentials.add(key)
             secrets = [self.random.randbytes(8) for _ in range(3)]
             self.records.append(UserScramCredential(0, *key, *secrets, iterations=4096))
+
+    def quota(self) -> None:
+        name = self.random.choice([None, "u", "v"])
+        entity = self.random.choice([(("user", name),), (("client-id", "c"), ("user", name)), (("ip", None),)])
+        key = self.random.choice(["producer_byte_rate", "consumer_byte_rate"])
+        self.records.append(ClientQuota(0, entity, key, float(self.random.randint(1, 9)), self.random.random() < 0.4))
 
     def aborted(self) -> None:
         never = Topic(0, "never", self.random.randbytes(16))
