@@ -110,10 +110,16 @@ def load(directory: Path) -> ClusterPlan | None:
 
 
 def plan(
-    directory: Path, controllers: int | None, brokers: int | None, log_dirs: int | None, *, voters_in_log: bool = True
+    directory: Path,
+    controllers: int | None,
+    brokers: int | None,
+    log_dirs: int | None,
+    *,
+    voters_in_log: bool = True,
+    cluster_id: str | None = None,
 ) -> ClusterPlan:
     """The plan of `directory`: the one it holds, which must have the numbers that are given, or a new one (3, 4 and 2 by
-    default; with static voters if not `voters_in_log`)."""
+    default; with static voters if not `voters_in_log`; with a random cluster id if none is given)."""
     held = load(directory)
     if held is not None:
         for wanted, has, what in zip(
@@ -130,17 +136,17 @@ def plan(
     for number, least, what in zip(numbers, (1, 0, 1), ("controllers", "brokers", "log dirs"), strict=True):
         if number < least:
             raise ClusterError(f"{number} {what} are too few; give at least {least}")
-    return _new_plan(*numbers, voters_in_log=voters_in_log)
+    return _new_plan(*numbers, voters_in_log=voters_in_log, cluster_id=cluster_id or storage.random_cluster_id())
 
 
-def _new_plan(controllers: int, brokers: int, log_dirs: int, *, voters_in_log: bool) -> ClusterPlan:
+def _new_plan(controllers: int, brokers: int, log_dirs: int, *, voters_in_log: bool, cluster_id: str) -> ClusterPlan:
     ports = free_ports(2 * (controllers + brokers))
     nodes = [NodePlan(FIRST_CONTROLLER_ID + index, "controller", next(ports), next(ports)) for index in range(controllers)]
     nodes += [
         NodePlan(index, "broker", next(ports), next(ports), log_dirs, RACKS[index % len(RACKS)]) for index in range(brokers)
     ]
     unformatted = {node.node_id: to_text(random_uuid()) for node in nodes if node.role == "controller"} if voters_in_log else {}
-    return ClusterPlan(storage.random_cluster_id(), tuple(nodes), voters_in_log=voters_in_log, unformatted=unformatted)
+    return ClusterPlan(cluster_id, tuple(nodes), voters_in_log=voters_in_log, unformatted=unformatted)
 
 
 def free_ports(count: int) -> Iterator[int]:

@@ -45,7 +45,7 @@ class LocalCluster:
     """Controllers 3000… and brokers 0… under one directory, which is laid out on first use and found again later.
 
     `overrides` are keys of server.properties for every node; a new cluster has its voters in the log (KIP-853) unless
-    `voters_in_log` is false. Use as a context manager: `with LocalCluster(path) as cluster:`
+    `voters_in_log` is false, and a random id unless one is given. Use as a context manager: `with LocalCluster(path) as cluster:`
     starts all nodes and waits until they are ready; leaving stops them. ClusterError says what went wrong and where the log is.
     """
 
@@ -58,11 +58,12 @@ class LocalCluster:
         *,
         overrides: Mapping[str, str] | None = None,
         voters_in_log: bool = True,
+        cluster_id: str | None = None,
     ) -> None:
         self.directory = Path(data_dir).absolute()
         self._lock = self._take_lock()
         try:
-            plan = layout.plan(self.directory, controllers, brokers, log_dirs, voters_in_log=voters_in_log)
+            plan = layout.plan(self.directory, controllers, brokers, log_dirs, voters_in_log=voters_in_log, cluster_id=cluster_id)
             self._overrides = dict(overrides or {})
             self.plan: ClusterPlan = layout.write(self.directory, plan, self._overrides)
         except BaseException:

@@ -51,6 +51,11 @@ def test_writing_again_keeps_the_directories_as_they_are(tmp_path: Path) -> None
     assert path.read_bytes() == before
 
 
+def test_a_cluster_has_the_id_that_is_wanted(tmp_path: Path) -> None:
+    assert layout.plan(tmp_path, 1, 1, 1, cluster_id="a-cluster").cluster_id == "a-cluster"
+    assert layout.plan(tmp_path, 1, 1, 1).cluster_id != layout.plan(tmp_path, 1, 1, 1).cluster_id
+
+
 @pytest.mark.parametrize(("controllers", "brokers", "log_dirs"), [(0, 1, 1), (1, -1, 1), (1, 1, 0)])
 def test_too_few_of_anything_is_refused(tmp_path: Path, controllers: int, brokers: int, log_dirs: int) -> None:
     with pytest.raises(ClusterError, match="too few"):
