@@ -30,6 +30,8 @@ class Barrier(msgspec.Struct, frozen=True):
 
 
 NOTHING = Barrier()
+ANYBODY = -1
+"""Where a request goes that any member of the quorum may answer."""
 
 
 class ElectionState(msgspec.Struct, frozen=True):
@@ -80,7 +82,7 @@ class Truncate(msgspec.Struct, frozen=True):
 
 
 class Send(msgspec.Struct, frozen=True):
-    """A request to a node. `destination` -1: any one of the bootstrap endpoints, the shell picks with its own randomness.
+    """A request to a node. `destination` ANYBODY: any bootstrap endpoint or voter, the shell picks with its own randomness.
 
     The shell reports ResponseReceived or RequestFailed with the same `correlation`, never both, at latest after `timeout_ms`.
     """

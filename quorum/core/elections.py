@@ -97,8 +97,11 @@ class Elections:
         error = self._announcement_error(request.epoch, request.leader_id)
         if error is ErrorCode.NONE and not self._is_mine(request.voter):
             error = ErrorCode.INVALID_VOTER_KEY
-        if error is ErrorCode.NONE and not self._follows(request.epoch, request.leader_id):
-            self._quorum.follow(request.epoch, request.leader_id, request.endpoints, now_ms, "BeginQuorumEpoch")
+        if error is ErrorCode.NONE:
+            if self._follows(request.epoch, request.leader_id):
+                self._quorum.relocate_leader(request.leader_id, request.endpoints, request.leader_id)
+            else:
+                self._quorum.follow(request.epoch, request.leader_id, request.endpoints, now_ms, "BeginQuorumEpoch")
         return BeginQuorumEpochResponse(error, self._quorum.view)
 
     def on_end(self, request: EndQuorumEpochRequest, now_ms: int) -> EndQuorumEpochResponse:

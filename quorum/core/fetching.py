@@ -6,6 +6,13 @@ current state waits for and comes from the leader of the current epoch, so nothi
 no leader asks any voter with the same request: the answer names the leader, and if it came from the leader itself its records
 count.
 
+*A leader that is not found* where this node thinks it is may be somewhere else: the node was away, while the leader and all the
+voters that it knows moved or were replaced. So a follower that has not fetched from its leader, or was shown that it is gone,
+and whose fetch fails, sends the next one to anybody, any endpoint that the configuration names, and takes turns between the
+two. The same may happen to a node that knows no leader: it asks anybody in turn with the voters. An answer may name the next
+leader, or where the old one is reached by now. A leader that has answered before is where it was: a lost answer costs a retry
+there, and nobody else is asked.
+
 A fetch is given up before the fetch timer ends, so that one lost answer costs a retry and not a round of pre-votes; an answer
 that comes later still is dropped.
 
@@ -23,7 +30,7 @@ does not fit is dropped with a trace and asked for again after a pause.
 from __future__ import annotations
 
 from .batch import BatchHeader, check_all
-from .effects import Barrier
+from .effects import ANYBODY, Barrier
 from .epoch_state import NO_LEADER
 from .errors import CorruptBatch, ErrorCode, LogTruncationRefused
 from .follower import Follower
@@ -55,7 +62,9 @@ class Fetching:
             else:
                 self._quorum.lose_leader(now_ms, "fetch timeout")
         elif state.fetch_correlation is None and now_ms >= state.fetch_at_ms:
-            if state.download is not None:
+            if state.is_leader_missed:
+                self._fetch(state, ANYBODY, 0)
+            elif state.download is not None:
                 self._snapshots.ask(state, state.download)
             else:
                 self._fetch(state, state.leader_id, self._quorum.config.fetch_max_wait_ms)
@@ -99,8 +108,11 @@ class Fetching:
             state.fetch_at_ms = later_ms
         if not isinstance(state, Follower) or asked.request.epoch != state.epoch:
             return
+        was_missed, state.is_leader_missed = state.is_leader_missed, False
         if source != state.leader_id:
             if asked.destination == state.leader_id:
+                self._leader_missed(state, now_ms)
+            elif was_missed:
                 state.fetch_at_ms = later_ms
             return
         if isinstance(response, FetchSnapshotResponse):
@@ -109,7 +121,7 @@ class Fetching:
         elif response.error is ErrorCode.NONE:
             state.fetched(now_ms)
             state.read_round = max(state.read_round, response.read_round)
-            if not self._take(state, response, now_ms):
+            if state.download is None and not self._take(state, response, now_ms):
                 state.fetch_at_ms = later_ms
             state.is_caught_up = 0 <= response.high_watermark <= self._log.view.end_offset
         else:
@@ -184,14 +196,24 @@ class Fetching:
                 raise CorruptBatch(f"{header!r} claims a high watermark of {header.high_watermark}, beyond itself")
             offset, epoch, crc = offset + header.record_count, header.epoch, header.crc
 
-    def on_failed(self, refused: bool, now_ms: int) -> None:
+    def on_failed(self, asked: InFlight, refused: bool, now_ms: int) -> None:
         """The awaited fetch got no answer."""
         state = self._quorum.state
         config = self._quorum.config
-        if isinstance(state, (Follower, Unattached)):
+        if isinstance(state, Unattached):
             state.fetch_at_ms = now_ms + config.retry_backoff_ms
-        if refused and isinstance(state, Follower):
-            if self._quorum.may_stand:
-                state.leader_gone(now_ms + self._quorum.random_below_ms(config.refused_backoff_max_ms + 1))
-            else:
+        elif isinstance(state, Follower) and asked.destination != state.leader_id:
+            state.is_leader_missed = False
+            state.fetch_at_ms = now_ms + config.retry_backoff_ms
+        elif isinstance(state, Follower):
+            if refused and not self._quorum.may_stand:
                 self._quorum.lose_leader(now_ms, "the leader's process is gone")
+                return
+            if refused:
+                state.leader_gone(now_ms + self._quorum.random_below_ms(config.refused_backoff_max_ms + 1))
+            self._leader_missed(state, now_ms)
+
+    def _leader_missed(self, state: Follower, now_ms: int) -> None:
+        """A fetch did not find the leader where it was sent. Anybody is asked at once, or the leader again after a pause."""
+        state.is_leader_missed = self._quorum.asks_anybody and not state.has_fetched
+        state.fetch_at_ms = now_ms if state.is_leader_missed else now_ms + self._quorum.config.retry_backoff_ms

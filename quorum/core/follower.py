@@ -4,7 +4,8 @@ Only a successful fetch resets the fetch timer. Its length has a random part, dr
 that hangs were all answered at the same moment, and would all stand at the same moment and split the votes.
 
 A follower that *has* fetched from its leader refuses pre-votes; one that never could, or that was told or shown that its leader
-is gone, grants them: else a dead leader's followers could block each other.
+is gone, grants them: else a dead leader's followers could block each other. Only such a follower, whose leader may be somewhere
+else by now, asks others as well (fetching.py).
 
 What a follower asks of its leader for itself, to become a voter or to have its endpoints brought up to date, is joining.py's
 business; it is asked anew of every leader.
@@ -19,7 +20,8 @@ from .types import Endpoint, ReplicaKey
 
 class Follower(EpochState):
     """`fetch_timeout_ms` is what this follower's timer takes, random part included. `read_round` is the newest the leader named,
-    echoed in the next fetch. `is_caught_up`: the last answer brought this log to the leader's high watermark.
+    echoed in the next fetch. `is_caught_up`: the last answer brought this log to the leader's high watermark. `is_leader_missed`:
+    the last fetch did not find the leader, and anybody is asked in its place.
 
     `join_correlation` is the request to change the voters that is in flight; after an answer, the next waits for `join_at_ms`.
     """
@@ -32,6 +34,7 @@ class Follower(EpochState):
         "fetch_timeout_ms",
         "has_fetched",
         "is_caught_up",
+        "is_leader_missed",
         "join_at_ms",
         "join_correlation",
         "read_round",
@@ -58,6 +61,7 @@ class Follower(EpochState):
         self.has_fetched = False
         self.read_round = 0
         self.is_caught_up = False
+        self.is_leader_missed = False
         self.join_correlation: int | None = None
         self.join_at_ms = NEVER_MS
 

@@ -26,7 +26,18 @@ from typing import NamedTuple
 
 from .boot import BootState
 from .candidate import Candidate
-from .effects import Barrier, Effects, ElectionState, LeaderChanged, Move, ReadIndexRefused, Reply, StoreElectionState, Trace
+from .effects import (
+    ANYBODY,
+    Barrier,
+    Effects,
+    ElectionState,
+    LeaderChanged,
+    Move,
+    ReadIndexRefused,
+    Reply,
+    StoreElectionState,
+    Trace,
+)
 from .effects import Resigned as ResignedEffect
 from .epoch_state import NEVER_MS, NO_LEADER, EpochState
 from .errors import ErrorCode, InvariantViolation
@@ -165,13 +176,17 @@ class QuorumState:
         return self._random.randrange(bound_ms)
 
     def pick_voter(self) -> int:
-        """Some other voter; -1 (any bootstrap endpoint) if none is known.
-
-        Voters that live in the log may have been replaced while this node was away: now and then a bootstrap endpoint is asked.
-        """
+        """Some other voter to ask who leads; now and then ANYBODY, where others may know better."""
         others = self.membership.others
-        choice = self._random.randrange(len(others) + (self.membership.kraft_version > 0)) if others else 0
-        return others[choice].key.node_id if choice < len(others) else -1
+        choice = self._random.randrange(len(others) + self.asks_anybody) if others else 0
+        return others[choice].key.node_id if choice < len(others) else ANYBODY
+
+    @property
+    def asks_anybody(self) -> bool:
+        """Whether the nodes that this one knows may all be gone or elsewhere: its voters live in a log that may be old, or it
+        knows none. Those that the configuration names are where the configuration says.
+        """
+        return self.membership.kraft_version > 0 or not self.membership.others
 
     @property
     def may_stand(self) -> bool:
@@ -233,6 +248,19 @@ class QuorumState:
             self.follow(old.epoch, old.leader_id, old.leader_endpoints, now_ms, reason)
         else:
             self._move(self._unattached(old.epoch, now_ms, leader_id=old.leader_id, voted_key=old.voted_key), reason)
+
+    def relocate_leader(self, leader_id: int, endpoints: dict[str, Endpoint], source: int) -> None:
+        """Node `source` says where the leader is reached. Believed by who does not reach it itself; its timers run on."""
+        state = self.state
+        is_sought = isinstance(state, Prospective) or (isinstance(state, Follower) and not state.has_fetched)
+        if not is_sought or state.leader_id != leader_id or endpoints in ({}, state.leader_endpoints):
+            return
+        self.trace("peer", f"node {source} says that node {leader_id}, the leader, is reached at {_drawn(endpoints)}")
+        state.leader_endpoints = endpoints
+        if isinstance(state, Follower):
+            state.is_leader_missed = False
+        self.view = LeaderView(state.epoch, leader_id, endpoints)
+        self.out.append(LeaderChanged(state.epoch, leader_id, endpoints))
 
     def lose_leader(self, now_ms: int, reason: str) -> None:
         """Who may not stand: Follower → Unattached in the same epoch, remembering the leader."""
@@ -413,3 +441,7 @@ class QuorumState:
 
     def __repr__(self) -> str:
         return repr(self.state)
+
+
+def _drawn(endpoints: dict[str, Endpoint]) -> str:
+    return ", ".join(f"{listener} {endpoint}" for listener, endpoint in endpoints.items())

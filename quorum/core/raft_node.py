@@ -504,8 +504,11 @@ class RaftNode:
             quorum.trace("peer", f"node {source} says {view!r}, but node {quorum.state.leader_id} leads epoch {quorum.epoch}")
         elif view.epoch > quorum.epoch and (leader_id < 0 or leader_id == own_id):
             quorum.adopt_epoch(view.epoch, now_ms, f"node {source} knows a higher epoch")
-        elif leader_id >= 0 and leader_id != own_id and self._should_follow(response, source):
-            quorum.follow(view.epoch, leader_id, view.endpoints, now_ms, f"node {source} names the leader")
+        elif leader_id >= 0 and leader_id != own_id:
+            if self._should_follow(response, source):
+                quorum.follow(view.epoch, leader_id, view.endpoints, now_ms, f"node {source} names the leader")
+            else:
+                quorum.relocate_leader(leader_id, view.endpoints, source)
 
     def _should_follow(self, response: Response, source: int) -> bool:
         """A leader that is news; or known, lost and found again. While pre-voting only the leader's own word counts as that.
@@ -526,7 +529,7 @@ class RaftNode:
         if asked is None:
             return
         if self._fetching.is_awaited(event.correlation):
-            self._fetching.on_failed(event.refused, now_ms)
+            self._fetching.on_failed(asked, event.refused, now_ms)
         elif isinstance(asked.request, VoteRequest):
             self._elections.on_vote_failed(asked, now_ms)
         elif isinstance(asked.request, ProbeVoterRequest):

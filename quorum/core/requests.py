@@ -15,7 +15,7 @@ _RESPONSE_TO = {request: RESPONSE_OF[api] for request, api in API_OF.items()}
 
 
 class InFlight(msgspec.Struct, frozen=True, gc=False):
-    """A request without an answer so far. `destination` -1: any bootstrap endpoint."""
+    """A request without an answer so far. `destination` ANYBODY: whoever the shell picked."""
 
     correlation: int
     destination: int

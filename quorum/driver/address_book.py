@@ -1,7 +1,8 @@
 """Where the nodes of the quorum are reached, and which of those places have turned out to belong to another cluster.
 
 The core knows voters, the leader and whoever is about to become a voter. The bootstrap endpoints of the configuration are where a
-node asks as long as it knows nobody, and beside the voters it knows: those may all have been replaced while it was away.
+node asks as long as it knows nobody, and beside the nodes it knows: those may all have been replaced, or have moved, while it was
+away.
 """
 
 from __future__ import annotations
@@ -9,9 +10,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from ..core.effects import ANYBODY
 from ..core.types import Endpoint, VoterSet
-
-ANYBODY = -1
 
 
 class AddressBook:

@@ -14,7 +14,8 @@ from ..core.types import Endpoint
 class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`directory` is metadata.log.dir. `raft.endpoints` and the voters' endpoints name `peer_listener` for peer frames.
 
-    `bootstrap_endpoints` are peer listeners of controllers, asked while no voter is known (dynamic voters).
+    `bootstrap_endpoints` are peer listeners of controllers (dynamic voters). Who knows nobody else, or does not reach the leader,
+    asks there who leads.
     """
 
     cluster_id: str
