@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 import immutables
 
 from .image import ConfigResource, MetadataImage, PartitionImage
+from .quotas import QuotaEntity
 from .scram import ScramKey
 from .uuids import Uuid
 
@@ -38,6 +39,7 @@ class MetadataChanges(NamedTuple):
     features: frozenset[str]
     acls: frozenset[Uuid] = frozenset()
     scram: frozenset[ScramKey] = frozenset()
+    quotas: frozenset[QuotaEntity] = frozenset()
 
     def each_partition(
         self, before: MetadataImage, after: MetadataImage
@@ -121,4 +123,5 @@ def changes_between(before: MetadataImage, after: MetadataImage) -> MetadataChan
         _differing(before.features, after.features),
         acls=_differing(before.acls.by_id, after.acls.by_id),
         scram=_differing(before.scram, after.scram),
+        quotas=_differing(before.quotas, after.quotas),
     )

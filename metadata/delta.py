@@ -38,6 +38,7 @@ from .image import (
 from .maps import written
 from .moves_delta import MovesDelta
 from .partitions import partition_after, partition_from
+from .quotas import QuotasDelta
 from .records import (
     RESOURCE_TOPIC,
     AbortTransaction,
@@ -71,7 +72,6 @@ from .records import (
     UserScramCredential,
 )
 from .replay_error import ReplayError
-from .quotas import QuotasDelta
 from .scram import ScramDelta
 from .uuids import Uuid, to_text
 

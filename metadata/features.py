@@ -1,7 +1,7 @@
 """Feature levels: which record formats and behaviours a cluster has agreed on (KIP-584, KIP-778).
 
-A feature is a name and a level. Each node supports a range of levels and announces it when it registers; a cluster *finalizes* one
-level per feature with a FeatureLevel record. A node that replays a level outside its own range must stop rather than misread
+A feature is a name and a level. Each node supports a range of levels and announces it when it registers; a cluster *finalizes*
+one level per feature with a FeatureLevel record. A node that replays a level outside its own range must stop rather than misread
 what follows, so a level is finalized only if everybody supports it. Level 0 is the same as no level at all.
 
 `kraft.version` is the exception: it says where the quorum's voters live, belongs to the quorum and never stands in a FeatureLevel

@@ -12,6 +12,7 @@ import msgspec
 
 from .acls import AclsImage
 from .moves import MovesImage
+from .quotas import QuotasImage
 from .records import NO_LEADER, RECOVERED, AnyRecord, Listener
 from .scram import ScramImage
 from .uuids import LOST, MIGRATING, UNASSIGNED, Uuid
@@ -165,6 +166,7 @@ class MetadataImage(msgspec.Struct, frozen=True):
     moves: MovesImage = MovesImage()
     acls: AclsImage = AclsImage()
     scram: ScramImage = immutables.Map()
+    quotas: QuotasImage = immutables.Map()
     transaction: OpenTransaction | None = None
 
     def config(self, resource_type: int, resource_name: str, name: str) -> str | None:

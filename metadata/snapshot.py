@@ -2,8 +2,9 @@
 
 The records are ordered so that equal images give equal bytes whatever way they were reached: features first (a reader must know
 the levels before anything else), then brokers and controllers by id, topics by name with their partitions by number, configs by
-resource and key, the next producer id, access rules by what they say, SCRAM credentials by user, moves with their queue and
-plans. Replaying them on the empty image gives an equal image. An open transaction is not part of it: take no snapshot then.
+resource and key, quotas by entity, the next producer id, access rules by what they say, SCRAM credentials by user, moves with
+their queue and plans. Replaying them on the empty image gives an equal image. An open transaction is not part of it: take no
+snapshot then.
 
 Records are made one after the other and encoded in portions, so that a snapshot of any size needs little memory beside the
 image, and no portion holds the interpreter for long: a worker thread writes it while the event loop goes on.
@@ -22,6 +23,7 @@ from .image import EMPTY, BrokerImage, MetadataImage
 from .moves_delta import move_records
 from .partitions import partition_record
 from .producer_ids import producer_id_records
+from .quotas import quota_records
 from .records import AnyRecord, Config, FeatureLevel, RegisterBroker, RegisterController, Topic
 from .scram import scram_records
 
@@ -73,6 +75,7 @@ def image_records(image: MetadataImage) -> Iterator[AnyRecord]:
     for (resource_type, resource_name), values in sorted(image.configs.items()):
         for name, value in sorted(values.items()):
             yield Config(0, resource_type, resource_name, name, value)
+    yield from quota_records(image.quotas)
     yield from producer_id_records(image.next_producer_id)
     yield from acl_records(image.acls)
     yield from scram_records(image.scram)
