@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kraftlab.metadata.eligible_leaders import min_isr_if_on
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import BrokerImage
 from kraftlab.metadata.peer_rpc import (
@@ -78,6 +79,7 @@ def _change(state: ControllerState, broker: BrokerImage, entry: DirectoryAssignm
         entry.topic_id,
         acceptable=acceptable,
         default_directory=default_directory(image.cluster.brokers),
+        min_isr=min_isr_if_on(image, image.topics.by_id[entry.topic_id].name),
         target_isr=isr,
         directories={broker.broker_id: entry.directory_id},
     )

@@ -1,9 +1,13 @@
-"""Who leads a partition: three modes, one table of candidates each (KIP-455 era rules; eligible leader replicas are off).
+"""Who leads a partition: three modes, one table of candidates each, with eligible leader replicas behind them (KIP-966).
 
-A replica is *valid* if it is in the in-sync set and acceptable; *acceptable* is the caller's word for an active broker whose
-directory for this partition is online. Each mode is a list of candidates to try in order; the first that qualifies wins, and if
-none does the partition has no leader. Only UNCLEAN may go outside the in-sync set, and only after everything inside it: the
-winner then becomes the whole in-sync set and must recover, because records that others acknowledged may be missing from it.
+A replica is *valid* if it is acceptable (the caller's word for an active broker whose directory for this partition is online)
+and in the in-sync set, or, once that is empty, among the eligible leader replicas: those hold everything that was committed
+too. Each mode is a list of candidates to try in order; the first that is valid wins.
+
+If nobody is valid there are two ways left that may lose records. The last known leader leads again once the in-sync set and the
+eligible leader replicas are empty: it knew everything that was committed, but its disk may have lost the end of it. And only
+UNCLEAN takes any acceptable replica. Whoever is elected so becomes the whole in-sync set and must recover. If that gives nobody
+either, the partition has no leader.
 """
 
 from __future__ import annotations
@@ -26,25 +30,36 @@ class Election(enum.Enum):
     """As ONLINE, and if nobody is valid the first acceptable replica, in sync or not."""
 
 
+class Candidates(NamedTuple):
+    """Who stands for election: the replicas, preferred one first, and which of them are known to hold what was committed."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+    last_known: tuple[int, ...] = ()
+
+
 class Elected(NamedTuple):
-    """The winner (NO_LEADER: nobody qualifies) and whether it was taken from outside the in-sync set."""
+    """The winner (NO_LEADER: nobody qualifies), and whether it may lack records: it was not in sync nor eligible."""
 
     leader: int
     unclean: bool = False
 
 
-def elect(
-    mode: Election, replicas: tuple[int, ...], isr: tuple[int, ...], leader: int, acceptable: Callable[[int], bool]
-) -> Elected:
-    """Chooses the leader among `replicas`, whose first member is the preferred one. `leader` is the current one."""
-    candidates = (leader, *replicas)
+def elect(mode: Election, candidates: Candidates, leader: int, acceptable: Callable[[int], bool]) -> Elected:
+    """Chooses the leader. `leader` is the current one."""
+    replicas, isr, elr, last_known = candidates
+    order = (leader, *replicas)
     if mode is Election.PREFERRED:
-        candidates = (replicas[0], leader, *replicas[1:])
-    for candidate in candidates:
-        if candidate in isr and acceptable(candidate):
-            return Elected(candidate)
+        order = (replicas[0], leader, *replicas[1:])
+    valid = isr or elr
+    for broker_id in order:
+        if broker_id in valid and acceptable(broker_id):
+            return Elected(broker_id)
+    if not valid and len(last_known) == 1 and acceptable(last_known[0]):
+        return Elected(last_known[0], unclean=True)
     if mode is Election.UNCLEAN:
-        for candidate in replicas:
-            if acceptable(candidate):
-                return Elected(candidate, unclean=True)
+        for broker_id in replicas:
+            if acceptable(broker_id):
+                return Elected(broker_id, unclean=True)
     return Elected(NO_LEADER)

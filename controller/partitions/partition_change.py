@@ -1,28 +1,43 @@
-"""Builds the PartitionChange record for one partition, from what is wanted to what changes (KIP-455, KIP-841, KIP-858).
+"""Builds the PartitionChange record for one partition, from what is wanted to what changes (KIP-455, KIP-841, KIP-858, KIP-966).
 
 Whatever triggers a change (a fence, an ISR request, an election, a reassignment, a directory assignment) goes through
-`build_change`, in one fixed order: a reassignment that is complete is completed, then a leader is elected for the replicas and
-in-sync set that came out of it, then the leader epoch is raised if replicas were dropped (so that they get fenced), then every
-list that differs is written. Because the first two happen in *every* build, any trigger may complete a reassignment or elect a
-leader.
+`build_change`, in one fixed order: a reassignment that is complete is completed, then who left an in-sync set that is smaller
+than the effective min ISR becomes an eligible leader replica (ELR), then a leader is elected for the replicas and sets that
+came out of it, then the leader epoch is raised if replicas were dropped (so that they get fenced), then every list that differs
+is written. Because the first three happen in *every* build, any trigger may complete a reassignment or elect a leader.
+
+Eligible leader replicas hold everything that was committed, because the high watermark stands still while the in-sync set is too
+small. They are forgotten as soon as it is large enough again, or somebody was elected uncleanly. With them the in-sync set may
+become empty; the last leader is remembered then. They stay within the replicas. With the feature off the last member of the
+in-sync set stays, and the partition has no leader; what was eligible when the feature was switched off may still be elected where
+the in-sync set is empty.
 
 What the record says is minimal: a field is there only if it differs, and nothing at all is built if nothing differs. The lists
 of a reassignment are the exception: adding, removing, original and target are written together or not at all. A shrink of the
-in-sync set alone does not raise the leader epoch (metadata.version 12 and later). The in-sync set never becomes empty: its last
-member stays, and the partition has no leader.
+in-sync set alone does not raise the leader epoch (metadata.version 12 and later).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
 
+from kraftlab.metadata.eligible_leaders import effective_min_isr
 from kraftlab.metadata.image import PartitionImage
-from kraftlab.metadata.records import RECOVERING, PartitionChange
+from kraftlab.metadata.records import NO_LEADER, RECOVERING, PartitionChange
 from kraftlab.metadata.uuids import Uuid
 
 from ..reassignment import arithmetic as reassignment
 from ..reassignment.arithmetic import Reassignment
-from .election import Election, elect
+from .election import Candidates, Elected, Election, elect
+
+
+class _Standing(NamedTuple):
+    """Who holds what was committed, and who led last."""
+
+    isr: tuple[int, ...]
+    elr: tuple[int, ...]
+    last_known: tuple[int, ...]
 
 
 def build_change(
@@ -32,17 +47,20 @@ def build_change(
     *,
     acceptable: Callable[[int], bool],
     default_directory: Callable[[int], Uuid],
+    min_isr: int | None,
     target_isr: tuple[int, ...] | None = None,
     reassign: Reassignment | None = None,
     election: Election = Election.ONLINE,
     directories: Mapping[int, Uuid] | None = None,
     recovery_state: int | None = None,
+    uncleanly_stopped: Collection[int] = (),
 ) -> PartitionChange | None:
     """The record that brings `partition` to what is asked for, None if nothing has to change. None for an argument: as it is.
 
-    `acceptable` says whether a broker is active and its directory for this partition online. `reassign` comes from
-    `reassignment.start` or `reassignment.cancel`. `directories` sets directories of replicas explicitly; other replicas keep
-    theirs, newcomers get `default_directory(broker_id)`.
+    `acceptable` says whether a broker is active and its directory for this partition online. `min_isr` is what replicated
+    configuration asks for, None if eligible leader replicas are off. `reassign` comes from `reassignment.start` or
+    `reassignment.cancel`. Brokers that are `uncleanly_stopped` may have lost records and are not eligible. `directories` sets
+    directories of replicas explicitly; other replicas keep theirs, newcomers get `default_directory(broker_id)`.
     """
     wanted = reassign or reassignment.current(partition)
     isr = partition.isr if target_isr is None else target_isr
@@ -51,33 +69,68 @@ def build_change(
         replicas, isr = completed
         wanted = Reassignment(replicas)
 
-    elected = elect(election, wanted.replicas, isr, partition.leader, acceptable)
+    needed = None if min_isr is None else effective_min_isr(min_isr, wanted.replicas, wanted.original)
+    before = _before_election(partition, wanted.replicas, isr, needed, uncleanly_stopped)
+    elected = elect(election, Candidates(wanted.replicas, *before), partition.leader, acceptable)
     if elected.unclean:
-        isr, recovery_state = (elected.leader,), RECOVERING
+        recovery_state = RECOVERING
+    isr, elr, last_known = _after_election(partition, wanted.replicas, before, elected, needed)
     is_in_place = wanted.replicas == partition.replicas
     is_dropping = not is_in_place and not set(partition.replicas) <= set(wanted.replicas)
     placed = partition.directories
     if directories or not is_in_place:
         placed = _placed(partition, wanted.replicas, directories or {}, default_directory)
     is_other_move = wanted[1:] != reassignment.current(partition)[1:]
-    clears_elr = bool(partition.elr or partition.last_known_elr)
     change = PartitionChange(
         0,
         partition_id,
         topic_id,
-        isr=isr if isr and isr != partition.isr else None,
+        isr=isr if isr != partition.isr else None,
         leader=elected.leader if elected.unclean or is_dropping or elected.leader != partition.leader else None,
         replicas=None if is_in_place else wanted.replicas,
         removing_replicas=wanted.removing if is_other_move else None,
         adding_replicas=wanted.adding if is_other_move else None,
         leader_recovery_state=recovery_state if recovery_state != partition.leader_recovery_state else None,
-        eligible_leader_replicas=() if clears_elr else None,
-        last_known_elr=() if clears_elr else None,
+        eligible_leader_replicas=elr if elr != partition.elr else None,
+        last_known_elr=last_known if last_known != partition.last_known_elr else None,
         directories=placed if placed != partition.directories else None,
         original_replicas=wanted.original if is_other_move else None,
         target_replicas=wanted.target if is_other_move else None,
     )
     return None if change == PartitionChange(0, partition_id, topic_id) else change
+
+
+def _before_election(
+    partition: PartitionImage,
+    replicas: tuple[int, ...],
+    isr: tuple[int, ...],
+    needed: int | None,
+    uncleanly_stopped: Collection[int],
+) -> _Standing:
+    """Who may be elected, given the in-sync set that is wanted. `needed`: the effective min ISR, None if the feature is off."""
+    if partition.isr if needed is None else len(isr) >= needed:
+        return _Standing(isr, (), ())
+    left = {*partition.elr, *partition.isr}.difference(isr, uncleanly_stopped).intersection(replicas)
+    return _Standing(isr, tuple(sorted(left)), tuple(member for member in partition.last_known_elr if member in replicas))
+
+
+def _after_election(
+    partition: PartitionImage, replicas: tuple[int, ...], before: _Standing, elected: Elected, needed: int | None
+) -> _Standing:
+    """The sets that go with the leader."""
+    isr, elr, last_known = before
+    leader = elected.leader
+    if leader != NO_LEADER:
+        if elected.unclean or not isr:
+            isr = (leader,)
+        is_small = needed is not None and len(isr) < needed and not elected.unclean
+        return _Standing(isr, tuple(member for member in elr if member != leader) if is_small else (), ())
+    if isr or last_known:
+        return before
+    if needed is None and partition.isr:
+        return _Standing(partition.isr, (), ())
+    led = (partition.leader,) if partition.leader != NO_LEADER else partition.isr
+    return _Standing(isr, elr, led if len(led) == 1 and led[0] in replicas else ())
 
 
 def build_target(
@@ -88,6 +141,7 @@ def build_target(
     *,
     acceptable: Callable[[int], bool],
     default_directory: Callable[[int], Uuid],
+    min_isr: int | None,
 ) -> PartitionChange | None:
     """Starts a reassignment to `target` or replaces the running one's target; None if that is where the partition is or goes."""
     return build_change(
@@ -96,6 +150,7 @@ def build_target(
         topic_id,
         acceptable=acceptable,
         default_directory=default_directory,
+        min_isr=min_isr,
         reassign=reassignment.start(partition, target),
     )
 
@@ -108,24 +163,28 @@ def build_cancel(
     *,
     acceptable: Callable[[int], bool],
     default_directory: Callable[[int], Uuid],
+    min_isr: int | None,
     unclean_allowed: bool,
 ) -> PartitionChange | None:
     """Cancels the running reassignment; raises ApiError as `reassignment.cancel` does.
 
-    Where unclean elections are allowed they are allowed in the cancel too. An original replica forced into the in-sync set has to
-    recover. The cancel may leave the partition without leader.
+    Where unclean elections are allowed they are allowed in the cancel too: if no original replica is in sync one has to lead
+    although it may lack records, and recover. With eligible leader replicas the election finds the best one. The cancel may leave
+    the partition without leader.
     """
     cancellation = reassignment.cancel(partition, name, unclean_allowed)
+    is_elected = cancellation.forced and min_isr is not None
     return build_change(
         partition,
         partition_id,
         topic_id,
         acceptable=acceptable,
         default_directory=default_directory,
-        target_isr=cancellation.isr,
+        min_isr=min_isr,
+        target_isr=() if is_elected else cancellation.isr,
         reassign=cancellation.reassignment,
         election=Election.UNCLEAN if unclean_allowed else Election.ONLINE,
-        recovery_state=RECOVERING if cancellation.forced else None,
+        recovery_state=RECOVERING if cancellation.forced and not is_elected else None,
     )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from kraftlab.metadata.eligible_leaders import min_isr_if_on
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import BrokerImage, PartitionImage
 from kraftlab.metadata.partitions import partition_after
@@ -83,26 +84,44 @@ def with_broker(
     return _updates(state, keys, eligibility, settings)
 
 
+def without_unclean_broker(state: ControllerState, broker_id: int, settings: Settings) -> list[PartitionChange]:
+    """Takes a broker that stopped without warning out of every ISR and ELR: its disk may have lost what it acknowledged
+    (KIP-966). Where it was the last to lead it stays known as that.
+    """
+    index = state.index
+    keys = sorted({*index.partitions_in_isr(broker_id), *index.partitions_in_elr(broker_id)})
+    eligibility = Eligibility(state.image.cluster.brokers, removed=broker_id)
+    return _updates(state, keys, eligibility, settings, uncleanly_stopped=(broker_id,))
+
+
 def _updates(
-    state: ControllerState, keys: Iterable[PartitionKey], eligibility: Eligibility, settings: Settings
+    state: ControllerState,
+    keys: Iterable[PartitionKey],
+    eligibility: Eligibility,
+    settings: Settings,
+    uncleanly_stopped: tuple[int, ...] = (),
 ) -> list[PartitionChange]:
     image = state.image
     directory_for = default_directory(image.cluster.brokers)
-    unclean: dict[Uuid, bool] = {}
+    rules: dict[Uuid, tuple[Election, int | None]] = {}
     records = []
     for topic_id, number in keys:
         topic = image.topics.by_id[topic_id]
         partition = topic.partitions[number]
-        if topic_id not in unclean:
-            unclean[topic_id] = unclean_election_enabled(image, topic.name, settings)
+        if topic_id not in rules:
+            unclean = unclean_election_enabled(image, topic.name, settings)
+            rules[topic_id] = (Election.UNCLEAN if unclean else Election.ONLINE, min_isr_if_on(image, topic.name))
+        election, min_isr = rules[topic_id]
         record = build_change(
             partition,
             number,
             topic_id,
             acceptable=eligibility.for_partition(partition),
             default_directory=directory_for,
+            min_isr=min_isr,
             target_isr=tuple(member for member in partition.isr if member != eligibility.removed),
-            election=Election.UNCLEAN if unclean[topic_id] else Election.ONLINE,
+            election=election,
+            uncleanly_stopped=uncleanly_stopped,
         )
         if record is not None:
             records.append(record)
@@ -228,6 +247,7 @@ def _alter_one(
         change.topic_id,
         acceptable=Eligibility(image.cluster.brokers).for_partition(partition),
         default_directory=default_directory(image.cluster.brokers),
+        min_isr=min_isr_if_on(image, topic.name),
         target_isr=isr,
         election=Election.UNCLEAN if unclean else Election.ONLINE,
         recovery_state=change.leader_recovery_state,

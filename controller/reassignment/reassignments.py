@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata.eligible_leaders import min_isr_if_on
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import PartitionImage, TopicImage
 from kraftlab.metadata.records import PartitionChange
@@ -96,6 +97,7 @@ def _alter_one(
             f"{topic_name}:{entry.partition_index}",
             acceptable=acceptable,
             default_directory=default_directory(brokers),
+            min_isr=min_isr_if_on(image, topic_name),
             unclean_allowed=unclean_election_enabled(image, topic_name, context.settings),
         )
     target = tuple(entry.replicas.values)
@@ -109,6 +111,7 @@ def _alter_one(
         target,
         acceptable=acceptable,
         default_directory=default_directory(brokers),
+        min_isr=min_isr_if_on(image, topic_name),
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.controller.partitions.election import Elected, Election, elect
+from kraftlab.controller.partitions.election import Candidates, Elected, Election, elect
 from kraftlab.controller.partitions.partition_change import build_change
 from kraftlab.controller.reassignment.arithmetic import Reassignment, cancel
 from kraftlab.metadata.image import PartitionImage
@@ -31,7 +31,7 @@ def build(directory_of: DirectoryOf) -> Callable[..., PartitionChange | None]:
             0,
             TOPIC_ID,
             acceptable=lambda broker_id: broker_id not in (dead or set()),
-            **{"default_directory": directory_of, **wanted},
+            **{"default_directory": directory_of, "min_isr": None, **wanted},
         )
 
     return make
@@ -137,11 +137,6 @@ def test_a_leader_dropped_from_the_isr_and_elected_again_uncleanly_is_the_whole_
     assert record == change(isr=(1,), leader=1, leader_recovery_state=RECOVERING)
 
 
-def test_eligible_leader_replicas_left_from_elsewhere_are_cleared(build: Build, directory_of: DirectoryOf) -> None:
-    before = PartitionImage((1, 2), (directory_of(1), directory_of(2)), (1,), 1, elr=(2,))
-    assert build(before) == change(eligible_leader_replicas=(), last_known_elr=())
-
-
 class TestDirectories:
     def test_survivors_keep_theirs_and_newcomers_get_their_brokers_default(self, build: Build, partition: MakePartition) -> None:
         before = partition([1, 2], [1, 2], 1)
@@ -163,15 +158,19 @@ class TestDirectories:
         assert build(before, reassign=at_rest(2, 1)) == change(replicas=(2, 1))
 
 
-def naive_election(mode: Election, replicas: tuple[int, ...], isr: tuple[int, ...], leader: int, alive: set[int]) -> Elected:
+def naive_election(mode: Election, candidates: Candidates, leader: int, alive: set[int]) -> Elected:
     """Naive twin: the rules, one sentence at a time."""
-    valid = [replica for replica in replicas if replica in isr and replica in alive]
+    replicas = candidates.replicas
+    holds_everything = candidates.isr if candidates.isr else candidates.elr
+    valid = [replica for replica in replicas if replica in holds_everything and replica in alive]
     if mode is Election.PREFERRED and replicas[0] in valid:
         return Elected(replicas[0])
     if leader in valid:
         return Elected(leader)
     if valid:
         return Elected(valid[0])
+    if not candidates.isr and not candidates.elr and len(candidates.last_known) == 1 and candidates.last_known[0] in alive:
+        return Elected(candidates.last_known[0], unclean=True)
     reachable = [replica for replica in replicas if replica in alive]
     if mode is Election.UNCLEAN and reachable:
         return Elected(reachable[0], unclean=True)
@@ -181,7 +180,9 @@ def naive_election(mode: Election, replicas: tuple[int, ...], isr: tuple[int, ..
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=5, unique=True), st.sampled_from(Election), st.data())
 def test_election_agrees_with_its_rules(replicas: list[int], mode: Election, data: st.DataObject) -> None:
     isr = data.draw(st.lists(st.sampled_from(replicas), unique=True))
+    elr = sorted(data.draw(st.sets(st.sampled_from(replicas))) - set(isr))
+    last_known = data.draw(st.lists(st.sampled_from(replicas), max_size=2, unique=True))
     leader = data.draw(st.sampled_from([NO_LEADER, *isr]))
     alive = data.draw(st.sets(st.integers(0, 5)))
-    elected = elect(mode, tuple(replicas), tuple(isr), leader, alive.__contains__)
-    assert elected == naive_election(mode, tuple(replicas), tuple(isr), leader, alive)
+    candidates = Candidates(tuple(replicas), tuple(isr), tuple(elr), tuple(last_known))
+    assert elect(mode, candidates, leader, alive.__contains__) == naive_election(mode, candidates, leader, alive)

@@ -53,6 +53,7 @@ class Flow:
                 TOPIC_ID,
                 acceptable=self.is_acceptable,
                 default_directory=self.directory_of,
+                min_isr=None,
                 target_isr=target_isr,
                 election=election,
             )
@@ -66,6 +67,7 @@ class Flow:
                     numbers(argument),
                     acceptable=self.is_acceptable,
                     default_directory=self.directory_of,
+                    min_isr=None,
                 )
             case "cancel":
                 return build_cancel(
@@ -75,6 +77,7 @@ class Flow:
                     "foo:0",
                     acceptable=self.is_acceptable,
                     default_directory=self.directory_of,
+                    min_isr=None,
                     unclean_allowed=argument == "unclean",
                 )
             case "isr":
