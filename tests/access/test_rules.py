@@ -1,0 +1,183 @@
+"""The matching kernel against a naive twin, and the rules of the matching one by one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kraftlab.access.rules import AclIndex
+from kraftlab.metadata.acls import Acl, Operation, PatternType, PermissionType, ResourceType
+
+TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
+ALLOW, DENY = PermissionType.ALLOW, PermissionType.DENY
+ALICE, BOB, HERE, THERE = "User:alice", "User:bob", "127.0.0.1", "10.0.0.1"
+REAL = [operation for operation in Operation if operation not in (Operation.ANY, Operation.ALL)]
+NAMES = ["".join(letters) for length in (1, 2, 3) for letters in itertools.product("abz", repeat=length)]
+"""Rules below know no z: so names with one stand for those that nobody has thought of."""
+
+
+def rule(
+    name: str,
+    operation: Operation,
+    permission: PermissionType = ALLOW,
+    *,
+    pattern: PatternType = LITERAL,
+    principal: str = ALICE,
+    host: str = "*",
+    kind: ResourceType = TOPIC,
+) -> Acl:
+    return Acl(kind, name, pattern, principal, host, operation, permission)
+
+
+def is_allowed(rules: Sequence[Acl], operation: Operation, name: str, principal: str = ALICE, host: str = HERE) -> bool:
+    return AclIndex(rules).verdict(principal, host, TOPIC, name).allows(operation)
+
+
+# --- the naive twin ----------------------------------------------------------------------------------------------------------
+
+
+def concerns(acl: Acl, kind: int, name: str) -> bool:
+    if acl.resource_type != kind:
+        return False
+    if acl.pattern_type == PREFIXED:
+        return name.startswith(acl.resource_name)
+    return acl.resource_name in (name, "*")
+
+
+def speaks_of(acl: Acl, principal: str, host: str) -> bool:
+    return acl.principal in (principal, "User:*") and acl.host in (host, "*")
+
+
+def naive(
+    rules: Sequence[Acl], principal: str, host: str, operation: Operation, kind: int, name: str, if_unconcerned: bool
+) -> bool:
+    found = [acl for acl in rules if concerns(acl, kind, name)]
+    if not found:
+        return if_unconcerned
+    mine = [acl for acl in found if speaks_of(acl, principal, host)]
+    if any(acl.permission_type == DENY and acl.operation in (operation, Operation.ALL) for acl in mine):
+        return False
+    enough = {operation, Operation.ALL}
+    if operation is Operation.DESCRIBE:
+        enough |= {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
+    if operation is Operation.DESCRIBE_CONFIGS:
+        enough.add(Operation.ALTER_CONFIGS)
+    return any(acl.permission_type == ALLOW and acl.operation in enough for acl in mine)
+
+
+def real(
+    rules: Sequence[Acl], principal: str, host: str, operation: Operation, kind: int, name: str, if_unconcerned: bool
+) -> bool:
+    verdict = AclIndex(rules).verdict(principal, host, kind, name)
+    return verdict.allows(operation) if verdict.concerned else if_unconcerned
+
+
+RULES = st.lists(
+    st.builds(
+        Acl,
+        st.sampled_from([TOPIC, TOPIC, GROUP]),
+        st.sampled_from(["*", "a", "b", "aa", "ab", "aab"]),
+        st.sampled_from([LITERAL, PREFIXED]),
+        st.sampled_from([ALICE, BOB, "User:*", "Group:alice"]),
+        st.sampled_from(["*", HERE, THERE]),
+        st.sampled_from([Operation.ALL, *REAL]),
+        st.sampled_from([ALLOW, ALLOW, DENY]),
+    ),
+    max_size=12,
+)
+
+
+@given(RULES, st.sampled_from([ALICE, BOB, "User:carol"]), st.sampled_from([HERE, THERE]), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_the_index_says_what_looking_at_every_rule_says(rules: list[Acl], principal: str, host: str, open_house: bool) -> None:
+    index = AclIndex(rules)
+    for name in NAMES:
+        verdict = index.verdict(principal, host, TOPIC, name)
+        for operation in REAL:
+            answer = verdict.allows(operation) if verdict.concerned else open_house
+            assert answer == naive(rules, principal, host, operation, TOPIC, name, open_house), (operation, name)
+
+
+@given(RULES, st.sampled_from([ALICE, BOB]), st.sampled_from([Operation.WRITE, Operation.DESCRIBE]), st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_something_is_allowed_somewhere_if_there_is_a_name_for_which_it_is(
+    rules: list[Acl], principal: str, operation: Operation, open_house: bool
+) -> None:
+    rules = [acl for acl in rules if acl.resource_name != "*" or acl.pattern_type == LITERAL]
+    answer = AclIndex(rules).allows_any(principal, HERE, operation, TOPIC, if_unconcerned=open_house)
+    longer = [*NAMES, *(name + "z" for name in NAMES)]
+    assert answer == any(naive(rules, principal, HERE, operation, TOPIC, name, open_house) for name in longer)
+
+
+# --- one by one --------------------------------------------------------------------------------------------------------------
+
+
+def test_without_rules_nothing_is_allowed_and_nothing_is_concerned() -> None:
+    verdict = AclIndex(()).verdict(ALICE, HERE, TOPIC, "t")
+    assert (verdict.allows(Operation.DESCRIBE), verdict.concerned) == (False, False)
+
+
+@pytest.mark.parametrize("operation", [Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER])
+def test_to_allow_a_use_allows_to_describe(operation: Operation) -> None:
+    assert is_allowed([rule("t", operation)], Operation.DESCRIBE, "t")
+    assert not is_allowed([rule("t", operation)], Operation.DESCRIBE_CONFIGS, "t")
+
+
+def test_to_allow_to_alter_configs_allows_to_describe_configs_only() -> None:
+    rules = [rule("t", Operation.ALTER_CONFIGS)]
+    assert is_allowed(rules, Operation.DESCRIBE_CONFIGS, "t")
+    assert not is_allowed(rules, Operation.DESCRIBE, "t")
+
+
+def test_to_deny_a_use_does_not_deny_to_describe() -> None:
+    assert is_allowed([rule("t", Operation.ALL), rule("t", Operation.ALTER, DENY)], Operation.DESCRIBE, "t")
+
+
+def test_to_deny_to_describe_takes_it_from_who_may_alter() -> None:
+    rules = [rule("t", Operation.ALTER), rule("t", Operation.DESCRIBE, DENY)]
+    assert is_allowed(rules, Operation.ALTER, "t")
+    assert not is_allowed(rules, Operation.DESCRIBE, "t")
+
+
+def test_a_wider_rule_that_denies_wins_over_a_closer_one_that_allows() -> None:
+    rules = [rule("t", Operation.ALL), rule("*", Operation.DELETE, DENY)]
+    assert not is_allowed(rules, Operation.DELETE, "t")
+    assert is_allowed(rules, Operation.READ, "t")
+
+
+def test_a_prefix_concerns_what_begins_so_and_the_name_itself() -> None:
+    rules = [rule("pay", Operation.READ, pattern=PREFIXED)]
+    assert [is_allowed(rules, Operation.READ, name) for name in ("pay", "payments", "pa", "xpay")] == [True, True, False, False]
+
+
+def test_a_star_with_a_prefix_pattern_is_a_prefix() -> None:
+    rules = [rule("*", Operation.READ, pattern=PREFIXED)]
+    assert [is_allowed(rules, Operation.READ, name) for name in ("t", "*t")] == [False, True]
+
+
+def test_rules_of_others_and_of_other_hosts_do_not_count_but_concern() -> None:
+    rules = [rule("t", Operation.ALL, principal=BOB), rule("t", Operation.ALL, host=THERE)]
+    verdict = AclIndex(rules).verdict(ALICE, HERE, TOPIC, "t")
+    assert (verdict.allows(Operation.READ), verdict.concerned) == (False, True)
+
+
+def test_rules_of_everybody_count_for_anybody() -> None:
+    assert is_allowed([rule("t", Operation.READ, principal="User:*")], Operation.READ, "t", principal="User:carol")
+
+
+def test_rules_of_a_principal_of_another_type_do_not_count() -> None:
+    assert not is_allowed([rule("t", Operation.ALL, principal="Group:alice")], Operation.READ, "t")
+
+
+def test_rules_of_another_resource_type_do_not_count() -> None:
+    assert not is_allowed([rule("t", Operation.ALL, kind=GROUP)], Operation.READ, "t")
+
+
+def test_a_rule_of_an_operation_that_is_not_known_allows_nothing() -> None:
+    acl = Acl(TOPIC, "t", LITERAL, ALICE, "*", 55, ALLOW)
+    assert not any(is_allowed([acl], operation, "t") for operation in REAL)
