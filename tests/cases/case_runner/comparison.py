@@ -1,0 +1,174 @@
+"""A recorded answer and ours, field by field.
+
+Only fields that the recording has are looked at. Placeholders of the recording stand for what is ours: `{topic_id:NAME}` for the id
+that the topic NAME got here, `{controller}` and `{request}` in messages for any node id and any text. A number in the place of a
+list is its length.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kraftlab.metadata.errors import ErrorCode
+
+from . import paths
+from .mapping import is_uuid, long_id
+from .paths import Path
+from .tolerance import Holder, Tolerance
+
+ABSENT = "(absent)"
+_COUNT = re.compile(r"(\d+) [a-z_ ]+")
+_TOPIC_ID = re.compile(r"\{topic_id:([^}]*)\}")
+_PLACEHOLDER = re.compile(r"\{(controller|request|topic_id:[^}]*)\}")
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """One field that is not as recorded. `is_wording`: both are texts of a message, which say it differently."""
+
+    path: Path
+    expected: Any
+    got: Any
+    is_wording: bool = False
+
+
+class TopicIds:
+    """Which id a topic of the recording has here."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, str] = {}
+
+    def learn(self, name: str, topic_id: str) -> None:
+        """`topic_id` is as we write it."""
+        self._ids[name] = topic_id
+
+    def get(self, name: str) -> str | None:
+        return self._ids.get(name)
+
+    def is_it(self, name: str, topic_id: object) -> bool:
+        """Whether that is the topic's id; the first one that is seen is."""
+        return isinstance(topic_id, str) and len(topic_id) == 22 and self._ids.setdefault(name, topic_id) == topic_id
+
+
+class Comparison:
+    """Compares answers of one call in one document."""
+
+    def __init__(self, api: str, tolerance: Tolerance, topic_ids: TopicIds) -> None:
+        self._api = api
+        self._tolerance = tolerance
+        self._topic_ids = topic_ids
+
+    def mismatches(self, expected: Any, got: Any, path: Path) -> list[Mismatch]:
+        return list(self._compare(expected, got, path, None))
+
+    def _compare(self, expected: Any, got: Any, path: Path, holder: Holder | None) -> Iterator[Mismatch]:
+        if self._tolerance.skips(path, self._api, holder):
+            return
+        if isinstance(expected, dict):
+            yield from self._compare_objects(expected, got, path)
+        elif isinstance(expected, list):
+            yield from self._compare_lists(expected, got, path, holder)
+        elif isinstance(got, list) and isinstance(expected, int):
+            if len(got) != expected:
+                yield Mismatch(path, f"{expected} elements", f"{len(got)} elements")
+        elif not self._is_same(expected, got, path):
+            is_wording = str(path[-1]).endswith("error_message") and bool(expected) and bool(got) and got is not ABSENT
+            if not (is_wording and self._tolerance.is_text_free(path, self._api)):
+                yield Mismatch(path, expected, got, is_wording)
+
+    def _compare_objects(self, expected: dict[str, Any], got: Any, path: Path) -> Iterator[Mismatch]:
+        if not isinstance(got, dict):
+            yield Mismatch(path, expected, got)
+            return
+        for name, value in expected.items():
+            if f"{name}_code" in expected and name.endswith("error"):
+                yield from self._compare_names(value, got.get(f"{name}_code"), expected[f"{name}_code"], (*path, name))
+            elif name not in self._tolerance.names or self._is_placeholder_id(value):
+                yield from self._compare(value, got.get(name, ABSENT), (*path, name), expected)
+
+    def _compare_names(self, expected: str, code: object, expected_code: object, path: Path) -> Iterator[Mismatch]:
+        """Codes are compared as such: here only what we call the right one."""
+        if code == expected_code and isinstance(code, int):
+            try:
+                name = ErrorCode(code).name
+            except ValueError:
+                name = f"unknown code {code}"
+            if name != expected and not self._tolerance.skips(path, self._api, None):
+                yield Mismatch(path, expected, name)
+
+    def _compare_lists(self, expected: list[Any], got: Any, path: Path, holder: Holder | None) -> Iterator[Mismatch]:
+        if not isinstance(got, list):
+            yield Mismatch(path, expected, got)
+            return
+        count = _COUNT.fullmatch(expected[0]) if len(expected) == 1 and isinstance(expected[0], str) else None
+        if count is not None and not (got and isinstance(got[0], str)):
+            expected_length = int(count[1])
+            if len(got) != expected_length:
+                yield Mismatch(path, f"{expected_length} elements", f"{len(got)} elements")
+            return
+        if self._tolerance.is_length_only(path, self._api, holder):
+            if len(got) != len(expected):
+                yield Mismatch(path, expected, got)
+            return
+        if self._tolerance.is_unordered(path, self._api):
+            got = self._arranged(expected, got, path)
+        if len(got) != len(expected):
+            yield Mismatch(path, expected, got)
+            return
+        for index, (wanted, found) in enumerate(zip(expected, got, strict=True)):
+            yield from self._compare(wanted, found, (*path, index), None)
+
+    def _arranged(self, expected: list[Any], got: list[Any], path: Path) -> list[Any]:
+        """Our elements in the order of the recorded ones that they are most like."""
+        left = list(got)
+        arranged = []
+        for index, wanted in enumerate(expected):
+            if not left:
+                break
+            faults = [sum(1 for _ in self._compare(wanted, found, (*path, index), None)) for found in left]
+            arranged.append(left.pop(faults.index(min(faults))))
+        return arranged + left
+
+    def _is_placeholder_id(self, expected: object) -> bool:
+        return isinstance(expected, str) and _TOPIC_ID.fullmatch(expected) is not None
+
+    def _is_same(self, expected: Any, got: Any, path: Path) -> bool:
+        if isinstance(expected, str) and isinstance(got, str):
+            return self._is_same_text(expected, got)
+        if isinstance(expected, bool) or isinstance(got, bool):
+            return expected is got
+        return bool(expected == got)
+
+    def _is_same_text(self, expected: str, got: str) -> bool:
+        topic_id = _TOPIC_ID.fullmatch(expected)
+        if topic_id is not None:
+            return self._topic_ids.is_it(topic_id[1], got)
+        if expected == got:
+            return True
+        if is_uuid(expected):
+            return long_id(got) == expected
+        if _PLACEHOLDER.search(expected) is None:
+            return False
+        return re.fullmatch(self._pattern(expected), got, re.DOTALL) is not None
+
+    def _pattern(self, expected: str) -> str:
+        pieces = re.split(r"(\{(?:controller|request|topic_id:[^}]*)\})", expected)
+        return "".join(self._piece(piece) for piece in pieces)
+
+    def _piece(self, piece: str) -> str:
+        if piece == "{controller}":
+            return r"\d+"
+        if piece == "{request}":
+            return r".+"
+        topic_id = _TOPIC_ID.fullmatch(piece)
+        if topic_id is not None:
+            return re.escape(self._topic_ids.get(topic_id[1]) or piece)
+        return re.escape(piece)
+
+
+def describe(mismatch: Mismatch) -> str:
+    """One line for a person."""
+    return f"{paths.write(mismatch.path)}: recorded {mismatch.expected!r}, got {mismatch.got!r}"

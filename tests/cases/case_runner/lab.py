@@ -1,0 +1,276 @@
+"""The cluster that recordings run on: set up as they were recorded, asked as they ask, broken as they break it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.broker.log.record_batch import Record, build_batch
+from kraftlab.client import AdminClient
+from kraftlab.client.admin import raise_first_error
+from kraftlab.client.channels import Channels
+from kraftlab.client.data import DataClient
+from kraftlab.cluster import LocalCluster
+from kraftlab.metadata.errors import ApiError
+from kraftlab.quorum.core.types import Endpoint
+from kraftlab.rpc.methods import METHODS
+
+CONTROLLERS, BROKERS, LOG_DIRS = 3, 5, 2
+USERS = ("alice", "bob", "carol")
+SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "replica.fetch.max.bytes": "16384",
+    "num.partitions": "2",
+    "default.replication.factor": "3",
+    "auto.leader.rebalance.enable": "false",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.replication.factor": "3",
+    "offsets.topic.num.partitions": "2",
+    "log.segment.delete.delay.ms": "1000",
+    "controller.quorum.election.timeout.ms": "2000",
+    "controller.quorum.fetch.timeout.ms": "5000",
+}
+FASTER = {"broker.session.timeout.ms": "2500", "broker.heartbeat.interval.ms": "400"}
+"""Of no recording: a broker that was killed is fenced sooner."""
+WITH_USERS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "listener.name.grpc.users": ",".join(f"{user}:{user}-secret" for user in USERS),
+}
+THROTTLES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+ELIGIBLE_LEADERS_FEATURE = "eligible.leader.replicas.version"
+RECORD_BYTES, RECORDS_PER_BATCH = 8000, 2
+CALL_TIMEOUT_S = 20.0
+WAIT_TIMEOUT_S = 25.0
+POLL_S = 0.02
+TOPIC, BROKER = 2, 4
+
+_LOG_DIR = re.compile(r"/data/n(\d+)/d(\d+)(?![\w])")
+
+
+class LabFault(Exception):
+    """Something done to the cluster had not the effect that it should have; the text says which."""
+
+
+class Lab:
+    """One running cluster. `newest_offset` is that of the newest answer: every request asks for what was known then."""
+
+    def __init__(self, directory: Path, cluster_id: str, *, with_users: bool) -> None:
+        settings = SETTINGS | FASTER | (WITH_USERS if with_users else {})
+        self.with_users = with_users
+        self.cluster = LocalCluster(directory, CONTROLLERS, BROKERS, LOG_DIRS, overrides=settings, cluster_id=cluster_id)
+        self._channels = Channels()
+        self.newest_offset = 0
+        self.active = -1
+        self.killed_controller: int | None = None
+        self._own_of_recorded = {
+            f"/data/n{broker}/d{index}": str(path)
+            for broker in self.cluster.broker_ids
+            for index, path in enumerate(self.cluster.log_dirs(broker))
+        }
+        try:
+            self.cluster.start()
+            self.cluster.wait_ready(60.0)
+            self.admin: AdminClient = self.cluster.admin()
+            self.data = DataClient(self.admin)
+            self._prepare()
+        except BaseException:
+            self.cluster.close()
+            raise
+
+    def close(self) -> None:
+        self.data.close()
+        self.admin.close()
+        self._channels.close()
+        self.cluster.close()
+
+    def _prepare(self) -> None:
+        """What was set before the first scenario."""
+        update = pb.FeatureUpdate(feature=ELIGIBLE_LEADERS_FEATURE, max_version_level=1, upgrade_type=1)
+        self.call("controller", "UpdateFeatures", pb.UpdateFeaturesRequest(feature_updates=[update]))
+        for broker in self.cluster.broker_ids:
+            self.alter_configs(BROKER, str(broker), dict.fromkeys(THROTTLES, "1"), to=broker)
+
+    # --- asking ---------------------------------------------------------------------------------------------------------
+
+    def find_active(self) -> int:
+        """Asks anybody for the active controller until there is one that runs."""
+
+        def is_known() -> bool:
+            self.active = self.admin.describe_cluster().controller_id
+            return self.active >= 0 and self.cluster.pid(self.active) is not None
+
+        self.wait_until("a controller is active", is_known)
+        return self.active
+
+    def any_standby(self) -> int:
+        """A controller that runs and is not active."""
+        active = self.find_active()
+        return next(node for node in self.cluster.controller_ids if node != active and self.cluster.pid(node) is not None)
+
+    def endpoint(self, to: int | str) -> Endpoint:
+        node = to if isinstance(to, int) else self.active if self.active >= 0 else self.find_active()
+        return self.cluster.node(node).grpc
+
+    def send(self, to: int | str, api: str, request: Any, user: str | None = None) -> Any:
+        """The answer of that node, whatever it says; grpc.RpcError."""
+        if not request.header.min_offset:
+            request.header.min_offset = self.newest_offset
+        metadata = (("kraftlab-user", user), ("kraftlab-password", f"{user}-secret")) if user else ()
+        response = self._channels.unary(self.endpoint(to), api)(request, timeout=CALL_TIMEOUT_S, metadata=metadata)
+        self.newest_offset = max(self.newest_offset, response.header.metadata_offset)
+        if response.header.leader_id >= 0:
+            self.active = response.header.leader_id
+        return response
+
+    def call(self, to: int | str, api: str, request: Any) -> Any:
+        """The answer of that node as a super user; LabFault if it refuses the request as a whole."""
+        try:
+            response = self.send(to, api, request)
+        except grpc.RpcError as error:
+            raise LabFault(f"{api} at {to}: {error}") from error
+        if response.header.error_code:
+            raise LabFault(f"{api} at {to}: error {response.header.error_code}, {response.header.error_message}")
+        return response
+
+    # --- names of places ------------------------------------------------------------------------------------------------
+
+    def own_paths(self, value: Any) -> Any:
+        """A recorded request with our log dirs in the place of the recorded ones."""
+        return _in_texts(value, lambda text: _LOG_DIR.sub(lambda found: self._own_of_recorded.get(found[0], found[0]), text))
+
+    def recorded_paths(self, value: Any) -> Any:
+        """An answer of ours with the recorded log dirs in the place of ours."""
+        return _in_texts(value, self._with_recorded_paths)
+
+    def _with_recorded_paths(self, text: str) -> str:
+        if str(self.cluster.directory) in text:
+            for recorded, own in self._own_of_recorded.items():
+                text = text.replace(own, recorded)
+        return text
+
+    # --- doing ----------------------------------------------------------------------------------------------------------
+
+    def create_topic(self, name: str, assignment: Mapping[str, list[int]], configs: Mapping[str, str]) -> str:
+        """Creates a topic and returns its id."""
+        topic = pb.CreatableTopic(
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[
+                pb.CreatableReplicaAssignment(partition_index=int(index), broker_ids=replicas)
+                for index, replicas in assignment.items()
+            ],
+            configs=[pb.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+        )
+        response = self.call("controller", "CreateTopics", pb.CreateTopicsRequest(topics=[topic]))
+        self._demand(response.topics, f"topic {name} is created")
+        return str(response.topics[0].topic_id)
+
+    def alter_configs(self, kind: int, name: str, values: Mapping[str, str | None], to: int | str = "controller") -> None:
+        """Sets configs of a topic or a broker; None removes one."""
+        changes = [
+            pb.AlterableConfig(name=key, config_operation=0 if value is not None else 1, value=value)
+            for key, value in values.items()
+        ]
+        resource = pb.AlterConfigsResource(resource_type=kind, resource_name=name, configs=changes)
+        response = self.call(to, "IncrementalAlterConfigs", pb.IncrementalAlterConfigsRequest(resources=[resource]))
+        self._demand(response.responses, f"configs of {name} are set")
+
+    def produce(self, topic: str, partition: int, size_bytes: int) -> None:
+        """Appends batches of two records, as many bytes of values as asked, in sync on all replicas when it returns."""
+        now_ms = int(time.time() * 1000)
+        while size_bytes > 0:
+            sizes = [min(RECORD_BYTES, size_bytes - begun) for begun in range(0, size_bytes, RECORD_BYTES)][:RECORDS_PER_BATCH]
+            size_bytes -= sum(sizes)
+            self.data.produce(topic, partition, build_batch([Record(None, b"x" * size, now_ms) for size in sizes]))
+
+    def remember_log_dir(self, broker: int, index: int, topic: str, partitions: list[int]) -> None:
+        """Names the log dir of replicas that the broker does not have yet: it says so, and remembers the dir."""
+        place = pb.AlterReplicaLogDir(
+            path=str(self.cluster.log_dirs(broker)[index]),
+            topics=[pb.AlterReplicaLogDirTopic(name=topic, partitions=partitions)],
+        )
+        self.call(broker, "AlterReplicaLogDirs", pb.AlterReplicaLogDirsRequest(dirs=[place]))
+
+    def stop_broker(self, broker: int, *, kill: bool = False) -> None:
+        """Returns when the broker is fenced."""
+        if self.cluster.pid(broker) is not None:
+            (self.cluster.kill_node if kill else self.cluster.stop_node)(broker)
+        self.wait_until(f"broker {broker} is fenced", lambda: self._is_fenced(broker))
+
+    def start_broker(self, broker: int) -> None:
+        """Returns when the broker is unfenced; nothing happens if it runs."""
+        if self.cluster.pid(broker) is None:
+            self.cluster.start_node(broker)
+        self.cluster.wait_ready(WAIT_TIMEOUT_S)
+        self.wait_until(f"broker {broker} is unfenced", lambda: not self._is_fenced(broker))
+
+    def _is_fenced(self, broker: int) -> bool:
+        response = self.admin.describe_cluster(include_fenced_brokers=True)
+        self.newest_offset = max(self.newest_offset, response.header.metadata_offset)
+        return all(item.is_fenced for item in response.brokers if item.broker_id == broker)
+
+    def kill_controller(self) -> None:
+        """Kills the active controller; returns when there is another."""
+        self.killed_controller = killed = self.find_active()
+        self.cluster.kill_node(killed)
+
+        def is_replaced() -> bool:
+            return self.admin.describe_cluster().controller_id not in (killed, -1)
+
+        self.wait_until("another controller is active", is_replaced)
+        self.find_active()
+
+    def start_controller(self) -> None:
+        """Starts the one that was killed."""
+        if self.killed_controller is not None:
+            self.cluster.start_node(self.killed_controller)
+            self.killed_controller = None
+        self.cluster.wait_ready(WAIT_TIMEOUT_S)
+
+    def restore(self) -> None:
+        """After a scenario: every node runs; topics and access rules that it made are gone, as between recordings."""
+        if any(self.cluster.pid(node.node_id) is None for node in self.cluster.plan.nodes):
+            self.killed_controller = None
+            self.cluster.start()
+            self.cluster.wait_ready(WAIT_TIMEOUT_S)
+            self.find_active()
+        names = [topic.name for topic in self.admin.describe_topics().topics]
+        if names:
+            request = pb.DeleteTopicsRequest(topics=[pb.DeleteTopicState(name=name) for name in names])
+            self.call("controller", "DeleteTopics", request)
+        if self.with_users and "DeleteAcls" in METHODS:
+            everything = pb.DeleteAclsFilter(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
+            self.call("controller", "DeleteAcls", pb.DeleteAclsRequest(filters=[everything]))
+
+    def _demand(self, results: Any, what: str) -> None:
+        try:
+            raise_first_error(results)
+        except ApiError as error:
+            raise LabFault(f"{what}: {error}") from error
+
+    def wait_until(self, what: str, is_true: Callable[[], bool], timeout_s: float = WAIT_TIMEOUT_S) -> None:
+        """Polls; LabFault names what has not come true in time."""
+        deadline = time.monotonic() + timeout_s
+        while not is_true():
+            if time.monotonic() > deadline:
+                raise LabFault(f"not true within {timeout_s:g} s: {what}")
+            time.sleep(POLL_S)
+
+
+def _in_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """A copy of JSON with every text changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [_in_texts(item, change) for item in value]
+    if isinstance(value, dict):
+        return {name: _in_texts(item, change) for name, item in value.items()}
+    return value

@@ -1,0 +1,185 @@
+"""Neutral requests to protobuf and protobuf answers to neutral JSON, by what the messages' descriptors say.
+
+Theory of operation. Our messages have Kafka's field names, so most of it is copying. What differs is the same everywhere: an absent
+`optional` field is null; a message with nothing but one repeated field is a list that can be null; a field that a request or a
+response lacks is looked for in its header (`timeout_ms`, `cluster_id`, `error_code`, `error_message`). Ids are
+22 characters with us and have dashes in recordings; bytes are hexadecimal digits. Calls whose messages have another shape for a
+reason have a row in `ADAPTERS`.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
+
+from kraftlab.metadata.uuids import from_text, to_text
+from kraftlab.rpc.methods import METHODS
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_INTEGERS = (
+    FieldDescriptor.CPPTYPE_INT32,
+    FieldDescriptor.CPPTYPE_INT64,
+    FieldDescriptor.CPPTYPE_UINT32,
+    FieldDescriptor.CPPTYPE_UINT64,
+    FieldDescriptor.CPPTYPE_ENUM,
+)
+
+
+class CannotMap(Exception):
+    """A request that our messages have no place for; the text names the field."""
+
+
+class Adapter(NamedTuple):
+    """Turns a neutral request into one of our message's shape, and a neutral answer of our shape into the recorded one."""
+
+    request: Callable[[dict[str, Any]], dict[str, Any]] = lambda request: request
+    response: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] = lambda response, request: response
+
+
+ADAPTERS: dict[str, Adapter] = {}
+
+
+def is_uuid(text: object) -> bool:
+    """Whether it is an id as recordings write it."""
+    return isinstance(text, str) and _UUID.fullmatch(text) is not None
+
+
+def short_id(text: str) -> str:
+    """An id with dashes as we write it."""
+    return to_text(uuid.UUID(text).bytes)
+
+
+def long_id(text: str) -> str | None:
+    """An id of ours with dashes; none at all is the zero id. None if the text is no id."""
+    try:
+        return str(uuid.UUID(bytes=from_text(text) if text else bytes(16)))
+    except ValueError:
+        return None
+
+
+# --- requests -----------------------------------------------------------------------------------------------------------
+
+
+def build_request(api: str, version: int | None, neutral: dict[str, Any], *, is_refused: bool = False) -> Message:
+    """Our request for a recorded one. CannotMap names what has no place in it; where Kafka refused the whole request unread
+    (`is_refused`), that is left out instead.
+    """
+    method = METHODS.get(api)
+    if method is None:
+        raise CannotMap(f"there is no call {api}")
+    request: Any = method.request()
+    if api in ADAPTERS:
+        neutral = ADAPTERS[api].request(neutral)
+    for name, value in neutral.items():
+        if name in request.DESCRIPTOR.fields_by_name and name != "header":
+            _set(request, name, value, f"{api}.{name}")
+        elif name in request.header.DESCRIPTOR.fields_by_name:
+            _set(request.header, name, value, f"{api}.{name}")
+        elif value not in (None, False, 0, -1, "", []) and not is_refused:
+            raise CannotMap(f"{api} has no field {name} (asked with {value!r})")
+    if version is not None:
+        request.header.api_version = version
+    return request  # type: ignore[no-any-return]
+
+
+def _set(message: Any, name: str, value: Any, at: str) -> None:
+    """Sets one field; null leaves it absent."""
+    if value is None:
+        return
+    field = message.DESCRIPTOR.fields_by_name[name]
+    try:
+        if field.is_repeated:
+            _extend(message, field, value, at)
+        elif field.message_type is not None:
+            _fill(getattr(message, name), value, at)
+        else:
+            setattr(message, name, _scalar(field, value))
+    except (TypeError, ValueError, AttributeError) as error:
+        raise CannotMap(f"{at}={value!r} does not fit: {error}") from error
+
+
+def _fill(message: Any, value: Any, at: str) -> None:
+    """Fills a message from an object, or the list in a wrapper from a list; an empty list is present all the same."""
+    message.SetInParent()
+    wrapped = wrapped_field(message.DESCRIPTOR)
+    if isinstance(value, list) and wrapped is not None:
+        _extend(message, wrapped, value, at)
+        return
+    for name, inner in value.items():
+        if name in message.DESCRIPTOR.fields_by_name:
+            _set(message, name, inner, f"{at}.{name}")
+        elif inner not in (None, False, 0, -1, "", []):
+            raise CannotMap(f"{at} has no field {name} (asked with {inner!r})")
+
+
+def _extend(message: Any, field: FieldDescriptor, values: list[Any], at: str) -> None:
+    target = getattr(message, field.name)
+    for index, value in enumerate(values):
+        if field.message_type is not None:
+            _fill(target.add(), value, f"{at}[{index}]")
+        else:
+            # Lists of objects with nothing but a name are lists of names with us.
+            only = next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
+            target.append(_scalar(field, only))
+
+
+def _scalar(field: FieldDescriptor, value: Any) -> Any:
+    if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+        if field.type == FieldDescriptor.TYPE_BYTES:
+            return bytes.fromhex(value)
+        return short_id(value) if is_uuid(value) and _is_id(field.name) else value
+    return value
+
+
+def _is_id(name: str) -> bool:
+    return name.endswith("_id") or name.endswith("_ids")
+
+
+def wrapped_field(descriptor: Descriptor) -> FieldDescriptor | None:
+    """The repeated field of a message that has no other, which makes it a list that can be null."""
+    fields = descriptor.fields
+    return fields[0] if len(fields) == 1 and fields[0].is_repeated else None
+
+
+# --- responses ----------------------------------------------------------------------------------------------------------
+
+
+def neutral_response(api: str, request: dict[str, Any], response: Any) -> dict[str, Any]:
+    """Our answer as a recording would hold it; its header's error stands at the top unless it has an error there itself."""
+    answer = {name: getattr(response.header, name) if response.header.HasField(name) else None for name in ("error_message",)}
+    answer["error_code"] = response.header.error_code
+    for field in response.DESCRIPTOR.fields:
+        if field.name != "header":
+            answer[field.name] = _value(response, field)
+    if api in ADAPTERS:
+        answer = ADAPTERS[api].response(answer, request)
+    return answer
+
+
+def neutral(message: Any) -> Any:
+    """A message as JSON; a wrapper as the list it holds."""
+    wrapped = wrapped_field(message.DESCRIPTOR)
+    if wrapped is not None and wrapped.name in ("values", "names", "topics"):
+        return _value(message, wrapped)
+    return {field.name: _value(message, field) for field in message.DESCRIPTOR.fields}
+
+
+def _value(message: Any, field: FieldDescriptor) -> Any:
+    if field.is_repeated:
+        return [_plain(field, value) for value in getattr(message, field.name)]
+    if field.has_presence and not message.HasField(field.name):
+        return None
+    return _plain(field, getattr(message, field.name))
+
+
+def _plain(field: FieldDescriptor, value: Any) -> Any:
+    if field.message_type is not None:
+        return neutral(value)
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return value.hex()
+    return int(value) if field.cpp_type in _INTEGERS else value

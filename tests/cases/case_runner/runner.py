@@ -1,0 +1,289 @@
+"""Runs one recording step by step against a lab.
+
+Theory of operation. A step is a request or something done to the cluster. A request is mapped, sent to the node the recording
+names, and its answer compared. What only asks (`is_question`) is asked again for a while if the answer is another: brokers get to
+know things a little later, here as there, and the recording shows what was there in the end. A change is never sent twice.
+A scenario goes on after a failure, so that the report shows all of them, but waits for nothing long any more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import grpc
+
+from kraftlab.metadata.errors import ErrorCode
+
+from . import paths, sentences, trims
+from . import tolerance as tolerances
+from .comparison import ABSENT, Comparison, Mismatch, TopicIds, describe
+from .documents import Document, Folder
+from .judgement import BetterText, Difference, Failure, Judge, Outcome
+from .lab import POLL_S, TOPIC, Lab, LabFault
+from .mapping import CannotMap, build_request, is_uuid, neutral_response, short_id
+from .paths import Path
+
+PATIENCE_S = 3.0
+"""How long a question is asked again until its answer is as recorded."""
+PATIENCE_AFTER_FAILURE_S = 0.2
+WAIT_S = 20.0
+WAIT_AFTER_FAILURE_S = 3.0
+_TOPIC_ID = "{topic_id:"
+_STANDBY_CODES = (ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+_REFUSED = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST)
+"""What we answer where Kafka closes the connection."""
+
+
+def is_question(api: str) -> bool:
+    """Whether a call changes nothing, so that it can be made again."""
+    return api.startswith(("Describe", "List", "Metadata", "ApiVersions"))
+
+
+class Run:
+    """One scenario on its lab."""
+
+    def __init__(
+        self,
+        document: Document,
+        folder: Folder,
+        lab: Lab,
+        differences: Sequence[Difference] = (),
+        texts: Sequence[BetterText] = (),
+    ) -> None:
+        self._document = document
+        self._lab = lab
+        self._tolerance = tolerances.of(document.volatile, folder.volatile, folder.volatile_names)
+        self._judge = Judge(document.name, differences, texts)
+        self._topic_ids = TopicIds()
+        self._outcome = Outcome(document.name)
+        self._outcome.notes += [f"volatile entry that is not understood: {text}" for text in self._tolerance.not_understood]
+        self._waits_for_next = False
+
+    def run(self) -> Outcome:
+        """Runs all steps, whatever happens in them; the cluster is put back afterwards."""
+        try:
+            self._prepare()
+            for index, step in enumerate(self._document.steps):
+                self._step(index, step)
+        finally:
+            self._attempt(len(self._document.steps), "restore", self._lab.restore)
+        return self._outcome
+
+    def _prepare(self) -> None:
+        for unknown in self._document.unknown_preconditions:
+            self._fail(0, "precondition", unknown, "a precondition that this runner does not know")
+        for broker in self._document.stopped_brokers:
+            self._attempt(0, "precondition.stopped_brokers", lambda broker=broker: self._lab.stop_broker(broker))  # type: ignore[misc]
+
+    def _step(self, index: int, step: dict[str, Any]) -> None:
+        if "api" in step:
+            self._attempt(index, "api", lambda: self._request(index, step))
+        elif "action" in step:
+            self._attempt(index, "action", lambda: self._act(index, step))
+        else:
+            self._fail(index, "", "a step with api or action", sorted(step))
+
+    def _attempt(self, index: int, what: str, do: Callable[[], None]) -> None:
+        """A failed step is part of the outcome, not the end of the run."""
+        try:
+            do()
+        except (LabFault, CannotMap) as error:
+            self._fail(index, what, "no fault", str(error))
+        except grpc.RpcError as error:
+            self._fail(index, "transport", "an answer", _status(error))
+        except Exception as error:
+            self._fail(index, what, "no fault", f"{type(error).__name__}: {error}")
+
+    def _fail(self, index: int, path: str, expected: Any, got: Any) -> None:
+        at = f"steps[{index}].{path}"
+        document = {"steps": {index: {path: got}}}
+        row = self._judge.difference(paths.parse(at), document)
+        if row is not None:
+            self._outcome.differences[at, row.reason] = row.reason
+        else:
+            self._outcome.failures.append(Failure(self._document.name, index, at, expected, got))
+
+    # --- requests -------------------------------------------------------------------------------------------------------
+
+    def _request(self, index: int, step: dict[str, Any]) -> None:
+        api, recorded = step["api"], step["response"]
+        request = build_request(
+            api, step.get("version"), self._own_names(self._lab.own_paths(step["request"])), is_refused=recorded is None
+        )
+        to = self._destination(index, step)
+        if recorded is None:
+            self._expect_refusal(index, step, lambda: self._lab.send(to, api, request, step.get("as")))
+            return
+        patience_s = PATIENCE_S if not self._outcome.failures else PATIENCE_AFTER_FAILURE_S
+        if self._waits_for_next:
+            self._waits_for_next, patience_s = False, self._wait_s
+        deadline = time.monotonic() + patience_s
+        while True:
+            response = self._lab.send(to, api, request, step.get("as"))
+            self._learn_ids(api, response)
+            ours = self._answer(api, step, response)
+            found = self._compare(index, step, ours)
+            if not found or not is_question(api) or time.monotonic() > deadline:
+                break
+            time.sleep(POLL_S)
+            request.header.ClearField("min_offset")
+        self._outcome.failures += [
+            Failure(self._document.name, index, paths.write(item.path), item.expected, item.got) for item in found
+        ]
+
+    def _destination(self, index: int, step: dict[str, Any]) -> int | str:
+        to: int | str = step["to"]
+        if not isinstance(to, int) or to not in self._lab.cluster.controller_ids:
+            return to
+        recorded = step["response"] or {}
+        is_told = {None, index} & self._tolerance.is_any_standby
+        return self._lab.any_standby() if is_told or recorded.get("error_code") in _STANDBY_CODES else to
+
+    def _own_names(self, value: Any) -> Any:
+        """A recorded request with our topic ids in the place of the recorded ones' names."""
+        if isinstance(value, list):
+            return [self._own_names(item) for item in value]
+        if isinstance(value, dict):
+            return {name: self._own_names(item) for name, item in value.items()}
+        if isinstance(value, str) and value.startswith(_TOPIC_ID):
+            name = value[len(_TOPIC_ID) : -1]
+            topic_id = self._topic_ids.get(name)
+            if topic_id is None:
+                raise LabFault(f"the id of topic {name} is needed, and no answer has said it")
+            return topic_id
+        return short_id(value) if is_uuid(value) else value
+
+    def _learn_ids(self, api: str, response: Any) -> None:
+        if api == "CreateTopics":
+            for topic in response.topics:
+                if topic.error_code == ErrorCode.NONE and topic.topic_id:
+                    self._topic_ids.learn(topic.name, topic.topic_id)
+
+    def _answer(self, api: str, step: dict[str, Any], response: Any) -> dict[str, Any]:
+        ours = self._lab.recorded_paths(neutral_response(api, step["request"], response))
+        ours = trims.apply(step.get("trimmed", ()), ours, self._is_own_topic)
+        return ours  # type: ignore[no-any-return]
+
+    def _is_own_topic(self, name: str) -> bool:
+        return f'"{name}"' in self._document.text
+
+    def _compare(self, index: int, step: dict[str, Any], ours: dict[str, Any]) -> list[Mismatch]:
+        """What is neither as recorded nor on purpose; notes what is on purpose."""
+        path: Path = ("steps", index, "response")
+        recorded, got = step["response"], ours
+        if step["api"] == "DescribeLogDirs":
+            recorded, got = self._without_free_dirs(recorded), self._without_free_dirs(got)
+        tolerance = tolerances.of(self._document.volatile)
+        tolerance.names, tolerance.unordered = set(self._tolerance.names), list(self._tolerance.unordered)
+        trims.add_order(step.get("trimmed", ()), tolerance)
+        left = []
+        differences: dict[tuple[str, str], str] = {}
+        texts = []
+        document = {"steps": {index: {"response": ours}}}
+        for mismatch in Comparison(step["api"], tolerance, self._topic_ids).mismatches(recorded, got, path):
+            row = self._judge.difference(mismatch.path, document)
+            text = self._judge.text(step["api"], mismatch)
+            if row is not None:
+                differences[paths.write(mismatch.path), row.reason] = row.reason
+            elif text is not None:
+                texts.append(
+                    {
+                        "scenario": self._document.name,
+                        "path": paths.write(mismatch.path),
+                        "expected": mismatch.expected,
+                        "got": mismatch.got,
+                        "reason": text.reason,
+                    }
+                )
+            else:
+                left.append(mismatch)
+        if not left:
+            self._outcome.differences |= differences
+            self._outcome.texts += texts
+        return left
+
+    def _without_free_dirs(self, response: dict[str, Any]) -> dict[str, Any]:
+        """A DescribeLogDirs answer without the replicas whose dir a broker chose."""
+        if not self._tolerance.unplaced and not self._tolerance.is_log_dir_free:
+            return response
+        results = []
+        for result in response.get("results") or ():
+            topics = []
+            for topic in result["topics"]:
+                kept = [
+                    item
+                    for item in topic["partitions"]
+                    if not self._tolerance.is_log_dir_free
+                    and (topic["name"], item["partition_index"]) not in self._tolerance.unplaced
+                ]
+                if kept:
+                    topics.append({**topic, "partitions": kept})
+            results.append({**result, "topics": topics})
+        return {**response, "results": results}
+
+    def _expect_refusal(self, index: int, step: dict[str, Any], send: Callable[[], Any]) -> None:
+        """Kafka closed the connection: so the whole request has to be refused."""
+        try:
+            response = send()
+        except grpc.RpcError:
+            return
+        code = response.header.error_code
+        if code not in _REFUSED:
+            self._fail(index, "transport", step.get("transport", "no answer"), f"an answer with error code {code}")
+
+    # --- actions --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _wait_s(self) -> float:
+        return WAIT_AFTER_FAILURE_S if self._outcome.failures else WAIT_S
+
+    def _act(self, index: int, step: dict[str, Any]) -> None:
+        action = step["action"]
+        lab = self._lab
+        if action == "create_topic":
+            topic_id = lab.create_topic(step["topic"], step["assignment"], step.get("configs") or {})
+            self._topic_ids.learn(step["topic"], topic_id)
+        elif action == "set_topic_configs":
+            lab.alter_configs(TOPIC, step["topic"], step["configs"])
+        elif action == "delete_topic_configs":
+            lab.alter_configs(TOPIC, step["topic"], dict.fromkeys(step["names"]))
+        elif action == "produce":
+            lab.produce(step["topic"], step["partition"], step["bytes"])
+        elif action == "remember_log_dir":
+            lab.remember_log_dir(step["broker"], step["dir"], step["topic"], step["partitions"])
+        elif action in ("stop_broker", "kill_broker"):
+            lab.stop_broker(step["broker"], kill=action == "kill_broker")
+        elif action == "start_broker":
+            lab.start_broker(step["broker"])
+        elif action == "kill_controller":
+            lab.kill_controller()
+        elif action == "start_controller":
+            lab.start_controller()
+        elif action in ("await", "observe"):
+            self._watch(step["what"], is_negative=action == "observe")
+        else:
+            self._fail(index, "action", "an action that this runner knows", action)
+
+    def _watch(self, what: str, *, is_negative: bool) -> None:
+        is_true = sentences.question(what)
+        if is_true is None:
+            self._waits_for_next = True
+            self._outcome.notes.append(f"not understood, so the next request was waited for: {what}")
+        elif is_negative:
+            sentences.observe(self._lab, what, is_true)
+        else:
+            self._lab.wait_until(what, lambda: is_true(self._lab), self._wait_s)
+
+
+def _status(error: grpc.RpcError) -> str:
+    return f"{error.code().name}: {error.details()}" if isinstance(error, grpc.Call) else str(error)
+
+
+def summary(outcome: Outcome) -> str:
+    """The failures of a scenario for a person."""
+    return "\n".join(describe(Mismatch(paths.parse(failure.path), failure.expected, failure.got)) for failure in outcome.failures)
+
+
+__all__ = ["ABSENT", "Run", "is_question", "summary"]

@@ -1,0 +1,209 @@
+"""What may differ in a recording: its own `volatile` list and that of all recordings, read as rules.
+
+Theory of operation. An entry is a path (`steps[3].response.topics[0].partitions[0].leader_id`), one with a remark
+(`… (order of the elements)`), or a sentence of a person. `_SENTENCES` has the forms of sentences that are understood; what
+none of them fits still counts for the field names that occur in it. Sentences that mean nothing here are kept for the report.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import paths
+from .paths import ANY_DEPTH, Path
+
+_PATH = re.compile(r"(?P<path>(?:steps\[|\*\*\.)\S+)(?P<remark> .*)?")
+_FIELD_NAME = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
+_GLOBAL_ORDER = re.compile(r"(?P<api>[A-Z]\w+): order of (?P<lists>[^(]+?)(?: \(.*\))?")
+
+Holder = dict[str, Any]
+"""The recorded object that a field stands in."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Paths that a rule is about, perhaps of one call only, or in objects only that fulfil `when`."""
+
+    pattern: Path
+    api: str | None = None
+    when: Callable[[Holder], bool] | None = None
+
+    def applies(self, path: Path, api: str, holder: Holder | None) -> bool:
+        if self.api is not None and self.api != api:
+            return False
+        if self.when is not None and (holder is None or not self.when(holder)):
+            return False
+        return paths.matches(self.pattern, path)
+
+
+@dataclass
+class Tolerance:
+    """What a comparison overlooks in one document."""
+
+    names: set[str] = field(default_factory=set)
+    """Fields whose values mean nothing, wherever they stand."""
+    skipped: list[Rule] = field(default_factory=list)
+    unordered: list[Rule] = field(default_factory=list)
+    lengths: list[Rule] = field(default_factory=list)
+    """Lists of which only the length is fixed."""
+    texts: list[Rule] = field(default_factory=list)
+    """Messages whose wording may differ."""
+    is_any_standby: set[int | None] = field(default_factory=set)
+    """Steps that any controller may get which is not active; None: all of them."""
+    unplaced: set[tuple[str, int]] = field(default_factory=set)
+    """Partitions of which a broker itself chose the log dir."""
+    is_log_dir_free: bool = False
+    not_understood: list[str] = field(default_factory=list)
+
+    def skips(self, path: Path, api: str, holder: Holder | None) -> bool:
+        return any(rule.applies(path, api, holder) for rule in self.skipped)
+
+    def is_unordered(self, path: Path, api: str) -> bool:
+        return any(rule.applies(path, api, None) for rule in self.unordered)
+
+    def is_length_only(self, path: Path, api: str, holder: Holder | None) -> bool:
+        return any(rule.applies(path, api, holder) for rule in self.lengths)
+
+    def is_text_free(self, path: Path, api: str) -> bool:
+        return any(rule.applies(path, api, None) for rule in self.texts)
+
+
+def of(entries: tuple[str, ...], global_entries: tuple[str, ...] = (), global_names: frozenset[str] = frozenset()) -> Tolerance:
+    """The rules of one document."""
+    tolerance = Tolerance(names=set(global_names))
+    for entry in global_entries:
+        _read_global(tolerance, entry)
+    for entry in entries:
+        _read(tolerance, entry)
+    return tolerance
+
+
+def _read_global(tolerance: Tolerance, entry: str) -> None:
+    order = _GLOBAL_ORDER.fullmatch(entry)
+    if order is not None:
+        for name in re.split(r", | and ", order["lists"]):
+            tolerance.unordered.append(Rule((ANY_DEPTH, paths.parse(name)[-1]), order["api"]))
+    elif entry.startswith("**."):
+        tolerance.names.add(entry.removeprefix("**.").split()[0])
+    else:
+        _read(tolerance, entry)
+
+
+def _read(tolerance: Tolerance, entry: str) -> None:
+    found = _PATH.fullmatch(entry)
+    if found is not None:
+        _read_path(tolerance, found["path"], found["remark"] or "")
+        return
+    for pattern, reader in _SENTENCES:
+        sentence = pattern.fullmatch(entry)
+        if sentence is not None:
+            reader(tolerance, sentence)
+            return
+    names = _FIELD_NAME.findall(entry)
+    tolerance.names.update(names)
+    if not names:
+        tolerance.not_understood.append(entry)
+
+
+def _read_path(tolerance: Tolerance, text: str, remark: str) -> None:
+    path = paths.parse(text)
+    if path[-1] == "to":
+        tolerance.is_any_standby.add(path[1] if len(path) > 1 and isinstance(path[1], int) else None)
+    elif "order" in remark:
+        tolerance.unordered.append(Rule(path))
+    elif "future" in remark:
+        tolerance.skipped.append(Rule(path, when=lambda replica: bool(replica.get("is_future_key"))))
+    else:
+        tolerance.skipped.append(Rule(path))
+
+
+# --- sentences ----------------------------------------------------------------------------------------------------------
+
+
+def _order_of_path(tolerance: Tolerance, found: re.Match[str]) -> None:
+    tolerance.unordered.append(Rule(paths.parse(found["path"])))
+
+
+def _order_of_entries(tolerance: Tolerance, found: re.Match[str]) -> None:
+    tolerance.unordered.append(Rule(paths.parse("steps[*].response.*")))
+
+
+def _order_in_answers(tolerance: Tolerance, found: re.Match[str]) -> None:
+    tolerance.unordered.append(Rule((ANY_DEPTH, found["list"]), found["api"]))
+
+
+def _free_texts(tolerance: Tolerance, found: re.Match[str]) -> None:
+    tolerance.texts.append(Rule((ANY_DEPTH, "error_message"), found.groupdict().get("api")))
+
+
+def _values_of_configs(tolerance: Tolerance, found: re.Match[str]) -> None:
+    names = set(found["names"].split(", "))
+
+    def is_meant(holder: Holder) -> bool:
+        return holder.get("name") in names
+
+    tolerance.skipped.append(Rule((ANY_DEPTH, "value"), when=is_meant))
+    tolerance.skipped.append(Rule((ANY_DEPTH, "synonyms"), when=is_meant))
+
+
+def _unplaced(tolerance: Tolerance, found: re.Match[str]) -> None:
+    tolerance.unplaced.add((found["topic"], int(found["partition"])))
+
+
+def _free_log_dir(tolerance: Tolerance, found: re.Match[str]) -> None:
+    tolerance.is_log_dir_free = True
+
+
+def _all_but_one(tolerance: Tolerance, found: re.Match[str]) -> None:
+    kept = found["kept"]
+    tolerance.skipped.append(
+        _ExceptRule((ANY_DEPTH, found["list"], paths.ANY_INDEX, paths.ANY_NAME), kept=kept),
+    )
+
+
+@dataclass(frozen=True)
+class _ExceptRule(Rule):
+    """All fields of a list's objects but one."""
+
+    kept: str = ""
+
+    def applies(self, path: Path, api: str, holder: Holder | None) -> bool:
+        return path[-1] != self.kept and super().applies(path, api, holder)
+
+
+def _placement(tolerance: Tolerance, found: re.Match[str]) -> None:
+    partition = found["partition"]
+
+    def is_meant(holder: Holder) -> bool:
+        return partition is None or holder.get("partition_index") == int(partition)
+
+    for name in found["names"].split(", "):
+        rules = tolerance.lengths if name.endswith(("_nodes", "replicas")) else tolerance.skipped
+        rules.append(Rule((ANY_DEPTH, name), when=is_meant))
+
+
+def _names(tolerance: Tolerance, found: re.Match[str]) -> None:
+    tolerance.names.update(found[0].split(", "))
+
+
+def _nothing(tolerance: Tolerance, found: re.Match[str]) -> None:
+    """Said by a placeholder already."""
+
+
+_SENTENCES: tuple[tuple[re.Pattern[str], Callable[[Tolerance, re.Match[str]], None]], ...] = (
+    (re.compile(r"order of (?P<path>steps\[\S+)"), _order_of_path),
+    (re.compile(r"order of response entries.*"), _order_of_entries),
+    (re.compile(r"order of (?P<list>\w+) in (?P<api>\w+) answers.*"), _order_in_answers),
+    (re.compile(r"error_message of (?P<api>[A-Z]\w+)"), _free_texts),
+    (re.compile(r"error_message( texts.*)?"), _free_texts),
+    (re.compile(r"the node id in error_message"), _nothing),
+    (re.compile(r"values of (?P<names>.+?) (are|is) .*"), _values_of_configs),
+    (re.compile(r"dir of (?P<topic>\S+)-(?P<partition>\d+)( \(.*\))?"), _unplaced),
+    (re.compile(r"the log dir taken .*"), _free_log_dir),
+    (re.compile(r"(?P<list>\w+)\[\*\] other than (?P<kept>\w+)"), _all_but_one),
+    (re.compile(r"(?P<names>\w+(?:, \w+)*) of (?:partition (?P<partition>\d+)|topics|partitions)\b.*"), _placement),
+    (re.compile(r"[a-z][a-z_]*(?:, [a-z][a-z_]*)*"), _names),
+)

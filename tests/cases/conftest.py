@@ -1,0 +1,108 @@
+"""Options of `pytest tests/cases`, the clusters that recordings run on, and the report. See docs/recorded-cases.md."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from case_runner.documents import Document, Folder, load_folder
+from case_runner.judgement import Failure, Outcome, report
+from case_runner.lab import Lab
+from case_runner.runner import Run
+from differences import BETTER_TEXTS, DIFFERENCES
+
+RECORDINGS = Path(__file__).parent / "recordings"
+LOG_LINES_OF_A_FAULT = 8
+
+_folders: dict[Path, Folder] = {}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("recorded cases")
+    group.addoption("--cases", metavar="DIR", help="run the recordings of another folder")
+    group.addoption("--cases-report", metavar="FILE", help="write what passed, differs on purpose and failed as JSON")
+
+
+def folder_of(config: pytest.Config) -> Folder:
+    """The recordings that this run is about; read once."""
+    directory = Path(config.getoption("--cases", None) or RECORDINGS)
+    if directory not in _folders:
+        _folders[directory] = load_folder(directory, RECORDINGS)
+    return _folders[directory]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "recording" in metafunc.fixturenames:
+        documents = folder_of(metafunc.config).documents
+        metafunc.parametrize("recording", documents, ids=[document.name for document in documents])
+
+
+class Labs:
+    """The two clusters, each started when first needed; one that does not start is not tried again."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._labs: dict[bool, Lab | Exception] = {}
+        self._directories: list[str] = []
+        self.outcomes: list[Outcome] = []
+
+    def lab(self, with_users: bool) -> Lab:
+        if with_users not in self._labs:
+            directory = tempfile.mkdtemp(prefix="kraftlab-cases-")
+            self._directories.append(directory)
+            try:
+                self._labs[with_users] = Lab(Path(directory), self._cluster_id(with_users), with_users=with_users)
+            except Exception as error:
+                self._labs[with_users] = error
+        found = self._labs[with_users]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _cluster_id(self, with_users: bool) -> str:
+        """The id that the recorded cluster had: answers hold it."""
+        ids = Counter(
+            step["response"]["cluster_id"]
+            for document in self._folder.documents
+            if document.needs_authorizer == with_users
+            for step in document.steps
+            if isinstance(step.get("response"), dict) and isinstance(step["response"].get("cluster_id"), str)
+        )
+        return ids.most_common(1)[0][0] if ids else "kraftlab-recorded-cases"
+
+    def close(self) -> None:
+        for lab in self._labs.values():
+            if isinstance(lab, Lab):
+                lab.close()
+        for directory in self._directories:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def labs(request: pytest.FixtureRequest) -> Iterator[Labs]:
+    labs = Labs(folder_of(request.config))
+    try:
+        yield labs
+    finally:
+        labs.close()
+        target = request.config.getoption("--cases-report", None)
+        if target:
+            Path(target).write_text(json.dumps(report(labs.outcomes), indent=1) + "\n", encoding="utf-8")
+
+
+@pytest.fixture
+def outcome(recording: Document, labs: Labs, request: pytest.FixtureRequest) -> Outcome:
+    """What running the recording gave."""
+    try:
+        lab = labs.lab(recording.needs_authorizer)
+    except Exception as error:
+        outcome = Outcome(recording.name, [Failure(recording.name, 0, "cluster", "a cluster that runs", str(error))])
+    else:
+        outcome = Run(recording, folder_of(request.config), lab, DIFFERENCES, BETTER_TEXTS).run()
+    labs.outcomes.append(outcome)
+    return outcome
