@@ -134,6 +134,13 @@ class AssignReplicasToDirsResponse(msgspec.Struct, frozen=True, array_like=True)
     results: tuple[DirectoryAssignmentResult, ...] = ()
 
 
+class ForwardingBroker(msgspec.Struct, frozen=True, array_like=True):
+    """The broker that passes a call on, where its answer depends on who was asked: its id, and its server.properties."""
+
+    node_id: int
+    static: dict[str, str] = {}
+
+
 class EnvelopeRequest(msgspec.Struct, frozen=True, array_like=True):
     """A client's admin call that a broker passes on to the active controller.
 
@@ -143,6 +150,10 @@ class EnvelopeRequest(msgspec.Struct, frozen=True, array_like=True):
     api: str
     principal: str
     request: bytes
+    client_id: str = ""
+    """What the client calls itself; quotas know it by that."""
+    broker: ForwardingBroker | None = None
+    """Given with calls about configs."""
 
 
 class EnvelopeResponse(msgspec.Struct, frozen=True, array_like=True):

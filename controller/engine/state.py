@@ -19,9 +19,12 @@ from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
 from kraftlab.metadata.index import EMPTY_INDEX, MetadataIndex
+from kraftlab.metadata.peer_rpc import ForwardingBroker
 from kraftlab.metadata.records import AnyRecord
 from kraftlab.metadata.uuids import Uuid, is_reserved, to_text
 from kraftlab.quorum.core.batch import MAX_RECORDS
+
+from ..configs.mutation_quota import UNLIMITED, MutationCharge
 
 R = TypeVar("R")
 
@@ -44,12 +47,18 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Context(NamedTuple):
-    """What an operation may know besides the state. `next_offset` is the offset its first record will get."""
+    """What an operation may know besides the state. `next_offset` is the offset its first record will get.
+
+    `mutations` is the client's account for partitions that are created or deleted: `mutations.take(count)` once per topic.
+    `broker` is the one that was asked, if one was and the call is about configs.
+    """
 
     now_ms: int
     random: random.Random
     settings: Settings
     next_offset: int
+    mutations: MutationCharge = UNLIMITED
+    broker: ForwardingBroker | None = None
 
 
 class Outcome(NamedTuple, Generic[R]):
