@@ -44,6 +44,21 @@ class AdminStub(object):
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DeleteTopicsRequest.SerializeToString,
                 response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DeleteTopicsResponse.FromString,
                 _registered_method=True)
+        self.CreatePartitions = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/CreatePartitions',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CreatePartitionsRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CreatePartitionsResponse.FromString,
+                _registered_method=True)
+        self.ElectLeaders = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/ElectLeaders',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ElectLeadersRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ElectLeadersResponse.FromString,
+                _registered_method=True)
+        self.DeleteRecords = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/DeleteRecords',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DeleteRecordsRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DeleteRecordsResponse.FromString,
+                _registered_method=True)
         self.DescribeTopicPartitions = channel.unary_unary(
                 '/kraftlab.admin.v1.Admin/DescribeTopicPartitions',
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeTopicPartitionsRequest.SerializeToString,
@@ -217,6 +232,25 @@ class AdminServicer(object):
 
     def DeleteTopics(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreatePartitions(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ElectLeaders(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteRecords(self, request, context):
+        """Broker only: of the partitions that it leads.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -437,6 +471,21 @@ def add_AdminServicer_to_server(servicer, server):
                     request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DeleteTopicsRequest.FromString,
                     response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DeleteTopicsResponse.SerializeToString,
             ),
+            'CreatePartitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreatePartitions,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CreatePartitionsRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CreatePartitionsResponse.SerializeToString,
+            ),
+            'ElectLeaders': grpc.unary_unary_rpc_method_handler(
+                    servicer.ElectLeaders,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ElectLeadersRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ElectLeadersResponse.SerializeToString,
+            ),
+            'DeleteRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteRecords,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DeleteRecordsRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DeleteRecordsResponse.SerializeToString,
+            ),
             'DescribeTopicPartitions': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeTopicPartitions,
                     request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeTopicPartitionsRequest.FromString,
@@ -652,6 +701,87 @@ class Admin(object):
             '/kraftlab.admin.v1.Admin/DeleteTopics',
             kraftlab_dot_admin_dot_v1_dot_admin__pb2.DeleteTopicsRequest.SerializeToString,
             kraftlab_dot_admin_dot_v1_dot_admin__pb2.DeleteTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreatePartitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/CreatePartitions',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.CreatePartitionsRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.CreatePartitionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ElectLeaders(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/ElectLeaders',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.ElectLeadersRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.ElectLeadersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/DeleteRecords',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.DeleteRecordsRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.DeleteRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,
