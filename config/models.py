@@ -19,9 +19,12 @@ from typing import Annotated, Any, NoReturn, TypeVar
 
 import msgspec
 
+from kraftlab.access.authorizer import AccessSettings
+from kraftlab.access.users import Users
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
 
 from . import properties
+from .access import SECRETS, access_settings, listener_users
 from .endpoints import parse_endpoint
 from .errors import ConfigError
 from .topic_configs import BROKER_KEYS, split_list
@@ -73,10 +76,14 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     unclean_leader_election_enable: bool = _key("unclean.leader.election.enable", False)
     auto_leader_rebalance_enable: bool = _key("auto.leader.rebalance.enable", True)
     leader_imbalance_check_interval_seconds: AtLeast1 = _key("leader.imbalance.check.interval.seconds", 300)
+    access: AccessSettings = _key("access", AccessSettings())
+    """Who may do what (with `super.users` and `allow.everyone.if.no.acl.found`)."""
+    users: Users = _key("users", Users({}))
+    """Who may prove to be somebody at the gRPC listener."""
     source: str = _key("source", "")
     """The file this came from, for messages."""
     values: dict[str, str] = _key("values", {})
-    """The file's keys and values as written."""
+    """The file's keys and values as written, without those that are secret."""
 
     def static(self, name: str) -> str | None:
         """The value the file gives a key (the STATIC source of DescribeConfigs), None if it does not."""
@@ -342,7 +349,9 @@ def build(values: Mapping[str, str], source: str, role: str, model: type[Config]
         "metadata.log.dir": metadata_log_dir,
         "log.dirs": log_dirs,
         "source": source,
-        "values": dict(values),
+        "values": {key: value for key, value in values.items() if key not in SECRETS},
+        "access": access_settings(reader.values, source),
+        "users": listener_users(reader.values, source),
     }
     trace_file = reader.values.get("kraftlab.trace.file")
     if trace_file:

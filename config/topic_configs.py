@@ -194,6 +194,8 @@ _NO_LIMIT = _MAX_LONG
 # known too, so that an operator's file carries over: their values are checked and kept for DescribeConfigs.
 _OWN_BROKER_KEYS = (
     _broker("advertised.listeners", _LIST, None, dynamic=True),
+    _broker("allow.everyone.if.no.acl.found", _B, "false"),
+    _broker("authorizer.class.name", _S, ""),
     _broker("auto.create.topics.enable", _B, "true"),
     _broker("auto.leader.rebalance.enable", _B, "true"),
     _broker("background.threads", _I, "10", minimum=1, dynamic=True),
@@ -222,6 +224,7 @@ _OWN_BROKER_KEYS = (
     _broker("kraftlab.trace.file", _S, None),
     _broker("leader.imbalance.check.interval.seconds", _L, "300", minimum=1),
     _broker("leader.replication.throttled.rate", _L, _NO_LIMIT, minimum=0, dynamic=True),
+    _broker("listener.name.grpc.users", _S, None),
     _broker("listener.security.protocol.map", _S, None, dynamic=True),
     _broker("listeners", _LIST, None, dynamic=True),
     _broker("log.cleaner.enable", _B, "true"),
@@ -273,6 +276,7 @@ _OWN_BROKER_KEYS = (
     _broker("socket.receive.buffer.bytes", _I, "102400"),
     _broker("socket.request.max.bytes", _I, "104857600", minimum=1),
     _broker("socket.send.buffer.bytes", _I, "102400"),
+    _broker("super.users", _S, ""),
     _broker("transaction.state.log.min.isr", _I, "2", minimum=1),
     _broker("transaction.state.log.num.partitions", _I, "50", minimum=1),
     _broker("transaction.state.log.replication.factor", _I, "3", minimum=1),
