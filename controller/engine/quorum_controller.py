@@ -2,11 +2,14 @@
 
 Theory of operation. Everything that changes state is an event of one queue (`queue.py`). A write event on the active
 controller runs to its end without waiting: a manager generates records from the newest state, the records are replayed into
-a new state at the offsets that come next, and proposed to the log, which appends them as a batch at once; the answer goes
-to the purgatory until the batch is committed. The state before each batch in flight is kept by its end offset. Commits (`apply`)
-move the committed state along these states, and release answers; a resignation drops them, fails the answers with
-NOT_CONTROLLER (outcome unknown), and goes on from the committed state. A standby replays the same records through the
-same code when they are committed.
+a new state at the offsets that come next, and proposed to the log, which appends them as a batch at once (`log_writer.py`);
+the answer goes to the purgatory until the batch is committed. Commits (`apply`) move the committed state along the states
+kept for batches in flight, and release answers; a resignation drops them, fails the answers with NOT_CONTROLLER (outcome
+unknown), and goes on from the committed state. A standby replays the same records through the same code when they are
+committed.
+
+While a metadata transaction is open (KIP-868), everything that readers and waiting answers are told stands at its beginning,
+the last stable offset: its records count once its end is committed.
 
 Reads see committed state only, on any controller, and need no turn in the queue; a linearizable one first lets the quorum
 confirm the leadership and the committed state catch up with what that says (`catch_up`). Heartbeats that change nothing do not
@@ -26,22 +29,20 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 import trio
 
 from kraftlab.metadata import codec
 from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.metadata.features import METADATA_VERSION, bootstrap_records
 from kraftlab.metadata.image import MetadataImage, Provenance
 from kraftlab.metadata.index import index_of
 from kraftlab.metadata.peer_rpc import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
 )
-from kraftlab.metadata.records import AbortTransaction, AnyRecord, NoOp
+from kraftlab.metadata.records import NoOp
 from kraftlab.metadata.snapshot import ImageSnapshot, image_from
-from kraftlab.quorum.core.batch import MAX_RECORDS
 from kraftlab.quorum.core.errors import InvariantViolation
 from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch
 from kraftlab.quorum.driver.errors import NotLeader, Overloaded
@@ -49,6 +50,8 @@ from kraftlab.quorum.state_machine import CommittedBatch
 
 from ..cluster import brokers
 from ..cluster.heartbeats import HeartbeatTable
+from .activation import ActivationRefused, activation_records
+from .log_writer import LogWriter, LostLeadership, MetadataQuorum, Misplaced
 from .purgatory import Answer, Purgatory
 from .queue import NEVER_MS, Event, EventQueue, NotNow
 from .state import EMPTY_STATE, GRPC, Context, ControllerState, Outcome, Settings
@@ -66,19 +69,6 @@ FENCE_RETRY_MS = 100
 STALL_MS = 200
 """A check that runs this much late means that this process stood still; nobody is fenced for that."""
 HISTORY_LENGTH = 8192
-
-
-class MetadataQuorum(Protocol):
-    """What a controller needs of the log (`RaftDriver` is one)."""
-
-    @property
-    def end_offset(self) -> int: ...
-
-    def propose(self, epoch: int, body: bytes, record_count: int) -> tuple[int, int]: ...
-
-    def resign(self, epoch: int, reason: str) -> None: ...
-
-    async def read_index(self) -> int: ...
 
 
 class Leadership(NamedTuple):
@@ -101,6 +91,7 @@ class ControllerStatistics(NamedTuple):
     queue: dict[str, int]
     writes: int
     quick_heartbeats: int
+    heartbeats_timed_out: int
     brokers_fenced: int
 
 
@@ -124,16 +115,15 @@ class QuorumController:
         self._leader_id = NO_LEADER
         self._leader_endpoints: dict[str, Endpoint] = {}
         self._committed = EMPTY_STATE
-        self._newest = EMPTY_STATE
-        self._pending: deque[tuple[int, ControllerState]] = deque()
+        self._log = LogWriter(EMPTY_STATE)
         self._applied_offset = 0
         self._history: deque[tuple[int, MetadataImage]] = deque(maxlen=HISTORY_LENGTH)
         self._purgatory = Purgatory()
         self._offset_waiters: list[tuple[int, int, trio.Event]] = []
         self._waiter_number = itertools.count()
         self._last_append_ms = 0
-        self._writes = 0
         self._quick_heartbeats = 0
+        self._heartbeats_timed_out = 0
         self._brokers_fenced = 0
 
     def attach(self, quorum: MetadataQuorum) -> None:
@@ -153,11 +143,11 @@ class QuorumController:
     @property
     def newest(self) -> ControllerState:
         """The state that the next write starts from: on the active controller it includes what is not committed yet."""
-        return self._newest
+        return self._log.newest
 
     @property
     def applied_offset(self) -> int:
-        """End offset of the committed state."""
+        """End offset of the committed state; while a transaction is open, where it begins (the last stable offset)."""
         return self._applied_offset
 
     @property
@@ -186,12 +176,13 @@ class QuorumController:
             self.is_active,
             self._epoch,
             self._applied_offset,
-            len(self._pending),
+            self._log.in_flight,
             len(self._purgatory),
             len(self._offset_waiters),
             self.queue.statistics(),
-            self._writes,
+            self._log.batches_written,
             self._quick_heartbeats,
+            self._heartbeats_timed_out,
             self._brokers_fenced,
         )
 
@@ -208,20 +199,27 @@ class QuorumController:
         now_ms = self._clock()
         if self.is_active and self._names_registration(request):
             self.heartbeats.arrived(request.broker_id, request.current_metadata_offset, now_ms)
-            quick = brokers.quick_heartbeat(self._committed, self._newest, self.heartbeats, request)
+            quick = brokers.quick_heartbeat(self._committed, self._log.newest, self.heartbeats, request)
             if quick is not None:
                 self._quick_heartbeats += 1
                 answer: Answer[BrokerHeartbeatResponse] = Answer()
                 answer.succeed(quick, self._applied_offset)
                 return answer
-        return self.write(
-            "BrokerHeartbeat",
-            lambda state, context: brokers.heartbeat(state, self.heartbeats, request, context),
-            deadline_ms=now_ms + self.settings.heartbeat_interval_ms // 2,
-        )
+        answer = Answer()
+
+        def generate(state: ControllerState, context: Context) -> Outcome[BrokerHeartbeatResponse]:
+            return brokers.heartbeat(state, self.heartbeats, request, context)
+
+        def expired(error: ApiError) -> None:
+            self._heartbeats_timed_out += error.code is ErrorCode.REQUEST_TIMED_OUT
+            answer.fail(error)
+
+        run = partial(self._run_write, "BrokerHeartbeat", generate, answer)
+        self.queue.append(Event("BrokerHeartbeat", run, expired, now_ms + self.settings.heartbeat_interval_ms // 2))
+        return answer
 
     def _names_registration(self, request: BrokerHeartbeatRequest) -> bool:
-        broker = self._newest.image.cluster.brokers.get(request.broker_id)
+        broker = self._log.newest.image.cluster.brokers.get(request.broker_id)
         return broker is not None and broker.epoch == request.broker_epoch
 
     async def wait_applied(self, offset: int) -> None:
@@ -256,36 +254,58 @@ class QuorumController:
     # --- writing -------------------------------------------------------------------------------------------------------------
 
     def _run_write(self, name: str, generate: Generate[R], answer: Answer[R]) -> None:
-        epoch = self._claimed_epoch
-        if epoch is None or self._quorum is None:
+        epoch, quorum = self._claimed_epoch, self._quorum
+        if epoch is None or quorum is None or not self._finish(quorum, epoch):
             answer.fail(self.not_controller())
             return
-        context = Context(self._clock(), self._random, self.settings, self._quorum.end_offset)
+        context = Context(self._clock(), self._random, self.settings, quorum.end_offset)
         try:
-            outcome = generate(self._newest, context)
+            outcome = generate(self._log.newest, context)
+            end_offset = self._newest_offset()
+            if outcome.records:
+                end_offset = self._log.write(quorum, epoch, outcome, context.now_ms)
+                self._last_append_ms = context.now_ms
         except ApiError as error:
             self._defer(partial(answer.fail, error), answer.fail, self._newest_offset())
             return
-        except Exception:
-            answer.fail(_changed_nothing(name))
-            return
-        try:
-            end_offset = self._append(epoch, outcome, context.now_ms) if outcome.records else self._newest_offset()
-        except ApiError as error:
-            answer.fail(error)
+        except ActivationRefused as error:
+            answer.fail(self._halt(error))
             return
         except (NotNow, InvariantViolation):
             raise
+        except (LostLeadership, Misplaced) as error:
+            answer.fail(self._interrupted(error))
+            return
         except Exception:
             answer.fail(_changed_nothing(name))
             return
+        if self._log.has_rest:
+            self.queue.prepend(Event(f"the rest of {name}", lambda: self._push_rest(quorum, epoch), lambda error: None))
         if outcome.appended is not None:
             outcome.appended(end_offset)
         self._defer(lambda: answer.succeed(outcome.response, end_offset), answer.fail, end_offset)
 
+    def _finish(self, quorum: MetadataQuorum, epoch: int) -> bool:
+        """Brings the rest of a large change into the log: False if this node cannot any more. NotNow if it takes no more yet."""
+        if self._log.has_rest and self._claimed_epoch == epoch:
+            try:
+                self._log.finish(quorum)
+            except (LostLeadership, Misplaced) as error:
+                self._interrupted(error)
+                return False
+        return True
+
+    def _push_rest(self, quorum: MetadataQuorum, epoch: int) -> None:
+        self._finish(quorum, epoch)
+
+    def _interrupted(self, error: Exception) -> ApiError:
+        """A change, or its rest, did not get into the log. What did may be committed; a transaction ends with the next leader."""
+        return self._halt(error) if isinstance(error, Misplaced) else self.not_controller()
+
     def _newest_offset(self) -> int:
         """Where the newest state stands: the end of the last batch in flight, or of the committed state."""
-        return self._pending[-1][0] if self._pending else self._applied_offset
+        end_offset = self._log.end_offset
+        return self._applied_offset if end_offset is None else end_offset
 
     def _defer(self, release: Callable[[], None], fail: Callable[[ApiError], None], offset: int) -> None:
         if offset <= self._applied_offset:
@@ -293,61 +313,14 @@ class QuorumController:
         else:
             self._purgatory.defer(offset, release, fail)
 
-    def _append(self, epoch: int, outcome: Outcome[R], now_ms: int) -> int:
-        """Replays and proposes; the end offset. If it raises, nothing was appended, or the leadership is given up."""
-        records = outcome.records
-        if len(records) <= MAX_RECORDS:
-            return self._append_batch(epoch, list(records), now_ms)
-        if outcome.atomic:
-            raise ApiError(
-                ErrorCode.POLICY_VIOLATION,
-                f"The change has {len(records)} metadata records, more than the {MAX_RECORDS} of one atomic batch; split it.",
-            )
-        end_offset = self._append_batch(epoch, list(records[:MAX_RECORDS]), now_ms)
-        for start in range(MAX_RECORDS, len(records), MAX_RECORDS):
-            try:
-                end_offset = self._append_batch(epoch, list(records[start : start + MAX_RECORDS]), now_ms)
-            except InvariantViolation:
-                raise
-            except Exception as error:
-                assert self._quorum is not None
-                logger.error("a change of several batches ends in the middle: %r", error)
-                self._quorum.resign(epoch, "a change of several batches cannot be finished")
-                raise self.not_controller() from error
-        return end_offset
-
-    def _append_batch(self, epoch: int, records: list[AnyRecord], now_ms: int) -> int:
-        assert self._quorum is not None
-        expected = self._quorum.end_offset
-        newest = self._newest.replay(records, expected, Provenance(expected + len(records), epoch, now_ms))
-        body, count = codec.encode(records)
-        try:
-            base_offset, end_offset = self._quorum.propose(epoch, body, count)
-        except Overloaded as error:
-            raise NotNow from error
-        except NotLeader as error:
-            raise self.not_controller() from error
-        except ValueError as error:
-            raise ApiError(
-                ErrorCode.POLICY_VIOLATION, f"The change does not fit one batch: {error}. Split the request."
-            ) from error
-        if base_offset != expected:
-            misplaced = AssertionError(f"the batch was expected at offset {expected} and lies at {base_offset}")
-            self._halt(misplaced)
-            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The controller must stop: {misplaced}") from misplaced
-        self._newest = newest
-        self._pending.append((end_offset, newest))
-        self._last_append_ms = now_ms
-        self._writes += 1
-        return end_offset
-
-    def _halt(self, error: BaseException) -> None:
-        """This node's memory cannot be trusted any more: it must end."""
+    def _halt(self, error: BaseException) -> ApiError:
+        """This node must end; what to tell who waits."""
         if self.failure is None:
             logger.error("this controller must stop: %s", error)
             self.failure = error
             self.failed.set()
             self.queue.close()
+        return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The controller must stop: {error}")
 
     # --- the log's side ------------------------------------------------------------------------------------------------------
 
@@ -356,12 +329,12 @@ class QuorumController:
         if self._claimed_epoch is not None and batches[-1].epoch > self._claimed_epoch:
             self._step_down(f"epoch {batches[-1].epoch} has begun")
         state = self._committed
-        pending = self._pending
         for batch in batches:
-            if pending and batch.end_offset == pending[0][0] and batch.epoch == self._claimed_epoch:
-                state = pending.popleft()[1]
+            own = self._log.take(batch.end_offset) if batch.epoch == self._claimed_epoch else None
+            if own is not None:
+                state = own
             elif batch.body:
-                if pending:
+                if self._log.in_flight:
                     raise AssertionError(
                         f"batch {batch.base_offset}..{batch.end_offset} is committed, but this node wrote another"
                     )
@@ -375,9 +348,11 @@ class QuorumController:
     def _committed_is(self, state: ControllerState) -> None:
         """Moves to a newer committed state and releases who waited for it."""
         self._committed = state
-        self._applied_offset = end_offset = state.image.provenance.offset
-        if not self._pending:
-            self._newest = state
+        transaction = state.image.transaction
+        end_offset = state.image.provenance.offset if transaction is None else transaction.begin_offset
+        self._applied_offset = end_offset
+        if not self._log.in_flight and not self._log.has_rest:
+            self._log.standing_at(state)
         self._purgatory.complete_to(end_offset)
         while self._offset_waiters and self._offset_waiters[0][0] <= end_offset:
             heapq.heappop(self._offset_waiters)[2].set()
@@ -422,6 +397,7 @@ class QuorumController:
             "node %d is the active controller of epoch %d, at offset %d", self.settings.node_id, epoch, self._applied_offset
         )
         answer: Answer[None] = Answer()
+        answer.when_done(self._activation_ended)
         run = partial(self._run_write, "activation", self._activation, answer)
         self.queue.prepend(Event("activation", run, answer.fail))
         self._schedule_fencing()
@@ -434,7 +410,7 @@ class QuorumController:
             self._step_down(reason)
 
     def _step_down(self, reason: str) -> None:
-        lost = len(self._pending)
+        lost = self._log.in_flight
         logger.info(
             "node %d is not the active controller any more (%s); %d batches of epoch %s may or may not survive",
             self.settings.node_id,
@@ -443,8 +419,7 @@ class QuorumController:
             self._claimed_epoch,
         )
         self._claimed_epoch = None
-        self._pending.clear()
-        self._newest = self._committed
+        self._log.standing_at(self._committed)
         self.heartbeats.deactivate()
         self.queue.cancel(FENCE_TAG)
         self.queue.cancel(IDLE_TAG)
@@ -458,15 +433,16 @@ class QuorumController:
     # --- activation and timers -----------------------------------------------------------------------------------------------
 
     def _activation(self, state: ControllerState, context: Context) -> Outcome[None]:
-        """What a new active controller writes first: the bootstrap records of a new cluster, the end of what a
-        predecessor left open.
-        """
-        if state.image.transaction is not None:
-            return Outcome([AbortTransaction(0, "Controller failover")], None)
-        if METADATA_VERSION not in state.image.features:
-            logger.info("this is a new cluster: writing its bootstrap records")
-            return Outcome(bootstrap_records(), None)
-        return Outcome([], None)
+        """The bootstrap records of a new cluster, the end of what a predecessor left open."""
+        records = activation_records(state.image)
+        if records:
+            logger.info("activation writes %s", ", ".join(map(repr, records[:3])))
+        return Outcome(records, None)
+
+    def _activation_ended(self, answer: Answer[None]) -> None:
+        """A controller that cannot even say that it has begun would refuse or spoil everything else: it must end."""
+        if answer.error is not None and answer.error.code is not ErrorCode.NOT_CONTROLLER:
+            self._halt(answer.error)
 
     def _schedule_fencing(self, pause_ms: int = 0) -> None:
         stalest = self.heartbeats.stalest(self._unfenced_brokers())
@@ -476,7 +452,7 @@ class QuorumController:
         self.queue.schedule(FENCE_TAG, at_ms, partial(self._fence_stale, at_ms))
 
     def _unfenced_brokers(self) -> list[int]:
-        return [broker_id for broker_id, broker in self._newest.image.cluster.brokers.items() if not broker.fenced]
+        return [broker_id for broker_id, broker in self._log.newest.image.cluster.brokers.items() if not broker.fenced]
 
     def _fence_stale(self, due_ms: int) -> None:
         now_ms = self._clock()
@@ -509,7 +485,7 @@ class QuorumController:
     def _write_no_op(self) -> None:
         """Keeps an idle log moving; while something is in flight it moves anyway, or cannot."""
         idle_ms = self._clock() - self._last_append_ms
-        if idle_ms >= self.settings.max_idle_interval_ms and not self._pending:
+        if idle_ms >= self.settings.max_idle_interval_ms and not self._log.in_flight:
             answer: Answer[None] = Answer()
             self._run_write("no-op", lambda state, context: Outcome([NoOp(0)], None), answer)
         self._schedule_no_op()

@@ -63,6 +63,8 @@ class Context(NamedTuple):
 
 class Outcome(NamedTuple, Generic[R]):
     """What an operation decided. `atomic`: the records must share one batch; else they may be cut into several, in order.
+    `transaction`: what to call the metadata transaction (KIP-868) that makes an atomic change of more records than a batch
+    holds one for its readers; None: such a change is refused with POLICY_VIOLATION.
 
     `appended` is called with the end offset once the records are in the log (or with the highest pending one if there are
     none), for what the active controller keeps outside the log.
@@ -72,6 +74,7 @@ class Outcome(NamedTuple, Generic[R]):
     response: R
     atomic: bool = True
     appended: Callable[[int], None] | None = None
+    transaction: str | None = None
 
 
 class ControllerState(msgspec.Struct, frozen=True):

@@ -20,9 +20,9 @@ def _answer_before_commit(_original: object) -> Callable[..., None]:
 
 def _revert_forgotten(step_down: Callable[[QuorumController, str], None]) -> Callable[[QuorumController, str], None]:
     def mutated(self: QuorumController, reason: str) -> None:
-        newest = self._newest
+        newest = self._log.newest
         step_down(self, reason)
-        self._newest = newest
+        self._log.newest = newest
 
     return mutated
 

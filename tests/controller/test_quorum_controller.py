@@ -14,9 +14,10 @@ from kraftlab.controller.engine.state import Context, ControllerState, Outcome
 from kraftlab.metadata import codec
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.features import bootstrap_records
 from kraftlab.metadata.image import EMPTY, Provenance
 from kraftlab.metadata.index import index_of
-from kraftlab.metadata.records import BeginTransaction, Config, EndTransaction, FeatureLevel, NoOp, RemoveTopic
+from kraftlab.metadata.records import Config, NoOp, RemoveTopic
 from kraftlab.metadata.snapshot import image_digest
 from kraftlab.quorum.core.types import OffsetAndEpoch
 
@@ -94,20 +95,6 @@ async def test_every_write_is_one_batch_and_a_large_one_is_cut_only_if_it_may_be
     assert value(cluster) == "1"
 
 
-async def test_a_cut_change_that_the_log_takes_only_in_part_costs_the_leadership(cluster: Any) -> None:
-    propose = cluster.quorum.propose
-
-    def take_one(epoch: int, body: bytes, record_count: int) -> tuple[int, int]:
-        offsets: tuple[int, int] = propose(epoch, body, record_count)
-        cluster.quorum.overloaded = True
-        return offsets
-
-    cluster.quorum.propose = take_one
-    answer = cluster.controller.write("large", set_key("1", count=10_001, atomic=False))
-    assert answer.error.code is ErrorCode.NOT_CONTROLLER
-    assert cluster.quorum.resignations[0][0] == cluster.quorum.epoch
-
-
 async def test_an_operation_that_fails_unexpectedly_changes_nothing_and_costs_no_leadership(cluster: Any) -> None:
     def bug(state: ControllerState, context: Context) -> Outcome[str]:
         raise KeyError("a bug")
@@ -126,16 +113,6 @@ async def test_records_that_cannot_be_replayed_never_reach_the_log(cluster: Any)
     assert answer.error.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert len(cluster.quorum.batches) == batches
     assert await cluster.done(cluster.controller.write("set", set_key("1"))) == "1"
-
-
-async def test_a_cut_change_that_fails_in_the_middle_costs_the_leadership(cluster: Any) -> None:
-    def bad(state: ControllerState, context: Context) -> Outcome[str]:
-        good = set_key("1", count=10_000)(state, context).records
-        return Outcome([*good, RemoveTopic(0, b"x" * 16)], "", atomic=False)
-
-    answer = cluster.controller.write("bad", bad)
-    assert answer.error.code is ErrorCode.NOT_CONTROLLER
-    assert cluster.quorum.resignations[0][0] == cluster.quorum.epoch
 
 
 async def test_a_batch_that_lies_elsewhere_than_it_was_replayed_for_stops_the_node(cluster: Any) -> None:
@@ -196,9 +173,9 @@ async def test_an_operation_is_not_run_after_its_deadline(cluster: Any) -> None:
 async def test_a_new_cluster_begins_with_its_bootstrap_records_in_one_batch(tools: Any) -> None:
     cluster = tools.Cluster()
     await cluster.lead()
-    assert dict(cluster.controller.committed.image.features) == {"metadata.version": 30}
+    assert cluster.controller.committed.image.features["metadata.version"] == 30
     (batch,) = [batch for batch in cluster.quorum.batches if batch.body]
-    assert codec.decode(batch.body) == [FeatureLevel(0, "metadata.version", 30)]
+    assert codec.decode(batch.body) == bootstrap_records()
 
 
 async def test_a_later_leader_writes_no_bootstrap(cluster: Any) -> None:
@@ -206,20 +183,6 @@ async def test_a_later_leader_writes_no_bootstrap(cluster: Any) -> None:
     end = cluster.quorum.end_offset
     await cluster.lead()
     assert cluster.quorum.end_offset == end + 1, "the first batch of the epoch only"
-
-
-async def test_a_transaction_left_open_is_aborted_at_activation(tools: Any) -> None:
-    cluster = tools.Cluster()
-    await cluster.lead()
-    answer = cluster.controller.write(
-        "begin", lambda state, context: Outcome([BeginTransaction(0), Config(0, 4, "", "k0", "1")], "")
-    )
-    await cluster.done(answer)
-    assert cluster.controller.committed.image.transaction is not None
-    await cluster.lose_leadership(survives=True)
-    await cluster.lead()
-    assert cluster.controller.committed.image.transaction is None
-    assert value(cluster) is None
 
 
 async def test_no_request_runs_before_the_activation(tools: Any) -> None:
@@ -230,8 +193,8 @@ async def test_no_request_runs_before_the_activation(tools: Any) -> None:
     cluster.controller.queue.hold()
     answer = cluster.controller.write("set", set_key("1"))
     await cluster.controller.became_leader(1)
-    kinds = [type(record) for batch in cluster.quorum.batches if batch.body for record in codec.decode(batch.body)]
-    assert kinds == [FeatureLevel, Config]
+    records = [record for batch in cluster.quorum.batches if batch.body for record in codec.decode(batch.body)]
+    assert records == [*bootstrap_records(), Config(0, 4, "", "k0", "1")]
     assert await cluster.done(answer) == "1"
 
 
@@ -339,14 +302,6 @@ async def test_a_snapshot_of_an_active_controller_holds_what_is_committed_and_no
     loaded = standby.read_snapshot(body for body, _ in frozen.batches())
     assert loaded.image == msgspec.structs.replace(committed.image, provenance=Provenance())
     assert loaded.index == committed.index
-
-
-async def test_there_is_no_snapshot_while_a_transaction_is_open(cluster: Any) -> None:
-    records = [BeginTransaction(0, "large"), Config(0, 4, "", "k0", "1")]
-    await cluster.done(cluster.controller.write("begin", lambda state, context: Outcome(records, True)))
-    assert cluster.controller.freeze() is None
-    await cluster.done(cluster.controller.write("end", lambda state, context: Outcome([EndTransaction(0)], True)))
-    assert cluster.controller.freeze() is not None
 
 
 async def test_a_standby_goes_on_from_a_snapshot(five: Any, tools: Any) -> None:

@@ -1,0 +1,49 @@
+"""What a new active controller writes before anything else (KIP-866, KIP-868).
+
+An empty log gets the bootstrap records of a new cluster, in one batch. A transaction that a predecessor left open is aborted:
+nobody has seen any of it. A log with records but without a metadata.version is one of the oldest version there is, and is left
+alone. Which of this applies is told by the image alone, so every controller that could lead decides the same.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from kraftlab.metadata.features import METADATA_VERSION, bootstrap_records
+from kraftlab.metadata.image import EMPTY, MetadataImage
+from kraftlab.metadata.records import AbortTransaction, AnyRecord
+
+TRANSACTIONS_LEVEL = 13
+"""The metadata.version from which on transactions may be written (3.6-IV1)."""
+LOWEST_LEVEL = 1
+"""What a log that does not say its metadata.version counts as (3.0-IV1)."""
+
+
+class ActivationRefused(Exception):
+    """The log cannot be led from here: it says two things that do not go together."""
+
+
+def supports_transactions(image: MetadataImage) -> bool:
+    return image.features.get(METADATA_VERSION, LOWEST_LEVEL) >= TRANSACTIONS_LEVEL
+
+
+def is_empty(image: MetadataImage) -> bool:
+    """Whether the log has said nothing yet; what an open transaction holds back does not count."""
+    return msgspec.structs.replace(image, provenance=EMPTY.provenance, transaction=None) == EMPTY
+
+
+def activation_records(image: MetadataImage) -> list[AnyRecord]:
+    """The records, for one atomic batch. ActivationRefused if a transaction is open that could not have been begun."""
+    records: list[AnyRecord] = []
+    new_cluster = is_empty(image)
+    if image.transaction is not None:
+        if not new_cluster and not supports_transactions(image):
+            level = image.features.get(METADATA_VERSION, LOWEST_LEVEL)
+            raise ActivationRefused(
+                f"the log has a transaction open since offset {image.transaction.begin_offset}, but metadata.version {level} has "
+                f"none (it takes {TRANSACTIONS_LEVEL}); compare this log with another controller's, and refill it if they differ"
+            )
+        records.append(AbortTransaction(0, "Controller failover"))
+    if new_cluster:
+        records += bootstrap_records()
+    return records
