@@ -20,6 +20,7 @@ class Api:
     ENVELOPE = 58
     BROKER_REGISTRATION = 62
     BROKER_HEARTBEAT = 63
+    ALLOCATE_PRODUCER_IDS = 67
     ASSIGN_REPLICAS_TO_DIRS = 73
     CONTROLLER_REGISTRATION = 70
     REPLICA_FETCH = 1001
@@ -52,6 +53,8 @@ class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
     want_fence: bool
     want_shutdown: bool
     offline_log_dirs: tuple[Uuid, ...] = ()
+    cordoned_log_dirs: tuple[Uuid, ...] | None = None
+    """Directories that take no new replicas (KIP-1066); None: not told."""
 
 
 class BrokerHeartbeatResponse(msgspec.Struct, frozen=True, array_like=True):
@@ -132,6 +135,22 @@ class AssignReplicasToDirsResponse(msgspec.Struct, frozen=True, array_like=True)
     error: int
     message: str | None = None
     results: tuple[DirectoryAssignmentResult, ...] = ()
+
+
+class AllocateProducerIdsRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Asks for a block of producer ids (KIP-730)."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+class AllocateProducerIdsResponse(msgspec.Struct, frozen=True, array_like=True):
+    """Ids from `producer_id_start` on, `producer_id_len` of them, belong to the broker that asked; nobody else gets them."""
+
+    error: int
+    message: str | None = None
+    producer_id_start: int = 0
+    producer_id_len: int = 0
 
 
 class ForwardingBroker(msgspec.Struct, frozen=True, array_like=True):

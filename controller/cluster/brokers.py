@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import METADATA_VERSION
 from kraftlab.metadata.image import BrokerImage
@@ -25,11 +26,11 @@ from kraftlab.metadata.peer_rpc import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
-from kraftlab.metadata.records import AnyRecord, BrokerRegistrationChange, RegisterBroker
-from kraftlab.metadata.uuids import is_reserved, to_text
+from kraftlab.metadata.records import AnyRecord, BrokerRegistrationChange, RegisterBroker, UnregisterBroker
+from kraftlab.metadata.uuids import Uuid, is_reserved, to_text
 
 from ..engine.state import Context, ControllerState, Outcome, Settings
-from ..partitions.partitions import check_broker_epoch, with_broker, without_broker
+from ..partitions.partitions import PartitionKey, check_broker_epoch, with_broker, without_broker
 from .heartbeats import BrokerState, HeartbeatFacts, HeartbeatTable, next_state
 
 logger = logging.getLogger("kraftlab.controller")
@@ -46,12 +47,11 @@ def register(
     """
     existing = state.image.cluster.brokers.get(request.broker_id)
     _check_registration(state, table, request, existing, context)
-    is_refresh = existing is not None and existing.incarnation_id == request.incarnation_id
+    refreshed = existing if existing is not None and existing.incarnation_id == request.incarnation_id else None
     records: list[AnyRecord] = []
-    if existing is not None and not is_refresh and not existing.fenced:
-        keys = state.index.partitions_in_isr(request.broker_id)
-        records += without_broker(state, keys, request.broker_id, context.settings)
-    epoch = existing.epoch if existing is not None and is_refresh else context.next_offset
+    if existing is not None and refreshed is None:
+        records += _leave_to_successor(state, existing, request.previous_broker_epoch, context.settings)
+    epoch = context.next_offset if refreshed is None else refreshed.epoch
     records.append(
         RegisterBroker(
             0,
@@ -61,20 +61,67 @@ def register(
             request.listeners,
             tuple(sorted(request.features)),
             request.rack,
-            existing.fenced if existing is not None and is_refresh else True,
-            existing.in_controlled_shutdown if existing is not None and is_refresh else False,
+            True if refreshed is None else refreshed.fenced,
+            False if refreshed is None else refreshed.in_controlled_shutdown,
             tuple(sorted(request.log_dirs)),
+            cordoned_log_dirs=() if refreshed is None else refreshed.cordoned_log_dirs,
         )
     )
 
     def appended(end_offset: int) -> None:
-        if is_refresh and table.contact(request.broker_id) is not None:
+        if refreshed is not None and table.contact(request.broker_id) is not None:
             table.arrived(request.broker_id, -1, context.now_ms)
         else:
             table.register(request.broker_id, context.now_ms)
             logger.info("broker %d registered with epoch %d", request.broker_id, epoch)
 
-    return Outcome(records, BrokerRegistrationResponse(ErrorCode.NONE, None, epoch), atomic=False, appended=appended)
+    response = BrokerRegistrationResponse(ErrorCode.NONE, None, epoch)
+    return Outcome(records, response, transaction="broker registration", appended=appended)
+
+
+def _leave_to_successor(
+    state: ControllerState, existing: BrokerImage, previous_broker_epoch: int, settings: Settings
+) -> list[AnyRecord]:
+    """What the old incarnation leaves before a new one registers.
+
+    One that says in which epoch it was shut down cleanly, and was not registered since, has all its data: it stays where it may
+    become leader. After anything else the tails of its logs may be lost, so it leaves ISR and ELR (KIP-966).
+    """
+    broker_id, index = existing.broker_id, state.index
+    if previous_broker_epoch != existing.epoch:
+        logger.info("broker %d was not shut down cleanly in epoch %d", broker_id, existing.epoch)
+        return [*without_broker(state, _in_isr_or_elr(state, broker_id), broker_id, settings)]
+    if existing.fenced:
+        return []
+    return [*without_broker(state, index.partitions_in_isr(broker_id), broker_id, settings)]
+
+
+def _in_isr_or_elr(state: ControllerState, broker_id: int) -> list[PartitionKey]:
+    return state.index.partitions_in_isr(broker_id)
+
+
+def unregister(
+    state: ControllerState, request: admin_pb2.UnregisterBrokerRequest, context: Context
+) -> Outcome[admin_pb2.UnregisterBrokerResponse]:
+    """Takes a broker out of the cluster: out of every ISR and ELR first, out of the registrations last. Replica lists stay.
+
+    ApiError BROKER_ID_NOT_REGISTERED, or STALE_BROKER_EPOCH if another registration than the expected one is there.
+    """
+    broker = state.image.cluster.brokers.get(request.broker_id)
+    if broker is None:
+        raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {request.broker_id} is not currently registered")
+    if request.HasField("expected_broker_epoch") and request.expected_broker_epoch != broker.epoch:
+        raise ApiError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"Broker {request.broker_id} is registered with epoch {broker.epoch}, not {request.expected_broker_epoch}: it has "
+            "registered again. Look at it once more before it is unregistered.",
+        )
+    keys = _in_isr_or_elr(state, broker.broker_id)
+    records: list[AnyRecord] = [*without_broker(state, keys, broker.broker_id, context.settings)]
+    records.append(UnregisterBroker(0, broker.broker_id, broker.epoch))
+    response = admin_pb2.UnregisterBrokerResponse()
+    response.header.error_message = ""
+    return Outcome(records, response, atomic=False)
 
 
 def _check_registration(
@@ -178,7 +225,7 @@ def quick_heartbeat(
         or newest.image.cluster.brokers.get(request.broker_id) is not broker
     ):
         return None
-    if any(directory in broker.log_dirs for directory in request.offline_log_dirs):
+    if any(directory in broker.log_dirs for directory in request.offline_log_dirs) or _cordons(broker, request) is not None:
         return None
     current, facts = heartbeat_facts(committed, table, request, broker)
     following = next_state(current, facts)
@@ -196,10 +243,21 @@ def heartbeat(
     appended: Callable[[int], None] | None = None
     if following is not current:
         records, appended = _change_state(state, table, broker, following, context.settings)
+    cordoned = _cordons(broker, request)
+    if cordoned is not None:
+        records.append(BrokerRegistrationChange(0, broker.broker_id, broker.epoch, cordoned_log_dirs=cordoned))
     offline = tuple(directory for directory in request.offline_log_dirs if directory in broker.log_dirs)
     if offline:
         records = _with_directories_offline(state, broker, records, offline, context)
     return Outcome(records, _response(following, facts), atomic=False, appended=appended)
+
+
+def _cordons(broker: BrokerImage, request: BrokerHeartbeatRequest) -> tuple[Uuid, ...] | None:
+    """The directories that the broker reports as cordoned, None if that is known already."""
+    if request.cordoned_log_dirs is None:
+        return None
+    reported = tuple(sorted(directory for directory in request.cordoned_log_dirs if directory in broker.log_dirs))
+    return None if reported == broker.cordoned_log_dirs else reported
 
 
 def _response(following: BrokerState, facts: HeartbeatFacts) -> BrokerHeartbeatResponse:
