@@ -27,7 +27,7 @@ from kraftlab.config.endpoints import parse_servers
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.quorum.core.types import Endpoint
 
-from .channels import Channels
+from .channels import Channels, authentication_error
 from .errors import ClusterUnreachable, api_error
 from .stream import CallStream
 
@@ -52,17 +52,25 @@ class AdminClient:
     """A client of one cluster. Thread-safe; use as a context manager, or call `close`.
 
     `bootstrap_servers` is `host:port[,…]` of any nodes' gRPC endpoints. `timeout_ms` bounds each call with its retries.
-    `linearizable`: what describe and list calls that do not say it themselves are.
+    `linearizable`: what describe and list calls that do not say it themselves are. `user` and `password`: who the calls come
+    from; a node that does not know them raises ApiError SASL_AUTHENTICATION_FAILED. Without: ANONYMOUS.
     """
 
     def __init__(
-        self, bootstrap_servers: str, *, timeout_ms: int = 30_000, cluster_id: str = "", linearizable: bool = False
+        self,
+        bootstrap_servers: str,
+        *,
+        timeout_ms: int = 30_000,
+        cluster_id: str = "",
+        linearizable: bool = False,
+        user: str | None = None,
+        password: str | None = None,
     ) -> None:
         self._bootstrap = parse_servers(bootstrap_servers)
         self._timeout_ms = timeout_ms
         self._cluster_id = cluster_id
         self._linearizable = linearizable
-        self._channels = Channels()
+        self._channels = Channels(user, password)
         self._leader: Endpoint | None = None
         self._newest_offset = 0
         """The newest metadata offset that an answer reflected: no read of this client goes back behind it, at whatever node."""
@@ -195,7 +203,13 @@ class AdminClient:
         return CallStream(self._channels, self._leader)
 
     def _attempt(self, endpoint: Endpoint, api: str, request: Message, timeout_s: float) -> Any:
-        response: Any = self._channels.unary(endpoint, api)(request, timeout=timeout_s)
+        try:
+            response: Any = self._channels.unary(endpoint, api)(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            refusal = authentication_error(error)
+            if refusal is not None:
+                raise refusal from error
+            raise
         header = response.header
         if header.HasField("leader") and header.leader.port:
             self._leader = Endpoint(header.leader.host, header.leader.port)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -12,7 +13,9 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 import grpc
 from google.protobuf.message import Message
 
+from kraftlab.access.users import PASSWORD_HEADER, USER_HEADER
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.rpc.methods import METHODS, SERVICE, STREAM_METHOD
 
@@ -36,9 +39,16 @@ _UnaryCall = Callable[..., Message]
 
 
 class Channels:
-    """The channels of one client. Thread-safe."""
+    """The channels of one client. Thread-safe. `user` and `password` go with every call, if there is a user.
 
-    def __init__(self) -> None:
+    ValueError if they cannot be sent: gRPC takes printable ASCII.
+    """
+
+    def __init__(self, user: str | None = None, password: str | None = None) -> None:
+        for what, value in (("user", user), ("password", password)):
+            if value is not None and not (value.isascii() and value.isprintable()):
+                raise ValueError(f"the {what} has characters that are not printable ASCII; no node can have one like that")
+        self._metadata = () if user is None else ((USER_HEADER, user), (PASSWORD_HEADER, password or ""))
         self._lock = threading.Lock()
         self._channels: dict[Endpoint, grpc.Channel] = {}
         self._calls: dict[tuple[Endpoint, str], _UnaryCall] = {}
@@ -51,14 +61,17 @@ class Channels:
             call = self._channel(endpoint).unary_unary(
                 f"/{SERVICE}/{api}", method.request.SerializeToString, method.response.FromString
             )
+            if self._metadata:
+                call = partial(call, metadata=self._metadata)
             self._calls[endpoint, api] = call
         return call
 
     def stream(self, endpoint: Endpoint) -> Any:
         """The callable `(iterator of CallRequests) -> iterator of CallResponses` of the pipelined door at a node."""
-        return self._channel(endpoint).stream_stream(
+        call = self._channel(endpoint).stream_stream(
             f"/{SERVICE}/{STREAM_METHOD}", admin_pb2.CallRequests.SerializeToString, admin_pb2.CallResponses.FromString
         )
+        return partial(call, metadata=self._metadata) if self._metadata else call
 
     def _channel(self, endpoint: Endpoint) -> grpc.Channel:
         with self._lock:
@@ -73,3 +86,10 @@ class Channels:
             self._calls.clear()
         for channel in channels.values():
             channel.close()
+
+
+def authentication_error(error: grpc.RpcError) -> ApiError | None:
+    """What a node says to a caller who is not who it says; None if the error is another."""
+    if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.UNAUTHENTICATED:
+        return ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, error.details())
+    return None

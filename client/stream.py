@@ -19,7 +19,7 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.rpc.methods import METHODS
 
-from .channels import Channels
+from .channels import Channels, authentication_error
 from .errors import ClusterUnreachable, api_error
 
 _MESSAGE_BYTES = 256 * 1024
@@ -79,19 +79,21 @@ class CallStream:
                 yield message
 
     def _read(self, answers: Iterator[admin_pb2.CallResponses]) -> None:
+        refusal: Exception | None = None
         reason = f"the stream to {self.endpoint} was closed before the answer came; whether the call took effect is not known"
         try:
             for message in answers:
                 for answer in message.calls:
                     self._settle(answer)
         except grpc.RpcError as error:
+            refusal = authentication_error(error)
             detail = error.details() if isinstance(error, grpc.Call) else str(error)
             reason = f"the stream to {self.endpoint} broke ({detail}); whether the call took effect is not known"
         with self._lock:
             self._broken = reason
             pending, self._pending = self._pending, {}
         for future in pending.values():
-            future.set_exception(ClusterUnreachable(reason))
+            future.set_exception(refusal or ClusterUnreachable(reason))
 
     def _settle(self, answer: admin_pb2.CallResponse) -> None:
         with self._lock:

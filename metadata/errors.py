@@ -55,6 +55,7 @@ class ErrorCode(enum.IntEnum):
     OPERATION_NOT_ATTEMPTED = 55, "Not attempted, because another part of the request failed."
     KAFKA_STORAGE_ERROR = 56, "The log directory is offline; look at the broker's log, repair the disk and restart the broker."
     LOG_DIR_NOT_FOUND = 57, "The broker has no such log directory; use one of its log.dirs."
+    SASL_AUTHENTICATION_FAILED = 58, "The caller is not who it says; check user and password."
     UNKNOWN_PRODUCER_ID = 59, "The producer id is not known here any more; the producer must begin anew."
     REASSIGNMENT_IN_PROGRESS = 60, "A reassignment of the partition is in progress."
     TOPIC_DELETION_DISABLED = 73, "Topic deletion is disabled; set delete.topic.enable=true."

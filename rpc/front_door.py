@@ -7,13 +7,14 @@ One thread does all of that: it costs a call less than tasks of the event loop w
 
 Whoever says nothing and goes, or stays until the time is over (a health check, a port scan), is worth a debug line. Lines about
 others are limited in number. Connections that have not shown the preface are few and the oldest gives way, so that silent ones
-keep nobody out. gRPC sees a Unix socket as its peer: the client's address is known here only.
+keep nobody out. gRPC sees a Unix socket as its peer: the name that this end is given tells it the client's address (`host_of`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import logging
 import math
 import os
@@ -27,6 +28,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from kraftlab.quorum.core.types import Endpoint
 
@@ -96,6 +98,7 @@ class FrontDoor:
         self._is_shut = False
         self._ends_at = math.inf
         self._wake_reader, self._wake_writer = socket.socketpair()
+        self._number = itertools.count()
         self._accepted = 0
         self._turned_away = 0
 
@@ -193,7 +196,7 @@ class FrontDoor:
                 connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if len(self._newcomers) >= MAX_NEWCOMERS:
                 self._turn_away(next(iter(self._newcomers)), "others came while it did not say what it wants")
-            newcomer = _Newcomer(self, connected, str(Endpoint(address[0], address[1])))
+            newcomer = _Newcomer(self, connected, Endpoint(address[0], address[1]))
             self._newcomers[newcomer] = time.monotonic() + PREFACE_TIMEOUT_S
             self._selector.register(connected, _READ, newcomer)
 
@@ -241,7 +244,7 @@ class FrontDoor:
             self._turn_away(newcomer, f"{MAX_CONNECTIONS} connections are open already")
             return
         try:
-            backend = _connect(self._backend.path)
+            backend = _connect(self._backend.path, f"{next(self._number)}{_HOST_MARK}{newcomer.source.host}")
         except OSError as error:
             self._turn_away(newcomer, f"it cannot be passed on: {error.strerror}")
             return
@@ -269,7 +272,7 @@ class _Newcomer:
 
     __slots__ = ("_door", "first", "socket", "source")
 
-    def __init__(self, door: FrontDoor, connected: socket.socket, source: str) -> None:
+    def __init__(self, door: FrontDoor, connected: socket.socket, source: Endpoint) -> None:
         self._door = door
         self.socket = connected
         self.source = source
@@ -293,10 +296,24 @@ class _Newcomer:
         self.socket.close()
 
 
-def _connect(path: str) -> socket.socket:
+_HOST_MARK = "-from-"
+
+
+def host_of(peer: str) -> str:
+    """The address of a client, from what gRPC calls its peer; "" if there is none in it."""
+    host = unquote(peer).rpartition(_HOST_MARK)[2] if _HOST_MARK in peer else ""
+    return host.removeprefix("::ffff:")
+
+
+def _connect(path: str, name: str) -> socket.socket:
+    """To the server at `path`, as a peer whose name ends so."""
     connecting = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connecting.setblocking(False)
     try:
+        own = f"{path}-{name}"
+        connecting.bind(own)
+        if not own.startswith("\0"):
+            os.unlink(own)
         connecting.connect(path)
     except BaseException:
         connecting.close()

@@ -8,7 +8,7 @@ is the pipelined door, whose calls share those switches: it is the fast one.
 grpc is imported on a worker thread when serving begins: it takes longer than electing a leader. `dispatch` should answer
 faults in the body; what it raises becomes error code -1 there and a traceback in the log. When `serve` is cancelled, calls
 that have not been answered end with the gRPC status UNAVAILABLE. The port is ours (`front_door.py`), gRPC listens behind it:
-so bytes that are not HTTP/2 get a line in the log. There is no authentication yet: every call comes from User:ANONYMOUS.
+so bytes that are not HTTP/2 get a line in the log. Who calls is worked out once for a unary call or a stream (`caller.py`).
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import trio
 from google.protobuf.message import Message
 
+from kraftlab.access.users import Users
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver.transport import ListenError
 
 from .call_stream import Begin, ServedStream, Settle
+from .caller import Caller, caller_of
 from .front_door import Backend, FrontDoor, private_backend
 from .methods import METHODS, SERVICE, STREAM_METHOD, Method, fault
 
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kraftlab.rpc")
 
-ANONYMOUS = "User:ANONYMOUS"
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 MAX_THREADS = 256
 MAX_CONCURRENT_CALLS = 4096
@@ -50,11 +51,12 @@ MIN_PING_INTERVAL_MS = 500
 
 
 class Call(NamedTuple):
-    """One admin call: the method's name, its protobuf request, who makes it."""
+    """One admin call: the method's name, its protobuf request, who makes it and from which address."""
 
     api: str
     request: Message
     principal: str
+    host: str = ""
 
 
 Dispatch = Callable[[Call], Awaitable[Message]]
@@ -65,11 +67,15 @@ Accept = Callable[[Call, Callable[[Message], None]], bool]
 class AdminServer:
     """Serves `dispatch` on host:port. Use: `port = await nursery.start(server.serve)`; cancel the scope to stop.
 
-    `accept`, if given, is offered every call first: what it takes costs no task and no pass of the event loop.
+    `accept`, if given, is offered every call first: what it takes costs no task and no pass of the event loop. `users` are those
+    that a caller can prove to be.
     """
 
-    def __init__(self, dispatch: Dispatch, host: str, port: int, *, accept: Accept | None = None) -> None:
+    def __init__(
+        self, dispatch: Dispatch, host: str, port: int, *, accept: Accept | None = None, users: Users | None = None
+    ) -> None:
         self._dispatch = dispatch
+        self._users = Users({}) if users is None else users
         self._accept = accept
         self._host = host
         self._port = port
@@ -148,14 +154,14 @@ class AdminServer:
             ) from error
         return server
 
-    def _begin(self, calls: Sequence[Begin]) -> None:
+    def _begin(self, caller: Caller, calls: Sequence[Begin]) -> None:
         """Starts calls; each is answered once, with None if the node stops first. On the event loop."""
         for method, request, settle in calls:
             if self._nursery is None:
                 settle(None)
                 continue
             self._in_flight += 1
-            call = Call(method.api, request, ANONYMOUS)
+            call = Call(method.api, request, *caller)
             if self._accept is None or not self._accepts(self._accept, method, call, settle):
                 self._nursery.start_soon(self._run, method, call, settle)
 
@@ -194,18 +200,18 @@ class AdminServer:
         logger.exception("%s failed", method.api)
         return fault(method, f"{method.api} failed on this node ({type(error).__name__}); its log says more")
 
-    def _hand_over(self, calls: Sequence[Begin]) -> None:
+    def _hand_over(self, caller: Caller, calls: Sequence[Begin]) -> None:
         """Begins calls on the event loop, all with one wake-up. On any other thread."""
         assert self._token is not None, "calls arrive only while serving"
         try:
-            self._token.run_sync_soon(self._begin, calls)
+            self._token.run_sync_soon(self._begin, caller, calls)
         except trio.RunFinishedError:
             for _, _, settle in calls:
                 settle(None)
 
     def _unary(self, method: Method, request: Message, context: grpc.ServicerContext) -> Message:
         answers: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
-        self._hand_over([(method, request, answers.put)])
+        self._hand_over(caller_of(context, self._users), [(method, request, answers.put)])
         response = answers.get()
         if response is None:
             _abort_stopping(context)
@@ -215,7 +221,7 @@ class AdminServer:
     def _stream(
         self, requests: Iterator[admin_pb2.CallRequests], context: grpc.ServicerContext
     ) -> Iterator[admin_pb2.CallResponses]:
-        stream = ServedStream(self._hand_over)
+        stream = ServedStream(functools.partial(self._hand_over, caller_of(context, self._users)))
         context.add_callback(stream.close)
         threading.Thread(target=stream.read, args=(requests,), name="admin-stream", daemon=True).start()
         yield from stream.responses()

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import functools
 import itertools
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
 import grpc
 import pytest
 import trio
 from google.protobuf.message import Message
 
+from kraftlab.access.users import Users
 from kraftlab.admin.v1 import admin_pb2, admin_pb2_grpc
 from kraftlab.quorum.driver.transport import ListenError
 from kraftlab.rpc.methods import METHODS
@@ -94,6 +96,47 @@ async def test_more_calls_than_fit_in_flight_are_all_answered(
 
     answers = await trio.to_thread.run_sync(answers_of, stub.Call(in_messages(requests(), calls_per_message)))
     assert sorted(answer.correlation for answer in answers) == list(range(3000))
+
+
+@pytest.fixture
+async def guarded(nursery: trio.Nursery, echo) -> AsyncIterator[grpc.Channel]:
+    """A channel to a server that knows alice."""
+    port = await nursery.start(AdminServer(echo, "127.0.0.1", 0, users=Users({"alice": "alice-secret"})).serve)
+    channel = grpc.insecure_channel(f"127.0.0.1:{port}")
+    yield channel
+    await trio.to_thread.run_sync(channel.close)
+
+
+ALICE = (("kraftlab-user", "alice"), ("kraftlab-password", "alice-secret"))
+
+
+async def test_a_call_comes_from_the_user_that_its_metadata_prove_and_from_its_address(echo, guarded: grpc.Channel) -> None:
+    stub = admin_pb2_grpc.AdminStub(guarded)
+    await trio.to_thread.run_sync(functools.partial(stub.DescribeCluster, describe_cluster(1), metadata=ALICE))
+    await trio.to_thread.run_sync(stub.DescribeCluster, describe_cluster(1))
+    assert [call[2:4] for call in echo.calls] == [("User:alice", "127.0.0.1"), ("User:ANONYMOUS", "127.0.0.1")]
+
+
+async def test_calls_of_a_stream_come_from_who_opened_it(echo, guarded: grpc.Channel) -> None:
+    requests = [admin_pb2.CallRequest(correlation=n, describe_cluster=describe_cluster(n)) for n in (1, 2)]
+    answers = admin_pb2_grpc.AdminStub(guarded).Call(in_messages(requests), metadata=ALICE)
+    assert len(await trio.to_thread.run_sync(answers_of, answers)) == 2
+    assert [call[2:4] for call in echo.calls] == [("User:alice", "127.0.0.1")] * 2
+
+
+@pytest.mark.parametrize("metadata", [(ALICE[0],), (ALICE[1],), (ALICE[0], ("kraftlab-password", "wrong"))])
+async def test_who_is_not_who_it_says_gets_no_answer(echo, guarded: grpc.Channel, metadata) -> None:
+    stub = admin_pb2_grpc.AdminStub(guarded)
+    with pytest.raises(grpc.RpcError) as unary:
+        await trio.to_thread.run_sync(functools.partial(stub.DescribeCluster, describe_cluster(1), metadata=metadata))
+    stream = stub.Call(in_messages([admin_pb2.CallRequest(describe_cluster=describe_cluster(1))]), metadata=metadata)
+    with pytest.raises(grpc.RpcError) as streamed:
+        await trio.to_thread.run_sync(answers_of, stream)
+    for refused in (unary.value, streamed.value):
+        assert isinstance(refused, grpc.Call)
+        assert refused.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert "kraftlab-" in (refused.details() or "") or "listener.name.grpc.users" in (refused.details() or "")
+    assert echo.calls == []
 
 
 async def test_what_accept_takes_is_not_dispatched(echo, nursery: trio.Nursery) -> None:

@@ -1,0 +1,31 @@
+"""Who makes a call: the user that its metadata prove, and the address it comes from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kraftlab.access.users import PASSWORD_HEADER, USER_HEADER, AuthenticationFailed, Users
+
+from .front_door import host_of
+
+if TYPE_CHECKING:
+    import grpc
+
+
+class Caller(NamedTuple):
+    """`principal` as access rules name it, `host` as an IP address in text."""
+
+    principal: str
+    host: str
+
+
+def caller_of(context: grpc.ServicerContext, users: Users) -> Caller:
+    """Who makes this call, or opens this stream. Ends it with the status UNAUTHENTICATED if it is not who it says."""
+    headers = {key: value for key, value in context.invocation_metadata() if isinstance(value, str)}
+    try:
+        principal = users.principal(headers.get(USER_HEADER), headers.get(PASSWORD_HEADER))
+    except AuthenticationFailed as error:
+        import grpc
+
+        context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+    return Caller(principal, host_of(context.peer()))
