@@ -97,8 +97,11 @@ class SimulatedNetwork:
     def send(self, caller: SimulatedProcess, send: Send) -> None:
         source, target = caller.node_id, send.destination
         if target < 0:
-            others = [v for v in self._anybody(caller) if v != source]
-            target = others[int(self._random.random() * len(others))] if others else source
+            target = self._anybody(caller)
+            if target < 0:
+                delay_us = self._delay_us((target, source))
+                self._world.after(delay_us, caller.fail, RequestFailed(send.correlation, target, refused=True))
+                return
         elif self._has_endpoints and not self._finds(caller, send):
             return
         way, options = (source, target), self._options
@@ -111,10 +114,19 @@ class SimulatedNetwork:
         if options.replays and self._draw() * 1000 < options.replays:
             self._world.after(self._replay_us(), self._arrive, inbound, target)
 
-    def _anybody(self, caller: SimulatedProcess) -> list[int]:
-        """The voters that the caller knows, and the nodes that its configuration names."""
-        others = range(len(self._world.machines)) if self._has_endpoints else self._world.bootstrap_ids
-        return sorted({*caller.raft.voters.ids(), *others})
+    def _anybody(self, caller: SimulatedProcess) -> int:
+        """Who is found at one of the endpoints in the caller's address book; -1: nobody any more.
+
+        They are those that its configuration names, which is kept up to date, and those that its log names for the voters.
+        """
+        machines, voters = self._world.machines, caller.raft.voters
+        named = range(len(machines)) if self._has_endpoints else self._world.bootstrap_ids
+        others = sorted({*voters.ids(), *named} - {caller.node_id})
+        left = 0
+        if self._has_endpoints:
+            left = sum(voter.endpoints != machines[voter.key.node_id].endpoints for voter in voters.voters)
+        choice = int(self._random.random() * (len(others) + left))
+        return others[choice] if choice < len(others) else -1
 
     def _finds(self, caller: SimulatedProcess, send: Send) -> bool:
         """Whether the caller knows where its target is. If it does not, it learns that at once; if nobody listens there any more,

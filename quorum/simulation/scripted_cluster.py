@@ -7,8 +7,11 @@ is told. A crash loses what was not kept. Snapshots that a node takes are durabl
 is written and verified like everything else, at once or, on a held disk, when it is told. A request ends as it does on a
 real connection: with its answer, with its time-out, or because the connection is refused or lost.
 
-There is no chance in it: a node's timers draw a fixed number (`ScriptedRandom`), so a script reads the same today and
-tomorrow. What is told, in `lines`, is what a node was asked, and below it, indented, what it wanted done. Not told: reads of
+There is no chance in it: a node's timers draw a fixed number (`ScriptedRandom`), and who asks anybody asks all others in turn, so
+a script reads the same today and tomorrow. Whoever asks anybody finds a node wherever it is; who asks a node that has moved, only
+where it knows that node to be.
+
+What is told, in `lines`, is what a node was asked, and below it, indented, what it wanted done. Not told: reads of
 the log and of snapshots and, where disks keep at once, completions of which nothing came.
 """
 
@@ -23,6 +26,7 @@ import msgspec
 from ..core import (
     BootState,
     ElectionState,
+    Endpoint,
     InvariantViolation,
     LogTruncationRefused,
     LogView,
@@ -34,6 +38,7 @@ from ..core import (
 )
 from ..core.batch import NO_PREVIOUS_CRC, ControlRecord, decode, encode, read_header
 from ..core.effects import (
+    ANYBODY,
     Append,
     CleanLog,
     Effect,
@@ -65,6 +70,7 @@ from .scripted_snapshots import SnapshotFiles, Work
 START_MS = 1_000_000
 """Scripts count time from here, so that no node ever sees time zero."""
 LOG_START = OffsetAndEpoch(0, 0)
+LISTENER = "CONTROLLER"
 FIRINGS_MAX = 1_000
 DELIVERIES_MAX = 10_000
 StorageOperation = Append | Truncate | InstallSnapshot | StoreElectionState
@@ -89,7 +95,10 @@ class ScriptedRandom(random.Random):
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A request, from the moment it leaves until it has ended. `token` is the name it has at its target (0: not there yet)."""
+    """A request, from the moment it leaves until it has ended. `token` is the name it has at its target (0: not there yet).
+
+    `is_astray`: it goes to where its target was before it moved.
+    """
 
     source: int
     incarnation: int
@@ -97,6 +106,7 @@ class Call:
     deadline_ms: int
     token: int = 0
     is_finished: bool = False
+    is_astray: bool = False
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -150,6 +160,8 @@ class Host:
     is_up: bool = False
     incarnation: int = 0
     wipes: int = 0
+    moves: int = 0
+    asked_anybody: int = 0
     batches: list[bytes] = field(default_factory=list)
     staged: list[StorageOperation] = field(default_factory=list)
     snapshot_work: list[Work] = field(default_factory=list)
@@ -191,6 +203,12 @@ class Host:
         self.start, self.snapshots = LOG_START, SnapshotFiles()
         directory_id = bytes([self.config.node_id, 0x80 + self.wipes]) * 8
         self.config = msgspec.structs.replace(self.config, directory_id=directory_id)
+
+    def move(self) -> None:
+        """Another address, which nobody has heard of."""
+        self.moves += 1
+        endpoints = {LISTENER: Endpoint(f"n{self.config.node_id}", self.moves)}
+        self.config = msgspec.structs.replace(self.config, endpoints=endpoints)
 
     def read(self, start_offset: int, max_bytes: int) -> bytes:
         """Whole batches from there on, up to `max_bytes` but at least one."""
@@ -379,12 +397,18 @@ class ScriptedCluster:
     def _transmit(self, host: Host, message: Send | Reply) -> None:
         node_id = host.config.node_id
         if isinstance(message, Send):
-            destination = message.destination if message.destination >= 0 else min(self.hosts.keys() - {node_id})
+            destination, is_anybody = message.destination, message.destination == ANYBODY
+            if is_anybody:
+                others = sorted(self.hosts.keys() - {node_id})
+                destination = others[host.asked_anybody % len(others)]
+                host.asked_anybody += 1
+            actual = self.hosts[destination].config.endpoints
             call = Call(
                 node_id,
                 host.incarnation,
                 msgspec.structs.replace(message, destination=destination),
                 self.now_ms + message.timeout_ms,
+                is_astray=not is_anybody and bool(actual) and host.node.endpoints_of(destination) != actual,
             )
             self._calls.append(call)
             self._put(node_id, destination, call, message.request)
@@ -423,8 +447,8 @@ class ScriptedCluster:
             self.step(envelope.target, ResponseReceived(call.send.correlation, envelope.source, payload), repr(envelope))
 
     def _deliver_request(self, envelope: Envelope, host: Host, request: Request) -> None:
-        if not host.is_up:
-            self.lines.append(f"{envelope!r} (down)")
+        if not host.is_up or envelope.call.is_astray:
+            self.lines.append(f"{envelope!r} ({'moved' if host.is_up else 'down'})")
             self.refuse(envelope)
             return
         self._last_token += 1

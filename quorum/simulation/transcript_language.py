@@ -160,6 +160,13 @@ class Interpreter:
                 raise ValueError(f"node {node_id} is up; crash it before its disk is wiped")
             host.wipe()
 
+    def move(self, arguments: list[str]) -> None:
+        for node_id in self._ids(arguments):
+            host = self.cluster.host(node_id)
+            if host.is_up:
+                raise ValueError(f"node {node_id} is up; crash it before it moves")
+            host.move()
+
     def rot(self, arguments: list[str]) -> None:
         host, offset = self.cluster.host(node_id_of(arguments[0])), int(arguments[1])
         if host.is_up or not host.disk:
@@ -501,6 +508,7 @@ COMMANDS = (
     Command("start", "[NODE…]", "boot from what the disk holds; also after a crash", Interpreter.start),
     Command("crash", "NODE…", "end a process; what is not durable is gone", Interpreter.crash),
     Command("wipe", "NODE…", "empty the disk of a node that is down; its directory id is another one then", Interpreter.wipe),
+    Command("move", "NODE…", "a node that is down will be found at another address", Interpreter.move),
     Command(
         "rot", "NODE OFFSET", "a node that is down has lost its log from OFFSET on, and knows how far it went", Interpreter.rot
     ),
