@@ -30,7 +30,7 @@ from kraftlab.metadata.records import AnyRecord, BrokerRegistrationChange, Regis
 from kraftlab.metadata.uuids import Uuid, is_reserved, to_text
 
 from ..engine.state import Context, ControllerState, Outcome, Settings
-from ..partitions.partitions import PartitionKey, check_broker_epoch, with_broker, without_broker
+from ..partitions.partitions import check_broker_epoch, with_broker, without_broker, without_unclean_broker
 from .heartbeats import BrokerState, HeartbeatFacts, HeartbeatTable, next_state
 
 logger = logging.getLogger("kraftlab.controller")
@@ -87,17 +87,13 @@ def _leave_to_successor(
     One that says in which epoch it was shut down cleanly, and was not registered since, has all its data: it stays where it may
     become leader. After anything else the tails of its logs may be lost, so it leaves ISR and ELR (KIP-966).
     """
-    broker_id, index = existing.broker_id, state.index
+    broker_id = existing.broker_id
     if previous_broker_epoch != existing.epoch:
         logger.info("broker %d was not shut down cleanly in epoch %d", broker_id, existing.epoch)
-        return [*without_broker(state, _in_isr_or_elr(state, broker_id), broker_id, settings)]
+        return [*without_unclean_broker(state, broker_id, settings)]
     if existing.fenced:
         return []
-    return [*without_broker(state, index.partitions_in_isr(broker_id), broker_id, settings)]
-
-
-def _in_isr_or_elr(state: ControllerState, broker_id: int) -> list[PartitionKey]:
-    return state.index.partitions_in_isr(broker_id)
+    return [*without_broker(state, state.index.partitions_in_isr(broker_id), broker_id, settings)]
 
 
 def unregister(
@@ -116,8 +112,7 @@ def unregister(
             f"Broker {request.broker_id} is registered with epoch {broker.epoch}, not {request.expected_broker_epoch}: it has "
             "registered again. Look at it once more before it is unregistered.",
         )
-    keys = _in_isr_or_elr(state, broker.broker_id)
-    records: list[AnyRecord] = [*without_broker(state, keys, broker.broker_id, context.settings)]
+    records: list[AnyRecord] = [*without_unclean_broker(state, broker.broker_id, context.settings)]
     records.append(UnregisterBroker(0, broker.broker_id, broker.epoch))
     response = admin_pb2.UnregisterBrokerResponse()
     response.header.error_message = ""

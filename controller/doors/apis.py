@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
+from ..cluster import brokers, producer_ids
 from ..cluster import describe as cluster
 from ..configs import configs
 from ..reassignment import reassignments
@@ -94,6 +95,12 @@ async def _broker_only(service: ControllerService, request: Message) -> Message:
     )
 
 
+async def _init_producer_id(service: ControllerService, request: Message) -> Message:
+    raise ApiError(
+        ErrorCode.MISMATCHED_ENDPOINT_TYPE, "Producers are served by brokers; send this to any broker, this is a controller."
+    )
+
+
 APIS: Mapping[str, AdminApi] = {
     "CreateTopics": AdminApi(Kind.WRITE, topics.create, "topics", refusals.create_topics),
     "DeleteTopics": AdminApi(Kind.WRITE, topics.delete, "topics", refusals.delete_topics),
@@ -112,5 +119,8 @@ APIS: Mapping[str, AdminApi] = {
     "DescribeMetadata": AdminApi(Kind.LOCAL, _local("DescribeMetadata")),
     "AlterReplicaLogDirs": AdminApi(Kind.LOCAL, _broker_only),
     "DescribeLogDirs": AdminApi(Kind.LOCAL, _broker_only),
+    "UnregisterBroker": AdminApi(Kind.WRITE, brokers.unregister),
+    "AllocateProducerIds": AdminApi(Kind.WRITE, producer_ids.allocate),
+    "InitProducerId": AdminApi(Kind.LOCAL, _init_producer_id, refuse=refusals.init_producer_id),
 }
 """Method of the Admin service → how this controller serves it."""

@@ -36,6 +36,12 @@ def incremental_alter_configs(
         set_error(result, error)
 
 
+def init_producer_id(
+    request: admin_pb2.InitProducerIdRequest, response: admin_pb2.InitProducerIdResponse, error: ApiError
+) -> None:
+    response.producer_id = response.producer_epoch = -1
+
+
 def alter_partition_reassignments(
     request: admin_pb2.AlterPartitionReassignmentsRequest,
     response: admin_pb2.AlterPartitionReassignmentsResponse,

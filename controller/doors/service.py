@@ -23,6 +23,8 @@ from google.protobuf.message import DecodeError, Message
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
     AlterPartitionRequest,
     AlterPartitionResponse,
     Api,
@@ -41,7 +43,7 @@ from kraftlab.quorum.driver.transport import DirectHandler, PeerHandler, PeerReq
 from kraftlab.rpc.methods import METHODS, fault
 from kraftlab.rpc.server import Call
 
-from ..cluster import brokers, controllers, directories
+from ..cluster import brokers, controllers, directories, producer_ids
 from ..engine.purgatory import Answer
 from ..engine.quorum_controller import QuorumController
 from ..engine.state import Context, ControllerState, Outcome, set_error
@@ -216,6 +218,9 @@ class ControllerService:
             ),
             Api.ASSIGN_REPLICAS_TO_DIRS: self._writer(
                 AssignReplicasToDirsRequest, AssignReplicasToDirsResponse, directories.assign
+            ),
+            Api.ALLOCATE_PRODUCER_IDS: self._writer(
+                AllocateProducerIdsRequest, AllocateProducerIdsResponse, producer_ids.allocate_for_broker
             ),
         }
 

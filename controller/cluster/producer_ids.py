@@ -1,0 +1,45 @@
+"""AllocateProducerIds: brokers get producer ids in blocks, and no id is ever given twice (KIP-730).
+
+A block is gone once its record is in the log, whether or not the broker that asked hears of it: ids are plenty. The same call
+comes from brokers (peer frames) and from people (admin API).
+"""
+
+from __future__ import annotations
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.peer_rpc import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from kraftlab.metadata.records import ProducerIds
+
+from ..engine.state import Context, ControllerState, Outcome
+from ..partitions.partitions import check_broker_epoch
+
+BLOCK_SIZE = 1000
+HIGHEST_PRODUCER_ID = (1 << 63) - 1
+
+
+def allocate_for_broker(
+    state: ControllerState, request: AllocateProducerIdsRequest, context: Context
+) -> Outcome[AllocateProducerIdsResponse]:
+    """A block for the broker that asks. ApiError STALE_BROKER_EPOCH if that is not its registration."""
+    start, record = _next_block(state, request.broker_id, request.broker_epoch)
+    return Outcome([record], AllocateProducerIdsResponse(ErrorCode.NONE, None, start, BLOCK_SIZE))
+
+
+def allocate(
+    state: ControllerState, request: admin_pb2.AllocateProducerIdsRequest, context: Context
+) -> Outcome[admin_pb2.AllocateProducerIdsResponse]:
+    """The same for who speaks the admin API."""
+    start, record = _next_block(state, request.broker_id, request.broker_epoch)
+    return Outcome([record], admin_pb2.AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=BLOCK_SIZE))
+
+
+def _next_block(state: ControllerState, broker_id: int, broker_epoch: int) -> tuple[int, ProducerIds]:
+    broker = check_broker_epoch(state, broker_id, broker_epoch)
+    start = state.image.next_producer_id
+    if start > HIGHEST_PRODUCER_ID - BLOCK_SIZE:
+        raise ApiError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"Exhausted all producer ids: the next one would be {start}. No producer can be given an id of its own any more.",
+        )
+    return start, ProducerIds(0, broker_id, broker.epoch, start + BLOCK_SIZE)
