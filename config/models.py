@@ -75,6 +75,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     min_insync_replicas: AtLeast1 = _key("min.insync.replicas", 1)
     unclean_leader_election_enable: bool = _key("unclean.leader.election.enable", False)
     auto_leader_rebalance_enable: bool = _key("auto.leader.rebalance.enable", True)
+    unclean_leader_election_interval_ms: AtLeast1 = _key("unclean.leader.election.interval.ms", 300_000)
     leader_imbalance_check_interval_seconds: AtLeast1 = _key("leader.imbalance.check.interval.seconds", 300)
     access: AccessSettings = _key("access", AccessSettings())
     """Who may do what (with `super.users` and `allow.everyone.if.no.acl.found`)."""

@@ -86,6 +86,8 @@ class ControllerNode:
             config.num_partitions,
             config.default_replication_factor,
             config.values,
+            config.leader_imbalance_check_interval_seconds * 1000 if config.auto_leader_rebalance_enable else 0,
+            config.unclean_leader_election_interval_ms,
         )
         self.controller = QuorumController(settings, self._now_ms, random.Random(), self._timer_changed)
         self.driver = RaftDriver(driver_config(config, directory), self.controller)

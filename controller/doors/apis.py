@@ -19,8 +19,10 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 from ..cluster import brokers, producer_ids
 from ..cluster import describe as cluster
 from ..configs import configs
+from ..partitions.leader_elections import elect_leaders
 from ..reassignment import reassignments
 from ..topics import topics
+from ..topics.partition_counts import create_partitions
 from . import refusals
 
 if TYPE_CHECKING:
@@ -101,9 +103,19 @@ async def _init_producer_id(service: ControllerService, request: Message) -> Mes
     )
 
 
+async def _records_are_brokers(service: ControllerService, request: Message) -> Message:
+    raise ApiError(
+        ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+        "Records lie on brokers; send this to the broker that leads the partition, this is a controller.",
+    )
+
+
 APIS: Mapping[str, AdminApi] = {
     "CreateTopics": AdminApi(Kind.WRITE, topics.create, "topics", refusals.create_topics),
     "DeleteTopics": AdminApi(Kind.WRITE, topics.delete, "topics", refusals.delete_topics),
+    "CreatePartitions": AdminApi(Kind.WRITE, create_partitions, "topics", refusals.create_partitions),
+    "ElectLeaders": AdminApi(Kind.WRITE, elect_leaders, refuse=refusals.elect_leaders),
+    "DeleteRecords": AdminApi(Kind.LOCAL, _records_are_brokers),
     "DescribeTopicPartitions": AdminApi(Kind.READ, _describe_topics),
     "IncrementalAlterConfigs": AdminApi(Kind.WRITE, configs.alter, "resources", refusals.incremental_alter_configs),
     "DescribeConfigs": AdminApi(Kind.READ, _describe_configs),

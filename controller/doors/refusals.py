@@ -26,6 +26,20 @@ def delete_topics(request: admin_pb2.DeleteTopicsRequest, response: admin_pb2.De
         set_error(result, error)
 
 
+def create_partitions(
+    request: admin_pb2.CreatePartitionsRequest, response: admin_pb2.CreatePartitionsResponse, error: ApiError
+) -> None:
+    for topic in request.topics:
+        set_error(response.results.add(name=topic.name), error)
+
+
+def elect_leaders(request: admin_pb2.ElectLeadersRequest, response: admin_pb2.ElectLeadersResponse, error: ApiError) -> None:
+    for topic in request.topic_partitions.values:
+        result = response.replica_election_results.add(topic=topic.topic)
+        for number in topic.partitions:
+            set_error(result.partition_result.add(partition_id=number), error)
+
+
 def incremental_alter_configs(
     request: admin_pb2.IncrementalAlterConfigsRequest,
     response: admin_pb2.IncrementalAlterConfigsResponse,

@@ -51,7 +51,10 @@ from kraftlab.quorum.state_machine import CommittedBatch
 from ..cluster import brokers
 from ..cluster.heartbeats import HeartbeatTable
 from .activation import ActivationRefused, activation_records
+from .background import BackgroundTask, background_tasks
+from .answer_deadlines import AnswerDeadlines, OutcomeUnknown
 from .log_writer import LogWriter, LostLeadership, MetadataQuorum, Misplaced
+from .move_upkeep import MoveUpkeep
 from .purgatory import Answer, Purgatory
 from .queue import NEVER_MS, Event, EventQueue, NotNow
 from .state import EMPTY_STATE, GRPC, Context, ControllerState, Outcome, Settings
@@ -64,6 +67,7 @@ Generate = Callable[[ControllerState, Context], Outcome[R]]
 NO_LEADER = -1
 FENCE_TAG = "fence stale brokers"
 IDLE_TAG = "write a no-op"
+DEADLINE_TAG = "answers that may not wait longer"
 FENCE_RETRY_MS = 100
 """The pause after a fencing that failed: most often the leadership is lost and the notice of it is on its way."""
 STALL_MS = 200
@@ -119,8 +123,11 @@ class QuorumController:
         self._applied_offset = 0
         self._history: deque[tuple[int, MetadataImage]] = deque(maxlen=HISTORY_LENGTH)
         self._purgatory = Purgatory()
+        self._deadlines = AnswerDeadlines()
+        self.moves = MoveUpkeep(self.queue, clock, self._run_write, lambda: self._log.newest)
         self._offset_waiters: list[tuple[int, int, trio.Event]] = []
         self._waiter_number = itertools.count()
+        self._background = background_tasks(settings)
         self._last_append_ms = 0
         self._quick_heartbeats = 0
         self._heartbeats_timed_out = 0
@@ -188,10 +195,18 @@ class QuorumController:
 
     # --- requests ------------------------------------------------------------------------------------------------------------
 
-    def write(self, name: str, generate: Generate[R], *, deadline_ms: int = NEVER_MS) -> Answer[R]:
-        """Queues an operation of the active controller. The answer comes once what it wrote, or what it saw, is committed."""
+    def write(
+        self, name: str, generate: Generate[R], *, deadline_ms: int = NEVER_MS, answer_by_ms: int = NEVER_MS
+    ) -> Answer[R]:
+        """Queues an operation of the active controller. The answer comes once what it wrote, or what it saw, is committed.
+
+        If it is not begun by `deadline_ms` it never is; if it is not committed by `answer_by_ms` its outcome is unknown.
+        """
         answer: Answer[R] = Answer()
         self.queue.append(Event(name, partial(self._run_write, name, generate, answer), answer.fail, deadline_ms))
+        if not answer.done and answer_by_ms < NEVER_MS:
+            self._deadlines.add(answer_by_ms, self.queue_or_log_end(), answer)
+            self._schedule_deadlines()
         return answer
 
     def heartbeat(self, request: BrokerHeartbeatRequest) -> Answer[BrokerHeartbeatResponse]:
@@ -347,6 +362,7 @@ class QuorumController:
 
     def _committed_is(self, state: ControllerState) -> None:
         """Moves to a newer committed state and releases who waited for it."""
+        has_other_configs = state.image.configs is not self._committed.image.configs
         self._committed = state
         transaction = state.image.transaction
         end_offset = state.image.provenance.offset if transaction is None else transaction.begin_offset
@@ -356,6 +372,10 @@ class QuorumController:
         self._purgatory.complete_to(end_offset)
         while self._offset_waiters and self._offset_waiters[0][0] <= end_offset:
             heapq.heappop(self._offset_waiters)[2].set()
+        if has_other_configs and self.is_active:
+            for task in self._background:
+                if task.follows_configs:
+                    self._schedule_task(task, 0)
         self.queue.resume()
 
     def freeze(self) -> ImageSnapshot | None:
@@ -402,6 +422,8 @@ class QuorumController:
         self.queue.prepend(Event("activation", run, answer.fail))
         self._schedule_fencing()
         self._schedule_no_op()
+        for task in self._background:
+            self._schedule_task(task, task.interval_ms)
 
     async def resigned(self, epoch: int, reason: str) -> None:
         """Goes back to standby."""
@@ -423,6 +445,8 @@ class QuorumController:
         self.heartbeats.deactivate()
         self.queue.cancel(FENCE_TAG)
         self.queue.cancel(IDLE_TAG)
+        for task in self._background:
+            self.queue.cancel(task.name)
         self._purgatory.fail_all(
             ApiError(
                 ErrorCode.NOT_CONTROLLER, f"This controller lost the leadership ({reason}); the change may or may not survive."
@@ -476,6 +500,25 @@ class QuorumController:
 
     def _fence(self, broker_id: int, state: ControllerState, context: Context) -> Outcome[None]:
         return brokers.fence(state, self.heartbeats, broker_id, context)
+
+    def _schedule_task(self, task: BackgroundTask, pause_ms: int) -> None:
+        self.queue.schedule(task.name, self._clock() + pause_ms, partial(self._run_task, task))
+
+    def _run_task(self, task: BackgroundTask) -> None:
+        has_more = False
+
+        def generate(state: ControllerState, context: Context) -> Outcome[bool]:
+            nonlocal has_more
+            outcome = task.run(state, context)
+            has_more = outcome.response
+            if outcome.records:
+                logger.info("%s: %d changes", task.name, len(outcome.records))
+            return outcome
+
+        answer: Answer[bool] = Answer()
+        self._run_write(task.name, generate, answer)
+        if self.is_active:
+            self._schedule_task(task, task.pause_ms(has_more, answer.error is not None))
 
     def _schedule_no_op(self) -> None:
         interval_ms = self.settings.max_idle_interval_ms

@@ -44,6 +44,9 @@ class Settings(msgspec.Struct, frozen=True):
     num_partitions: int = 1
     default_replication_factor: int = 1
     static: dict[str, str] = msgspec.field(default_factory=dict)
+    balance_interval_ms: int = 300_000
+    """How often leaderships are moved to preferred replicas; 0: never."""
+    unclean_election_interval_ms: int = 300_000
 
 
 class Context(NamedTuple):

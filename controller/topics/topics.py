@@ -13,20 +13,22 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata import eligible_leaders
+from kraftlab.metadata.eligible_leaders import MIN_INSYNC_REPLICAS
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraftlab.metadata.index import collision_form
-from kraftlab.metadata.records import RESOURCE_TOPIC, AnyRecord, Config, Partition, RemoveTopic, Topic
-from kraftlab.metadata.uuids import ZERO, Uuid, from_text, to_text
+from kraftlab.metadata.records import RESOURCE_TOPIC, AnyRecord, ClearElr, Config, RemoveTopic, Topic
+from kraftlab.metadata.uuids import ZERO, from_text, to_text
 from kraftlab.quorum.core.batch import MAX_RECORDS
 
 from ..configs.configs import new_topic_values, topic_entries
 from ..engine.state import Context, ControllerState, Outcome, Settings, check_record_count, fresh_uuid, set_error
-from ..partitions.partitions import default_directory
-from ..reassignment import arithmetic as reassignment
-from .placement import UsableBroker, place
+from .assignments import bad_assignment, check_assignments, new_partition, spread
 from .topic_names import INTERNAL_TOPICS, METADATA_TOPIC, name_problem
 
+VERSION_WITH_DELETION_DISABLED = 3
+"""The first version of DeleteTopics that has a code for it."""
 DEFAULT = -1
 """In counts of a creation: the controller's default, or what the manual assignment says."""
 
@@ -83,10 +85,13 @@ def _create_one(
     _check_name(state, topic.name, accepted)
     values = new_topic_values(topic.configs)
     replica_lists = _manual(image, topic) if topic.assignments else _placed(image, topic, context)
+    context.mutations.take(len(replica_lists))
     topic_id = fresh_uuid(context.random, image.topics.by_id)
     records: list[AnyRecord] = [Topic(0, topic.name, topic_id)]
     records += [Config(0, RESOURCE_TOPIC, topic.name, name, value) for name, value in values.items()]
-    records += [_new_partition(image, topic_id, index, replicas) for index, replicas in enumerate(replica_lists)]
+    if MIN_INSYNC_REPLICAS in values and eligible_leaders.are_on(image):
+        records.append(ClearElr(0, topic.name))
+    records += [new_partition(image, topic_id, index, replicas) for index, replicas in enumerate(replica_lists)]
     return records, admin_pb2.CreatableTopicResult(
         name=topic.name,
         topic_id=to_text(topic_id),
@@ -119,32 +124,10 @@ def _manual(image: MetadataImage, topic: admin_pb2.CreatableTopic) -> list[tuple
         raise ApiError(
             ErrorCode.INVALID_REQUEST, "A manual partition assignment was specified, but numPartitions was not set to -1."
         )
-    lists: dict[int, tuple[int, ...]] = {}
-    size: int | None = None
-    for assignment in topic.assignments:
-        index, replicas = assignment.partition_index, tuple(assignment.broker_ids)
-        if index in lists:
-            raise _bad_assignment(f"Found multiple manual partition assignments for partition {index}")
-        reassignment.check_target(replicas, image.cluster.brokers.__contains__)
-        if size not in (None, len(replicas)):
-            raise _bad_assignment(
-                f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
-                f"consistent with previous partitions, which have {size} replica(s)."
-            )
-        if not any(image.cluster.brokers[broker_id].is_active for broker_id in replicas):
-            raise _bad_assignment(
-                f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
-                "controlled shutdown."
-            )
-        lists[index] = replicas
-        size = len(replicas)
+    lists = check_assignments(image, ((entry.partition_index, tuple(entry.broker_ids)) for entry in topic.assignments))
     if sorted(lists) != list(range(len(lists))):
-        raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
+        raise bad_assignment("partitions should be a consecutive 0-based integer sequence")
     return [lists[index] for index in range(len(lists))]
-
-
-def _bad_assignment(message: str) -> ApiError:
-    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
 def _placed(image: MetadataImage, topic: admin_pb2.CreatableTopic, context: Context) -> list[tuple[int, ...]]:
@@ -157,39 +140,24 @@ def _placed(image: MetadataImage, topic: admin_pb2.CreatableTopic, context: Cont
         )
     if count == 0 or count < DEFAULT:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
-    usable = [
-        UsableBroker(broker.broker_id, broker.rack, broker.fenced)
-        for broker in image.cluster.brokers.values()
-        if not broker.in_controlled_shutdown
-    ]
-    return place(
-        usable,
-        context.settings.num_partitions if count == DEFAULT else count,
-        context.settings.default_replication_factor if factor == DEFAULT else factor,
-        context.random,
-    )
-
-
-def _new_partition(image: MetadataImage, topic_id: Uuid, index: int, replicas: tuple[int, ...]) -> Partition:
-    brokers = image.cluster.brokers
-    isr = tuple(broker_id for broker_id in replicas if brokers[broker_id].is_active)
-    directory_for = default_directory(brokers)
-    return Partition(
-        0,
-        index,
-        topic_id,
-        replicas,
-        isr,
-        leader=isr[0],
-        directories=tuple(directory_for(broker_id) for broker_id in replicas),
+    settings = context.settings
+    return spread(
+        image,
+        settings.num_partitions if count == DEFAULT else count,
+        settings.default_replication_factor if factor == DEFAULT else factor,
+        context,
     )
 
 
 def delete(
     state: ControllerState, request: admin_pb2.DeleteTopicsRequest, context: Context
 ) -> Outcome[admin_pb2.DeleteTopicsResponse]:
-    """Deletes topics by name or id. What is named twice, by name, by id or by both, is refused once and not deleted."""
+    """Deletes topics by name or id. What is named twice, by name, by id or by both, is refused once and not deleted.
+
+    ApiError TOPIC_DELETION_DISABLED if delete.topic.enable is false.
+    """
     image = state.image
+    _check_deletion_enabled(request, context.settings)
     by_name = Counter(entry.name for entry in request.topics if entry.HasField("name"))
     by_id = Counter(entry.topic_id for entry in request.topics if _has_id(entry))
     ids_of_names = {to_text(topic.topic_id) for name in by_name if (topic := image.topics.get(name)) is not None}
@@ -208,8 +176,12 @@ def delete(
             result.name = entry.name
         try:
             topic = _to_delete(image, entry, by_name, by_id)
+            context.mutations.take(len(topic.partitions))
         except ApiError as error:
             set_error(result, error)
+            known = image.topics.get(entry.name) if named else None
+            if known is not None and by_id[to_text(known.topic_id)]:
+                result.topic_id = to_text(known.topic_id)
         else:
             result.name = topic.name
             result.topic_id = to_text(topic.topic_id)
@@ -217,6 +189,16 @@ def delete(
         response.responses.append(result)
     check_record_count(records)
     return Outcome(records, response)
+
+
+def _check_deletion_enabled(request: admin_pb2.DeleteTopicsRequest, settings: Settings) -> None:
+    if settings.static.get("delete.topic.enable", "true").strip().lower() == "false":
+        header = request.header
+        is_old = header.HasField("api_version") and header.api_version < VERSION_WITH_DELETION_DISABLED
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST if is_old else ErrorCode.TOPIC_DELETION_DISABLED,
+            "Topic deletion is disabled: the controller's delete.topic.enable is false.",
+        )
 
 
 def _has_id(entry: admin_pb2.DeleteTopicState) -> bool:

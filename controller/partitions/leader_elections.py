@@ -1,0 +1,168 @@
+"""ElectLeaders, and the elections that the active controller holds by itself (KIP-183, KIP-460).
+
+Theory of operation. A preferred election moves the leadership to the first replica if that is valid; an unclean one may give a
+partition without leader to a replica that lacks records. Both are builds of `partition_change.py` with that mode, so either may
+also complete a reassignment, or bring back a leader that is valid anyway. Each partition is judged against the state before the
+request; one that is named twice is answered twice and changed once. An unclean election that somebody asks for needs no
+permission of the topic; one that the controller holds by itself does (`unclean.leader.election.enable`).
+
+By itself it balances leaders every `leader.imbalance.check.interval.seconds` if `auto.leader.rebalance.enable`, and looks for
+partitions that an unclean election helps every `unclean.leader.election.interval.ms` and whenever a configuration has changed.
+Each run makes a limited number of changes and says whether there are more to make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata.eligible_leaders import min_isr_if_on
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.image import MetadataImage, PartitionImage, TopicImage
+from kraftlab.metadata.records import NO_LEADER, PartitionChange
+
+from ..configs.configs import unclean_election_enabled
+from ..engine.state import Context, ControllerState, Outcome, set_error
+from .election import Election
+from .partition_change import build_change
+from .partitions import Eligibility, PartitionKey, default_directory
+
+MAX_ELECTIONS_PER_RUN = 1000
+
+
+class _Kind(NamedTuple):
+    """One election type: how it is held, and what it answers if there is nobody to elect."""
+
+    election: Election
+    unavailable: ErrorCode
+    text: str
+
+    def is_needed(self, partition: PartitionImage) -> bool:
+        if self.election is Election.PREFERRED:
+            return partition.leader != partition.replicas[0]
+        return partition.leader == NO_LEADER
+
+
+PREFERRED, UNCLEAN = 0, 1
+ELECTION_TYPES = {
+    PREFERRED: _Kind(Election.PREFERRED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."),
+    UNCLEAN: _Kind(
+        Election.UNCLEAN, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available."
+    ),
+}
+"""Number in the request → kind of election."""
+
+
+def elect_leaders(
+    state: ControllerState, request: admin_pb2.ElectLeadersRequest, context: Context
+) -> Outcome[admin_pb2.ElectLeadersResponse]:
+    """Elects leaders as asked. If all partitions are asked for, those that need no election are left out of the answer; their
+    topics stay.
+
+    ApiError INVALID_REQUEST for an unknown type. Per partition: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED,
+    PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
+    """
+    kind = ELECTION_TYPES.get(request.election_type)
+    if kind is None:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
+    of_all = not request.HasField("topic_partitions")
+    response = admin_pb2.ElectLeadersResponse()
+    changes: dict[PartitionKey, PartitionChange] = {}
+    for name, numbers in _every_partition(state.image) if of_all else _asked(request):
+        result = response.replica_election_results.add(topic=name)
+        for number in numbers:
+            error = _elect_one(state.image, kind, name, number, changes)
+            if error is None or error.code is not ErrorCode.ELECTION_NOT_NEEDED or not of_all:
+                answer = result.partition_result.add(partition_id=number)
+                if error is not None:
+                    set_error(answer, error)
+    return Outcome(list(changes.values()), response, atomic=False)
+
+
+def _every_partition(image: MetadataImage) -> Iterator[tuple[str, Iterable[int]]]:
+    for name, topic_id in sorted(image.topics.by_name.items()):
+        yield name, sorted(image.topics.by_id[topic_id].partitions)
+
+
+def _asked(request: admin_pb2.ElectLeadersRequest) -> Iterator[tuple[str, Iterable[int]]]:
+    for topic in request.topic_partitions.values:
+        yield topic.topic, topic.partitions
+
+
+def _elect_one(
+    image: MetadataImage, kind: _Kind, name: str, number: int, changes: dict[PartitionKey, PartitionChange]
+) -> ApiError | None:
+    """Adds the change of one partition to `changes`; the error if there is none."""
+    topic = image.topics.get(name)
+    if topic is None:
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+    partition = topic.partitions.get(number)
+    if partition is None:
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{number}")
+    if not kind.is_needed(partition):
+        return ApiError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+    record = _build(image, topic, number, kind.election)
+    if record is None:
+        return ApiError(kind.unavailable, kind.text)
+    changes[topic.topic_id, number] = record
+    return None
+
+
+def _build(image: MetadataImage, topic: TopicImage, number: int, election: Election) -> PartitionChange | None:
+    partition = topic.partitions[number]
+    brokers = image.cluster.brokers
+    return build_change(
+        partition,
+        number,
+        topic.topic_id,
+        acceptable=Eligibility(brokers).for_partition(partition),
+        default_directory=default_directory(brokers),
+        min_isr=min_isr_if_on(image, topic.name),
+        election=election,
+    )
+
+
+# --- what the controller does by itself ---------------------------------------------------------------------------------------
+
+
+def balance_leaders(state: ControllerState, context: Context) -> Outcome[bool]:
+    """Moves leaderships to preferred replicas that are in sync and active. The response says whether there are more to move."""
+    image = state.image
+    movable = (key for key in state.index.led_by_others() if _can_lead(image, key))
+    return _limited(image, movable, Election.PREFERRED)
+
+
+def _can_lead(image: MetadataImage, key: PartitionKey) -> bool:
+    """Whether the preferred replica is in sync and active: most of those that do not lead are down, and a build costs more."""
+    partition = image.topics.by_id[key[0]].partitions[key[1]]
+    preferred = partition.replicas[0]
+    return preferred in partition.isr and Eligibility(image.cluster.brokers).for_partition(partition)(preferred)
+
+
+def elect_uncleanly(state: ControllerState, context: Context) -> Outcome[bool]:
+    """Gives leaders to partitions that have none, where the topic allows unclean elections. The response says whether there are
+    more to elect.
+    """
+    image = state.image
+    allowed: dict[bytes, bool] = {}
+
+    def is_allowed(key: PartitionKey) -> bool:
+        topic_id = key[0]
+        if topic_id not in allowed:
+            allowed[topic_id] = unclean_election_enabled(image, image.topics.by_id[topic_id].name, context.settings)
+        return allowed[topic_id]
+
+    return _limited(image, filter(is_allowed, state.index.leaderless()), Election.UNCLEAN)
+
+
+def _limited(image: MetadataImage, keys: Iterable[PartitionKey], election: Election) -> Outcome[bool]:
+    """The changes for the first of these partitions that have any, and whether the limit ended it."""
+    records: list[PartitionChange] = []
+    for topic_id, number in keys:
+        if len(records) == MAX_ELECTIONS_PER_RUN:
+            return Outcome(records, True, atomic=False)
+        record = _build(image, image.topics.by_id[topic_id], number, election)
+        if record is not None:
+            records.append(record)
+    return Outcome(records, False, atomic=False)
