@@ -85,6 +85,7 @@ class ErrorCode(enum.IntEnum):
     INELIGIBLE_REPLICA = 107, "A replica of the proposed in-sync set is fenced, shutting down or has restarted."
     NEW_LEADER_ELECTED = 108, "The change was made, and it moved the leadership to another replica."
     MISMATCHED_ENDPOINT_TYPE = 114, "The endpoint is of the other kind (broker or controller); use the other bootstrap address."
+    UNSUPPORTED_ENDPOINT_TYPE = 115, "There are no endpoints of this type; ask for brokers (1) or controllers (2)."
     UNKNOWN_CONTROLLER_ID = 116, "No controller with this id is registered."
     INVALID_REGISTRATION = 119, "The registration is not valid; the message says which part."
     INVALID_VOTER_KEY = 125, "The node is addressed by a directory id that is not its own; its disk was probably replaced."

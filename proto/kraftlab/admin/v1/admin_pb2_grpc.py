@@ -104,6 +104,11 @@ class AdminStub(object):
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeClusterRequest.SerializeToString,
                 response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeClusterResponse.FromString,
                 _registered_method=True)
+        self.Metadata = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/Metadata',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.MetadataRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.MetadataResponse.FromString,
+                _registered_method=True)
         self.DescribeQuorum = channel.unary_unary(
                 '/kraftlab.admin.v1.Admin/DescribeQuorum',
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeQuorumRequest.SerializeToString,
@@ -133,6 +138,11 @@ class AdminStub(object):
                 '/kraftlab.admin.v1.Admin/ListSnapshots',
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListSnapshotsRequest.SerializeToString,
                 response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListSnapshotsResponse.FromString,
+                _registered_method=True)
+        self.ApiVersions = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/ApiVersions',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ApiVersionsRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ApiVersionsResponse.FromString,
                 _registered_method=True)
         self.DescribeMetadata = channel.unary_unary(
                 '/kraftlab.admin.v1.Admin/DescribeMetadata',
@@ -309,6 +319,12 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Metadata(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeQuorum(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -347,9 +363,15 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def DescribeMetadata(self, request, context):
+    def ApiVersions(self, request, context):
         """Answered by the broker (or controller) that is asked, never forwarded.
         """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeMetadata(self, request, context):
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -531,6 +553,11 @@ def add_AdminServicer_to_server(servicer, server):
                     request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeClusterRequest.FromString,
                     response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeClusterResponse.SerializeToString,
             ),
+            'Metadata': grpc.unary_unary_rpc_method_handler(
+                    servicer.Metadata,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.MetadataRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.MetadataResponse.SerializeToString,
+            ),
             'DescribeQuorum': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeQuorum,
                     request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeQuorumRequest.FromString,
@@ -560,6 +587,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.ListSnapshots,
                     request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListSnapshotsRequest.FromString,
                     response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListSnapshotsResponse.SerializeToString,
+            ),
+            'ApiVersions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ApiVersions,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ApiVersionsRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ApiVersionsResponse.SerializeToString,
             ),
             'DescribeMetadata': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeMetadata,
@@ -1036,6 +1068,33 @@ class Admin(object):
             _registered_method=True)
 
     @staticmethod
+    def Metadata(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/Metadata',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.MetadataRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.MetadataResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def DescribeQuorum(request,
             target,
             options=(),
@@ -1187,6 +1246,33 @@ class Admin(object):
             '/kraftlab.admin.v1.Admin/ListSnapshots',
             kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListSnapshotsRequest.SerializeToString,
             kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListSnapshotsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ApiVersions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/ApiVersions',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.ApiVersionsRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.ApiVersionsResponse.FromString,
             options,
             channel_credentials,
             insecure,
