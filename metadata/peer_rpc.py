@@ -25,6 +25,7 @@ class Api:
     CONTROLLER_REGISTRATION = 70
     REPLICA_FETCH = 1001
     LOG_DIGEST = 1002
+    MOVE_PROGRESS = 1010
 
 
 class BrokerRegistrationRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -63,6 +64,40 @@ class BrokerHeartbeatResponse(msgspec.Struct, frozen=True, array_like=True):
     is_caught_up: bool = False
     is_fenced: bool = True
     should_shutdown: bool = False
+
+
+class MoveProgress(msgspec.Struct, frozen=True, array_like=True):
+    """A replica of a running move that is out of sync. `bytes_left` -1: not known yet; `error`: why nothing moves, or ""."""
+
+    topic_id: Uuid
+    partition: int
+    bytes_done: int
+    bytes_left: int
+    bytes_per_second: float
+    is_throttled: bool = False
+    error: str = ""
+
+
+class PartitionSize(msgspec.Struct, frozen=True, array_like=True):
+    """How large a partition is that waits in the queue of moves, as its leader says."""
+
+    topic_id: Uuid
+    partition: int
+    size_bytes: int
+
+
+class MoveProgressRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Everything a broker has to say about moves, in place of what it said last. To the active controller, every second."""
+
+    broker_id: int
+    broker_epoch: int
+    replicas: tuple[MoveProgress, ...] = ()
+    sizes: tuple[PartitionSize, ...] = ()
+
+
+class MoveProgressResponse(msgspec.Struct, frozen=True, array_like=True):
+    error: int
+    message: str | None = None
 
 
 class ControllerRegistrationRequest(msgspec.Struct, frozen=True, array_like=True):

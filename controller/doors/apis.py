@@ -21,6 +21,7 @@ from ..cluster import describe as cluster
 from ..configs import configs
 from ..partitions.leader_elections import elect_leaders
 from ..reassignment import reassignments
+from ..reassignment.listing import Observer, listing
 from ..topics import topics
 from ..topics.partition_counts import create_partitions
 from . import refusals
@@ -40,16 +41,25 @@ class Kind(enum.Enum):
 class AdminApi(NamedTuple):
     """One row. `run`: an operation for a write, a function of (service, request) for a read or a local call.
 
-    `entries` is the request's repeated field; a write with none of them is answered at once, wherever it is asked.
+    `entries` is the request's repeated field, or says of a request whether it asks for nothing: a write that does is answered at
+    once, wherever it is asked.
     `refuse` repeats an error of the whole request in the response's entries, where Kafka does.
-    `is_of_quorum`: a call of the leader's own that can be linearizable, as reads can.
+    `is_of_quorum`: a call of the leader's own that can be linearizable, as reads can. `names_initiator`: its request has an
+    initiator, the principal if it names none.
     """
 
     kind: Kind
     run: Callable[..., Any]
-    entries: str | None = None
+    entries: str | Callable[[Any], bool] | None = None
     refuse: Callable[[Any, Any, ApiError], None] = lambda request, response, error: None
     is_of_quorum: bool = False
+    names_initiator: bool = False
+
+    def asks_for_nothing(self, request: Any) -> bool:
+        """Whether there is nothing to do and nothing to refuse."""
+        if isinstance(self.entries, str):
+            return not getattr(request, self.entries)
+        return self.entries is not None and self.entries(request)
 
 
 # --- calls that are not writes ------------------------------------------------------------------------------------------
@@ -64,7 +74,9 @@ def _describe_configs(service: ControllerService, request: admin_pb2.DescribeCon
 
 
 def _list_reassignments(service: ControllerService, request: admin_pb2.ListPartitionReassignmentsRequest) -> Message:
-    return reassignments.listing(service.controller.committed, request)
+    controller = service.controller
+    progress = controller.moves.progress if controller.is_active else None
+    return listing(controller.committed, request, Observer(progress, service.now_ms(), controller.settings))
 
 
 def _describe_cluster(service: ControllerService, request: admin_pb2.DescribeClusterRequest) -> Message:
@@ -119,7 +131,13 @@ APIS: Mapping[str, AdminApi] = {
     "DescribeTopicPartitions": AdminApi(Kind.READ, _describe_topics),
     "IncrementalAlterConfigs": AdminApi(Kind.WRITE, configs.alter, "resources", refusals.incremental_alter_configs),
     "DescribeConfigs": AdminApi(Kind.READ, _describe_configs),
-    "AlterPartitionReassignments": AdminApi(Kind.WRITE, reassignments.alter, "topics", refusals.alter_partition_reassignments),
+    "AlterPartitionReassignments": AdminApi(
+        Kind.WRITE,
+        reassignments.alter,
+        reassignments.asks_for_nothing,
+        refusals.alter_partition_reassignments,
+        names_initiator=True,
+    ),
     "ListPartitionReassignments": AdminApi(Kind.READ, _list_reassignments),
     "DescribeCluster": AdminApi(Kind.READ, _describe_cluster),
     "DescribeQuorum": _of_quorum("DescribeQuorum"),

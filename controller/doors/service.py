@@ -44,6 +44,7 @@ from kraftlab.rpc.methods import METHODS, fault
 from kraftlab.rpc.server import Call
 
 from ..cluster import brokers, controllers, directories, producer_ids
+from ..engine.answer_deadlines import OutcomeUnknown
 from ..engine.purgatory import Answer
 from ..engine.quorum_controller import QuorumController
 from ..engine.state import Context, ControllerState, Outcome, set_error
@@ -66,6 +67,10 @@ class ControllerService:
         self.local = local
         self._clock = clock
 
+    def now_ms(self) -> int:
+        """The controller's clock."""
+        return self._clock()
+
     # --- admin calls ---------------------------------------------------------------------------------------------------------
 
     def accept(self, call: Call, answer: Callable[[Message], None]) -> bool:
@@ -77,7 +82,7 @@ class ControllerService:
         header = request.header
         if row is None or row.kind is not Kind.WRITE or header.min_offset > self.controller.applied_offset:
             return False
-        if row.entries is not None and not getattr(request, row.entries):
+        if row.asks_for_nothing(request):
             return False
         timeout_ms = _timeout_ms(header)
         try:
@@ -86,6 +91,7 @@ class ControllerService:
             return False
         if timeout_ms <= 0:
             return False
+        _name_initiator(row, call)
         written = self._write(call.api, row, request, self._clock() + timeout_ms)
         written.when_done(partial(self._answer_written, row, call, answer))
         return True
@@ -99,7 +105,7 @@ class ControllerService:
                 response, offset = written.value, written.offset
             else:
                 response = self._refusal(method.response, row, call.request, written.error)
-                offset = self.controller.applied_offset
+                offset = self._offset_of(written.error)
             self._fill_header(response.header, offset)
         except Exception as error:
             logger.exception("the answer to %s cannot be given", call.api)
@@ -115,10 +121,11 @@ class ControllerService:
             )
             return admin_pb2.CallResponse(fault=header)
         request: Any = call.request
+        _name_initiator(row, call)
         try:
             response, offset = await self._run(call.api, row, request)
         except ApiError as error:
-            response, offset = self._refusal(method.response, row, request, error), self.controller.applied_offset
+            response, offset = self._refusal(method.response, row, request, error), self._offset_of(error)
         self._fill_header(response.header, offset)
         answered: Message = response
         return answered
@@ -130,7 +137,7 @@ class ControllerService:
         self._check_header(row, header)
         timeout_ms = _timeout_ms(header)
         if row.kind is Kind.WRITE:
-            if row.entries is not None and not getattr(request, row.entries):
+            if row.asks_for_nothing(request):
                 return self._nothing_asked(api, request), self.controller.applied_offset
             if timeout_ms <= 0:
                 raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "")
@@ -146,7 +153,8 @@ class ControllerService:
         return response, self.controller.applied_offset
 
     def _write(self, api: str, row: AdminApi, request: Any, deadline_ms: int) -> Answer[Any]:
-        return self.controller.write(api, partial(_operation, row.run, request), deadline_ms=deadline_ms)
+        run = partial(_operation, row.run, request)
+        return self.controller.write(api, run, deadline_ms=deadline_ms, answer_by_ms=deadline_ms)
 
     def _check_header(self, row: AdminApi, header: admin_pb2.RequestHeader) -> None:
         settings = self.controller.settings
@@ -192,8 +200,13 @@ class ControllerService:
     def _refusal(self, response_type: type[Message], row: AdminApi, request: Any, error: ApiError) -> Any:
         response: Any = response_type()
         set_error(response.header, error)
+        response.header.outcome_unknown = isinstance(error, OutcomeUnknown)
         row.refuse(request, response, error)
         return response
+
+    def _offset_of(self, error: ApiError) -> int:
+        """What an answer with that error reflects: of a change whose outcome is unknown, where it stands if it was committed."""
+        return error.offset if isinstance(error, OutcomeUnknown) else self.controller.applied_offset
 
     def _fill_header(self, header: admin_pb2.ResponseHeader, offset: int) -> None:
         leadership = self.controller.leadership
@@ -281,6 +294,13 @@ _envelope_decoder = msgspec.msgpack.Decoder(EnvelopeRequest)
 
 def _timeout_ms(header: admin_pb2.RequestHeader) -> int:
     return header.timeout_ms if header.HasField("timeout_ms") else DEFAULT_TIMEOUT_MS
+
+
+def _name_initiator(row: AdminApi, call: Call) -> None:
+    """Moves are remembered with who asked for them: whoever the request names, else the principal."""
+    request: Any = call.request
+    if row.names_initiator and not request.HasField("initiator"):
+        request.initiator = call.principal
 
 
 def _operation(run: Callable[..., Outcome[Any]], request: Any, state: ControllerState, context: Context) -> Outcome[Any]:

@@ -51,8 +51,8 @@ from kraftlab.quorum.state_machine import CommittedBatch
 from ..cluster import brokers
 from ..cluster.heartbeats import HeartbeatTable
 from .activation import ActivationRefused, activation_records
-from .background import BackgroundTask, background_tasks
 from .answer_deadlines import AnswerDeadlines, OutcomeUnknown
+from .background import BackgroundTask, background_tasks
 from .log_writer import LogWriter, LostLeadership, MetadataQuorum, Misplaced
 from .move_upkeep import MoveUpkeep
 from .purgatory import Answer, Purgatory
@@ -195,19 +195,32 @@ class QuorumController:
 
     # --- requests ------------------------------------------------------------------------------------------------------------
 
-    def write(
-        self, name: str, generate: Generate[R], *, deadline_ms: int = NEVER_MS, answer_by_ms: int = NEVER_MS
-    ) -> Answer[R]:
+    def write(self, name: str, generate: Generate[R], *, deadline_ms: int = NEVER_MS, answer_by_ms: int = NEVER_MS) -> Answer[R]:
         """Queues an operation of the active controller. The answer comes once what it wrote, or what it saw, is committed.
 
         If it is not begun by `deadline_ms` it never is; if it is not committed by `answer_by_ms` its outcome is unknown.
         """
         answer: Answer[R] = Answer()
-        self.queue.append(Event(name, partial(self._run_write, name, generate, answer), answer.fail, deadline_ms))
-        if not answer.done and answer_by_ms < NEVER_MS:
-            self._deadlines.add(answer_by_ms, self.queue_or_log_end(), answer)
-            self._schedule_deadlines()
+        run = partial(self._run_write, name, generate, answer)
+        if answer_by_ms < NEVER_MS:
+            run = partial(self._run_limited, run, answer, answer_by_ms)
+        self.queue.append(Event(name, run, answer.fail, deadline_ms))
         return answer
+
+    def _run_limited(self, run: Callable[[], None], answer: Answer[R], answer_by_ms: int) -> None:
+        run()
+        if not answer.done:
+            self._deadlines.add(answer_by_ms, self._newest_offset(), answer)
+            self._schedule_deadlines()
+
+    def _schedule_deadlines(self) -> None:
+        at_ms = self._deadlines.next_ms()
+        if at_ms < NEVER_MS:
+            self.queue.schedule(DEADLINE_TAG, at_ms, self._expire_answers)
+
+    def _expire_answers(self) -> None:
+        self._deadlines.expire(self._clock())
+        self._schedule_deadlines()
 
     def heartbeat(self, request: BrokerHeartbeatRequest) -> Answer[BrokerHeartbeatResponse]:
         """Notes the contact now. What changes nothing is answered at once; the rest waits half a heartbeat interval at most."""
@@ -280,6 +293,7 @@ class QuorumController:
             if outcome.records:
                 end_offset = self._log.write(quorum, epoch, outcome, context.now_ms)
                 self._last_append_ms = context.now_ms
+                self.moves.changed(self._log.newest.image)
         except ApiError as error:
             self._defer(partial(answer.fail, error), answer.fail, self._newest_offset())
             return
@@ -424,6 +438,7 @@ class QuorumController:
         self._schedule_no_op()
         for task in self._background:
             self._schedule_task(task, task.interval_ms)
+        self.moves.activate(self._log.newest.image)
 
     async def resigned(self, epoch: int, reason: str) -> None:
         """Goes back to standby."""
@@ -447,9 +462,12 @@ class QuorumController:
         self.queue.cancel(IDLE_TAG)
         for task in self._background:
             self.queue.cancel(task.name)
+        self.moves.deactivate()
         self._purgatory.fail_all(
-            ApiError(
-                ErrorCode.NOT_CONTROLLER, f"This controller lost the leadership ({reason}); the change may or may not survive."
+            OutcomeUnknown(
+                ErrorCode.NOT_CONTROLLER,
+                f"This controller lost the leadership ({reason}); the change may or may not survive.",
+                self._applied_offset,
             )
         )
         self.queue.resume()

@@ -1,63 +1,77 @@
-"""AlterPartitionReassignments and ListPartitionReassignments (KIP-455, KIP-860).
+"""AlterPartitionReassignments: starts, replaces, queues, cancels and rolls back (KIP-455, KIP-860, and more).
 
-Theory of operation. Every entry is judged against the state before the request; entries that fail do not stop the others,
-and all records of a request form one atomic batch. A partition that a request names twice is refused in each place:
-whichever entry won, the other's answer would be a lie. The arithmetic is `reassignment.py`; a new target over a running
-reassignment replaces it, a cancel restores the stored original set exactly.
+Theory of operation. Every entry is judged against the state before the request; entries that fail do not stop the others, and
+all records of a request form one atomic change. A partition that a request names twice is refused in each place: whichever
+entry won, the other's answer would be a lie. The arithmetic is `arithmetic.py`; a new target over a running reassignment
+replaces it, a cancel restores the stored original set exactly.
 
-Lists come from committed state, with the full intermediate replica set and the stored original and target.
+What a request may ask beyond Kafka's, and where it is decided:
+
+* *Identity.* One StartMoves record says for all reassignments that the request begins who began them, why, when, under which
+  plan, and which throttle is theirs; a move's id is the offset of the request and the place of its entry. The record has no
+  counterpart at the end: replay drops a move together with its reassignment (`metadata/moves.py`). The same target once more is
+  the same move.
+* *Preconditions.* An entry may name the replicas or the partition epoch that it expects; if they differ, nothing is done for
+  it.
+* *Guards.* A change of the replication factor is refused if the request (KIP-860) or the cluster's policy says so. A cancel
+  that would take the leader away from a partition that has one is refused unless it is forced.
+* *Queue.* Targets that are to wait for free slots are judged at once by `queueing.py` together with everything that waits
+  already; those that may not start become a QueueMoves record. `upkeep.py` starts them when slots get free.
+* *Plans.* Under a plan id the request remembers what its partitions were before (`plans.py`); a rollback turns that into
+  targets, and goes the same way as any others. The whole-request forms (cancel topics, cancel all, roll back) are lists of
+  entries as well.
+* *Throttles* live in the move. Brokers read them from the image; nothing else is configured, so nothing is left behind.
+
+With `validate_only` all of this is judged and answered, and no record is written.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.eligible_leaders import min_isr_if_on
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import PartitionImage, TopicImage
-from kraftlab.metadata.records import PartitionChange
+from kraftlab.metadata.moves import QueuedMoveImage
+from kraftlab.metadata.partitions import partition_after
+from kraftlab.metadata.records import NO_LEADER, PartitionChange
+from kraftlab.metadata.uuids import to_text
 from kraftlab.quorum.core.batch import MAX_RECORDS
 
 from ..configs.configs import unclean_election_enabled
 from ..engine.state import Context, ControllerState, Outcome, set_error
-from ..partitions.partition_change import build_cancel, build_target
+from ..partitions.partition_change import build_cancel, build_change
 from ..partitions.partitions import Eligibility, default_directory
-from . import arithmetic as reassignment
+from . import arithmetic, plans
+from .draft import Draft, Slots
+from .options import MoveOptions
+from .policy import SIZE_CHANGE, MovePolicy, policy_of
+from .wishes import Wish
+
+TRANSACTION = "partition reassignments"
 
 
 def alter(
     state: ControllerState, request: admin_pb2.AlterPartitionReassignmentsRequest, context: Context
 ) -> Outcome[admin_pb2.AlterPartitionReassignmentsResponse]:
-    """Starts, replaces and cancels reassignments. ApiError POLICY_VIOLATION for the whole request if it has too many
-    entries.
+    """Does what the request asks for. ApiError for the whole request: POLICY_VIOLATION if it has too many entries,
+    INVALID_REQUEST if its options contradict each other, UNKNOWN_TOPIC_OR_PARTITION for a topic to cancel that does not exist,
+    RESOURCE_NOT_FOUND or INVALID_UPDATE_VERSION for a plan that cannot be rolled back.
     """
-    entries = sum(len(topic.partitions) for topic in request.topics)
-    if entries > MAX_RECORDS:
-        raise ApiError(
-            ErrorCode.POLICY_VIOLATION,
-            f"The request names {entries} partitions, more than the {MAX_RECORDS} that fit one atomic change; "
-            "nothing was changed. Split it.",
-        )
-    allow_size_change = allows_size_change(request)
-    appearances = Counter((topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions)
-    response = admin_pb2.AlterPartitionReassignmentsResponse(allow_replication_factor_change=allow_size_change)
-    records: list[PartitionChange] = []
-    for topic in request.topics:
-        answers = response.responses.add(name=topic.name)
-        for entry in topic.partitions:
-            answer = answers.partitions.add(partition_index=entry.partition_index)
-            try:
-                if appearances[topic.name, entry.partition_index] > 1:
-                    raise _named_twice(topic.name, entry.partition_index)
-                record = _alter_one(state, topic.name, entry, allow_size_change, context)
-            except ApiError as error:
-                set_error(answer, error)
-                continue
-            if record is not None:
-                records.append(record)
-    return Outcome(records, response)
+    options = MoveOptions.of_request(request)
+    _check_form(request, options)
+    policy = policy_of(state.image, context.settings)
+    response = admin_pb2.AlterPartitionReassignmentsResponse(allow_replication_factor_change=options.allows_size_change)
+    draft = Draft(options, policy, context, Slots(state.image, policy))
+    judge = _Judge(state, options, policy, draft, context)
+    for topic_name, wishes in _wishes(state, request, options):
+        answers = response.responses.add(name=topic_name)
+        for wish in wishes:
+            judge.answer(wish, answers.partitions.add(partition_index=wish.partition_index))
+    records = [] if options.validate_only else draft.records(state.image.moves)
+    return Outcome(records, response, transaction=TRANSACTION)
 
 
 def allows_size_change(request: admin_pb2.AlterPartitionReassignmentsRequest) -> bool:
@@ -65,96 +79,258 @@ def allows_size_change(request: admin_pb2.AlterPartitionReassignmentsRequest) ->
     return not request.HasField("allow_replication_factor_change") or request.allow_replication_factor_change
 
 
-def _named_twice(topic: str, partition: int) -> ApiError:
-    return ApiError(
-        ErrorCode.INVALID_REQUEST,
-        f"Partition {topic}:{partition} is named more than once in this request; nothing was changed for it.",
-    )
+def asks_for_nothing(request: admin_pb2.AlterPartitionReassignmentsRequest) -> bool:
+    """Neither entries nor one of the whole-request forms: answered at once, anywhere."""
+    return not (request.topics or request.cancel_topics or request.cancel_all or request.HasField("rollback_plan_id"))
 
 
-def _alter_one(
-    state: ControllerState,
-    topic_name: str,
-    entry: admin_pb2.ReassignablePartition,
-    allow_size_change: bool,
-    context: Context,
-) -> PartitionChange | None:
-    """The record for one entry, None if nothing has to change."""
-    image = state.image
-    topic = image.topics.get(topic_name)
-    if topic is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {topic_name}.")
-    partition = topic.partitions.get(entry.partition_index)
-    if partition is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {topic_name}:{entry.partition_index}.")
-    brokers = image.cluster.brokers
-    acceptable = Eligibility(brokers).for_partition(partition)
-    if not entry.HasField("replicas"):
-        return build_cancel(
-            partition,
-            entry.partition_index,
-            topic.topic_id,
-            f"{topic_name}:{entry.partition_index}",
-            acceptable=acceptable,
-            default_directory=default_directory(brokers),
-            min_isr=min_isr_if_on(image, topic_name),
-            unclean_allowed=unclean_election_enabled(image, topic_name, context.settings),
+def _check_form(request: admin_pb2.AlterPartitionReassignmentsRequest, options: MoveOptions) -> None:
+    entries = sum(len(topic.partitions) for topic in request.topics)
+    if entries > MAX_RECORDS:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"The request names {entries} partitions, more than the {MAX_RECORDS} that fit one atomic change; "
+            "nothing was changed. Split it.",
         )
-    target = tuple(entry.replicas.values)
-    reassignment.check_target(target, brokers.__contains__)
-    if not allow_size_change:
-        reassignment.check_replication_factor(partition, target)
-    return build_target(
-        partition,
-        entry.partition_index,
-        topic.topic_id,
-        target,
-        acceptable=acceptable,
-        default_directory=default_directory(brokers),
-        min_isr=min_isr_if_on(image, topic_name),
-    )
+    forms = {
+        "topics": bool(request.topics),
+        "cancel_topics": bool(request.cancel_topics),
+        "cancel_all": request.cancel_all,
+        "rollback_plan_id": request.HasField("rollback_plan_id"),
+    }
+    given = [name for name, is_given in forms.items() if is_given]
+    if len(given) > 1:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"The request has {' and '.join(given)}; they exclude each other. Send one request for each.",
+        )
+    if options.plan_id is not None and (request.cancel_all or request.cancel_topics):
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"A cancel belongs to no plan; send it without plan_id {options.plan_id}.")
 
 
-def listing(
-    state: ControllerState, request: admin_pb2.ListPartitionReassignmentsRequest
-) -> admin_pb2.ListPartitionReassignmentsResponse:
-    """What is being reassigned: everything, sorted, or what was asked for in the order of the request.
-
-    Unknown names and partitions, and partitions that are not being reassigned, are left out.
-    """
-    response = admin_pb2.ListPartitionReassignmentsResponse()
-    topics = state.image.topics
-    if not request.HasField("topics"):
-        moving = sorted((topics.by_id[topic_id] for topic_id in topics.reassigning), key=lambda topic: topic.name)
-        for topic in moving:
-            _list_topic(response, topic, topics.reassigning[topic.topic_id])
-        return response
-    for asked in request.topics.topics:
-        known = topics.get(asked.name)
-        if known is not None:
-            _list_topic(response, known, asked.partition_indexes)
-    return response
+def _wishes(
+    state: ControllerState, request: admin_pb2.AlterPartitionReassignmentsRequest, options: MoveOptions
+) -> Iterable[tuple[str, Iterable[Wish]]]:
+    """What is asked for, topic by topic in the order of the answer."""
+    if request.HasField("rollback_plan_id"):
+        return plans.rollback(state.image, request.rollback_plan_id, options.force)
+    if request.cancel_all or request.cancel_topics:
+        return list(_cancels(state, None if request.cancel_all else list(dict.fromkeys(request.cancel_topics))))
+    return _entries(request)
 
 
-def _list_topic(
-    response: admin_pb2.ListPartitionReassignmentsResponse, topic: TopicImage, partition_indexes: Iterable[int]
-) -> None:
-    ongoing = [
-        _ongoing(index, partition)
-        for index in partition_indexes
-        for partition in [topic.partitions.get(index)]
-        if partition is not None and partition.is_reassigning
-    ]
-    if ongoing:
-        response.topics.add(name=topic.name, partitions=ongoing)
+def _entries(request: admin_pb2.AlterPartitionReassignmentsRequest) -> Iterator[tuple[str, Iterable[Wish]]]:
+    appearances: Counter[tuple[str, int]] = Counter()
+    if sum(len(topic.partitions) for topic in request.topics) > 1:
+        appearances.update((topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions)
+    for topic in request.topics:
+        yield (
+            topic.name,
+            [
+                Wish(
+                    topic.name,
+                    entry.partition_index,
+                    tuple(entry.replicas.values) if entry.HasField("replicas") else None,
+                    expected_replicas=tuple(entry.expected_replicas.values) if entry.HasField("expected_replicas") else None,
+                    expected_epoch=entry.expected_partition_epoch if entry.HasField("expected_partition_epoch") else None,
+                    is_repeated=appearances[topic.name, entry.partition_index] > 1,
+                )
+                for entry in topic.partitions
+            ],
+        )
 
 
-def _ongoing(index: int, partition: PartitionImage) -> admin_pb2.OngoingPartitionReassignment:
-    return admin_pb2.OngoingPartitionReassignment(
-        partition_index=index,
-        replicas=partition.replicas,
-        adding_replicas=partition.adding,
-        removing_replicas=partition.removing,
-        original_replicas=partition.original,
-        target_replicas=partition.target,
-    )
+def _cancels(state: ControllerState, names: list[str] | None) -> Iterator[tuple[str, list[Wish]]]:
+    """A cancel for each partition that moves or waits, of all topics or of those named."""
+    image = state.image
+    if names is None:
+        busy = {*image.topics.reassigning, *image.moves.queued}
+        names = sorted(image.topics.by_id[topic_id].name for topic_id in busy)
+    for name in names:
+        topic = image.topics.get(name)
+        if topic is None:
+            raise _unknown_topic(name)
+        numbers = {*image.topics.reassigning.get(topic.topic_id, ()), *image.moves.queued.get(topic.topic_id, ())}
+        yield name, [Wish(name, number, None) for number in sorted(numbers)]
+
+
+def _unknown_topic(name: str) -> ApiError:
+    return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+
+
+class _Judge:
+    """Judges wishes one by one, each against the state before the request, and puts what follows into the draft."""
+
+    def __init__(self, state: ControllerState, options: MoveOptions, policy: MovePolicy, draft: Draft, context: Context) -> None:
+        self._image = state.image
+        self._options = options
+        self._policy = policy
+        self._draft = draft
+        self._settings = context.settings
+        self._eligibility = Eligibility(state.image.cluster.brokers)
+        self._default_directory = default_directory(state.image.cluster.brokers)
+        self._min_isr: dict[str, int | None] = {}
+        self._index = -1
+
+    def answer(self, wish: Wish, answer: admin_pb2.ReassignablePartitionResponse) -> None:
+        """Fills in the answer to one entry."""
+        self._index += 1
+        try:
+            if wish.is_repeated:
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"Partition {wish.name} is named more than once in this request; nothing was changed for it.",
+                )
+            topic = self._image.topics.get(wish.topic)
+            if topic is None:
+                raise _unknown_topic(wish.topic)
+            partition = topic.partitions.get(wish.partition_index)
+            if partition is None:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {wish.name}.")
+            _check_expectations(wish, partition)
+            waiting = self._image.moves.waiting(topic.topic_id, wish.partition_index)
+            if wish.target is None:
+                after = self._cancel(wish, topic, partition, waiting)
+            else:
+                after = self._set_out(wish, wish.target, topic, partition, waiting, answer)
+        except ApiError as error:
+            set_error(answer, error)
+            return
+        _describe(answer, after)
+        move = self._image.moves.move(topic.topic_id, wish.partition_index)
+        if after.is_reassigning and not answer.move_id and move is not None:
+            answer.move_id = move.move_id
+        _describe_directories(answer, wish, partition)
+
+    def _cancel(
+        self, wish: Wish, topic: TopicImage, partition: PartitionImage, waiting: QueuedMoveImage | None
+    ) -> PartitionImage:
+        if waiting is not None:
+            self._draft.dequeue(topic.topic_id, wish.partition_index)
+            return partition
+        record = build_cancel(
+            partition,
+            wish.partition_index,
+            topic.topic_id,
+            wish.name,
+            acceptable=self._eligibility.for_partition(partition),
+            default_directory=self._default_directory,
+            min_isr=self._min_isr_of(topic.name),
+            unclean_allowed=unclean_election_enabled(self._image, topic.name, self._settings),
+        )
+        after = partition if record is None else partition_after(partition, record)
+        if not self._options.force:
+            _check_leader(wish.name, partition, after)
+        self._draft.change(record)
+        return after
+
+    def _set_out(
+        self,
+        wish: Wish,
+        target: tuple[int, ...],
+        topic: TopicImage,
+        partition: PartitionImage,
+        waiting: QueuedMoveImage | None,
+        answer: admin_pb2.ReassignablePartitionResponse,
+    ) -> PartitionImage:
+        arithmetic.check_target(target, self._image.cluster.brokers.__contains__)
+        self._check_size(partition, target)
+        key = (topic.topic_id, wish.partition_index)
+        record = self._build(wish, target, topic, partition)
+        after = partition if record is None else partition_after(partition, record)
+        if wish.is_rollback and not self._options.force:
+            _check_leader(wish.name, partition, after)
+        if self._options.plan_id is not None and target != arithmetic.target_replicas(partition):
+            self._draft.plan(plans.planned(wish, topic.topic_id, partition))
+        begins = after.is_reassigning and not partition.is_reassigning
+        if begins and self._options.queued and not self._draft.slots.take(key, target, self._options.priority):
+            self._draft.queue(key, self._index, target, wish.directories)
+            answer.move_id, answer.queued = self._draft.move_id(self._index), True
+            return partition
+        self._draft.change(record)
+        is_same_move = partition.is_reassigning and partition.target == target
+        if after.is_reassigning and not is_same_move:
+            self._draft.start(key, self._index)
+            answer.move_id = self._draft.move_id(self._index)
+        elif after.is_reassigning:
+            self._draft.throttle(key, self._image.moves.move(*key))
+        if waiting is not None and not after.is_reassigning:
+            self._draft.dequeue(*key)
+        return after
+
+    def _build(self, wish: Wish, target: tuple[int, ...], topic: TopicImage, partition: PartitionImage) -> PartitionChange | None:
+        brokers = self._image.cluster.brokers
+        births = {
+            broker_id: directory
+            for broker_id, directory in wish.directories.items()
+            if broker_id not in partition.replicas and brokers[broker_id].has_online(directory)
+        }
+        return build_change(
+            partition,
+            wish.partition_index,
+            topic.topic_id,
+            acceptable=self._eligibility.for_partition(partition),
+            default_directory=self._default_directory,
+            min_isr=self._min_isr_of(topic.name),
+            reassign=arithmetic.start(partition, target),
+            directories=births,
+        )
+
+    def _min_isr_of(self, topic_name: str) -> int | None:
+        if topic_name not in self._min_isr:
+            self._min_isr[topic_name] = min_isr_if_on(self._image, topic_name)
+        return self._min_isr[topic_name]
+
+    def _check_size(self, partition: PartitionImage, target: tuple[int, ...]) -> None:
+        if not self._options.allows_size_change:
+            arithmetic.check_replication_factor(partition, target)
+        elif not self._policy.allows_size_change:
+            try:
+                arithmetic.check_replication_factor(partition, target)
+            except ApiError as error:
+                raise ApiError(error.code, f"{error.message}, and the cluster has {SIZE_CHANGE}=false") from None
+
+
+def _check_expectations(wish: Wish, partition: PartitionImage) -> None:
+    """Compare and set: INVALID_UPDATE_VERSION naming both values."""
+    if wish.expected_replicas is not None and wish.expected_replicas != partition.replicas:
+        raise ApiError(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"Partition {wish.name} has the replicas {_ids(partition.replicas)}, not {_ids(wish.expected_replicas)} as expected; "
+            "nothing was changed for it. Look again before you retry.",
+        )
+    if wish.expected_epoch is not None and wish.expected_epoch != partition.partition_epoch:
+        raise ApiError(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"Partition {wish.name} has the partition epoch {partition.partition_epoch}, not {wish.expected_epoch} as expected; "
+            "nothing was changed for it. Look again before you retry.",
+        )
+
+
+def _check_leader(name: str, before: PartitionImage, after: PartitionImage) -> None:
+    """Refuses to take the leader away from a partition that has one."""
+    if before.leader != NO_LEADER and after.leader == NO_LEADER:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Going back with {name} to {_ids(after.replicas)} would leave it without a leader: none of its in-sync replicas "
+            f"{_ids(after.isr)} is active. Bring one of them back, or ask with force.",
+        )
+
+
+def _ids(values: tuple[int, ...]) -> str:
+    return "[" + ",".join(map(str, values)) + "]"
+
+
+def _describe(answer: admin_pb2.ReassignablePartitionResponse, after: PartitionImage) -> None:
+    answer.replicas.extend(after.replicas)
+    answer.adding_replicas.extend(after.adding)
+    answer.removing_replicas.extend(after.removing)
+    answer.partition_epoch = after.partition_epoch
+
+
+def _describe_directories(answer: admin_pb2.ReassignablePartitionResponse, wish: Wish, partition: PartitionImage) -> None:
+    """Replicas that stay on their broker, but were in another directory."""
+    for broker_id, directory in wish.directories.items():
+        now = partition.directory_of(broker_id)
+        if now is not None and now != directory:
+            answer.directory_moves.add(broker_id=broker_id, directory_id=to_text(directory))

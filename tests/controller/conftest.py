@@ -17,6 +17,7 @@ from kraftlab.controller.engine.quorum_controller import QuorumController
 from kraftlab.controller.engine.state import Settings
 from kraftlab.controller.partitions.partitions import alter_partition
 from kraftlab.controller.reassignment import reassignments
+from kraftlab.controller.reassignment.listing import Observer, listing
 from kraftlab.controller.topics import topics
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import supported_features
@@ -257,7 +258,8 @@ class Cluster:
         request = admin_pb2.ListPartitionReassignmentsRequest()
         for name in names:
             request.topics.topics.add(name=name, partition_indexes=range(16))
-        response = reassignments.listing(self.controller.committed, request)
+        observer = Observer(self.controller.moves.progress, self.clock.now_ms, self.settings)
+        response = listing(self.controller.committed, request, observer)
         return [(topic.name, entry.partition_index) for topic in response.topics for entry in topic.partitions]
 
     async def configure(

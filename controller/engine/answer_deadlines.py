@@ -1,0 +1,57 @@
+"""Answers that may not wait for their commit longer than their caller does.
+
+A request's timeout ends in one of two ways. While it waits in the queue nothing has been done, and that is what
+REQUEST_TIMED_OUT alone means. Once it has run, its records are in the leader's log and may be committed at any time, also after
+the answer: then the same code comes with `OutcomeUnknown`, which names the offset to look at.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from typing import Any
+
+from kraftlab.metadata.errors import ApiError, ErrorCode
+
+from .purgatory import Answer
+from .queue import NEVER_MS
+
+
+class OutcomeUnknown(ApiError):
+    """The change was written up to `offset`; whether it will be committed is not known."""
+
+    def __init__(self, code: ErrorCode, message: str, offset: int) -> None:
+        super().__init__(code, message)
+        self.offset = offset
+
+
+def not_committed_in_time(offset: int) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"The outcome is unknown: the change was written up to metadata offset {offset} and not committed within the timeout. It "
+        f"may still be. Ask again with min_offset {offset}, or repeat the request: the same once more does no harm.",
+        offset,
+    )
+
+
+class AnswerDeadlines:
+    """The answers that wait for a commit, by the time until which they may."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, int, int, Answer[Any]]] = []
+        self._number = itertools.count()
+
+    def add(self, deadline_ms: int, offset: int, answer: Answer[Any]) -> None:
+        heapq.heappush(self._waiting, (deadline_ms, next(self._number), offset, answer))
+
+    def next_ms(self) -> int:
+        """When `expire` has something to do; NEVER_MS if nothing waits."""
+        while self._waiting and self._waiting[0][3].done:
+            heapq.heappop(self._waiting)
+        return self._waiting[0][0] if self._waiting else NEVER_MS
+
+    def expire(self, now_ms: int) -> None:
+        """Tells those whose time is over that the outcome is unknown."""
+        while self._waiting and self._waiting[0][0] <= now_ms:
+            _, _, offset, answer = heapq.heappop(self._waiting)
+            answer.fail(not_committed_in_time(offset))

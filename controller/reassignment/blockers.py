@@ -1,0 +1,83 @@
+"""What holds up a reassignment: which replicas, and why, in words that name the next step where there is one.
+
+A replica that is being added holds its move up until it is in sync. One that is kept does so only if the set shrinks: then all of
+the target must be in sync (`arithmetic.complete`).
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+from kraftlab.metadata.image import ClusterImage, PartitionImage
+from kraftlab.metadata.records import NO_LEADER
+
+from .progress import ReplicaReport
+
+
+class BlockerState(enum.Enum):
+    """Why a replica is not in sync, the first that holds."""
+
+    UNREGISTERED = "UNREGISTERED"
+    FENCED = "FENCED"
+    SHUTTING_DOWN = "SHUTTING_DOWN"
+    DIRECTORY_OFFLINE = "DIRECTORY_OFFLINE"
+    NO_LEADER = "NO_LEADER"
+    NOT_FETCHING = "NOT_FETCHING"
+    THROTTLED = "THROTTLED"
+    COPYING = "COPYING"
+    OUT_OF_SYNC = "OUT_OF_SYNC"
+
+
+class Blocker(NamedTuple):
+    broker_id: int
+    state: BlockerState
+    text: str
+
+
+def holding_up(partition: PartitionImage) -> tuple[int, ...]:
+    """The replicas that the completion waits for, in the order of the target."""
+    shrinks = len(partition.target) < len(partition.original)
+    return tuple(
+        broker_id
+        for broker_id in partition.target
+        if broker_id not in partition.isr and (shrinks or broker_id in partition.adding)
+    )
+
+
+def blocker(
+    cluster: ClusterImage, partition: PartitionImage, broker_id: int, report: ReplicaReport | None, knows_reports: bool
+) -> Blocker:
+    """Why that replica is not in sync. `knows_reports`: whether the absence of a report means anything."""
+    state, text = _state(cluster, partition, broker_id, report, knows_reports)
+    return Blocker(broker_id, state, text)
+
+
+def _state(
+    cluster: ClusterImage, partition: PartitionImage, broker_id: int, report: ReplicaReport | None, knows_reports: bool
+) -> tuple[BlockerState, str]:
+    broker = cluster.brokers.get(broker_id)
+    who = f"broker {broker_id}"
+    if broker is None:
+        return BlockerState.UNREGISTERED, f"{who} is not registered any more; cancel, or choose another target"
+    if broker.fenced:
+        return BlockerState.FENCED, f"{who} is fenced; start it, or choose another target"
+    if broker.in_controlled_shutdown:
+        return BlockerState.SHUTTING_DOWN, f"{who} is shutting down"
+    directory = partition.directory_of(broker_id)
+    if directory is not None and not broker.has_online(directory):
+        return BlockerState.DIRECTORY_OFFLINE, f"the log directory of this replica on {who} is offline; repair it and restart"
+    if partition.leader == NO_LEADER:
+        return BlockerState.NO_LEADER, "the partition has no leader to copy from; bring one of its in-sync replicas back"
+    if report is None:
+        if knows_reports:
+            return BlockerState.NOT_FETCHING, f"{who} has not said in the last seconds that it fetches"
+        return BlockerState.OUT_OF_SYNC, f"{who} is not in sync"
+    if report.error:
+        return BlockerState.NOT_FETCHING, f"{who}: {report.error}"
+    if report.bytes_left == 0:
+        return BlockerState.OUT_OF_SYNC, f"{who} has what its leader had, and waits to be taken into the ISR"
+    left = f"{report.bytes_left} bytes to go" if report.bytes_left > 0 else "begins"
+    if report.is_throttled:
+        return BlockerState.THROTTLED, f"{who} copies within its throttle, {left}"
+    return BlockerState.COPYING, f"{who} copies, {left}"

@@ -1,0 +1,82 @@
+"""What a request says about all of its moves at once, checked."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata.errors import ApiError, ErrorCode
+
+ANONYMOUS = "User:ANONYMOUS"
+TEXT_LENGTH_MAX = 1000
+NAME_LENGTH_MAX = 249
+THROTTLE_MAX = (1 << 63) - 1
+PRIORITY_MAX = 1_000_000
+
+
+class _MoveRequest(Protocol):
+    """What the requests that start moves have in common."""
+
+    validate_only: bool
+    reason: str
+    initiator: str
+    queued: bool
+    priority: int
+    throttle: int
+    throttle_expires_ms: int
+    plan_id: str
+
+    def HasField(self, name: str, /) -> bool: ...
+
+
+class MoveOptions(NamedTuple):
+    """`throttle` None: none is asked for, 0: none is wanted any more."""
+
+    initiator: str
+    reason: str
+    plan_id: str | None = None
+    throttle: int | None = None
+    throttle_for_ms: int | None = None
+    queued: bool = False
+    priority: int = 0
+    force: bool = False
+    validate_only: bool = False
+    allows_size_change: bool = True
+
+    @classmethod
+    def of_request(cls, request: admin_pb2.AlterPartitionReassignmentsRequest) -> MoveOptions:
+        """ApiError INVALID_REQUEST for a value that makes no sense."""
+        allows = not request.HasField("allow_replication_factor_change") or request.allow_replication_factor_change
+        return cls.of_common(request)._replace(force=request.force, allows_size_change=allows)
+
+    @classmethod
+    def of_common(cls, request: _MoveRequest | admin_pb2.AlterReplicationFactorsRequest) -> MoveOptions:
+        """The options that all requests that start moves have. ApiError INVALID_REQUEST."""
+        throttle = request.throttle if request.HasField("throttle") else None
+        throttle_for_ms = request.throttle_expires_ms if request.HasField("throttle_expires_ms") else None
+        plan_id = request.plan_id if request.HasField("plan_id") else None
+        initiator = request.initiator if request.HasField("initiator") else ANONYMOUS
+        if throttle is not None and throttle < 0:
+            raise _refusal(f"throttle {throttle} is negative; give bytes per second, or 0 for none")
+        if throttle_for_ms is not None and (throttle_for_ms <= 0 or not throttle):
+            raise _refusal(f"throttle_expires_ms {throttle_for_ms} needs a throttle to expire, and must be positive")
+        if plan_id is not None and not 0 < len(plan_id) <= NAME_LENGTH_MAX:
+            raise _refusal(f"a plan_id has 1 to {NAME_LENGTH_MAX} characters, this one {len(plan_id)}")
+        if len(initiator) > NAME_LENGTH_MAX or len(request.reason) > TEXT_LENGTH_MAX:
+            raise _refusal(f"initiator may have {NAME_LENGTH_MAX} characters and reason {TEXT_LENGTH_MAX}; shorten them")
+        if abs(request.priority) > PRIORITY_MAX:
+            raise _refusal(f"priority {request.priority} is not within -{PRIORITY_MAX} to {PRIORITY_MAX}")
+        return cls(
+            initiator,
+            request.reason,
+            plan_id,
+            throttle,
+            throttle_for_ms,
+            request.queued,
+            request.priority,
+            validate_only=request.validate_only,
+        )
+
+
+def _refusal(text: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, f"Nothing was changed: {text}.")

@@ -1,0 +1,122 @@
+"""Which queued moves may start now: pure functions of what runs, what waits and the caps.
+
+Theory of operation. A move keeps those brokers busy that get or lose a replica by it. Targets wait in order of priority (higher
+first), among equals by the cluster's order: *fifo*, or by the size that the partition's leader reported (what nobody has
+reported yet comes last), and then by age. `select` walks that order and takes whatever fits: the caps of its brokers and of the
+cluster, as they stand with all that was taken before it. A move that does not fit is passed over, so one busy broker does not
+hold up the rest of the cluster; but the first that was passed over keeps its slots reserved on the brokers that are free, so it
+cannot be overtaken for ever.
+
+Moves that were started without the queue count like any others, and may exceed the caps; then nothing is taken until they end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kraftlab.metadata.image import MetadataImage
+from kraftlab.metadata.moves import QueuedMoveImage, TopicPartition
+
+from .arithmetic import start
+from .policy import MovePolicy
+
+UNKNOWN_SIZE = -1
+
+
+class Waiting(NamedTuple):
+    """A target that waits, with the brokers that its move will keep busy."""
+
+    key: TopicPartition
+    brokers: frozenset[int]
+
+
+class Load(NamedTuple):
+    """What runs: moves by broker, and all of them."""
+
+    by_broker: Counter[int]
+    moves: int
+
+
+def current_load(image: MetadataImage) -> Load:
+    """What is being reassigned, however it was started."""
+    by_broker: Counter[int] = Counter()
+    moves = 0
+    for topic_id, numbers in image.topics.reassigning.items():
+        partitions = image.topics.by_id[topic_id].partitions
+        for number in numbers:
+            by_broker.update(partitions[number].adding + partitions[number].removing)
+            moves += 1
+    return Load(by_broker, moves)
+
+
+def in_order(
+    queued: Iterable[tuple[TopicPartition, QueuedMoveImage]], order: str, sizes: Mapping[TopicPartition, int]
+) -> list[tuple[TopicPartition, QueuedMoveImage]]:
+    """The queue as it will be walked."""
+    sign = {"smallest-first": 1, "largest-first": -1}.get(order, 0)
+
+    def rank(entry: tuple[TopicPartition, QueuedMoveImage]) -> tuple[int, bool, int, int, int, TopicPartition]:
+        key, move = entry
+        size = sizes.get(key, UNKNOWN_SIZE)
+        return (-move.priority, bool(sign) and size < 0, sign * size, move.request_offset, move.index, key)
+
+    return sorted(queued, key=rank)
+
+
+def waiting_for(image: MetadataImage, key: TopicPartition, target: tuple[int, ...]) -> Waiting | None:
+    """The target as one that waits; None if it cannot start as things are (its partition moves, or a broker is gone)."""
+    partition = image.topics.partition(*key)
+    if partition is None or partition.is_reassigning or not all(broker in image.cluster.brokers for broker in target):
+        return None
+    move = start(partition, target)
+    return Waiting(key, frozenset(move.adding + move.removing))
+
+
+class Selection:
+    """Walks the queue, taking what fits on top of `load`."""
+
+    def __init__(self, load: Load, policy: MovePolicy) -> None:
+        self._by_broker = Counter(load.by_broker)
+        self._moves = load.moves
+        self._policy = policy
+        self._has_reserved = False
+
+    def offer(self, move: Waiting) -> bool:
+        """Whether the next in order may start; it counts from now on."""
+        cap = self._policy.per_broker
+        if self._policy.per_cluster and self._moves >= self._policy.per_cluster:
+            return False
+        free = [broker for broker in move.brokers if not cap or self._by_broker[broker] < cap]
+        if len(free) == len(move.brokers):
+            self._by_broker.update(move.brokers)
+            self._moves += 1
+            return True
+        if not self._has_reserved:
+            self._has_reserved = True
+            self._by_broker.update(free)
+        return False
+
+
+def select(waiting: Iterable[Waiting], load: Load, policy: MovePolicy) -> list[TopicPartition]:
+    """Those of `waiting`, which is in order, that may start now."""
+    selection = Selection(load, policy)
+    return [move.key for move in waiting if selection.offer(move)]
+
+
+def reason_to_wait(image: MetadataImage, key: TopicPartition, target: tuple[int, ...], load: Load, policy: MovePolicy) -> str:
+    """What a queued target waits for, for people."""
+    missing = [broker for broker in target if broker not in image.cluster.brokers]
+    if missing:
+        return f"broker {missing[0]} is not registered"
+    waiting = waiting_for(image, key, target)
+    if waiting is None:
+        return "the partition is being reassigned"
+    if policy.per_cluster and load.moves >= policy.per_cluster:
+        return f"{load.moves} moves run in the cluster, reassignment.max.moves.per.cluster is {policy.per_cluster}"
+    for broker in sorted(waiting.brokers):
+        if policy.per_broker and load.by_broker[broker] >= policy.per_broker:
+            busy = load.by_broker[broker]
+            return f"{busy} moves keep broker {broker} busy, reassignment.max.moves.per.broker is {policy.per_broker}"
+    return "its turn"
