@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import trio
 
 from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.messages import AddVoterRequest, RemoveVoterRequest, TransferLeadershipRequest
+from kraftlab.quorum.core.types import VoterSet
 
 Clusters = Callable[..., contextlib.AbstractAsyncContextManager[Any]]
 Eventually = Callable[..., Awaitable[None]]
@@ -147,3 +149,36 @@ async def test_a_trace_file_that_cannot_be_written_costs_one_line_in_the_log(clu
         await trio.sleep(0.5)
         assert "the trace ends" in caplog.text
         assert not any(node.failure for node in c.nodes)
+
+
+def move(cluster: Any, node: Any) -> None:
+    """A node that is down will listen somewhere else; the configurations of all say so from their next start on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        node.port = probe.getsockname()[1]
+    cluster.voters = VoterSet.of(node.voter for node in cluster.nodes[:3])
+
+
+async def test_a_voter_that_was_removed_while_it_was_away_finds_the_others_although_all_have_moved(
+    cluster: Clusters, eventually: Eventually
+) -> None:
+    """No leader looks for it any more, and its log names places at which nobody listens; but its configuration is up to date."""
+    async with cluster(dynamic=True) as c:
+        leader = await c.leader()
+        away, *others = [node for node in c.nodes if node is not leader] + [leader]
+        await c.committed(c.propose(leader, "old"))
+        await away.crash()
+        assert (await leader.driver.ask(RemoveVoterRequest(ANY_EPOCH, away.voter.key, 10_000))).error is ErrorCode.NONE
+        for node in others:
+            await node.crash()
+            move(c, node)
+            await node.start()
+
+            def is_known(node: Any = node) -> bool:
+                rows = [row for other in others for row in other.driver.describe().voters if row.node_id == node.node_id]
+                return [row.endpoints for row in rows] == [node.voter.endpoints] * 2
+
+            await eventually(is_known, "the voter set names the new place")
+        await away.start()
+        await c.committed(c.propose(await c.leader(), "new"))
+        assert away.journal.records == ["old", "new"]
