@@ -129,6 +129,7 @@ class Lifecycle:
         self._is_ready = False
         self._is_fenced = True
         self._offline: dict[Uuid, float] = {}
+        self._cordoned: tuple[Uuid, ...] = ()
         self._stirred = trio.Event()
         self._shutdown_deadline = float("inf")
 
@@ -148,6 +149,12 @@ class Lifecycle:
         remaining = tuple(known for known in self._registration.log_dirs if known != directory_id)
         self._registration = msgspec.structs.replace(self._registration, log_dirs=remaining)
         self._stir()
+
+    def directories_cordoned(self, directory_ids: tuple[Uuid, ...]) -> None:
+        """Tells the controller which directories take no new replicas, at once if these are others than before."""
+        if directory_ids != self._cordoned:
+            self._cordoned = directory_ids
+            self._stir()
 
     def directories_registered(self, log_dirs: tuple[Uuid, ...]) -> None:
         """The directories that the metadata says this broker has: failed ones that are not among them need no more telling."""
@@ -266,6 +273,7 @@ class Lifecycle:
             want_fence=not self._is_ready,
             want_shutdown=wants_shutdown,
             offline_log_dirs=offline,
+            cordoned_log_dirs=self._cordoned,
         )
         timeout_ms = min(self._config.session_timeout_ms // 2, self._config.heartbeat_interval_ms * 2)
         try:

@@ -16,8 +16,10 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.uuids import to_text
 
+from .cordons import CORDONED_LOG_DIRS
 from .filling import Filling
 from .log.descriptions import DirDescription, ReplicaDescription
+from .log.dir_names import fits_future_name
 from .log.errors import LogError
 from .metadata_publisher import MetadataPublisher
 from .partition import FollowerRole, Partition
@@ -42,8 +44,10 @@ class LogDirsApi:
     # --- AlterReplicaLogDirs -------------------------------------------------------------------------------------------------
 
     async def alter(self, message: Message) -> Message:
-        """Error codes per partition: 57 no such directory, 56 offline, 9 no replica here (the destination is remembered), 3
-        unknown.
+        """Error codes per partition, in this order: 17 a name too long for a move, 57 no such directory, 39 cordoned, 56
+        offline, 9 no replica here, 3 unknown; with the last two the destination is remembered.
+
+        A replica under two directories goes to the last of them.
 
         NONE means that the move has begun or that there is nothing to do, not that it is finished.
         """
@@ -80,9 +84,15 @@ class LogDirsApi:
         return DONE
 
     async def _move_to(self, topic: str, number: int, path: str) -> Outcome:
-        target = self._directory(path)
+        if not fits_future_name(topic, number):
+            raise ReplicaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"the name of topic {topic} is too long: replicas of such topics cannot be moved between log directories",
+            )
+        target = self._configured(path)
         topic_id = self._replicas.image.topics.by_name.get(topic)
         partition = self._replicas.partitions.get((topic_id, number)) if topic_id is not None else None
+        self._check_takes_replicas(target, partition)
         if partition is not None:
             partition.online_log()
             move = self._replicas.mover.moves.get(partition.id)
@@ -102,8 +112,8 @@ class LogDirsApi:
         self._replicas.mover.begin(partition, future)
         return DONE
 
-    def _directory(self, path: str) -> Path:
-        """A configured directory that works; string equality as in Kafka, so that a typing error never moves anything."""
+    def _configured(self, path: str) -> Path:
+        """A configured directory; string equality as in Kafka, so that a typing error never moves anything."""
         logs = self._replicas.logs
         known = next((log_dir for log_dir in logs.log_dirs if str(log_dir) == path), None)
         if known is None:
@@ -112,12 +122,22 @@ class LogDirsApi:
                 ErrorCode.LOG_DIR_NOT_FOUND,
                 f"{path!r} is not a log directory of broker {self._replicas.broker_id}; it has {names}",
             )
-        if known in logs.offline_dirs:
+        return known
+
+    def _check_takes_replicas(self, target: Path, partition: Partition | None) -> None:
+        """ReplicaError if nothing may come to `target` (39) or can (56). A replica that lies there may stay."""
+        logs = self._replicas.logs
+        lies_there = partition is not None and partition.log is not None and partition.log.log_dir == target
+        if target in logs.cordoned_dirs and not lies_there:
+            raise ReplicaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"log directory {target} is cordoned; choose another directory, or take it out of {CORDONED_LOG_DIRS}",
+            )
+        if target in logs.offline_dirs:
             raise ReplicaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"log directory {path} is offline: {logs.offline_dirs[known]}; repair its disk and restart the broker",
+                f"log directory {target} is offline: {logs.offline_dirs[target]}; repair its disk and restart the broker",
             )
-        return known
 
     def _hosted(self, topic: str, number: int, otherwise: str) -> Partition:
         """The partition here. ReplicaError 3 if the metadata does not have it, 9 if this broker is no replica, with what that
@@ -154,6 +174,7 @@ class LogDirsApi:
             log_dir=str(directory.path),
             total_bytes=directory.total_bytes,
             usable_bytes=directory.usable_bytes,
+            is_cordoned=directory.path in self._replicas.logs.cordoned_dirs,
             directory_id=to_text(directory.directory_id) if directory.directory_id is not None else "",
             strays=[str(stray.path) for stray in directory.strays],
         )

@@ -39,6 +39,7 @@ from kraftlab.quorum.storage.identity import LogIdentity
 
 from .alter_partition import AlterPartitionManager
 from .controller_channel import ControllerChannel
+from .cordons import CORDONED_LOG_DIRS, cordoned_dirs
 from .data_plane import DataPlane
 from .directory_assignments import DirectoryAssignments
 from .disks import Disks
@@ -52,6 +53,7 @@ from .log.partition_log import LogConfig
 from .log.startup import AssignedReplica
 from .metadata_publisher import MetadataPublisher, Publication
 from .mover import Mover, wall_clock_ms
+from .producer_ids import ProducerIds
 from .replica_manager import ReplicaManager
 
 logger = logging.getLogger("kraftlab.broker")
@@ -141,6 +143,7 @@ class BrokerNode:
             self._live,
             self.isr_changes.run,
             self.assignments.run,
+            self.producer_ids.run,
             self.replicas.run_lag_checks,
             self.replicas.run_placing,
             self._handle_failed_directories,
@@ -184,6 +187,7 @@ class BrokerNode:
         self.disks = Disks(self._directory_failed)
         self.isr_changes = AlterPartitionManager(channel, config.node_id, self.broker_epoch)
         self.assignments = DirectoryAssignments(channel, config.node_id, self.broker_epoch, lambda: self.publisher.image)
+        self.producer_ids = ProducerIds(channel, config.node_id, self.broker_epoch)
         self.replicas = ReplicaManager(
             config.node_id,
             self.broker_epoch,
@@ -201,11 +205,12 @@ class BrokerNode:
             config.replica_fetch_response_max_bytes,
         )
         leaders = PeerPool(nursery, self.driver.identity)
-        self.fetchers = Fetchers(self.replicas, leaders, self.configs.follower_gate, limits)
+        self.fetchers = Fetchers(self.replicas, leaders, limits)
         threads = config.num_replica_alter_log_dirs_threads or len(config.log_dirs)
         self.mover = Mover(self.disks, self.logs, self.configs.move_gate, self.assignments.assign, threads)
         self.replicas.attach(self.fetchers, self.mover)
         self.data_plane = DataPlane(self.replicas, FetchService(self.replicas, self.configs.leader_gate))
+        self._cordon()
         self._is_built = True
 
     def broker_epoch(self) -> int:
@@ -220,6 +225,7 @@ class BrokerNode:
         from kraftlab.rpc.server import AdminServer
 
         from .admin_service import AdminService
+        from .init_producer_id import InitProducerId
         from .log_dirs_api import LogDirsApi
 
         assert self._channel is not None
@@ -230,6 +236,7 @@ class BrokerNode:
             "AlterReplicaLogDirs": log_dirs.alter,
             "DescribeLogDirs": log_dirs.describe,
             "DescribeMetadata": metadata.describe,
+            "InitProducerId": InitProducerId(self.producer_ids).init,
             **SnapshotCalls(self._config.node_id, self.driver).calls(),
         }
         service = AdminService(self._cluster_id, self._channel, self.publisher, local)
@@ -239,6 +246,14 @@ class BrokerNode:
 
     async def _publish_configs(self, publication: Publication) -> None:
         self.configs.update(publication)
+        self._cordon()
+
+    def _cordon(self) -> None:
+        """Brings what the configuration says of cordoned directories to who places replicas, here and on the controller."""
+        cordoned = cordoned_dirs(self.configs.broker(CORDONED_LOG_DIRS), self._config.log_dirs)
+        self.logs.cordon(cordoned)
+        ids = (self.logs.directory_id_of(path) for path in cordoned)
+        self.lifecycle.directories_cordoned(tuple(sorted(directory_id for directory_id in ids if directory_id is not None)))
 
     async def _publish_replicas(self, publication: Publication) -> None:
         if publication.is_first:
@@ -327,6 +342,7 @@ def _import_admin() -> None:
     for module in (
         "kraftlab.rpc.server",
         "kraftlab.broker.log_dirs_api",
+        "kraftlab.broker.init_producer_id",
         "kraftlab.node.metadata_digests",
         "kraftlab.node.snapshots",
         "kraftlab.broker.admin_service",

@@ -3,6 +3,7 @@ share."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from google.protobuf.message import Message
@@ -38,7 +39,11 @@ METHODS: dict[str, Method] = _methods()
 METHOD_OF_FIELD: dict[str, Method] = {method.field: method for method in METHODS.values()}
 
 
+REFUSED_FIELDS: Mapping[str, Mapping[str, int]] = {"InitProducerId": {"producer_id": -1, "producer_epoch": -1}}
+"""What a response says where it has nothing to say, if that is not its fields' zero."""
+
+
 def fault(method: Method, message: str, code: int = -1) -> Message:
     """A response that says only that the whole call failed."""
     header = admin_pb2.ResponseHeader(error_code=code, error_message=message, leader_id=-1)
-    return method.response(header=header)
+    return method.response(header=header, **REFUSED_FIELDS.get(method.api, {}))

@@ -76,6 +76,11 @@ def transient_name(topic: str, partition: int, kind: DirKind) -> str:
     return topic[: NAME_MAX_BYTES - len(ending)] + ending
 
 
+def fits_future_name(topic: str, partition: int) -> bool:
+    """Whether a move's directory can be named without cutting the topic; Kafka moves no others, and its clients know that."""
+    return len(f"{topic}-{partition}.".encode()) + UNIQUE_CHARACTERS + len(DirKind.FUTURE.value) <= NAME_MAX_BYTES
+
+
 def keeps_name_inside(topic: str) -> bool:
     """True if one of the topic's directory names may have to be cut, so that the directory carries the whole name inside."""
     longest_ending = 1 + PARTITION_DIGITS_MAX + 1 + UNIQUE_CHARACTERS + max(len(kind.value) for kind in TRANSIENT)

@@ -83,6 +83,7 @@ class LogManager:
         self._strays: list[StrayDescription] = []
         self._deletions: list[_Deletion] = []
         self._destinations: dict[tuple[str, int], Path] = {}
+        self._cordoned: frozenset[Path] = frozenset()
         self._lock = threading.RLock()
 
     # Starting and stopping
@@ -286,6 +287,16 @@ class LogManager:
         with self._lock:
             self._destinations[topic, partition] = log_dir
 
+    @property
+    def cordoned_dirs(self) -> frozenset[Path]:
+        """Directories that get no new replicas, working or not."""
+        return self._cordoned
+
+    def cordon(self, log_dirs: frozenset[Path]) -> None:
+        """Directories that get no new replicas as long as there are others (KIP-1066)."""
+        with self._lock:
+            self._cordoned = log_dirs
+
     def get_or_create(
         self,
         topic: str,
@@ -297,7 +308,7 @@ class LogManager:
         config: LogConfig | None = None,
     ) -> PartitionLog:
         """The replica's current log, created if there is none: in the remembered destination, else in the assigned directory,
-        else where there are fewest replicas, and among those where most bytes are free.
+        else where there are fewest replicas, and among those where most bytes are free. Cordoned directories come last.
 
         `is_new`: the broker is known not to have had the replica before. ReplicaOffline: it may exist in a directory that is
         offline. LogDirFailed, NoSpace: the chosen directory could not take it; after `mark_offline` another one is chosen.
@@ -332,7 +343,10 @@ class LogManager:
         if directory_id in ids:
             return ids[directory_id]
         counts = {path: len(self._logs_in(path)) for path in self._online}
-        return min(self._online.values(), key=lambda log_dir: (counts[log_dir.path], -log_dir.usable_bytes))
+        return min(
+            self._online.values(),
+            key=lambda log_dir: (log_dir.path in self._cordoned, counts[log_dir.path], -log_dir.usable_bytes),
+        )
 
     def create_future(self, topic_id: Uuid, partition: int, log_dir: Path) -> PartitionLog:
         """Begin a move of the replica to `log_dir`: an empty log that starts where the current one does.
