@@ -182,11 +182,12 @@ async def test_a_broker_that_wants_to_be_fenced_leaves_isr_and_leadership_before
     assert len(five.quorum.batches) == start + 1
 
 
-async def test_fencing_everybody_keeps_the_last_isr_member_and_unfencing_it_brings_the_leader_back(five: Any) -> None:
+async def test_fencing_everybody_keeps_the_last_isr_member_eligible_and_unfencing_it_brings_the_leader_back(five: Any) -> None:
     await five.create("t", (1, 2, 3))
     for broker_id in (1, 2, 3):
         await five.stop_broker(broker_id)
-    assert five.state("t") == ((1, 2, 3), (3,), -1, (), ())
+    assert five.state("t") == ((1, 2, 3), (), -1, (), ())
+    assert (five.partition("t").elr, five.partition("t").last_known_elr) == ((3,), (3,))
     await five.heartbeat(1)
     assert five.partition("t").leader == -1, "1 is not in sync"
     await five.heartbeat(3)
@@ -293,7 +294,7 @@ async def test_a_broker_that_leads_nothing_may_go_at_once(five: Any) -> None:
 async def test_a_partition_without_other_leader_does_not_hold_the_shutdown_up(five: Any) -> None:
     await five.create("t", (1,))
     await five.heartbeat(1, want_shutdown=True)
-    assert five.state("t") == ((1,), (1,), -1, (), ())
+    assert five.state("t") == ((1,), (), -1, (), ())
     offset = five.controller.applied_offset
     for broker_id in (0, 2, 3, 4):
         await five.heartbeat(broker_id, current_metadata_offset=offset)

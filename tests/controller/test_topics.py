@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.controller.configs.mutation_quota import MutationCharge
 from kraftlab.controller.topics import topics
+from kraftlab.metadata import codec
 from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.records import RESOURCE_TOPIC
 from kraftlab.metadata.uuids import ZERO, to_text
 
 NO_ID = to_text(ZERO)
@@ -197,8 +200,75 @@ async def test_configs_are_stored_and_the_last_of_a_repeated_key_wins(five: Any)
     assert five.controller.committed.image.config(2, "t", "retention.ms") == "2"
     shown = {entry.name: (entry.value, entry.config_source) for entry in result.configs}
     assert shown["retention.ms"] == ("2", admin_pb2.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG)
-    assert shown["min.insync.replicas"] == ("1", admin_pb2.CONFIG_SOURCE_DEFAULT_CONFIG)
+    assert shown["min.insync.replicas"] == ("1", admin_pb2.CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER_CONFIG)
     assert [entry.name for entry in result.configs] == sorted(shown)
+
+
+@pytest.mark.parametrize("has_min_isr", [True, False])
+async def test_a_topic_is_written_as_topic_configs_and_partitions(five: Any, has_min_isr: bool) -> None:
+    """A min.insync.replicas of its own says that who was eligible to lead before is not any more."""
+    configs = [("retention.ms", "1"), *([("min.insync.replicas", "2")] if has_min_isr else [])]
+    start = len(five.quorum.batches)
+    await create(five, {"name": "a", "factor": 1, "configs": configs}, {"name": "b", "factor": 1, "partitions": 2})
+    (batch,) = five.quorum.batches[start:]
+    written = [type(record).__name__ for record in codec.decode(batch.body)]
+    configured = ["Config", "Config", "ClearElr"] if has_min_isr else ["Config"]
+    assert written == ["Topic", *configured, "Partition", "Topic", "Partition", "Partition"]
+
+
+async def test_bad_configs_fail_only_their_topic(five: Any) -> None:
+    results = await create(
+        five, {"name": "bad", "factor": 1, "configs": [("no.such", "1")]}, {"name": "good", "factor": 1, "partitions": 2}
+    )
+    assert [(result.name, result.error_code) for result in results] == [("bad", 40), ("good", 0)]
+    assert five.controller.committed.image.config(RESOURCE_TOPIC, "bad", "no.such") is None
+
+
+async def test_brokers_that_shut_down_are_not_in_sync_and_get_no_replicas_by_themselves(five: Any) -> None:
+    await five.create("led-by-0", (0, 1))
+    await five.heartbeat(0, want_shutdown=True)
+    await five.create("t", (0, 1))
+    assert five.state("t") == ((0, 1), (1,), 1, (), ())
+    (result,) = await create(five, {"name": "u", "factor": 5})
+    assert result.error_code == 38
+
+
+async def test_brokers_whose_directories_are_all_cordoned_get_replicas_only_if_assigned(five: Any, tools: Any) -> None:
+    await five.heartbeat(4, cordoned_log_dirs=(tools.directory(4, 0),))
+    (result,) = await create(five, {"name": "t", "factor": 5})
+    assert (result.error_code, "only 4 broker(s) are registered" in result.error_message) == (38, True)
+    await five.create("u", (4, 0))
+    assert five.state("u") == ((4, 0), (4, 0), 4, (), ())
+
+
+class Budget(MutationCharge):
+    """A client's account that is overdrawn after the first topic."""
+
+    def __init__(self, taken: list[int]) -> None:
+        self.taken = taken
+
+    def take(self, partitions: int) -> None:
+        if self.taken:
+            raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+        self.taken.append(partitions)
+
+
+def charged(operation: Callable[..., Any], budget: Budget) -> Callable[..., Any]:
+    return lambda state, request, context: operation(state, request, context._replace(mutations=budget))
+
+
+async def test_a_mutation_quota_refuses_topics_and_writes_nothing_of_them(five: Any) -> None:
+    request = admin_pb2.CreateTopicsRequest()
+    for name in ("a", "b"):
+        request.topics.append(creation(name, partitions=3, factor=1))
+    taken: list[int] = []
+    response = await five.write(charged(topics.create, Budget(taken)), request)
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [("a", 0), ("b", 89)]
+    assert (taken, sorted(five.controller.committed.image.topics.by_name)) == ([3], ["a"])
+    deletion = admin_pb2.DeleteTopicsRequest()
+    deletion.topics.add(name="a")
+    response = await five.write(charged(topics.delete, Budget(taken)), deletion)
+    assert (response.responses[0].error_code, taken) == (89, [3])
 
 
 async def test_validate_only_answers_in_full_and_writes_nothing(five: Any) -> None:
@@ -246,7 +316,7 @@ async def test_topics_are_deleted_by_name_or_id(five: Any) -> None:
     a, b = id_of(five, "a"), id_of(five, "b")
     assert await delete(five, ("a", None), (None, b)) == [("a", a, 0, ""), ("b", b, 0, "")]
     assert not five.controller.committed.image.topics.by_name
-    assert not five.controller.committed.image.configs
+    assert (RESOURCE_TOPIC, "a") not in five.controller.committed.image.configs
     (again,) = await delete(five, (None, b))
     assert again[:3] == (None, b, 100)
 
@@ -272,6 +342,40 @@ async def test_what_is_named_twice_is_refused_once_and_kept(five: Any) -> None:
     ((name, _, code, text),) = await delete(five, ("b", None), (None, b))
     assert (name, code, text) == ("b", 42, "The provided topic name maps to an ID that was already supplied.")
     assert sorted(five.controller.committed.image.topics.by_name) == ["a", "b"]
+
+
+async def test_what_is_named_by_name_and_by_id_is_answered_with_both(five: Any) -> None:
+    await five.create("t", (0,))
+    ((name, topic_id, code, _),) = await delete(five, ("t", None), (None, id_of(five, "t")))
+    assert (name, topic_id, code) == ("t", id_of(five, "t"), 42)
+
+
+@pytest.mark.parametrize(("version", "code"), [(None, 73), (6, 73), (3, 73), (2, 42)])
+async def test_deletion_can_be_disabled(tools: Any, version: int | None, code: int) -> None:
+    settings = tools.Settings(tools.cluster_id, 3000, static={"delete.topic.enable": "false"})
+    cluster = tools.Cluster(settings)
+    await cluster.lead()
+    await cluster.start_brokers(0)
+    await cluster.create("t", (0,))
+    request = admin_pb2.DeleteTopicsRequest()
+    if version is not None:
+        request.header.api_version = version
+    request.topics.add(name="t")
+    with pytest.raises(ApiError) as caught:
+        await cluster.write(topics.delete, request)
+    assert (caught.value.code, "delete.topic.enable" in caught.value.message) == (code, True)
+    assert cluster.controller.committed.image.topics.get("t") is not None
+
+
+async def test_deleting_a_topic_empties_every_index(five: Any) -> None:
+    await five.create("t", (0, 1), min_insync_replicas="2")
+    await five.stop_broker(0)
+    index = five.controller.committed.index
+    assert (len(index.partitions_in_elr(0)), len(index.led_by_others())) == (1, 1)
+    await delete(five, ("t", None))
+    index = five.controller.committed.index
+    left = (index.in_sync, index.eligible, index.imbalanced, index.no_leader, index.directories, index.names)
+    assert [len(part) for part in left] == [0, 0, 0, 0, 0, 0]
 
 
 async def test_deleting_a_topic_ends_its_reassignment(five: Any) -> None:
