@@ -8,8 +8,10 @@ mean no limit, as Kafka's default says.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from kraftlab.config.effective import BrokerValues, topic_text
 from kraftlab.config.models import BrokerConfig
-from kraftlab.config.topic_configs import TOPIC_KEYS
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import RESOURCE_BROKER, RESOURCE_TOPIC
 
@@ -24,6 +26,7 @@ MOVE_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 NO_LIMIT = (1 << 63) - 1
+_NOTHING: Mapping[str, str] = {}
 
 
 class DynamicConfigs:
@@ -45,21 +48,20 @@ class DynamicConfigs:
             self._set_rates()
 
     def broker(self, name: str) -> str | None:
-        """The broker's value of a key, None if nothing sets it."""
-        own = self._image.config(RESOURCE_BROKER, str(self._config.node_id), name)
-        if own is not None:
-            return own
-        default = self._image.config(RESOURCE_BROKER, "", name)
-        return default if default is not None else self._config.static(name)
+        """The broker's value of a key, at last the default; None if nothing gives one."""
+        return self._values().value(name)
 
     def topic(self, topic: str, name: str) -> str:
         """The topic's value of a topic key, at last the default."""
-        value = self._image.config(RESOURCE_TOPIC, topic, name)
-        if value is not None:
-            return value
-        key = TOPIC_KEYS[name]
-        inherited = self.broker(key.synonym) if key.synonym is not None else None
-        return inherited if inherited is not None else key.default or ""
+        return topic_text(name, self._image.config(RESOURCE_TOPIC, topic, name), self._values())
+
+    def _values(self) -> BrokerValues:
+        configs = self._image.configs
+        return BrokerValues(
+            configs.get((RESOURCE_BROKER, str(self._config.node_id)), _NOTHING),
+            configs.get((RESOURCE_BROKER, ""), _NOTHING),
+            self._config.values,
+        )
 
     def min_insync_replicas(self, topic: str) -> int:
         return int(self.topic(topic, "min.insync.replicas"))

@@ -25,9 +25,10 @@ from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
 
 from . import properties
 from .access import SECRETS, access_settings, listener_users
+from .config_key import split_list
 from .endpoints import parse_endpoint
 from .errors import ConfigError
-from .topic_configs import BROKER_KEYS, split_list
+from .topic_configs import BROKER_KEYS
 
 CONTROLLER_LISTENER = "CONTROLLER"
 PEER_LISTENER = "PEER"

@@ -1,124 +1,46 @@
-"""The configuration keys of topics and brokers that may change at run time, as Kafka knows them: name, type, default, what is
-valid.
+"""The configuration keys of topics, brokers, groups and client metrics, as Kafka knows them: name, type, default, what is valid.
 
 A key of a topic has a broker-wide synonym (`retention.ms` ↔ `log.retention.ms`) that gives the default of all topics. Broker
-keys are `dynamic` or need a restart; an unknown broker key may be stored, an unknown topic key is refused. Texts of refusals
-are Kafka's. Whoever stores a value calls `validate_topic_value` or `validate_broker_value` first; both return None or the
-refusal's text.
+keys are `dynamic` or need a restart; an unknown broker key may be stored, an unknown key of anything else is refused. Texts of
+refusals are Kafka's. Whoever stores a value judges it with `validate_topic_value`, `validate_broker_value`,
+`validate_group_values` or `validate_client_metrics` first; they return None or the refusal's text.
 """
 
 from __future__ import annotations
 
-import enum
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 
-import msgspec
+from .config_key import ConfigKey, ConfigType, split_list
 
-
-class ConfigType(enum.Enum):
-    """Kafka's types of a configuration value."""
-
-    BOOLEAN = "BOOLEAN"
-    INT = "INT"
-    LONG = "LONG"
-    DOUBLE = "DOUBLE"
-    STRING = "STRING"
-    LIST = "LIST"
-
-
-_INTEGER_BITS = {ConfigType.INT: 31, ConfigType.LONG: 63}
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_THROTTLED_REPLICAS = re.compile(r"[0-9]+:[0-9]+")
-
-
-class ConfigKey(msgspec.Struct, frozen=True):
-    """One key. `minimum`, `maximum` bound numbers; `choices` bounds a string, or each item of a list; `synonym` is a topic
-    key's name in server.properties; `dynamic` says whether a broker takes a new value without a restart."""
-
-    name: str
-    type: ConfigType
-    default: str | None
-    minimum: float | None = None
-    maximum: float | None = None
-    choices: tuple[str, ...] = ()
-    synonym: str | None = None
-    dynamic: bool = True
-    replica_list: bool = False
-
-    @property
-    def is_list(self) -> bool:
-        return self.type is ConfigType.LIST
-
-    def fault(self, value: str) -> str | None:
-        """Why `value` is not valid, in Kafka's words; None if it is."""
-        reason = self._fault_of_type(value)
-        if reason is None:
-            return None
-        shown = "[" + ", ".join(split_list(value)) + "]" if self.replica_list else value
-        return f"Invalid value {shown} for configuration {self.name}: {reason}"
-
-    def _fault_of_type(self, value: str) -> str | None:
-        match self.type:
-            case ConfigType.BOOLEAN:
-                return None if value.strip().lower() in ("true", "false") else "Expected value to be either true or false"
-            case ConfigType.INT | ConfigType.LONG:
-                text = value.strip()
-                limit = 1 << _INTEGER_BITS[self.type]
-                if not _INTEGER.fullmatch(text) or not -limit <= int(text) < limit:
-                    return f"Not a number of type {self.type.value}"
-                return self._fault_of_range(int(text))
-            case ConfigType.DOUBLE:
-                try:
-                    return self._fault_of_range(float(value))
-                except ValueError:
-                    return "Not a number of type DOUBLE"
-            case ConfigType.STRING:
-                return self._fault_of_choice((value,))
-            case ConfigType.LIST:
-                return (
-                    self._fault_of_replicas(split_list(value)) if self.replica_list else self._fault_of_choice(split_list(value))
-                )
-
-    def _fault_of_range(self, number: float) -> str | None:
-        if self.minimum is not None and not number >= self.minimum:
-            return f"Value must be at least {_number(self.minimum)}"
-        if self.maximum is not None and not number <= self.maximum:
-            return f"Value must be no more than {_number(self.maximum)}"
-        return None
-
-    def _fault_of_choice(self, items: Iterable[str]) -> str | None:
-        if self.choices and any(item not in self.choices for item in items):
-            return "String must be one of: " + ", ".join(self.choices)
-        return None
-
-    def _fault_of_replicas(self, items: tuple[str, ...]) -> str | None:
-        if items in ((), ("*",)) or all(_THROTTLED_REPLICAS.fullmatch(item) for item in items):
-            return None
-        return (
-            f"{self.name} must be the literal '*' or a list of replicas in the following format: "
-            "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
-        )
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else str(value)
-
-
-def split_list(value: str) -> tuple[str, ...]:
-    """The items of a LIST value: separated by commas, blanks around them dropped; "" is the empty list."""
-    return tuple(item.strip() for item in value.split(",")) if value.strip() else ()
-
-
-_B, _I, _L, _D, _S, _LIST = (
+_B, _I, _SHORT, _L, _D, _S, _LIST, _CLASS, _PASSWORD = (
     ConfigType.BOOLEAN,
     ConfigType.INT,
+    ConfigType.SHORT,
     ConfigType.LONG,
     ConfigType.DOUBLE,
     ConfigType.STRING,
     ConfigType.LIST,
+    ConfigType.CLASS,
+    ConfigType.PASSWORD,
 )
 _MAX_LONG = str((1 << 63) - 1)
+_DOCUMENTATION = {
+    "cleanup.policy": "What happens to old segments: they are deleted, compacted, or both.",
+    "cordoned.log.dirs": "Log directories of this broker that take no new replicas; * for all of them.",
+    "follower.replication.throttled.rate": "Bytes per second that this broker fetches for throttled replicas.",
+    "follower.replication.throttled.replicas": "Replicas whose fetching is throttled, partition:broker, or * for all.",
+    "leader.replication.throttled.rate": "Bytes per second that this broker serves to throttled replicas.",
+    "leader.replication.throttled.replicas": "Replicas that leaders throttle, partition:broker, or * for all.",
+    "min.insync.replicas": "How many replicas must have a record before it counts as committed.",
+    "num.partitions": "Partitions of a topic that is created without a number.",
+    "default.replication.factor": "Replicas of a topic that is created without a factor.",
+    "replica.alter.log.dirs.io.max.bytes.per.second": "Bytes per second that this broker copies between its own directories.",
+    "retention.bytes": "Size of a partition beyond which old segments are deleted; -1 for no limit.",
+    "retention.ms": "Age beyond which segments are deleted; -1 for no limit.",
+    "segment.bytes": "Size of a segment beyond which a new one begins.",
+    "unclean.leader.election.enable": "Whether a replica that is not in sync may lead when no other is left; loses data.",
+}
 _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
@@ -133,7 +55,9 @@ def _topic(
     choices: tuple[str, ...] = (),
     replica_list: bool = False,
 ) -> ConfigKey:
-    return ConfigKey(name, type, default, minimum, maximum, choices, synonym, replica_list=replica_list)
+    return ConfigKey(
+        name, type, default, minimum, maximum, choices, synonym, replica_list=replica_list, documentation=_DOCUMENTATION.get(name)
+    )
 
 
 TOPIC_KEYS: dict[str, ConfigKey] = {
@@ -184,8 +108,22 @@ def _broker(
     minimum: float | None = None,
     maximum: float | None = None,
     dynamic: bool = False,
+    per_broker: bool = False,
+    needs_listener: bool = False,
+    hidden: bool = False,
 ) -> ConfigKey:
-    return ConfigKey(name, type, default, minimum, maximum, dynamic=dynamic)
+    return ConfigKey(
+        name,
+        type,
+        default,
+        minimum,
+        maximum,
+        dynamic=dynamic or per_broker or needs_listener,
+        per_broker=per_broker,
+        needs_listener=needs_listener,
+        hidden=hidden,
+        documentation=_DOCUMENTATION.get(name),
+    )
 
 
 _NO_LIMIT = _MAX_LONG
@@ -193,8 +131,9 @@ _NO_LIMIT = _MAX_LONG
 # Broker-wide synonyms of topic keys are added below; what stands here has no topic key. Kafka keys that nothing here reads are
 # known too, so that an operator's file carries over: their values are checked and kept for DescribeConfigs.
 _OWN_BROKER_KEYS = (
-    _broker("advertised.listeners", _LIST, None, dynamic=True),
+    _broker("advertised.listeners", _LIST, None),
     _broker("allow.everyone.if.no.acl.found", _B, "false"),
+    _broker("alter.config.policy.class.name", _CLASS, None),
     _broker("authorizer.class.name", _S, ""),
     _broker("auto.create.topics.enable", _B, "true"),
     _broker("auto.leader.rebalance.enable", _B, "true"),
@@ -215,19 +154,53 @@ _OWN_BROKER_KEYS = (
     _broker("controller.quorum.request.timeout.ms", _I, "2000", minimum=1),
     _broker("controller.quorum.retry.backoff.ms", _I, "20", minimum=0),
     _broker("controller.quorum.voters", _LIST, ""),
+    _broker("controller.quota.window.num", _I, "11", minimum=1),
+    _broker("controller.quota.window.size.seconds", _I, "1", minimum=1),
+    _broker("cordoned.log.dirs", _LIST, "", per_broker=True),
+    _broker("create.topic.policy.class.name", _CLASS, None),
     _broker("default.replication.factor", _I, "1", minimum=1),
     _broker("delete.topic.enable", _B, "true"),
-    _broker("follower.replication.throttled.rate", _L, _NO_LIMIT, minimum=0, dynamic=True),
+    _broker("follower.replication.throttled.rate", _L, _NO_LIMIT, minimum=0, dynamic=True, hidden=True),
+    _broker("group.consumer.heartbeat.interval.ms", _I, "5000", minimum=1),
+    _broker("group.consumer.max.heartbeat.interval.ms", _I, "15000", minimum=1),
+    _broker("group.consumer.max.session.timeout.ms", _I, "60000", minimum=1),
+    _broker("group.consumer.min.heartbeat.interval.ms", _I, "5000", minimum=1),
+    _broker("group.consumer.min.session.timeout.ms", _I, "45000", minimum=1),
+    _broker("group.consumer.session.timeout.ms", _I, "45000", minimum=1),
     _broker("group.initial.rebalance.delay.ms", _I, "3000", minimum=0),
+    _broker("group.share.heartbeat.interval.ms", _I, "5000", minimum=1),
+    _broker("group.share.max.heartbeat.interval.ms", _I, "15000", minimum=1),
+    _broker("group.share.max.record.lock.duration.ms", _I, "60000", minimum=30000, maximum=3600000),
+    _broker("group.share.max.session.timeout.ms", _I, "60000", minimum=1),
+    _broker("group.share.min.heartbeat.interval.ms", _I, "5000", minimum=1),
+    _broker("group.share.min.record.lock.duration.ms", _I, "15000", minimum=1000, maximum=30000),
+    _broker("group.share.min.session.timeout.ms", _I, "45000", minimum=1),
+    _broker("group.share.record.lock.duration.ms", _I, "30000", minimum=1000, maximum=3600000),
+    _broker("group.share.session.timeout.ms", _I, "45000", minimum=1),
+    _broker("group.streams.heartbeat.interval.ms", _I, "5000", minimum=1),
+    _broker("group.streams.initial.rebalance.delay.ms", _I, "3000", minimum=0),
+    _broker("group.streams.max.heartbeat.interval.ms", _I, "15000", minimum=1),
+    _broker("group.streams.max.session.timeout.ms", _I, "60000", minimum=1),
+    _broker("group.streams.max.standby.replicas", _I, "2", minimum=0),
+    _broker("group.streams.min.heartbeat.interval.ms", _I, "5000", minimum=1),
+    _broker("group.streams.min.session.timeout.ms", _I, "45000", minimum=1),
+    _broker("group.streams.num.standby.replicas", _I, "0", minimum=0),
+    _broker("group.streams.session.timeout.ms", _I, "45000", minimum=1),
     _broker("initial.broker.registration.timeout.ms", _I, "60000", minimum=1),
     _broker("inter.broker.listener.name", _S, None),
     _broker("kraftlab.trace.file", _S, None),
     _broker("leader.imbalance.check.interval.seconds", _L, "300", minimum=1),
-    _broker("leader.replication.throttled.rate", _L, _NO_LIMIT, minimum=0, dynamic=True),
-    _broker("listener.name.grpc.users", _S, None),
-    _broker("listener.security.protocol.map", _S, None, dynamic=True),
-    _broker("listeners", _LIST, None, dynamic=True),
+    _broker("leader.replication.throttled.rate", _L, _NO_LIMIT, minimum=0, dynamic=True, hidden=True),
+    _broker("listener.name.grpc.users", _PASSWORD, None),
+    _broker("listener.security.protocol.map", _S, None, per_broker=True),
+    _broker("listeners", _LIST, "PLAINTEXT://:9092", per_broker=True),
+    _broker("log.cleaner.backoff.ms", _L, "15000", minimum=0, dynamic=True),
+    _broker("log.cleaner.dedupe.buffer.size", _L, "134217728", dynamic=True),
     _broker("log.cleaner.enable", _B, "true"),
+    _broker("log.cleaner.io.buffer.load.factor", _D, "0.9", dynamic=True),
+    _broker("log.cleaner.io.buffer.size", _I, "524288", minimum=0, dynamic=True),
+    _broker("log.cleaner.io.max.bytes.per.second", _D, "1.7976931348623157E308", dynamic=True),
+    _broker("log.cleaner.threads", _I, "1", minimum=0, dynamic=True),
     _broker("log.dir", _S, "/tmp/kafka-logs"),
     _broker("log.dir.failure.timeout.ms", _L, "30000", minimum=1),
     _broker("log.dirs", _LIST, None),
@@ -243,11 +216,16 @@ _OWN_BROKER_KEYS = (
     _broker("log.roll.jitter.hours", _I, "0", minimum=0),
     _broker("log.roll.jitter.ms", _L, None, minimum=0, dynamic=True),
     _broker("log.roll.ms", _L, None, minimum=1, dynamic=True),
+    _broker("max.connection.creation.rate", _I, "2147483647", minimum=0, dynamic=True),
+    _broker("max.connections", _I, "2147483647", minimum=0, dynamic=True),
+    _broker("max.connections.per.ip", _I, "2147483647", minimum=0, dynamic=True),
+    _broker("max.connections.per.ip.overrides", _S, "", dynamic=True),
     _broker("metadata.log.dir", _S, None),
     _broker("metadata.log.max.record.bytes.between.snapshots", _L, "20971520", minimum=1),
     _broker("metadata.log.max.snapshot.interval.ms", _L, "3600000", minimum=0),
     _broker("metadata.log.segment.bytes", _I, "1073741824", minimum=12),
     _broker("metadata.max.idle.interval.ms", _I, "500", minimum=0),
+    _broker("metric.reporters", _LIST, "org.apache.kafka.common.metrics.JmxReporter", dynamic=True),
     _broker("node.id", _I, None, minimum=0),
     _broker("num.io.threads", _I, "8", minimum=1, dynamic=True),
     _broker("num.network.threads", _I, "3", minimum=1, dynamic=True),
@@ -256,15 +234,18 @@ _OWN_BROKER_KEYS = (
     _broker("num.replica.alter.log.dirs.threads", _I, None, minimum=1),
     _broker("num.replica.fetchers", _I, "1", minimum=1, dynamic=True),
     _broker("offsets.topic.num.partitions", _I, "50", minimum=1),
-    _broker("offsets.topic.replication.factor", _I, "3", minimum=1),
+    _broker("offsets.topic.replication.factor", _SHORT, "3", minimum=1),
     _broker("process.roles", _LIST, ""),
+    _broker("producer.id.expiration.ms", _I, "86400000", minimum=1, dynamic=True),
     _broker("queued.max.requests", _I, "500", minimum=1),
+    _broker("quota.window.num", _I, "11", minimum=1),
+    _broker("quota.window.size.seconds", _I, "1", minimum=1),
     _broker("reassignment.max.moves.per.broker", _I, "10", minimum=0, dynamic=True),
     _broker("reassignment.max.moves.per.cluster", _I, "1250", minimum=0, dynamic=True),
     _broker("reassignment.plans.kept", _I, "20", minimum=0, maximum=1000, dynamic=True),
     ConfigKey("reassignment.queue.order", _S, "fifo", choices=("fifo", "smallest-first", "largest-first")),
     _broker("reassignment.replication.factor.change.enable", _B, "true", dynamic=True),
-    _broker("replica.alter.log.dirs.io.max.bytes.per.second", _L, _NO_LIMIT, minimum=0, dynamic=True),
+    _broker("replica.alter.log.dirs.io.max.bytes.per.second", _L, _NO_LIMIT, minimum=0, dynamic=True, hidden=True),
     _broker("replica.fetch.backoff.ms", _I, "1000", minimum=0),
     _broker("replica.fetch.max.bytes", _I, "1048576", minimum=0),
     _broker("replica.fetch.min.bytes", _I, "1"),
@@ -276,10 +257,20 @@ _OWN_BROKER_KEYS = (
     _broker("socket.receive.buffer.bytes", _I, "102400"),
     _broker("socket.request.max.bytes", _I, "104857600", minimum=1),
     _broker("socket.send.buffer.bytes", _I, "102400"),
+    _broker("ssl.key.password", _PASSWORD, None, needs_listener=True),
+    _broker("ssl.keystore.key", _PASSWORD, None, needs_listener=True),
+    _broker("ssl.keystore.location", _S, None, needs_listener=True),
+    _broker("ssl.keystore.password", _PASSWORD, None, needs_listener=True),
+    _broker("ssl.keystore.type", _S, "JKS", needs_listener=True),
+    _broker("ssl.truststore.certificates", _PASSWORD, None, needs_listener=True),
+    _broker("ssl.truststore.location", _S, None, needs_listener=True),
+    _broker("ssl.truststore.password", _PASSWORD, None, needs_listener=True),
+    _broker("ssl.truststore.type", _S, "JKS", needs_listener=True),
     _broker("super.users", _S, ""),
+    _broker("transaction.partition.verification.enable", _B, "true", dynamic=True),
     _broker("transaction.state.log.min.isr", _I, "2", minimum=1),
     _broker("transaction.state.log.num.partitions", _I, "50", minimum=1),
-    _broker("transaction.state.log.replication.factor", _I, "3", minimum=1),
+    _broker("transaction.state.log.replication.factor", _SHORT, "3", minimum=1),
     _broker("unclean.leader.election.interval.ms", _L, "300000", minimum=1),
 )
 
@@ -303,23 +294,136 @@ def validate_topic_value(name: str, value: str) -> str | None:
 
 def validate_broker_value(name: str, value: str) -> str | None:
     """The refusal for a dynamic broker value (INVALID_REQUEST), or None. Unknown keys may be stored."""
-    key = BROKER_KEYS.get(name)
+    key = broker_key(name)
     if key is None:
         return None
     if not key.dynamic:
         return f"Cannot update these configs dynamically: [{name}]"
+    if key.needs_listener and name == key.name:
+        return f"These security configs can be dynamically updated only per-listener using the listener prefix: [{name}]"
     return key.fault(value)
 
 
-def is_list_key(resource_type: int, name: str) -> bool:
-    """Whether APPEND and SUBTRACT are allowed for a key of that resource (2 topic, 4 broker)."""
-    key = (TOPIC_KEYS if resource_type == 2 else BROKER_KEYS).get(name)
-    return key is not None and key.is_list
+_LISTENER_KEY = re.compile(r"listener\.name\.[^.]+\.(?P<key>.+)")
 
 
-def topic_default(name: str, static: dict[str, str] | None = None) -> tuple[str | None, bool]:
-    """(value, True if it comes from server.properties) of a topic key that no dynamic value sets."""
-    key = TOPIC_KEYS[name]
-    if static and key.synonym is not None and key.synonym in static:
-        return static[key.synonym], True
-    return key.default, False
+def broker_key(name: str) -> ConfigKey | None:
+    """What is known of a broker key, which may be that of one listener (`listener.name.NAME.KEY`)."""
+    found = BROKER_KEYS.get(name)
+    match = _LISTENER_KEY.fullmatch(name) if found is None else None
+    return found if match is None else BROKER_KEYS.get(match["key"])
+
+
+# --- groups ------------------------------------------------------------------------------------------------------------------
+
+
+def _group(
+    name: str,
+    type: ConfigType,
+    default: str,
+    synonym: str | None = None,
+    *,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> ConfigKey:
+    return ConfigKey(name, type, default, minimum, maximum, choices, synonym)
+
+
+GROUP_KEYS: dict[str, ConfigKey] = {
+    key.name: key
+    for key in (
+        _group("consumer.heartbeat.interval.ms", _I, "5000", "group.consumer.heartbeat.interval.ms", minimum=1),
+        _group("consumer.session.timeout.ms", _I, "45000", "group.consumer.session.timeout.ms", minimum=1),
+        _group("share.auto.offset.reset", _S, "latest"),
+        _group("share.heartbeat.interval.ms", _I, "5000", "group.share.heartbeat.interval.ms", minimum=1),
+        _group("share.isolation.level", _S, "read_uncommitted", choices=("read_committed", "read_uncommitted")),
+        _group("share.record.lock.duration.ms", _I, "30000", "group.share.record.lock.duration.ms", minimum=1000),
+        _group("share.session.timeout.ms", _I, "45000", "group.share.session.timeout.ms", minimum=1),
+        _group("streams.heartbeat.interval.ms", _I, "5000", "group.streams.heartbeat.interval.ms", minimum=1),
+        _group("streams.initial.rebalance.delay.ms", _I, "3000", "group.streams.initial.rebalance.delay.ms", minimum=0),
+        _group("streams.num.standby.replicas", _I, "0", "group.streams.num.standby.replicas", minimum=0),
+        _group("streams.session.timeout.ms", _I, "45000", "group.streams.session.timeout.ms", minimum=1),
+    )
+}
+_GROUP_BOUNDS: dict[str, tuple[str | None, str]] = {
+    f"{kind}.{what}": (f"group.{kind}.min.{what}", f"group.{kind}.max.{what}")
+    for kind in ("consumer", "share", "streams")
+    for what in ("session.timeout.ms", "heartbeat.interval.ms")
+} | {
+    "share.record.lock.duration.ms": ("group.share.min.record.lock.duration.ms", "group.share.max.record.lock.duration.ms"),
+    "streams.num.standby.replicas": (None, "group.streams.max.standby.replicas"),
+}
+"""Group key → the broker keys that bound it from below and above."""
+
+
+def validate_group_values(values: Mapping[str, str], static: Mapping[str, str]) -> str | None:
+    """The refusal for all of a group's dynamic values, or None. `static`: the server.properties that bound them."""
+    for name, value in values.items():
+        key = GROUP_KEYS.get(name)
+        fault = f"Unknown group config name: {name}" if key is None else key.fault(value)
+        if fault is not None:
+            return fault
+    for name, (lowest, highest) in _GROUP_BOUNDS.items():
+        if name not in values:
+            continue
+        if lowest is not None and int(values[name]) < _static_number(lowest, static):
+            return f"{name} must be greater than or equal to {lowest}"
+        if int(values[name]) > _static_number(highest, static):
+            return f"{name} must be less than or equal to {highest}"
+    for kind in ("consumer", "share", "streams"):
+        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        if not _group_number(heartbeat, values, static) < _group_number(session, values, static):
+            return f"{heartbeat} must be less than {session}"
+    return None
+
+
+def _static_number(name: str, static: Mapping[str, str]) -> int:
+    return int(static.get(name) or BROKER_KEYS[name].default or 0)
+
+
+def _group_number(name: str, values: Mapping[str, str], static: Mapping[str, str]) -> int:
+    return int(values[name]) if name in values else _static_number(f"group.{name}", static)
+
+
+# --- client metrics (KIP-714) ------------------------------------------------------------------------------------------------
+
+CLIENT_METRICS_KEYS: dict[str, ConfigKey] = {
+    key.name: key
+    for key in (
+        ConfigKey("interval.ms", _I, "300000"),
+        ConfigKey("match", _LIST, ""),
+        ConfigKey("metrics", _LIST, ""),
+    )
+}
+_MATCH_PARAMETERS = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
+_INTERVALS_MS = range(100, 3_600_001)
+
+
+def validate_client_metrics(name: str, value: str) -> str | None:
+    """The refusal for one value of a client metrics subscription, or None. The key is a known one."""
+    fault = CLIENT_METRICS_KEYS[name].fault(value)
+    if fault is not None:
+        return fault
+    if name == "interval.ms" and int(value) not in _INTERVALS_MS:
+        return f"Invalid value {int(value)} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
+    for pattern in split_list(value) if name == "match" else ():
+        parameter, _, expression = pattern.partition("=")
+        if parameter.strip() not in _MATCH_PARAMETERS or not expression or not _is_expression(expression.strip()):
+            return f"Illegal client matching pattern: {pattern}"
+    return None
+
+
+def _is_expression(text: str) -> bool:
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return True

@@ -1,39 +1,46 @@
-"""Dynamic configuration of topics and brokers: IncrementalAlterConfigs, DescribeConfigs (KIP-339, KIP-226).
+"""Changing dynamic configuration: IncrementalAlterConfigs and AlterConfigs (KIP-339, KIP-226, KIP-133).
 
-Theory of operation. A dynamic value is one Config record per key; None deletes it. Each resource of a request is all or
-nothing, resources are independent of each other, and everything accepted lands in one atomic batch. Which keys exist,
-their types and what is valid stand in `kraftlab.config.topic_configs`; this module knows the order of the checks and
-where a value comes from: topic, broker, cluster default of brokers, server.properties, default.
+Theory of operation. A dynamic value is one Config record per key; None deletes it. Each resource of a request is all or nothing,
+resources are independent of each other, and everything accepted lands in one atomic batch. Which keys exist, their types and
+what is valid stand in `kraftlab.config.topic_configs`; `resources` has the types of resources, `broker_rules` what a broker
+checks of itself, and this module the order: what the request alone shows, the resource's name, each value, all of them together,
+that the resource exists, the server's policy. The old AlterConfigs replaces all values of a resource, so it is turned into
+the changes that do so.
 
-Values that do not change make no record, except for brokers: setting one again lets the broker read it again.
-
-The controller knows the server.properties of its own node only: of another broker it describes what is dynamic.
+Values that do not change make no record, except for brokers: setting one again lets the broker read it again. A changed
+min.insync.replicas clears the eligible leader replicas that were eligible by the old one.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.config import topic_configs
-from kraftlab.config.topic_configs import BROKER_KEYS, TOPIC_KEYS, ConfigKey, split_list
+from kraftlab.config.config_key import ConfigKey, split_list
+from kraftlab.config.effective import inherited
+from kraftlab.metadata import eligible_leaders
 from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.metadata.image import MetadataImage
-from kraftlab.metadata.records import RESOURCE_BROKER, RESOURCE_TOPIC, Config
+from kraftlab.metadata.features import MIN_INSYNC_REPLICAS
+from kraftlab.metadata.records import RESOURCE_BROKER, RESOURCE_TOPIC, AnyRecord, ClearElr, Config
 
-from ..engine.state import Context, ControllerState, Outcome, Settings, check_record_count, set_error
-from ..topics.topic_names import name_problem
+from ..engine.state import Context, ControllerState, Outcome, check_record_count, set_error
+from . import broker_rules, policies
+from .resources import (
+    RESOURCE_BROKER_LOGGER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TYPES,
+    broker_values,
+    check_exists,
+    check_topic_name,
+    dynamic_values,
+    known_key,
+)
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 OPERATION_NAMES = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
-OTHER_RESOURCE_TYPES = {8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
-
-DYNAMIC_TOPIC = admin_pb2.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG
-DYNAMIC_BROKER = admin_pb2.CONFIG_SOURCE_DYNAMIC_BROKER_CONFIG
-DYNAMIC_DEFAULT_BROKER = admin_pb2.CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER_CONFIG
-STATIC_BROKER = admin_pb2.CONFIG_SOURCE_STATIC_BROKER_CONFIG
-DEFAULT = admin_pb2.CONFIG_SOURCE_DEFAULT_CONFIG
 
 
 def alter(
@@ -43,18 +50,37 @@ def alter(
     batch.
     """
     response = admin_pb2.IncrementalAlterConfigsResponse()
-    records: list[Config] = []
+    records: list[AnyRecord] = []
     repeated = _named_repeatedly(request.resources)
     for resource in request.resources:
         answer = response.responses.add(resource_type=resource.resource_type, resource_name=resource.resource_name)
         try:
             if (resource.resource_type, resource.resource_name) in repeated:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            records += _alter_resource(state, resource, context.settings)
+            records += _alter_resource(state, resource, context)
         except ApiError as error:
             set_error(answer, error)
     check_record_count(records)
     return Outcome([] if request.validate_only else records, response)
+
+
+def replace(
+    state: ControllerState, request: admin_pb2.AlterConfigsRequest, context: Context
+) -> Outcome[admin_pb2.AlterConfigsResponse]:
+    """Gives resources exactly the dynamic values that are named; what is not named is deleted. ApiError as `alter`."""
+    changes = admin_pb2.IncrementalAlterConfigsRequest(validate_only=request.validate_only)
+    for resource in request.resources:
+        changed = changes.resources.add(resource_type=resource.resource_type, resource_name=resource.resource_name)
+        for config in resource.configs:
+            change = changed.configs.add(name=config.name, config_operation=SET)
+            if config.HasField("value"):
+                change.value = config.value
+        named = {config.name for config in resource.configs}
+        for name in sorted(dynamic_values(state.image, resource.resource_type, resource.resource_name)):
+            if name not in named:
+                changed.configs.add(name=name, config_operation=DELETE)
+    outcome = alter(state, changes, context)
+    return Outcome(outcome.records, admin_pb2.AlterConfigsResponse(responses=outcome.response.responses))
 
 
 def _named_repeatedly(resources: Sequence[admin_pb2.AlterConfigsResource]) -> set[tuple[int, str]]:
@@ -64,25 +90,25 @@ def _named_repeatedly(resources: Sequence[admin_pb2.AlterConfigsResource]) -> se
     return {key for key, count in counts.items() if count > 1}
 
 
-def _alter_resource(state: ControllerState, resource: admin_pb2.AlterConfigsResource, settings: Settings) -> list[Config]:
+def _alter_resource(state: ControllerState, resource: admin_pb2.AlterConfigsResource, context: Context) -> list[AnyRecord]:
+    kind, name = resource.resource_type, resource.resource_name
     _check_request(resource.configs)
-    _check_resource(state.image, resource.resource_type, resource.resource_name)
-    is_topic = resource.resource_type == RESOURCE_TOPIC
-    current = _values(state.image, resource.resource_type, resource.resource_name)
-    records: list[Config] = []
-    for change in resource.configs:
-        value = _new_value(resource.resource_type, change, current.get(change.name), settings)
-        if value is not None:
-            _check_value(resource.resource_type, change.name, value)
-        unchanged = value == current.get(change.name)
-        if unchanged and (is_topic or value is None):
+    _check_name(kind, name, context)
+    current = dynamic_values(state.image, kind, name)
+    changes = {change.name: _new_value(state, kind, change, current, context) for change in resource.configs}
+    after = {key: value for key, value in {**current, **changes}.items() if value is not None}
+    _check_together(state, kind, name, changes, after, context)
+    check_exists(state.image, kind, name)
+    policies.check_configs(context.settings.static, kind, name, after)
+    records: list[AnyRecord] = []
+    for key, value in changes.items():
+        is_unchanged = value == current.get(key)
+        if is_unchanged and (kind != RESOURCE_BROKER or value is None):
             continue
-        records.append(Config(0, resource.resource_type, resource.resource_name, change.name, value))
+        records.append(Config(0, kind, name, key, value))
+        if key == MIN_INSYNC_REPLICAS and not is_unchanged and eligible_leaders.are_on(state.image):
+            records.append(ClearElr(0, name if kind == RESOURCE_TOPIC else ""))
     return records
-
-
-def _values(image: MetadataImage, resource_type: int, name: str) -> Mapping[str, str]:
-    return image.configs.get((resource_type, name)) or {}
 
 
 def _check_request(changes: Sequence[admin_pb2.AlterableConfig]) -> None:
@@ -98,76 +124,105 @@ def _check_request(changes: Sequence[admin_pb2.AlterableConfig]) -> None:
             )
     missing = [c.name for c in changes if c.config_operation != DELETE and not c.HasField("value")]
     if missing:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(missing)}")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(missing)}")
 
 
-def _check_resource(image: MetadataImage, resource_type: int, name: str) -> None:
-    """The resource is of a type kept here, has a legal name, and exists."""
-    if resource_type == RESOURCE_TOPIC:
-        if not name:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-        problem = name_problem(name)
-        if problem is not None:
-            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-        if image.topics.get(name) is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-    elif resource_type == RESOURCE_BROKER:
-        if name and _broker_id(name) not in image.cluster.brokers:
-            raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} is registered.")
-    elif resource_type in OTHER_RESOURCE_TYPES:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST,
-            f"Resource type {OTHER_RESOURCE_TYPES[resource_type]} is not kept here; it is 2 (TOPIC) or 4 (BROKER).",
-        )
-    else:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
+def _check_name(kind: int, name: str, context: Context) -> None:
+    """The resource is of a type kept here, and has a name it can have."""
+    resource_type = RESOURCE_TYPES.get(kind)
+    if resource_type is None:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
+    if kind == RESOURCE_BROKER_LOGGER:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Loggers are a broker's own; send this to the broker whose loggers are meant.")
+    if not name and resource_type.empty_name is not None:
+        raise ApiError(ErrorCode.INVALID_REQUEST, resource_type.empty_name)
+    if kind == RESOURCE_BROKER:
+        broker_rules.check_named(name, context.broker)
+    elif kind == RESOURCE_TOPIC:
+        check_topic_name(name)
 
 
-def _broker_id(name: str) -> int:
-    try:
-        return int(name)
-    except ValueError:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}") from None
-
-
-def _new_value(resource_type: int, change: admin_pb2.AlterableConfig, current: str | None, settings: Settings) -> str | None:
-    operation = change.config_operation
-    if operation == DELETE:
+def _new_value(
+    state: ControllerState, kind: int, change: admin_pb2.AlterableConfig, current: Mapping[str, str], context: Context
+) -> str | None:
+    """What the key is to be, valid by itself; None deletes it."""
+    if change.config_operation == DELETE:
         return None
-    if operation == SET:
-        return change.value
-    if not topic_configs.is_list_key(resource_type, change.name):
+    value: str = change.value
+    if change.config_operation != SET:
+        value = _changed_list(state, kind, change, current.get(change.name), context)
+    _check_value(state, kind, change.name, value, context)
+    return value
+
+
+def _changed_list(
+    state: ControllerState, kind: int, change: admin_pb2.AlterableConfig, current: str | None, context: Context
+) -> str:
+    key = known_key(kind, change.name)
+    if key is None or not key.is_list:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
-            f"Can't {OPERATION_NAMES[operation]} to key {change.name} because its type is not LIST.",
+            f"Can't {OPERATION_NAMES[change.config_operation]} to key {change.name} because its type is not LIST.",
         )
-    if current is None:
-        current = _list_default(resource_type, change.name, settings)
-    items = list(split_list(current))
+    items = list(split_list(_list_default(state, kind, key, context) if current is None else current))
     named = split_list(change.value)
-    if operation == APPEND:
+    if change.config_operation == APPEND:
         items += [item for item in dict.fromkeys(named) if item not in items]
     else:
         items = [item for item in items if item not in named]
     return ",".join(items)
 
 
-def _list_default(resource_type: int, name: str, settings: Settings) -> str:
-    if resource_type == RESOURCE_TOPIC:
-        value, _ = topic_configs.topic_default(name, settings.static)
-        return value or ""
-    return BROKER_KEYS[name].default or ""
+def _list_default(state: ControllerState, kind: int, key: ConfigKey, context: Context) -> str:
+    values = broker_values(state.image, context.settings, context.broker)
+    return (values.value(key.name) if kind == RESOURCE_BROKER else inherited(key, values)) or ""
 
 
-def _check_value(resource_type: int, name: str, value: str) -> None:
-    if resource_type == RESOURCE_TOPIC:
-        refusal = topic_configs.validate_topic_value(name, value)
-        code = ErrorCode.INVALID_CONFIG
-    else:
-        refusal = topic_configs.validate_broker_value(name, value)
-        code = ErrorCode.INVALID_REQUEST
+def _check_value(state: ControllerState, kind: int, name: str, value: str, context: Context) -> None:
+    if kind == RESOURCE_BROKER:
+        values = broker_values(state.image, context.settings, context.broker)
+        broker_rules.check_value(name, value, values, is_known=context.broker is not None)
+    elif kind == RESOURCE_TOPIC:
+        _refuse(ErrorCode.INVALID_CONFIG, topic_configs.validate_topic_value(name, value))
+    elif kind == RESOURCE_CLIENT_METRICS:
+        if name not in topic_configs.CLIENT_METRICS_KEYS:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {name}")
+        is_interval = name == "interval.ms" and topic_configs.CLIENT_METRICS_KEYS[name].fault(value) is None
+        code = ErrorCode.INVALID_REQUEST if is_interval else ErrorCode.INVALID_CONFIG
+        _refuse(code, topic_configs.validate_client_metrics(name, value))
+
+
+def _refuse(code: ErrorCode, refusal: str | None) -> None:
     if refusal is not None:
         raise ApiError(code, refusal)
+
+
+def _check_together(
+    state: ControllerState,
+    kind: int,
+    name: str,
+    changes: Mapping[str, str | None],
+    after: Mapping[str, str],
+    context: Context,
+) -> None:
+    """What is wrong with the values only in the light of each other, or of the cluster."""
+    if kind == RESOURCE_BROKER:
+        if not name:
+            own = [key for key, value in changes.items() if value is not None and _is_per_broker(key)]
+            if own:
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST, f"Cannot update these configs at default cluster level: [{', '.join(own)}]"
+                )
+        if eligible_leaders.are_on(state.image):
+            broker_rules.check_eligible_leaders(name, changes)
+    elif kind == RESOURCE_GROUP:
+        static = context.settings.static if context.broker is None else context.broker.static
+        _refuse(ErrorCode.INVALID_CONFIG, topic_configs.validate_group_values(after, static))
+
+
+def _is_per_broker(name: str) -> bool:
+    key = topic_configs.broker_key(name)
+    return key is not None and (key.per_broker or key.needs_listener)
 
 
 def new_topic_values(configs: Iterable[admin_pb2.CreatableTopicConfig]) -> dict[str, str]:
@@ -178,93 +233,5 @@ def new_topic_values(configs: Iterable[admin_pb2.CreatableTopicConfig]) -> dict[
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(missing)}")
     values = {config.name: config.value for config in configs}
     for name, value in values.items():
-        _check_value(RESOURCE_TOPIC, name, value)
+        _refuse(ErrorCode.INVALID_CONFIG, topic_configs.validate_topic_value(name, value))
     return values
-
-
-def describe(
-    state: ControllerState, request: admin_pb2.DescribeConfigsRequest, settings: Settings
-) -> admin_pb2.DescribeConfigsResponse:
-    """Values with their sources, sorted by key. A list of keys that is empty counts as all of them, unknown keys are left
-    out.
-    """
-    response = admin_pb2.DescribeConfigsResponse()
-    for resource in request.resources:
-        result = response.results.add(resource_type=resource.resource_type, resource_name=resource.resource_name)
-        wanted = set(resource.configuration_keys.values)
-        try:
-            entries = _describe_resource(state.image, resource.resource_type, resource.resource_name, settings)
-        except ApiError as error:
-            set_error(result, error)
-            continue
-        result.configs.extend(entry for entry in entries if not wanted or entry.name in wanted)
-    return response
-
-
-def _describe_resource(image: MetadataImage, resource_type: int, name: str, settings: Settings) -> list[admin_pb2.ConfigEntry]:
-    if resource_type == RESOURCE_TOPIC:
-        problem = name_problem(name)
-        if problem is not None:
-            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-    _check_resource(image, resource_type, name)
-    if resource_type == RESOURCE_TOPIC:
-        return topic_entries(image, _values(image, RESOURCE_TOPIC, name), settings)
-    return _broker_entries(image, name, settings)
-
-
-def topic_entries(image: MetadataImage, dynamic: Mapping[str, str], settings: Settings) -> list[admin_pb2.ConfigEntry]:
-    """Every key of a topic with these dynamic values, sorted by name."""
-    cluster = _values(image, RESOURCE_BROKER, "")
-    return [
-        admin_pb2.ConfigEntry(name=name, value=value, config_source=source)
-        for name, key in TOPIC_KEYS.items()
-        for value, source in [_topic_value(key, dynamic.get(name), cluster.get, settings)]
-    ]
-
-
-def _topic_value(
-    key: ConfigKey, dynamic: str | None, cluster: Callable[[str], str | None], settings: Settings
-) -> tuple[str | None, admin_pb2.ConfigSource]:
-    if dynamic is not None:
-        return dynamic, DYNAMIC_TOPIC
-    default = None if key.synonym is None else cluster(key.synonym)
-    if default is not None:
-        return default, DYNAMIC_DEFAULT_BROKER
-    value, is_static = topic_configs.topic_default(key.name, settings.static)
-    return value, STATIC_BROKER if is_static else DEFAULT
-
-
-def topic_value(image: MetadataImage, topic_name: str, name: str, settings: Settings) -> str | None:
-    """The value in force for one key of a topic."""
-    cluster = _values(image, RESOURCE_BROKER, "")
-    return _topic_value(TOPIC_KEYS[name], image.config(RESOURCE_TOPIC, topic_name, name), cluster.get, settings)[0]
-
-
-def unclean_election_enabled(image: MetadataImage, topic_name: str, settings: Settings) -> bool:
-    """Whether a leader may be elected outside the ISR of this topic (`unclean.leader.election.enable`)."""
-    return (topic_value(image, topic_name, "unclean.leader.election.enable", settings) or "").strip().lower() == "true"
-
-
-def _broker_entries(image: MetadataImage, name: str, settings: Settings) -> list[admin_pb2.ConfigEntry]:
-    sources: dict[str, tuple[str | None, admin_pb2.ConfigSource]] = {}
-    if name == str(settings.node_id):
-        sources |= {key.name: (key.default, DEFAULT) for key in BROKER_KEYS.values()}
-        sources |= {key: (value, STATIC_BROKER) for key, value in settings.static.items() if key in BROKER_KEYS}
-    cluster = _values(image, RESOURCE_BROKER, "")
-    sources |= {key: (value, DYNAMIC_DEFAULT_BROKER) for key, value in cluster.items()}
-    if name:
-        own = _values(image, RESOURCE_BROKER, name)
-        sources |= {key: (value, DYNAMIC_BROKER) for key, value in own.items()}
-    return [_broker_entry(key, value, source) for key, (value, source) in sorted(sources.items())]
-
-
-def _broker_entry(name: str, value: str | None, source: admin_pb2.ConfigSource) -> admin_pb2.ConfigEntry:
-    """Of a key that is not known nobody can say whether its value may be shown."""
-    key = BROKER_KEYS.get(name)
-    return admin_pb2.ConfigEntry(
-        name=name,
-        value=None if key is None else value,
-        read_only=key is None or not key.dynamic,
-        config_source=source,
-        is_sensitive=key is None,
-    )

@@ -15,10 +15,12 @@ from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.rpc.versions import version_of
 
 from ..cluster import brokers, producer_ids
 from ..cluster import describe as cluster
 from ..configs import configs
+from ..configs import description as config_description
 from ..partitions.leader_elections import elect_leaders
 from ..reassignment import reassignments
 from ..reassignment.listing import Observer, listing
@@ -70,7 +72,11 @@ def _describe_topics(service: ControllerService, request: admin_pb2.DescribeTopi
 
 
 def _describe_configs(service: ControllerService, request: admin_pb2.DescribeConfigsRequest) -> Message:
-    return configs.describe(service.controller.committed, request, service.controller.settings)
+    return config_description.describe(service.controller.committed, request, service.controller.settings)
+
+
+def _list_config_resources(service: ControllerService, request: admin_pb2.ListConfigResourcesRequest) -> Message:
+    return config_description.list_resources(service.controller.committed.image, request, version_of(request))
 
 
 def _list_reassignments(service: ControllerService, request: admin_pb2.ListPartitionReassignmentsRequest) -> Message:
@@ -130,6 +136,8 @@ APIS: Mapping[str, AdminApi] = {
     "DeleteRecords": AdminApi(Kind.LOCAL, _records_are_brokers),
     "DescribeTopicPartitions": AdminApi(Kind.READ, _describe_topics),
     "IncrementalAlterConfigs": AdminApi(Kind.WRITE, configs.alter, "resources", refusals.incremental_alter_configs),
+    "AlterConfigs": AdminApi(Kind.WRITE, configs.replace, "resources", refusals.alter_configs),
+    "ListConfigResources": AdminApi(Kind.READ, _list_config_resources),
     "DescribeConfigs": AdminApi(Kind.READ, _describe_configs),
     "AlterPartitionReassignments": AdminApi(
         Kind.WRITE,

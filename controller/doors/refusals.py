@@ -56,6 +56,14 @@ def init_producer_id(
     response.producer_id = response.producer_epoch = -1
 
 
+def alter_configs(
+    request: admin_pb2.AlterConfigsRequest, response: admin_pb2.AlterConfigsResponse, error: ApiError
+) -> None:
+    for resource in request.resources:
+        result = response.responses.add(resource_type=resource.resource_type, resource_name=resource.resource_name)
+        set_error(result, error)
+
+
 def alter_partition_reassignments(
     request: admin_pb2.AlterPartitionReassignmentsRequest,
     response: admin_pb2.AlterPartitionReassignmentsResponse,

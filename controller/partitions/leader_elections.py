@@ -22,7 +22,7 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraftlab.metadata.records import NO_LEADER, PartitionChange
 
-from ..configs.configs import unclean_election_enabled
+from ..configs.description import unclean_election_enabled
 from ..engine.state import Context, ControllerState, Outcome, set_error
 from .election import Election
 from .partition_change import build_change

@@ -22,7 +22,7 @@ from kraftlab.metadata.peer_rpc import AlterPartitionRequest, AlterPartitionResp
 from kraftlab.metadata.records import RECOVERED, RECOVERING, PartitionChange
 from kraftlab.metadata.uuids import MIGRATING, UNASSIGNED, Uuid
 
-from ..configs.configs import unclean_election_enabled
+from ..configs.description import unclean_election_enabled
 from ..engine.state import Context, ControllerState, Outcome, Settings
 from .election import Election
 from .partition_change import build_change

@@ -40,7 +40,7 @@ from kraftlab.metadata.records import NO_LEADER, PartitionChange
 from kraftlab.metadata.uuids import to_text
 from kraftlab.quorum.core.batch import MAX_RECORDS
 
-from ..configs.configs import unclean_election_enabled
+from ..configs.description import unclean_election_enabled
 from ..engine.state import Context, ControllerState, Outcome, set_error
 from ..partitions.partition_change import build_cancel, build_change
 from ..partitions.partitions import Eligibility, default_directory

@@ -22,7 +22,8 @@ from kraftlab.metadata.records import RESOURCE_TOPIC, AnyRecord, ClearElr, Confi
 from kraftlab.metadata.uuids import ZERO, from_text, to_text
 from kraftlab.quorum.core.batch import MAX_RECORDS
 
-from ..configs.configs import new_topic_values, topic_entries
+from ..configs.configs import new_topic_values
+from ..configs.description import topic_entries
 from ..engine.state import Context, ControllerState, Outcome, Settings, check_record_count, fresh_uuid, set_error
 from .assignments import bad_assignment, check_assignments, new_partition, spread
 from .topic_names import INTERNAL_TOPICS, METADATA_TOPIC, name_problem

@@ -6,10 +6,13 @@ import pytest
 
 from kraftlab.config.topic_configs import (
     BROKER_KEYS,
+    CLIENT_METRICS_KEYS,
+    GROUP_KEYS,
     TOPIC_KEYS,
-    is_list_key,
-    topic_default,
+    broker_key,
     validate_broker_value,
+    validate_client_metrics,
+    validate_group_values,
     validate_topic_value,
 )
 
@@ -93,18 +96,85 @@ def test_broker_values_are_judged_as_kafka_judges_them(name: str, value: str, re
     assert validate_broker_value(name, value) == refusal
 
 
-def test_only_lists_take_append() -> None:
-    assert is_list_key(2, "cleanup.policy")
-    assert not is_list_key(2, "retention.ms")
-    assert is_list_key(4, "listeners")
+def test_a_key_of_one_listener_is_that_key() -> None:
+    assert validate_broker_value("ssl.keystore.location", "/x") == (
+        "These security configs can be dynamically updated only per-listener using the listener prefix: [ssl.keystore.location]"
+    )
+    assert validate_broker_value("listener.name.external.ssl.keystore.location", "/x") is None
+    assert broker_key("listener.name.external.ssl.keystore.location") is BROKER_KEYS["ssl.keystore.location"]
+    assert broker_key("no.such") is None
 
 
-def test_a_topics_default_comes_from_the_static_file_first() -> None:
-    assert topic_default("segment.bytes", {"log.segment.bytes": "1048576"}) == ("1048576", True)
-    assert topic_default("segment.bytes") == ("1073741824", False)
+def test_passwords_are_sensitive_and_never_quoted() -> None:
+    assert BROKER_KEYS["listener.name.grpc.users"].is_sensitive
+    assert not BROKER_KEYS["listeners"].is_sensitive
+
+
+@pytest.mark.parametrize(
+    ("key", "written", "shown"),
+    [
+        ("retention.ms", " 007 ", "7"),
+        ("min.cleanable.dirty.ratio", "0.50", "0.5"),
+        ("preallocate", " TRUE", "true"),
+        ("cleanup.policy", "compact , delete", "compact,delete"),
+        ("cleanup.policy", "", ""),
+        ("compression.type", "lz4", "lz4"),
+    ],
+)
+def test_a_value_is_shown_the_same_however_it_was_written(key: str, written: str, shown: str) -> None:
+    assert TOPIC_KEYS[key].fault(written) is None
+    assert TOPIC_KEYS[key].normal(written) == shown
+
+
+SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+
+
+@pytest.mark.parametrize(
+    ("values", "refusal"),
+    [
+        ({SESSION: "50000"}, None),
+        ({SESSION: "1"}, f"{SESSION} must be greater than or equal to group.consumer.min.session.timeout.ms"),
+        ({SESSION: "9999999"}, f"{SESSION} must be less than or equal to group.consumer.max.session.timeout.ms"),
+        ({"no.such": "1"}, "Unknown group config name: no.such"),
+        ({SESSION: "x"}, f"Invalid value x for configuration {SESSION}: Not a number of type INT"),
+        (
+            {"share.isolation.level": "x"},
+            "Invalid value x for configuration share.isolation.level: String must be one of: read_committed, read_uncommitted",
+        ),
+        (
+            {"streams.num.standby.replicas": "3"},
+            "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
+        ),
+    ],
+)
+def test_a_groups_values_stay_within_what_the_brokers_allow(values: dict[str, str], refusal: str | None) -> None:
+    assert validate_group_values(values, {}) == refusal
+
+
+def test_a_groups_heartbeats_are_shorter_than_its_session() -> None:
+    static = {"group.consumer.max.heartbeat.interval.ms": "50000"}
+    assert validate_group_values({HEARTBEAT: "46000"}, static) == f"{HEARTBEAT} must be less than {SESSION}"
+    assert validate_group_values({HEARTBEAT: "46000", SESSION: "47000"}, static) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "refusal"),
+    [
+        ("metrics", "a.b,c", None),
+        ("interval.ms", "100", None),
+        ("interval.ms", "99", "Invalid value 99 for interval.ms, interval must be between 100 and 3600000 (1 hour)"),
+        ("interval.ms", "x", "Invalid value x for configuration interval.ms: Not a number of type INT"),
+        ("match", "client_id=abc.*,client_source_port=[0-9]+", None),
+        ("match", "client_id", "Illegal client matching pattern: client_id"),
+        ("match", "planet=x", "Illegal client matching pattern: planet=x"),
+        ("match", "client_id=(", "Illegal client matching pattern: client_id=("),
+    ],
+)
+def test_subscriptions_to_client_metrics(name: str, value: str, refusal: str | None) -> None:
+    assert validate_client_metrics(name, value) == refusal
 
 
 def test_every_default_is_valid() -> None:
-    for key in (*TOPIC_KEYS.values(), *BROKER_KEYS.values()):
+    for key in (*TOPIC_KEYS.values(), *BROKER_KEYS.values(), *GROUP_KEYS.values(), *CLIENT_METRICS_KEYS.values()):
         if key.default is not None and key.name not in ("broker.id",):
             assert key.fault(key.default) is None, key.name

@@ -1,0 +1,145 @@
+"""One configuration key: its type, what is valid, and how its values are written (KIP-226).
+
+A key judges a value (`fault`, in Kafka's words) and writes a valid one the one way it is shown (`normal`): numbers without blanks
+and leading zeros, lists without blanks, booleans in lower case.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+
+class ConfigType(enum.Enum):
+    """Kafka's types of a configuration value."""
+
+    BOOLEAN = "BOOLEAN"
+    STRING = "STRING"
+    INT = "INT"
+    SHORT = "SHORT"
+    LONG = "LONG"
+    DOUBLE = "DOUBLE"
+    LIST = "LIST"
+    CLASS = "CLASS"
+    PASSWORD = "PASSWORD"
+
+    @property
+    def number(self) -> int:
+        """As DescribeConfigs tells it; 0 is a type that is not known."""
+        return _TYPE_NUMBERS[self]
+
+
+_TYPE_NUMBERS = {kind: number for number, kind in enumerate(ConfigType, start=1)}
+_INTEGER_BITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
+_THROTTLED_REPLICAS = re.compile(r"[0-9]+:[0-9]+")
+
+
+class ConfigKey(msgspec.Struct, frozen=True):
+    """One key. `minimum`, `maximum` bound numbers; `choices` bounds a string, or each item of a list; `synonym` is a topic's or
+    group's key's name in server.properties.
+
+    Of broker keys: `dynamic` says whether a broker takes a new value without a restart, `per_broker` that it has no default for
+    the whole cluster, `needs_listener` that it may change for one listener only (`listener.name.NAME.KEY`), and `hidden` that
+    nobody describes it unless it is set.
+    """
+
+    name: str
+    type: ConfigType
+    default: str | None
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    synonym: str | None = None
+    dynamic: bool = True
+    replica_list: bool = False
+    per_broker: bool = False
+    needs_listener: bool = False
+    hidden: bool = False
+    documentation: str | None = None
+
+    @property
+    def is_list(self) -> bool:
+        return self.type is ConfigType.LIST
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether its value is never shown."""
+        return self.type is ConfigType.PASSWORD
+
+    def fault(self, value: str) -> str | None:
+        """Why `value` is not valid, in Kafka's words; None if it is."""
+        reason = self._fault_of_type(value)
+        if reason is None:
+            return None
+        shown = "[" + ", ".join(split_list(value)) + "]" if self.replica_list else value
+        return f"Invalid value {'[hidden]' if self.is_sensitive else shown} for configuration {self.name}: {reason}"
+
+    def normal(self, value: str) -> str:
+        """A valid value as it is shown."""
+        match self.type:
+            case ConfigType.BOOLEAN:
+                return value.strip().lower()
+            case ConfigType.SHORT | ConfigType.INT | ConfigType.LONG:
+                return str(int(value))
+            case ConfigType.DOUBLE:
+                return str(float(value))
+            case ConfigType.LIST:
+                return ",".join(split_list(value))
+            case _:
+                return value
+
+    def _fault_of_type(self, value: str) -> str | None:
+        match self.type:
+            case ConfigType.BOOLEAN:
+                return None if value.strip().lower() in ("true", "false") else "Expected value to be either true or false"
+            case ConfigType.SHORT | ConfigType.INT | ConfigType.LONG:
+                text = value.strip()
+                limit = 1 << _INTEGER_BITS[self.type]
+                if not _INTEGER.fullmatch(text) or not -limit <= int(text) < limit:
+                    return f"Not a number of type {self.type.value}"
+                return self._fault_of_range(int(text))
+            case ConfigType.DOUBLE:
+                try:
+                    return self._fault_of_range(float(value))
+                except ValueError:
+                    return "Not a number of type DOUBLE"
+            case ConfigType.STRING:
+                return self._fault_of_choice((value,))
+            case ConfigType.LIST:
+                items = split_list(value)
+                return self._fault_of_replicas(items) if self.replica_list else self._fault_of_choice(items)
+            case _:
+                return None
+
+    def _fault_of_range(self, number: float) -> str | None:
+        if self.minimum is not None and not number >= self.minimum:
+            return f"Value must be at least {_number(self.minimum)}"
+        if self.maximum is not None and not number <= self.maximum:
+            return f"Value must be no more than {_number(self.maximum)}"
+        return None
+
+    def _fault_of_choice(self, items: Iterable[str]) -> str | None:
+        if self.choices and any(item not in self.choices for item in items):
+            return "String must be one of: " + ", ".join(self.choices)
+        return None
+
+    def _fault_of_replicas(self, items: tuple[str, ...]) -> str | None:
+        if items in ((), ("*",)) or all(_THROTTLED_REPLICAS.fullmatch(item) for item in items):
+            return None
+        return (
+            f"{self.name} must be the literal '*' or a list of replicas in the following format: "
+            "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        )
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else str(value)
+
+
+def split_list(value: str) -> tuple[str, ...]:
+    """The items of a LIST value: separated by commas, blanks around them dropped; "" is the empty list."""
+    return tuple(item.strip() for item in value.split(",")) if value.strip() else ()

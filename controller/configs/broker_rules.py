@@ -1,0 +1,94 @@
+"""What a broker that is asked to change broker configs checks of itself, besides each key's own type (KIP-226).
+
+A broker's configs are changed at that broker, or for the whole cluster at any: only it knows what its server.properties says. It
+hands that along when it passes the call on, and these checks compare with it. A change that is asked of a controller directly
+names any broker, and is not held against a file that nobody knows there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from kraftlab.config.config_key import split_list
+from kraftlab.config.effective import BrokerValues
+from kraftlab.config.topic_configs import validate_broker_value
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.features import MIN_INSYNC_REPLICAS
+from kraftlab.metadata.peer_rpc import ForwardingBroker
+
+from .resources import node_id_of
+
+_THREADS = (
+    "background.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+)
+_ENDPOINT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*://\S*:[0-9]{1,5}")
+
+
+def check_named(name: str, broker: ForwardingBroker | None) -> None:
+    """A broker changes its own configs only, and the cluster's. ApiError INVALID_REQUEST."""
+    if not name:
+        return
+    node_id = node_id_of(name, "Node id")
+    if broker is not None and node_id != broker.node_id:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker.node_id}, but received {name}")
+
+
+def check_value(name: str, value: str, values: BrokerValues, *, is_known: bool) -> None:
+    """One new value, compared with those in force if they are known. ApiError INVALID_REQUEST."""
+    refusal = validate_broker_value(name, value)
+    if refusal is None and is_known:
+        refusal = _fault_of_listeners(name, value) or _fault_of_threads(name, value, values)
+        refusal = refusal or _fault_of_directories(name, value, values)
+    if refusal is not None:
+        raise ApiError(ErrorCode.INVALID_REQUEST, refusal)
+
+
+def check_eligible_leaders(name: str, changes: Mapping[str, str | None]) -> None:
+    """While eligible leader replicas are on, everybody must read the same min.insync.replicas. ApiError INVALID_CONFIG."""
+    if MIN_INSYNC_REPLICAS not in changes:
+        return
+    if name:
+        text = f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled."
+        raise ApiError(ErrorCode.INVALID_CONFIG, text)
+    if changes[MIN_INSYNC_REPLICAS] is None:
+        text = f"Cluster-level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled."
+        raise ApiError(ErrorCode.INVALID_CONFIG, text)
+
+
+def _fault_of_listeners(name: str, value: str) -> str | None:
+    if name != "listeners":
+        return None
+    bad = next((item for item in split_list(value) if not _ENDPOINT.fullmatch(item)), None)
+    return (
+        None if bad is None else f"Error creating broker listeners from '[{value}]': Unable to parse {bad} to a broker endpoint"
+    )
+
+
+def _fault_of_threads(name: str, value: str, values: BrokerValues) -> str | None:
+    if name not in _THREADS:
+        return None
+    wanted, current = int(value), int(values.value(name) or 1)
+    beginning = f"Dynamic thread count update validation failed for {name}={wanted}, value should "
+    if wanted < current / 2:
+        return f"{beginning}be at least half the current value {current}"
+    if wanted > current * 2:
+        return f"{beginning}not be greater than double the current value {current}"
+    return None
+
+
+def _fault_of_directories(name: str, value: str, values: BrokerValues) -> str | None:
+    if name != "cordoned.log.dirs" or value.strip() == "*":
+        return None
+    directories = split_list(values.static.get("log.dirs") or values.static.get("log.dir") or "")
+    missing = [item for item in split_list(value) if item not in directories]
+    if not missing:
+        return None
+    return (
+        "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries : "
+        f"{', '.join(missing)}; the broker has {', '.join(directories)}"
+    )
