@@ -218,3 +218,20 @@ async def test_a_failed_directory_that_cannot_be_reported_ends_the_broker(autoju
         nursery.start_soon(cut_off)
         with pytest.raises(RegistrationFailed, match="could not be reported to the controller within 30000 ms"):
             await lifecycle.run()
+
+
+async def test_cordoned_directories_are_told_at_once_when_they_change(autojump_clock: Any, nursery: trio.Nursery) -> None:
+    controller = Controller()
+    lifecycle = await running(controller, nursery)
+    await trio.sleep(5)
+    assert controller.heartbeats[-1][1].cordoned_log_dirs == ()
+    cordoned = controller.registrations[0].log_dirs[:1]
+    told_at = trio.current_time()
+    lifecycle.directories_cordoned(cordoned)
+    await trio.sleep(0.1)
+    at, request = controller.heartbeats[-1]
+    assert request.cordoned_log_dirs == cordoned and at - told_at < 0.1
+    seen = len(controller.heartbeats)
+    lifecycle.directories_cordoned(cordoned)
+    await trio.sleep(0.1)
+    assert len(controller.heartbeats) == seen, "nothing new"
