@@ -1,20 +1,22 @@
 """Copies partitions from their leaders: the follower's side of replication.
 
-Theory of operation. For each broker that leads something here there are two lanes, each with at most one fetch in flight. The
-steady lane carries replicas that are in sync or not throttled, and parks at the leader until there is news. The throttled
-lane carries replicas that are out of sync and listed in follower.replication.throttled.replicas, and asks only for what the
-budget allows, so that filling a new replica never delays those in sync. A replica changes lanes by itself when it comes into
-the ISR or its throttle goes.
+Theory of operation. For each broker that leads something here there are lanes, each with at most one fetch in flight. The
+steady lane carries replicas that are in sync or not throttled, and parks at the leader until there is news. Replicas that are
+out of sync and throttled, by follower.replication.throttled.replicas or by the move that adds them, go in a lane for their
+throttles, which asks only for what those budgets allow, so that filling a new replica never delays those in sync. A replica
+changes lanes by itself when it comes into the ISR or its throttle goes; a lane that nobody needs any more ends.
 
 A fetch offset is the log's end, and says that everything below is held. What comes back is appended, or the log is cut where
 the leader says that the two part (`divergence.py`), or the replica pauses if the leader refused: the metadata log, or the
-leader's, is about to catch up. The set of partitions and their leaders is changed by the replica manager only. When it
-changes, a parked fetch is given up and sent anew.
+leader's, is about to catch up. The set of partitions and their leaders is changed by the replica manager only. When it changes,
+a parked fetch is given up and sent anew.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
+from contextlib import ExitStack
 from typing import Protocol
 
 import msgspec
@@ -33,8 +35,9 @@ from .partition import FollowerRole, Partition, ReplicaId
 
 logger = logging.getLogger("kraftlab.broker.fetcher")
 
-STEADY = 0
-THROTTLED = 1
+Gates = tuple[ByteGate, ...]
+"""What a replica's bytes have to pass through; () if it is not throttled. Which lane it goes in."""
+STEADY: Gates = ()
 BACKOFF_S = 0.05
 BACKOFF_MAX_S = 1.0
 THROTTLED_WAIT_MAX_MS = 50
@@ -70,8 +73,8 @@ class FetchContext(Protocol):
     def endpoint_of(self, broker_id: int) -> Endpoint | None:
         """The peer listener of a broker, None while the metadata does not name it."""
 
-    def is_follower_throttled(self, partition: Partition) -> bool:
-        """Listed in follower.replication.throttled.replicas and out of sync, while a rate is set."""
+    def follower_gates(self, partition: Partition) -> Gates:
+        """The throttles of a replica that is out of sync: those of the broker's configuration and of the move that adds it."""
 
 
 class _Source:
@@ -96,10 +99,9 @@ class _Source:
 class Fetchers:
     """All fetchers of a broker. `run` owns their tasks; `follow` and `forget` are called by the replica manager."""
 
-    def __init__(self, context: FetchContext, leaders: Leaders, gate: ByteGate, limits: FetchLimits) -> None:
+    def __init__(self, context: FetchContext, leaders: Leaders, limits: FetchLimits) -> None:
         self.context = context
         self.leaders = leaders
-        self.gate = gate
         self.limits = limits
         self._by_leader: dict[int, _LeaderFetcher] = {}
         self._leader_of: dict[ReplicaId, int] = {}
@@ -117,9 +119,7 @@ class Fetchers:
         assert self._nursery is not None, "the fetchers are not running"
         fetcher = self._by_leader.get(leader_id)
         if fetcher is None:
-            fetcher = self._by_leader[leader_id] = _LeaderFetcher(self, leader_id)
-            for lane in (STEADY, THROTTLED):
-                self._nursery.start_soon(fetcher.run_lane, lane)
+            fetcher = self._by_leader[leader_id] = _LeaderFetcher(self, leader_id, self._nursery)
         self._leader_of[partition.id] = leader_id
         fetcher.add(_Source(partition, leader_epoch))
 
@@ -135,17 +135,29 @@ class Fetchers:
             fetcher.wake()
 
 
-class _LeaderFetcher:
-    """The two lanes to one leader."""
+class _Lane:
+    """Replicas with the same throttles. The leader keeps lanes apart by `session`."""
 
-    def __init__(self, owner: Fetchers, leader_id: int) -> None:
+    def __init__(self, gates: Gates, session: int) -> None:
+        self.gates = gates
+        self.session = session
+        self.wake = Signal()
+        self.in_flight: trio.CancelScope | None = None
+
+
+class _LeaderFetcher:
+    """The lanes to one leader."""
+
+    def __init__(self, owner: Fetchers, leader_id: int, nursery: trio.Nursery) -> None:
         self._owner = owner
         self._leader_id = leader_id
+        self._nursery = nursery
         self._sources: dict[ReplicaId, _Source] = {}
-        self._wake = (Signal(), Signal())
-        self._in_flight: list[trio.CancelScope | None] = [None, None]
+        self._lanes: dict[Gates, _Lane] = {}
+        self._sessions = itertools.count()
         self._backoff_s = BACKOFF_S
         self._is_reachable = True
+        self._open_lane(STEADY)
 
     def add(self, source: _Source) -> None:
         self._sources[source.partition.id] = source
@@ -155,35 +167,52 @@ class _LeaderFetcher:
         self._sources.pop(replica, None)
 
     def wake(self) -> None:
-        for signal in self._wake:
-            signal.set()
-        scope = self._in_flight[STEADY]
+        """Sources or their throttles may have changed: every lane looks again."""
+        for source in self._sources.values():
+            gates = self._owner.context.follower_gates(source.partition)
+            if gates not in self._lanes:
+                self._open_lane(gates)
+        for lane in self._lanes.values():
+            lane.wake.set()
+        scope = self._lanes[STEADY].in_flight
         if scope is not None:
             scope.cancel()
 
-    async def run_lane(self, lane: int) -> None:
+    def _open_lane(self, gates: Gates) -> None:
+        lane = self._lanes[gates] = _Lane(gates, next(self._sessions))
+        self._nursery.start_soon(self._run_lane, lane)
+
+    async def _run_lane(self, lane: _Lane) -> None:
         while True:
             sources, retry_at = self._ready(lane)
             if not sources:
+                if lane.gates and not self._is_needed(lane):
+                    del self._lanes[lane.gates]
+                    return
                 with trio.move_on_at(retry_at):
-                    await self._wake[lane].wait()
+                    await lane.wake.wait()
                 continue
             for source in sources:
                 source.is_busy = True
             try:
-                await (self._fetch_throttled(sources) if lane == THROTTLED else self._fetch_steady(sources, retry_at))
+                await (self._fetch_throttled(lane, sources) if lane.gates else self._fetch_steady(lane, sources, retry_at))
             finally:
                 for source in sources:
                     source.is_busy = False
+            if any(self._owner.context.follower_gates(source.partition) != lane.gates for source in sources):
+                # It goes in another lane from now on, which passed it over as long as it was busy here.
+                self.wake()
 
-    def _ready(self, lane: int) -> tuple[list[_Source], float]:
+    def _is_needed(self, lane: _Lane) -> bool:
+        return any(self._owner.context.follower_gates(source.partition) == lane.gates for source in self._sources.values())
+
+    def _ready(self, lane: _Lane) -> tuple[list[_Source], float]:
         """The sources of a lane that may be asked now, least recently served first, and when the next one may be."""
         now = trio.current_time()
         ready: list[_Source] = []
         retry_at = float("inf")
         for source in self._sources.values():
-            throttled = self._owner.context.is_follower_throttled(source.partition)
-            if source.is_busy or throttled != (lane == THROTTLED):
+            if source.is_busy or self._owner.context.follower_gates(source.partition) != lane.gates:
                 continue
             if source.retry_at > now:
                 retry_at = min(retry_at, source.retry_at)
@@ -191,34 +220,37 @@ class _LeaderFetcher:
                 ready.append(source)
         return ready, retry_at
 
-    async def _fetch_steady(self, sources: list[_Source], retry_at: float) -> None:
+    async def _fetch_steady(self, lane: _Lane, sources: list[_Source], retry_at: float) -> None:
         """One fetch; given up when the set of sources changes, or a pausing one may be asked again at `retry_at`."""
         limits = self._owner.limits
         response: ReplicaFetchResponse | None = None
         with trio.CancelScope(deadline=retry_at) as scope:
-            self._in_flight[STEADY] = scope
+            lane.in_flight = scope
             try:
-                response = await self._ask(sources, STEADY, limits.response_max_bytes, limits.wait_max_ms)
+                response = await self._ask(sources, lane.session, limits.response_max_bytes, limits.wait_max_ms)
             finally:
-                self._in_flight[STEADY] = None
+                lane.in_flight = None
         if response is not None:
             await self._take_in(sources, response)
-            self._wake[THROTTLED].set()
 
-    async def _fetch_throttled(self, sources: list[_Source]) -> None:
-        gate, limits = self._owner.gate, self._owner.limits
-        with gate.claim(self._leader_id, len(sources)) as claim:
-            granted = await claim.take(limits.response_max_bytes)
-            response = await self._ask(sources, THROTTLED, granted, min(limits.wait_max_ms, THROTTLED_WAIT_MAX_MS))
+    async def _fetch_throttled(self, lane: _Lane, sources: list[_Source]) -> None:
+        """One fetch of what every throttle of the lane grants."""
+        limits = self._owner.limits
+        with ExitStack() as claims:
+            granted, taken = limits.response_max_bytes, []
+            for gate in lane.gates:
+                claim = claims.enter_context(gate.claim((self._leader_id, lane.session), len(sources)))
+                granted = await claim.take(granted)
+                taken.append((claim, granted))
+            wait_max_ms = min(limits.wait_max_ms, THROTTLED_WAIT_MAX_MS)
+            response = await self._ask(sources, lane.session, granted, wait_max_ms)
             used = sum(len(part.records) for part in response.partitions) if response is not None else 0
-            claim.settle(granted, used)
+            for claim, own_grant in taken:
+                claim.settle(own_grant, used)
             if response is not None:
                 await self._take_in(sources, response)
-        self._wake[STEADY].set()
-        if response is not None and any(not self._owner.context.is_follower_throttled(source.partition) for source in sources):
-            self.wake()
 
-    async def _ask(self, sources: list[_Source], lane: int, max_bytes: int, wait_max_ms: int) -> ReplicaFetchResponse | None:
+    async def _ask(self, sources: list[_Source], session: int, max_bytes: int, wait_max_ms: int) -> ReplicaFetchResponse | None:
         """One request; None if it failed, after a pause."""
         owner = self._owner
         endpoint = owner.context.endpoint_of(self._leader_id)
@@ -233,7 +265,7 @@ class _LeaderFetcher:
             owner.limits.min_bytes,
             max_bytes,
             wanted,
-            lane,
+            session,
         )
         try:
             body = await owner.leaders.request(

@@ -19,6 +19,7 @@ import importlib
 import logging
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -52,9 +53,13 @@ from .log.log_manager import LogManager
 from .log.partition_log import LogConfig
 from .log.startup import AssignedReplica
 from .metadata_publisher import MetadataPublisher, Publication
+from .move_reports import MoveReports
 from .mover import Mover, wall_clock_ms
 from .producer_ids import ProducerIds
 from .replica_manager import ReplicaManager
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 logger = logging.getLogger("kraftlab.broker")
 
@@ -211,6 +216,7 @@ class BrokerNode:
         self.replicas.attach(self.fetchers, self.mover)
         self.data_plane = DataPlane(self.replicas, FetchService(self.replicas, self.configs.leader_gate))
         self._cordon()
+        self.move_reports = MoveReports(channel, self.replicas, self.broker_epoch)
         self._is_built = True
 
     def broker_epoch(self) -> int:
@@ -236,11 +242,19 @@ class BrokerNode:
             "AlterReplicaLogDirs": log_dirs.alter,
             "DescribeLogDirs": log_dirs.describe,
             "DescribeMetadata": metadata.describe,
+            "ApiVersions": self._api_versions,
             "InitProducerId": InitProducerId(self.producer_ids).init,
             **SnapshotCalls(self._config.node_id, self.driver).calls(),
         }
         service = AdminService(self._cluster_id, self._channel, self.publisher, local)
         await nursery.start(AdminServer(service.dispatch, self._config.grpc.host, self._config.grpc.port).serve)
+
+    async def _api_versions(self, request: Any) -> Message:
+        from kraftlab.rpc import api_versions
+        from kraftlab.rpc.versions import BROKER_OFFERS
+
+        image, kraft_version = self.publisher.image, self.driver.describe().kraft_version
+        return api_versions.describe(request, BROKER_OFFERS, image.features, kraft_version, image.provenance.offset)
 
     # --- publishers ----------------------------------------------------------------------------------------------------------
 

@@ -32,14 +32,16 @@ from kraftlab.metadata.records import NO_LEADER
 from kraftlab.quorum.core.types import Endpoint
 
 from .alter_partition import AlterPartitionManager
+from .byte_gate import ByteGate
 from .directory_assignments import DirectoryAssignments
 from .disks import Disks
 from .dynamic_configs import DynamicConfigs
-from .fetcher import Fetchers
+from .fetcher import Fetchers, Gates
 from .log.errors import LogError, ReplicaOffline
 from .log.log_manager import LogManager
 from .log.partition_log import PartitionLog
 from .metadata_publisher import Publication
+from .move_throttles import MoveThrottles
 from .mover import Mover, wall_clock_ms
 from .partition import Partition, ReplicaId
 from .replica_errors import ReplicaError
@@ -73,6 +75,7 @@ class ReplicaManager:
         self.image: MetadataImage = EMPTY
         self.partitions: dict[ReplicaId, Partition] = {}
         self.state_lock = trio.Lock()
+        self.move_throttles = MoveThrottles(broker_id)
         self._isr_changes = isr_changes
         self._assignments = assignments
         self._unplaced: set[ReplicaId] = set()
@@ -146,12 +149,20 @@ class ReplicaManager:
             and self.configs.leader_throttled(partition.topic).covers(partition.number, follower_id)
         )
 
-    def is_follower_throttled(self, partition: Partition) -> bool:
-        return (
-            self.configs.follower_gate.is_limited
-            and self.broker_id not in partition.state.isr
-            and self.configs.follower_throttled(partition.topic).covers(partition.number, self.broker_id)
-        )
+    def follower_gates(self, partition: Partition) -> Gates:
+        """What a replica of this broker that is out of sync has to pass through."""
+        if self.broker_id in partition.state.isr:
+            return ()
+        gates: list[ByteGate] = []
+        own = self.move_throttles.gate_of(partition.id)
+        if own is not None:
+            gates.append(own)
+        configs = self.configs
+        if configs.follower_gate.is_limited and configs.follower_throttled(partition.topic).covers(
+            partition.number, self.broker_id
+        ):
+            gates.append(configs.follower_gate)
+        return tuple(gates)
 
     # --- metadata ------------------------------------------------------------------------------------------------------------
 
@@ -159,6 +170,7 @@ class ReplicaManager:
         """Publisher: makes the replicas here what the new image says."""
         async with self.state_lock:
             self.image = publication.after
+            has_other_throttles = self.move_throttles.update(publication)
             changes = local_changes(publication.changes, publication.before, publication.after, self.broker_id)
             await self._together(partial(self._remove, replica) for replica in changes.deleted)
             if not publication.is_first:
@@ -170,7 +182,7 @@ class ReplicaManager:
             self._compare_directories(changes)
             if publication.changes.configs:
                 self._reconfigure()
-        if publication.changes.brokers or publication.changes.configs:
+        if publication.changes.brokers or publication.changes.configs or has_other_throttles:
             self.fetchers.reconsider()
 
     def _note_newcomers(self, publication: Publication, changes: LocalChanges) -> None:

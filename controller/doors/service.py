@@ -3,7 +3,9 @@
 Theory of operation. `apis.APIS` is the one table of admin calls. `dispatch` treats the header the same way for all of
 them: cluster id, read mode, deadline, then waiting for `min_offset`, and for a linearizable read until a majority of the
 controllers has confirmed that this one leads and its state has caught up (writes are linearizable in any read mode); and
-it fills the response's header. It never raises for a request.
+it fills the response's header. It never raises for a request. Before anything is carried out, `access.admission` says whether
+the caller may have it, by the rules in the committed state: a write is only judged where it is carried out, on the active
+controller, and nothing but super users' calls before the state is complete.
 
 Peer handlers decode a struct, run the manager's operation as a write, and encode its response; a refusal of the whole
 request is the response's own error. Heartbeats are answered without a task of their own.
@@ -20,6 +22,8 @@ import msgspec
 import trio
 from google.protobuf.message import DecodeError, Message
 
+from kraftlab.access.admission import Admission, admit
+from kraftlab.access.authorizer import AccessSettings, Authorizer
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import (
@@ -38,6 +42,8 @@ from kraftlab.metadata.peer_rpc import (
     ControllerRegistrationResponse,
     EnvelopeRequest,
     EnvelopeResponse,
+    MoveProgressRequest,
+    MoveProgressResponse,
 )
 from kraftlab.quorum.driver.transport import DirectHandler, PeerHandler, PeerRequest, Responder
 from kraftlab.rpc.methods import METHODS, fault
@@ -60,10 +66,19 @@ LocalCall = Callable[[Any], Awaitable[Message]]
 
 
 class ControllerService:
-    """Serves one controller. `local` has what answers the calls about this node's log and its quorum, by method name."""
+    """Serves one controller. `local` has what answers the calls about this node's log and its quorum, by method name. Without
+    `access` everybody may call everything.
+    """
 
-    def __init__(self, controller: QuorumController, clock: Callable[[], int], local: Mapping[str, LocalCall]) -> None:
+    def __init__(
+        self,
+        controller: QuorumController,
+        clock: Callable[[], int],
+        local: Mapping[str, LocalCall],
+        access: AccessSettings | None = None,
+    ) -> None:
         self.controller = controller
+        self._authorizer = Authorizer(access or AccessSettings())
         self.local = local
         self._clock = clock
 
@@ -85,24 +100,27 @@ class ControllerService:
         if row.asks_for_nothing(request):
             return False
         timeout_ms = _timeout_ms(header)
+        _name_initiator(row, call)
         try:
             self._check_header(row, header)
+            admission = self._admit(row, call)
         except ApiError:
             return False
-        if timeout_ms <= 0:
+        if timeout_ms <= 0 or admission.is_void:
             return False
-        _name_initiator(row, call)
-        written = self._write(call.api, row, request, self._clock() + timeout_ms)
-        written.when_done(partial(self._answer_written, row, call, answer))
+        written = self._write(call.api, row, admission.request, self._clock() + timeout_ms)
+        written.when_done(partial(self._answer_written, row, call, admission, answer))
         return True
 
-    def _answer_written(self, row: AdminApi, call: Call, answer: Callable[[Message], None], written: Answer[Any]) -> None:
+    def _answer_written(
+        self, row: AdminApi, call: Call, admission: Admission, answer: Callable[[Message], None], written: Answer[Any]
+    ) -> None:
         """Runs while the controller is about its own business: nothing may escape."""
         method = METHODS[call.api]
         response: Any
         try:
             if written.error is None:
-                response, offset = written.value, written.offset
+                response, offset = _completed(admission, written.value), written.offset
             else:
                 response = self._refusal(method.response, row, call.request, written.error)
                 offset = self._offset_of(written.error)
@@ -123,34 +141,49 @@ class ControllerService:
         request: Any = call.request
         _name_initiator(row, call)
         try:
-            response, offset = await self._run(call.api, row, request)
+            response, offset = await self._run(row, call)
         except ApiError as error:
             response, offset = self._refusal(method.response, row, request, error), self._offset_of(error)
         self._fill_header(response.header, offset)
         answered: Message = response
         return answered
 
-    async def _run(self, api: str, row: AdminApi, request: Any) -> tuple[Any, int]:
+    async def _run(self, row: AdminApi, call: Call) -> tuple[Any, int]:
         """The response and the metadata offset it reflects; ApiError refuses the whole request."""
+        request: Any = call.request
         header = request.header
         arrived_ms = self._clock()
         self._check_header(row, header)
         timeout_ms = _timeout_ms(header)
         if row.kind is Kind.WRITE:
             if row.asks_for_nothing(request):
-                return self._nothing_asked(api, request), self.controller.applied_offset
+                self._admit(row, call)
+                return self._nothing_asked(call.api, request), self.controller.applied_offset
             if timeout_ms <= 0:
+                self._admit(row, call)
                 raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "")
         is_linearizable = header.read_mode == admin_pb2.READ_MODE_LINEARIZABLE and row.kind is not Kind.WRITE
         if is_linearizable or header.min_offset > self.controller.applied_offset:
             await self._wait_for(header.min_offset, timeout_ms, is_linearizable)
+        admission = self._admit(row, call)
+        if admission.is_void:
+            return _completed(admission, METHODS[call.api].response()), self.controller.applied_offset
         if row.kind is Kind.WRITE:
-            answer = self._write(api, row, request, arrived_ms + timeout_ms)
-            return await answer.wait(), answer.offset
-        if row.kind is Kind.READ:
-            return row.run(self, request), self.controller.applied_offset
-        response = await row.run(self, request)
-        return response, self.controller.applied_offset
+            answer = self._write(call.api, row, admission.request, arrived_ms + timeout_ms)
+            return _completed(admission, await answer.wait()), answer.offset
+        response = row.run(self, admission.request)
+        if row.kind is not Kind.READ:
+            response = await response
+        return _completed(admission, response), self.controller.applied_offset
+
+    def _admit(self, row: AdminApi, call: Call) -> Admission:
+        """What of a call its caller may have; ApiError for nothing."""
+        controller, authorizer = self.controller, self._authorizer
+        if row.kind is Kind.WRITE and authorizer.settings.is_enabled and not controller.is_active:
+            raise controller.not_controller()
+        image = controller.committed.image
+        rights = authorizer.rights(image.acls if controller.is_loaded else None, call.principal, call.host)
+        return admit(call.api, rights, call.request, image)
 
     def _write(self, api: str, row: AdminApi, request: Any, deadline_ms: int) -> Answer[Any]:
         run = partial(_operation, row.run, request)
@@ -226,6 +259,7 @@ class ControllerService:
             Api.ENVELOPE: self._envelope,
             Api.BROKER_REGISTRATION: self._writer(BrokerRegistrationRequest, BrokerRegistrationResponse, self._register_broker),
             Api.BROKER_HEARTBEAT: DirectHandler(self._heartbeat),
+            Api.MOVE_PROGRESS: DirectHandler(self._move_progress),
             Api.CONTROLLER_REGISTRATION: self._writer(
                 ControllerRegistrationRequest, ControllerRegistrationResponse, controllers.register
             ),
@@ -268,6 +302,28 @@ class ControllerService:
             return
         self.controller.heartbeat(request).when_done(partial(_reply, responder, BrokerHeartbeatResponse))
 
+    def _move_progress(self, peer_request: PeerRequest, responder: Responder) -> None:
+        """Progress of moves is no state: it is kept by the active controller, and by nobody else."""
+        try:
+            request = _progress_decoder.decode(peer_request.body)
+        except msgspec.MsgspecError as error:
+            responder.refuse(ErrorCode.INVALID_REQUEST, f"the body of MoveProgress cannot be read: {error}")
+            return
+        controller = self.controller
+        refusal: ApiError | None = None
+        if not controller.is_active:
+            refusal = controller.not_controller()
+        else:
+            try:
+                partitions.check_broker_epoch(controller.newest, request.broker_id, request.broker_epoch)
+            except ApiError as error:
+                refusal = error
+        if refusal is None:
+            controller.moves.progress.report(request, self._clock())
+            responder.reply(_encode(MoveProgressResponse(ErrorCode.NONE)))
+        else:
+            responder.reply(_encode(MoveProgressResponse(refusal.code, refusal.message)))
+
     async def _envelope(self, peer_request: PeerRequest) -> bytes:
         """An admin call that a broker passes on, with the principal that the broker authenticated."""
         return _encode(await self._unwrap(_envelope_decoder.decode(peer_request.body)))
@@ -280,7 +336,7 @@ class ControllerService:
             request = method.request.FromString(envelope.request)
         except DecodeError as error:
             return EnvelopeResponse(ErrorCode.INVALID_REQUEST, f"the body of {envelope.api} cannot be read: {error}")
-        response: Any = await self.dispatch(Call(envelope.api, request, envelope.principal))
+        response: Any = await self.dispatch(Call(envelope.api, request, envelope.principal, envelope.host))
         body = response.SerializeToString()
         if response.header.error_code == ErrorCode.NOT_CONTROLLER:
             return EnvelopeResponse(ErrorCode.NOT_CONTROLLER, response.header.error_message, body)
@@ -288,8 +344,15 @@ class ControllerService:
 
 
 _encode = msgspec.msgpack.Encoder().encode
+_progress_decoder = msgspec.msgpack.Decoder(MoveProgressRequest)
 _heartbeat_decoder = msgspec.msgpack.Decoder(BrokerHeartbeatRequest)
 _envelope_decoder = msgspec.msgpack.Decoder(EnvelopeRequest)
+
+
+def _completed(admission: Admission, response: Any) -> Any:
+    if admission.complete is not None:
+        admission.complete(response)
+    return response
 
 
 def _timeout_ms(header: admin_pb2.RequestHeader) -> int:

@@ -290,7 +290,7 @@ class Broker:
             self.assignments,
             config.replica_lag_time_max_ms / 1000,
         )
-        self.fetchers = Fetchers(self.replicas, world, self.configs.follower_gate, FetchLimits())
+        self.fetchers = Fetchers(self.replicas, world, FetchLimits())
         self.mover = Mover(self.disks, self.logs, self.configs.move_gate, self.assignments.assign, 2)
         self.replicas.attach(self.fetchers, self.mover)
         self.data_plane = DataPlane(self.replicas, FetchService(self.replicas, self.configs.leader_gate))

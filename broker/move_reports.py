@@ -1,0 +1,99 @@
+"""Tells the active controller, every second, how far the replicas are that this broker fills for running moves.
+
+Theory of operation. What is said is the whole of what there is to say, so the controller keeps nothing that is over. It names
+each replica of a running reassignment that is here and not in sync, adding or kept, with what it holds, what it lacks, how fast
+that changes and what is in the way; and the size of each partition that is led from here and waits in the queue of moves. While
+there is nothing to say nothing is sent, but for one last empty report. A report that is lost is replaced by the next.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+import trio
+
+from kraftlab.metadata.peer_rpc import Api, MoveProgress, MoveProgressRequest, PartitionSize
+from kraftlab.quorum.driver.transport import PeerError, PeerTimeout, PeerUnreachable
+
+from .partition import FollowerRole, LeaderRole, Partition
+from .replica_manager import ReplicaManager
+
+logger = logging.getLogger("kraftlab.broker.moves")
+
+INTERVAL_S = 1.0
+TIMEOUT_MS = 2000
+SIZES_MAX = 10_000
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Requests(Protocol):
+    """Who carries a request to the active controller."""
+
+    async def request(self, api: int, body: bytes, *, timeout_ms: int) -> bytes: ...
+
+
+class MoveReports:
+    """`run` reports until cancelled."""
+
+    def __init__(self, channel: Requests, replicas: ReplicaManager, broker_epoch: Callable[[], int]) -> None:
+        self._channel = channel
+        self._replicas = replicas
+        self._broker_epoch = broker_epoch
+        self._has_said_something = False
+
+    async def run(self) -> None:
+        while True:
+            await trio.sleep(INTERVAL_S)
+            report = self.report()
+            has_something = bool(report.replicas or report.sizes)
+            if not has_something and not self._has_said_something:
+                continue
+            try:
+                await self._channel.request(Api.MOVE_PROGRESS, _encode(report), timeout_ms=TIMEOUT_MS)
+                self._has_said_something = has_something
+            except (PeerError, PeerTimeout, PeerUnreachable) as error:
+                logger.debug("progress of moves could not be reported: %s", error)
+
+    def report(self) -> MoveProgressRequest:
+        """What there is to say now."""
+        return MoveProgressRequest(self._replicas.broker_id, self._broker_epoch(), tuple(self._filling()), tuple(self._sizes()))
+
+    def _filling(self) -> list[MoveProgress]:
+        found: list[MoveProgress] = []
+        image, broker_id = self._replicas.image, self._replicas.broker_id
+        for topic_id, numbers in image.topics.reassigning.items():
+            for number in numbers:
+                state = image.topics.partition(topic_id, number)
+                if state is None or broker_id not in state.target or broker_id in state.isr:
+                    continue
+                partition = self._replicas.partitions.get((topic_id, number))
+                if partition is not None:
+                    found.append(self._progress(partition))
+        return found
+
+    def _progress(self, partition: Partition) -> MoveProgress:
+        log = partition.log
+        if log is None:
+            return MoveProgress(*partition.id, 0, -1, 0.0, False, "its log directory is offline or full, no log can be created")
+        filling = partition.role.filling if isinstance(partition.role, FollowerRole) else None
+        if filling is None:
+            return MoveProgress(*partition.id, log.size_bytes, -1, 0.0)
+        is_throttled = bool(self._replicas.follower_gates(partition))
+        return MoveProgress(
+            *partition.id, log.size_bytes, filling.bytes_left, filling.bytes_per_second, is_throttled, filling.error
+        )
+
+    def _sizes(self) -> list[PartitionSize]:
+        found: list[PartitionSize] = []
+        for topic_id, waiting in self._replicas.image.moves.queued.items():
+            for number in waiting:
+                partition = self._replicas.partitions.get((topic_id, number))
+                if partition is not None and isinstance(partition.role, LeaderRole) and partition.log is not None:
+                    found.append(PartitionSize(topic_id, number, partition.log.size_bytes))
+                if len(found) >= SIZES_MAX:
+                    return found
+        return found
