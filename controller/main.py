@@ -12,9 +12,11 @@ from __future__ import annotations
 import logging
 import random
 import time
+from typing import Any
 
 import msgspec
 import trio
+from google.protobuf.message import Message
 
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
@@ -35,7 +37,9 @@ from kraftlab.quorum.driver.quorum_description import QuorumDescription
 from kraftlab.quorum.driver.raft_driver import RaftDriver
 from kraftlab.quorum.driver.transport import PeerError, PeerPool, PeerServer, PeerTimeout, PeerUnreachable
 from kraftlab.quorum.storage.identity import LogIdentity
+from kraftlab.rpc import api_versions
 from kraftlab.rpc.server import AdminServer
+from kraftlab.rpc.versions import CONTROLLER_OFFERS
 
 from .cluster import controllers
 from .doors.service import ControllerService
@@ -97,8 +101,13 @@ class ControllerNode:
         )
         operations = QuorumOperations(directory.cluster_id, self.driver, lambda: self.controller.committed.image)
         snapshots = SnapshotCalls(config.node_id, self.driver)
-        local = {**operations.calls(), **snapshots.calls(), "DescribeMetadata": digests.describe}
-        self.service = ControllerService(self.controller, self._now_ms, local)
+        local = {
+            **operations.calls(),
+            **snapshots.calls(),
+            "DescribeMetadata": digests.describe,
+            "ApiVersions": self._api_versions,
+        }
+        self.service = ControllerService(self.controller, self._now_ms, local, config.access)
 
     async def run(self) -> None:
         """Serves until a signal comes or the state machine has to stop."""
@@ -113,7 +122,9 @@ class ControllerNode:
             peer_server = PeerServer(self.driver.identity, handlers, self.driver.met_newer_generation)
             await nursery.start(peer_server.serve, config.peer.host, config.peer.port)
             nursery.start_soon(self._register, nursery)
-            admin = AdminServer(self.service.dispatch, config.grpc.host, config.grpc.port, accept=self.service.accept)
+            admin = AdminServer(
+                self.service.dispatch, config.grpc.host, config.grpc.port, accept=self.service.accept, users=config.users
+            )
             await nursery.start(admin.serve)
             tame_interpreter()
             logger.info("controller %d ready: quorum on %s, admin API on %s", config.node_id, config.peer, config.grpc)
@@ -124,6 +135,11 @@ class ControllerNode:
         if self.controller.failure is not None:
             raise self.controller.failure
         logger.info("controller %d stopped", config.node_id)
+
+    async def _api_versions(self, request: Any) -> Message:
+        image = self.controller.committed.image
+        kraft_version = self.driver.describe().kraft_version
+        return api_versions.describe(request, CONTROLLER_OFFERS, image.features, kraft_version, image.provenance.offset)
 
     # --- time ----------------------------------------------------------------------------------------------------------------
 

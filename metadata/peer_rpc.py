@@ -208,6 +208,8 @@ class EnvelopeRequest(msgspec.Struct, frozen=True, array_like=True):
     """What the client calls itself; quotas know it by that."""
     broker: ForwardingBroker | None = None
     """Given with calls about configs."""
+    host: str = ""
+    """The client's address; access rules may be about it."""
 
 
 class EnvelopeResponse(msgspec.Struct, frozen=True, array_like=True):

@@ -24,7 +24,8 @@ from ..configs import description as config_description
 from ..partitions.leader_elections import elect_leaders
 from ..reassignment import reassignments
 from ..reassignment.listing import Observer, listing
-from ..topics import topics
+from ..security import acls, scram
+from ..topics import description, topics
 from ..topics.partition_counts import create_partitions
 from . import refusals
 
@@ -68,7 +69,13 @@ class AdminApi(NamedTuple):
 
 
 def _describe_topics(service: ControllerService, request: admin_pb2.DescribeTopicPartitionsRequest) -> Message:
-    return topics.describe(service.controller.committed, request)
+    return description.describe(service.controller.committed, request)
+
+
+def _metadata(service: ControllerService, request: admin_pb2.MetadataRequest) -> Message:
+    controller = service.controller
+    cluster_id, active = controller.settings.cluster_id, controller.leadership.leader_id
+    return description.metadata(controller.committed, request, cluster_id, active)
 
 
 def _describe_configs(service: ControllerService, request: admin_pb2.DescribeConfigsRequest) -> Message:
@@ -90,6 +97,14 @@ def _describe_cluster(service: ControllerService, request: admin_pb2.DescribeClu
     return cluster.describe(controller.committed, request, controller.settings, controller.leadership.leader_id)
 
 
+def _describe_acls(service: ControllerService, request: admin_pb2.DescribeAclsRequest) -> Message:
+    return acls.describe(service.controller.committed, request, service.controller.settings)
+
+
+def _describe_scram(service: ControllerService, request: admin_pb2.DescribeUserScramCredentialsRequest) -> Message:
+    return scram.describe(service.controller.committed, request)
+
+
 def _local(api: str) -> Callable[[ControllerService, Any], Awaitable[Message]]:
     async def run(service: ControllerService, request: Any) -> Message:
         return await service.local[api](request)
@@ -106,6 +121,13 @@ def _of_quorum(api: str) -> AdminApi:
         return await service.local[api](request)
 
     return AdminApi(Kind.LOCAL, run, is_of_quorum=True)
+
+
+async def _describe_quorum(service: ControllerService, request: admin_pb2.DescribeQuorumRequest) -> Message:
+    """Who asks for the metadata log's partition is told there who leads it; others are sent on to the leader."""
+    if not request.topics and not service.controller.is_active:
+        raise service.controller.not_controller()
+    return await service.local["DescribeQuorum"](request)
 
 
 async def _broker_only(service: ControllerService, request: Message) -> Message:
@@ -134,7 +156,7 @@ APIS: Mapping[str, AdminApi] = {
     "CreatePartitions": AdminApi(Kind.WRITE, create_partitions, "topics", refusals.create_partitions),
     "ElectLeaders": AdminApi(Kind.WRITE, elect_leaders, refuse=refusals.elect_leaders),
     "DeleteRecords": AdminApi(Kind.LOCAL, _records_are_brokers),
-    "DescribeTopicPartitions": AdminApi(Kind.READ, _describe_topics),
+    "DescribeTopicPartitions": AdminApi(Kind.READ, _describe_topics, refuse=refusals.describe_topic_partitions),
     "IncrementalAlterConfigs": AdminApi(Kind.WRITE, configs.alter, "resources", refusals.incremental_alter_configs),
     "AlterConfigs": AdminApi(Kind.WRITE, configs.replace, "resources", refusals.alter_configs),
     "ListConfigResources": AdminApi(Kind.READ, _list_config_resources),
@@ -146,9 +168,11 @@ APIS: Mapping[str, AdminApi] = {
         refusals.alter_partition_reassignments,
         names_initiator=True,
     ),
-    "ListPartitionReassignments": AdminApi(Kind.READ, _list_reassignments),
-    "DescribeCluster": AdminApi(Kind.READ, _describe_cluster),
-    "DescribeQuorum": _of_quorum("DescribeQuorum"),
+    "ListPartitionReassignments": AdminApi(Kind.READ, _list_reassignments, refuse=refusals.list_partition_reassignments),
+    "DescribeCluster": AdminApi(Kind.READ, _describe_cluster, refuse=refusals.describe_cluster),
+    "Metadata": AdminApi(Kind.READ, _metadata, refuse=refusals.metadata),
+    "ApiVersions": AdminApi(Kind.LOCAL, _local("ApiVersions"), refuse=refusals.api_versions),
+    "DescribeQuorum": AdminApi(Kind.LOCAL, _describe_quorum, is_of_quorum=True),
     "AddRaftVoter": _of_quorum("AddRaftVoter"),
     "RemoveRaftVoter": _of_quorum("RemoveRaftVoter"),
     "TransferLeadership": _of_quorum("TransferLeadership"),
@@ -160,5 +184,10 @@ APIS: Mapping[str, AdminApi] = {
     "UnregisterBroker": AdminApi(Kind.WRITE, brokers.unregister),
     "AllocateProducerIds": AdminApi(Kind.WRITE, producer_ids.allocate),
     "InitProducerId": AdminApi(Kind.LOCAL, _init_producer_id, refuse=refusals.init_producer_id),
+    "CreateAcls": AdminApi(Kind.WRITE, acls.create, "creations", refusals.create_acls),
+    "DeleteAcls": AdminApi(Kind.WRITE, acls.delete, "filters", refusals.delete_acls),
+    "DescribeAcls": AdminApi(Kind.READ, _describe_acls),
+    "AlterUserScramCredentials": AdminApi(Kind.WRITE, scram.alter, refuse=refusals.alter_user_scram_credentials),
+    "DescribeUserScramCredentials": AdminApi(Kind.READ, _describe_scram),
 }
 """Method of the Admin service → how this controller serves it."""

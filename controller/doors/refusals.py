@@ -6,8 +6,11 @@ the error already.
 
 from __future__ import annotations
 
+from kraftlab.access.authorizer import NOT_ASKED
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError
+from kraftlab.metadata.uuids import ZERO, to_text
+from kraftlab.rpc.endpoint_types import BROKERS
 
 from ..engine.state import set_error
 from ..reassignment import reassignments
@@ -40,6 +43,37 @@ def elect_leaders(request: admin_pb2.ElectLeadersRequest, response: admin_pb2.El
             set_error(result.partition_result.add(partition_id=number), error)
 
 
+def describe_topic_partitions(
+    request: admin_pb2.DescribeTopicPartitionsRequest, response: admin_pb2.DescribeTopicPartitionsResponse, error: ApiError
+) -> None:
+    for name in request.topics.names:
+        set_error(response.topics.add(name=name, topic_id=to_text(ZERO), topic_authorized_operations=NOT_ASKED), error)
+
+
+def metadata(request: admin_pb2.MetadataRequest, response: admin_pb2.MetadataResponse, error: ApiError) -> None:
+    response.controller_id = -1
+    response.cluster_authorized_operations = NOT_ASKED
+    for topic in request.topics.values:
+        response.topics.add(
+            name=topic.name,
+            topic_id=topic.topic_id or to_text(ZERO),
+            error_code=error.code,
+            topic_authorized_operations=NOT_ASKED,
+        )
+
+
+def describe_cluster(
+    request: admin_pb2.DescribeClusterRequest, response: admin_pb2.DescribeClusterResponse, error: ApiError
+) -> None:
+    response.controller_id = -1
+    response.endpoint_type = BROKERS
+    response.cluster_authorized_operations = NOT_ASKED
+
+
+def api_versions(request: admin_pb2.ApiVersionsRequest, response: admin_pb2.ApiVersionsResponse, error: ApiError) -> None:
+    response.finalized_features_epoch = -1
+
+
 def incremental_alter_configs(
     request: admin_pb2.IncrementalAlterConfigsRequest,
     response: admin_pb2.IncrementalAlterConfigsResponse,
@@ -56,9 +90,7 @@ def init_producer_id(
     response.producer_id = response.producer_epoch = -1
 
 
-def alter_configs(
-    request: admin_pb2.AlterConfigsRequest, response: admin_pb2.AlterConfigsResponse, error: ApiError
-) -> None:
+def alter_configs(request: admin_pb2.AlterConfigsRequest, response: admin_pb2.AlterConfigsResponse, error: ApiError) -> None:
     for resource in request.resources:
         result = response.responses.add(resource_type=resource.resource_type, resource_name=resource.resource_name)
         set_error(result, error)
@@ -74,3 +106,35 @@ def alter_partition_reassignments(
         answers = response.responses.add(name=topic.name)
         for entry in topic.partitions:
             set_error(answers.partitions.add(partition_index=entry.partition_index), error)
+
+
+def list_partition_reassignments(
+    request: admin_pb2.ListPartitionReassignmentsRequest,
+    response: admin_pb2.ListPartitionReassignmentsResponse,
+    error: ApiError,
+) -> None:
+    """The partitions that were asked for, without replicas."""
+    for topic in request.topics.topics:
+        answer = response.topics.add(name=topic.name)
+        for index in topic.partition_indexes:
+            answer.partitions.add(partition_index=index)
+
+
+def create_acls(request: admin_pb2.CreateAclsRequest, response: admin_pb2.CreateAclsResponse, error: ApiError) -> None:
+    for _ in request.creations:
+        set_error(response.results.add(), error)
+
+
+def delete_acls(request: admin_pb2.DeleteAclsRequest, response: admin_pb2.DeleteAclsResponse, error: ApiError) -> None:
+    for _ in request.filters:
+        set_error(response.filter_results.add(), error)
+
+
+def alter_user_scram_credentials(
+    request: admin_pb2.AlterUserScramCredentialsRequest,
+    response: admin_pb2.AlterUserScramCredentialsResponse,
+    error: ApiError,
+) -> None:
+    users = [*(entry.name for entry in request.deletions), *(entry.name for entry in request.upsertions)]
+    for user in dict.fromkeys(users):
+        set_error(response.results.add(user=user), error)

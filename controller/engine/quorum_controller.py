@@ -121,6 +121,7 @@ class QuorumController:
         self._committed = EMPTY_STATE
         self._log = LogWriter(EMPTY_STATE)
         self._applied_offset = 0
+        self._first_high_watermark = -1
         self._history: deque[tuple[int, MetadataImage]] = deque(maxlen=HISTORY_LENGTH)
         self._purgatory = Purgatory()
         self._deadlines = AnswerDeadlines()
@@ -156,6 +157,13 @@ class QuorumController:
     def applied_offset(self) -> int:
         """End offset of the committed state; while a transaction is open, where it begins (the last stable offset)."""
         return self._applied_offset
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the committed state has been complete once: as far as the log was known to be committed when this node first
+        heard of that. From then on it is as old as any follower's.
+        """
+        return self.is_active or 0 <= self._first_high_watermark <= self._applied_offset
 
     @property
     def leadership(self) -> Leadership:
@@ -355,6 +363,8 @@ class QuorumController:
 
     async def apply(self, batches: list[CommittedBatch], high_watermark: int) -> None:
         """Moves the committed state; replays what this node did not write itself in this epoch."""
+        if self._first_high_watermark < 0:
+            self._first_high_watermark = high_watermark
         if self._claimed_epoch is not None and batches[-1].epoch > self._claimed_epoch:
             self._step_down(f"epoch {batches[-1].epoch} has begun")
         state = self._committed

@@ -1,0 +1,215 @@
+"""Access rules (KIP-11, KIP-290, KIP-801): CreateAcls, DeleteAcls, DescribeAcls.
+
+A rule that exists is created again without a record; what a request says twice becomes one. Rules are compared with the newest
+state, and nothing is kept beside it. Where the protocol's numbers for "unknown" (0) stand, the sender does not know what it asks
+for: the whole request is refused. Without an authorizer there is nobody to ask about rules, so none are kept.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple, TypeVar
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.config.access import AUTHORIZER
+from kraftlab.metadata.acls import (
+    CLUSTER_NAME,
+    WILDCARD,
+    Acl,
+    AclsImage,
+    Operation,
+    PatternType,
+    PermissionType,
+    ResourceType,
+    acl_record,
+)
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.records import AnyRecord, RemoveAccessControlEntry
+from kraftlab.metadata.uuids import Uuid
+
+from ..engine.state import Context, ControllerState, Outcome, Settings, check_record_count, fresh_uuid, set_error
+
+NO_AUTHORIZER = "No Authorizer is configured."
+NO_AUTHORIZER_ON_BROKER = "No Authorizer is configured on the broker"
+UNKNOWN = 0
+
+Number = TypeVar("Number", bound=enum.IntEnum)
+
+
+def has_authorizer(settings: Settings) -> bool:
+    return bool(settings.static.get(AUTHORIZER, "").strip())
+
+
+def create(
+    state: ControllerState, request: admin_pb2.CreateAclsRequest, context: Context
+) -> Outcome[admin_pb2.CreateAclsResponse]:
+    """Keeps rules, each for itself. ApiError INVALID_REQUEST for a 0 among the numbers, POLICY_VIOLATION for too many rules."""
+    response = admin_pb2.CreateAclsResponse()
+    if not has_authorizer(context.settings):
+        refused = ApiError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+        for _ in request.creations:
+            set_error(response.results.add(), refused)
+        return Outcome([], response)
+    for creation in request.creations:
+        _check_known(
+            resource_type=creation.resource_type,
+            resource_pattern_type=creation.resource_pattern_type,
+            operation=creation.operation,
+            permission_type=creation.permission_type,
+        )
+    made: dict[Acl, Uuid] = {}
+    acls = state.image.acls
+    for creation in request.creations:
+        result = response.results.add(error_message="")
+        try:
+            acl = _new_acl(creation)
+        except ApiError as error:
+            set_error(result, error)
+            continue
+        if acl not in acls.ids and acl not in made:
+            made[acl] = fresh_uuid(context.random, acls.by_id)
+    records = [acl_record(acl_id, acl) for acl, acl_id in made.items()]
+    check_record_count(records)
+    return Outcome(records, response)
+
+
+def _check_known(**numbers: int) -> None:
+    for field, number in numbers.items():
+        if number == UNKNOWN:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{field} is 0, which stands for nothing; nothing was changed.")
+
+
+def _new_acl(creation: admin_pb2.AclCreation) -> Acl:
+    """The rule, if it can be one. ApiError INVALID_REQUEST."""
+    resource_type = _one_of(ResourceType, creation.resource_type, "resource type")
+    pattern_type = _one_of(PatternType, creation.resource_pattern_type, "pattern type", PatternType.MATCH)
+    operation = _one_of(Operation, creation.operation, "operation")
+    permission_type = _one_of(PermissionType, creation.permission_type, "permission type")
+    if not creation.resource_name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid empty resource name")
+    if resource_type is ResourceType.CLUSTER and creation.resource_name != CLUSTER_NAME:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}, not {creation.resource_name!r}.",
+        )
+    if ":" not in creation.principal:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"Principal {creation.principal!r} is not Type:name; write for example User:alice."
+        )
+    return Acl(resource_type, creation.resource_name, pattern_type, creation.principal, creation.host, operation, permission_type)
+
+
+def _one_of(numbers: type[Number], value: int, what: str, *filters: Number) -> Number:
+    """The number's name. ANY, and those given, stand in filters only."""
+    try:
+        found = numbers(value)
+    except ValueError:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown {what} {value}.") from None
+    if found.name == "ANY" or found in filters:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"The {what} {found.name} ({value}) finds rules; a rule cannot have it.")
+    return found
+
+
+# --- filters -----------------------------------------------------------------------------------------------------------------
+
+
+class AclFilter(NamedTuple):
+    """Which rules are meant. None matches every text, the number 1 (ANY) every number; others that nobody knows match nothing."""
+
+    resource_type: int
+    resource_name: str | None
+    pattern_type: int
+    principal: str | None
+    host: str | None
+    operation: int
+    permission_type: int
+
+    def matches(self, acl: Acl) -> bool:
+        return (
+            self.resource_type in (ResourceType.ANY, acl.resource_type)
+            and self._matches_name(acl)
+            and self.principal in (None, acl.principal)
+            and self.host in (None, acl.host)
+            and self.operation in (Operation.ANY, acl.operation)
+            and self.permission_type in (PermissionType.ANY, acl.permission_type)
+        )
+
+    def _matches_name(self, acl: Acl) -> bool:
+        name = self.resource_name
+        if self.pattern_type == PatternType.MATCH:
+            if name is None:
+                return True
+            if acl.pattern_type == PatternType.PREFIXED:
+                return name.startswith(acl.resource_name)
+            return acl.resource_name in (name, WILDCARD)
+        return self.pattern_type in (PatternType.ANY, acl.pattern_type) and name in (None, acl.resource_name)
+
+
+def _filter(request: admin_pb2.DescribeAclsRequest | admin_pb2.DeleteAclsFilter) -> AclFilter:
+    """ApiError INVALID_REQUEST for numbers that stand for nothing."""
+    _check_known(
+        resource_type_filter=request.resource_type_filter,
+        pattern_type_filter=request.pattern_type_filter,
+        operation=request.operation,
+        permission_type=request.permission_type,
+    )
+    return AclFilter(
+        request.resource_type_filter,
+        request.resource_name_filter if request.HasField("resource_name_filter") else None,
+        request.pattern_type_filter,
+        request.principal_filter if request.HasField("principal_filter") else None,
+        request.host_filter if request.HasField("host_filter") else None,
+        request.operation,
+        request.permission_type,
+    )
+
+
+def _matching(acls: AclsImage, wanted: AclFilter) -> list[Acl]:
+    """Sorted by what they say."""
+    return sorted(acl for acl in acls.ids if wanted.matches(acl))
+
+
+def delete(
+    state: ControllerState, request: admin_pb2.DeleteAclsRequest, context: Context
+) -> Outcome[admin_pb2.DeleteAclsResponse]:
+    """Removes what the filters match; every filter is told all that it matches. ApiError as `create`."""
+    response = admin_pb2.DeleteAclsResponse()
+    if not has_authorizer(context.settings):
+        refused = ApiError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+        for _ in request.filters:
+            set_error(response.filter_results.add(), refused)
+        return Outcome([], response)
+    acls = state.image.acls
+    removed: dict[Uuid, None] = {}
+    for wanted in [_filter(item) for item in request.filters]:
+        result = response.filter_results.add()
+        for acl in _matching(acls, wanted):
+            removed[acls.ids[acl]] = None
+            result.matching_acls.add(
+                resource_type=acl.resource_type,
+                resource_name=acl.resource_name,
+                pattern_type=acl.pattern_type,
+                principal=acl.principal,
+                host=acl.host,
+                operation=acl.operation,
+                permission_type=acl.permission_type,
+            )
+    records: list[AnyRecord] = [RemoveAccessControlEntry(0, acl_id) for acl_id in removed]
+    check_record_count(records)
+    return Outcome(records, response)
+
+
+def describe(
+    state: ControllerState, request: admin_pb2.DescribeAclsRequest, settings: Settings
+) -> admin_pb2.DescribeAclsResponse:
+    """The rules that a filter matches, by resource. ApiError SECURITY_DISABLED, INVALID_REQUEST."""
+    if not has_authorizer(settings):
+        raise ApiError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER_ON_BROKER)
+    response = admin_pb2.DescribeAclsResponse(header=admin_pb2.ResponseHeader(error_message=""))
+    resource: admin_pb2.DescribeAclsResource | None = None
+    for acl in _matching(state.image.acls, _filter(request)):
+        pattern = (acl.resource_type, acl.resource_name, acl.pattern_type)
+        if resource is None or pattern != (resource.resource_type, resource.resource_name, resource.pattern_type):
+            resource = response.resources.add(resource_type=pattern[0], resource_name=pattern[1], pattern_type=pattern[2])
+        resource.acls.add(principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission_type)
+    return response

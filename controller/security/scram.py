@@ -1,0 +1,126 @@
+"""SCRAM credentials of users (KIP-554, RFC 5802): AlterUserScramCredentials, DescribeUserScramCredentials.
+
+A client salts the password itself and sends the result; of that only what can check a login is kept. What a request does to one
+user is done or refused together, and users are independent of each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import Counter
+from typing import NamedTuple
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.image import MetadataImage
+from kraftlab.metadata.records import AnyRecord, RemoveUserScramCredential, UserScramCredential
+from kraftlab.metadata.scram import ScramMechanism
+
+from ..engine.state import Context, ControllerState, Outcome, check_record_count, set_error
+
+MAX_ITERATIONS = 16384
+
+Change = admin_pb2.ScramCredentialDeletion | admin_pb2.ScramCredentialUpsertion
+
+
+class Mechanism(NamedTuple):
+    """A hash function by its name in hashlib, and the smallest number of iterations that is accepted."""
+
+    hash_name: str
+    min_iterations: int
+
+
+MECHANISMS = {
+    ScramMechanism.SCRAM_SHA_256: Mechanism("sha256", 4096),
+    ScramMechanism.SCRAM_SHA_512: Mechanism("sha512", 4096),
+}
+
+
+def alter(
+    state: ControllerState, request: admin_pb2.AlterUserScramCredentialsRequest, context: Context
+) -> Outcome[admin_pb2.AlterUserScramCredentialsResponse]:
+    """Sets and removes credentials. ApiError POLICY_VIOLATION for more than a batch holds."""
+    records: dict[str, list[AnyRecord]] = {}
+    errors: dict[str, ApiError] = {}
+    entries: list[Change] = [*request.deletions, *request.upsertions]
+    named = Counter((entry.name, entry.mechanism) for entry in entries)
+    for entry in entries:
+        of_user = records.setdefault(entry.name, [])
+        try:
+            _check_entry(entry)
+            if named[entry.name, entry.mechanism] > 1:
+                raise ApiError(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
+            if isinstance(entry, admin_pb2.ScramCredentialUpsertion):
+                of_user.append(_credential(entry))
+            else:
+                of_user.append(_removal(state.image, entry))
+        except ApiError as error:
+            errors.setdefault(entry.name, error)
+    response = admin_pb2.AlterUserScramCredentialsResponse()
+    for user in records:
+        result = response.results.add(user=user)
+        if user in errors:
+            set_error(result, errors[user])
+    made = [record for user, of_user in records.items() if user not in errors for record in of_user]
+    check_record_count(made)
+    return Outcome(made, response)
+
+
+def _check_entry(entry: Change) -> None:
+    if entry.mechanism not in set(ScramMechanism):
+        raise ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    if not entry.name:
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+
+
+def _credential(entry: admin_pb2.ScramCredentialUpsertion) -> UserScramCredential:
+    """The record. ApiError UNACCEPTABLE_CREDENTIAL."""
+    mechanism = MECHANISMS[ScramMechanism(entry.mechanism)]
+    if entry.iterations < mechanism.min_iterations:
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    if entry.iterations > MAX_ITERATIONS:
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    if not entry.salt or not entry.salted_password:
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salt and salted password must not be empty")
+    stored_key, server_key = keys(mechanism.hash_name, entry.salted_password)
+    return UserScramCredential(0, entry.name, entry.mechanism, entry.salt, stored_key, server_key, entry.iterations)
+
+
+def keys(hash_name: str, salted_password: bytes) -> tuple[bytes, bytes]:
+    """(StoredKey, ServerKey) of RFC 5802, section 3."""
+    client_key = hmac.digest(salted_password, b"Client Key", hash_name)
+    return hashlib.new(hash_name, client_key).digest(), hmac.digest(salted_password, b"Server Key", hash_name)
+
+
+def _removal(image: MetadataImage, entry: admin_pb2.ScramCredentialDeletion) -> RemoveUserScramCredential:
+    """The record. ApiError RESOURCE_NOT_FOUND."""
+    if (entry.name, entry.mechanism) not in image.scram:
+        raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+    return RemoveUserScramCredential(0, entry.name, entry.mechanism)
+
+
+def describe(
+    state: ControllerState, request: admin_pb2.DescribeUserScramCredentialsRequest
+) -> admin_pb2.DescribeUserScramCredentialsResponse:
+    """Mechanisms and iterations of the users named, or of all."""
+    credentials = state.image.scram
+    named = Counter(user.name for user in request.users.values) or Counter({name: 1 for name, _ in sorted(credentials)})
+    response = admin_pb2.DescribeUserScramCredentialsResponse(header=admin_pb2.ResponseHeader(error_message=""))
+    for user, times in named.items():
+        result = response.results.add(user=user, error_message="")
+        infos = [
+            (mechanism, credential.iterations)
+            for mechanism in ScramMechanism
+            if (credential := credentials.get((user, mechanism))) is not None
+        ]
+        if times > 1:
+            text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+            set_error(result, ApiError(ErrorCode.DUPLICATE_RESOURCE, text))
+        elif not infos:
+            text = f"Attempt to describe a user credential that does not exist: {user}"
+            set_error(result, ApiError(ErrorCode.RESOURCE_NOT_FOUND, text))
+        else:
+            for mechanism, iterations in infos:
+                result.credential_infos.add(mechanism=mechanism, iterations=iterations)
+    return response
