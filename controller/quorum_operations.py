@@ -27,6 +27,7 @@ from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter
 from kraftlab.quorum.driver.quorum_description import QuorumDescription, ReplicaDescription
 
 CONTROLLER = "CONTROLLER"
+METADATA_TOPIC = "__cluster_metadata"
 DEFAULT_TIMEOUT_MS = 60_000
 ANSWER_MAX_MS = 1000
 """How long an answer may take to its caller, brokers included."""
@@ -65,6 +66,7 @@ class QuorumOperations:
 
     async def add_voter(self, request: admin_pb2.AddRaftVoterRequest) -> admin_pb2.AddRaftVoterResponse:
         """ApiError with the code and text that the quorum gives."""
+        self._check_cluster(request)
         key = _replica_key(request.voter_id, request.voter_directory_id, "Add")
         endpoints = {listener.name: Endpoint(listener.host, listener.port) for listener in request.listeners}
         if CONTROLLER not in endpoints:
@@ -79,6 +81,7 @@ class QuorumOperations:
 
     async def remove_voter(self, request: admin_pb2.RemoveRaftVoterRequest) -> admin_pb2.RemoveRaftVoterResponse:
         """ApiError with the code and text that the quorum gives."""
+        self._check_cluster(request)
         key = _replica_key(request.voter_id, request.voter_directory_id, "Remove")
         await self._ask(RemoveVoterRequest(ANY_EPOCH, key, _timeout_ms(request.header)))
         return admin_pb2.RemoveRaftVoterResponse()
@@ -100,13 +103,44 @@ class QuorumOperations:
         ids = ",".join(str(voter.node_id) for voter in voters)
         raise ApiError(ErrorCode.VOTER_NOT_FOUND, f"Controller {node_id} is not a voter; voters are {ids}.")
 
+    def _check_cluster(self, request: admin_pb2.AddRaftVoterRequest | admin_pb2.RemoveRaftVoterRequest) -> None:
+        if request.HasField("cluster_id") and request.cluster_id != self._cluster_id:
+            raise ApiError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f'The given id "{request.cluster_id}" doesn\'t match the cluster id "{self._cluster_id}"',
+            )
+
     async def _ask(self, request: VoterChangeRequest) -> None:
         response = await self._quorum.ask(request)
         if response.error.value != ErrorCode.NONE:
             raise ApiError(ErrorCode(response.error.value), response.message or None)
 
     async def describe(self, request: admin_pb2.DescribeQuorumRequest) -> admin_pb2.DescribeQuorumResponse:
+        """The quorum. Who asks for topics gets it as Kafka tells it as well: UNKNOWN_TOPIC_OR_PARTITION on every partition if
+        any but the metadata log's is named, NOT_LEADER_OR_FOLLOWER from a node that does not lead.
+        """
         quorum = self._quorum.describe()
+        if request.topics and not _is_about_the_metadata(request):
+            return _refused(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        if request.topics and quorum.leader_id != quorum.node_id:
+            who = f"node {quorum.leader_id} does" if quorum.leader_id >= 0 else "nobody known does"
+            return _refused(request, ErrorCode.NOT_LEADER_OR_FOLLOWER, f"This node does not lead the quorum; {who}.")
+        response = self._described(quorum)
+        if request.topics:
+            response.header.error_message = ""
+            partition = response.topics.add(topic_name=METADATA_TOPIC).partitions.add(
+                leader_id=quorum.leader_id,
+                leader_epoch=quorum.leader_epoch,
+                high_watermark=quorum.high_watermark,
+                current_voters=response.current_voters,
+                observers=response.observers,
+            )
+            partition.error_message = ""
+            for voter in response.current_voters:
+                response.nodes.add(node_id=voter.replica_id, listeners=voter.endpoints)
+        return response
+
+    def _described(self, quorum: QuorumDescription) -> admin_pb2.DescribeQuorumResponse:
         registered = _registered_endpoints(self._image())
         return admin_pb2.DescribeQuorumResponse(
             cluster_id=self._cluster_id,
@@ -122,6 +156,21 @@ class QuorumOperations:
             generation=self._quorum.generation,
             voters_offset=quorum.voters_offset,
         )
+
+
+def _is_about_the_metadata(request: admin_pb2.DescribeQuorumRequest) -> bool:
+    asked = [(topic.topic_name, entry.partition_index) for topic in request.topics for entry in topic.partitions]
+    return len(request.topics) == 1 and asked == [(METADATA_TOPIC, 0)]
+
+
+def _refused(request: admin_pb2.DescribeQuorumRequest, code: ErrorCode, message: str) -> admin_pb2.DescribeQuorumResponse:
+    response = admin_pb2.DescribeQuorumResponse()
+    response.header.error_message = ""
+    for topic in request.topics:
+        answers = response.topics.add(topic_name=topic.topic_name).partitions
+        for entry in topic.partitions:
+            answers.add(partition_index=entry.partition_index, error_code=code, error_message=message)
+    return response
 
 
 def _timeout_ms(header: admin_pb2.RequestHeader) -> int:

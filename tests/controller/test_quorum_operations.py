@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
@@ -137,6 +138,77 @@ async def test_a_request_that_is_too_late_is_not_begun(operations: QuorumOperati
     with pytest.raises(ApiError, match="REQUEST_TIMED_OUT"):
         await operations.add_voter(add(header=header(0)))
     assert not quorum.asked
+
+
+@pytest.mark.parametrize("operation", ["add", "remove"])
+async def test_a_change_of_another_clusters_voters_is_refused_before_anything_else(
+    operations: QuorumOperations, quorum: Quorum, operation: str
+) -> None:
+    with pytest.raises(ApiError) as raised:
+        if operation == "add":
+            await operations.add_voter(add(cluster_id="other", listeners=[]))
+        else:
+            await operations.remove_voter(pb.RemoveRaftVoterRequest(cluster_id="other", voter_id=-1))
+    assert raised.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert raised.value.message == 'The given id "other" doesn\'t match the cluster id "lab"'
+    await operations.add_voter(add(cluster_id="lab", ack_when_committed=False))
+    assert len(quorum.asked) == 1
+
+
+def asking(*topics: tuple[str, list[int]]) -> pb.DescribeQuorumRequest:
+    request = pb.DescribeQuorumRequest()
+    for name, partitions in topics:
+        topic = request.topics.add(topic_name=name)
+        for number in partitions:
+            topic.partitions.add(partition_index=number)
+    return request
+
+
+def of_node(description: QuorumDescription, node_id: int) -> QuorumDescription:
+    return msgspec.structs.replace(description, node_id=node_id)
+
+
+async def test_who_asks_for_the_metadata_log_gets_the_quorum_there_with_empty_messages(operations: QuorumOperations) -> None:
+    described = await operations.describe(asking(("__cluster_metadata", [0])))
+    assert described.header.HasField("error_message") and described.header.error_message == ""
+    ((partition,),) = [topic.partitions for topic in described.topics]
+    assert (partition.partition_index, partition.error_code, partition.error_message) == (0, 0, "")
+    assert partition.HasField("error_message")
+    assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (3000, 1, 10)
+    assert [voter.replica_id for voter in partition.current_voters] == [3003]
+    assert [(node.node_id, [(at.name, at.port) for at in node.listeners]) for node in described.nodes] == [
+        (3003, [("CONTROLLER", 19093)])
+    ]
+    assert (described.generation, described.leader_id) == (2, 3000), "the fields of its own are there as well"
+
+
+@pytest.mark.parametrize(
+    "topics",
+    [
+        [("other", [0])],
+        [("__cluster_metadata", [1])],
+        [("__cluster_metadata", [0, 1])],
+        [("__cluster_metadata", [0, 0])],
+        [("__cluster_metadata", [])],
+        [("__cluster_metadata", [0]), ("other", [0, 3])],
+    ],
+)
+async def test_anything_besides_the_metadata_log_makes_every_partition_unknown(
+    operations: QuorumOperations, topics: list[tuple[str, list[int]]]
+) -> None:
+    described = await operations.describe(asking(*topics))
+    answers = [(topic.topic_name, [part.partition_index for part in topic.partitions]) for topic in described.topics]
+    assert answers == topics
+    assert {part.error_code for topic in described.topics for part in topic.partitions} <= {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert described.header.error_code == ErrorCode.NONE
+
+
+async def test_a_node_that_does_not_lead_says_so_at_the_partition(operations: QuorumOperations, quorum: Quorum) -> None:
+    quorum.description = of_node(quorum.description, 3001)
+    described = await operations.describe(asking(("__cluster_metadata", [0])))
+    ((partition,),) = [topic.partitions for topic in described.topics]
+    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.error_message == "This node does not lead the quorum; node 3000 does."
 
 
 async def test_voters_are_described_with_directory_ids_and_endpoints(operations: QuorumOperations) -> None:
