@@ -8,6 +8,7 @@ broker, of which it knows what is dynamic only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import cast
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.config.config_key import ConfigKey
@@ -148,7 +149,7 @@ def _entry(
     entry.config_type = 0 if key is None else key.type.number
     if request.include_synonyms:
         for synonym in value.synonyms:
-            added = entry.synonyms.add(name=synonym.name, source=admin_pb2.ConfigSource.ValueType(synonym.source))
+            added = entry.synonyms.add(name=synonym.name, source=_source(synonym.source))
             if synonym.value is not None:
                 added.value = synonym.value
     if request.include_documentation and key is not None and key.documentation is not None:
@@ -161,9 +162,13 @@ def _plain_entry(name: str, key: ConfigKey | None, value: Effective) -> admin_pb
         name=name,
         value=value.value,
         read_only=key is None or not key.dynamic,
-        config_source=admin_pb2.ConfigSource.ValueType(value.source),
+        config_source=_source(value.source),
         is_sensitive=key is None or key.is_sensitive,
     )
+
+
+def _source(source: Source) -> admin_pb2.ConfigSource:
+    return cast("admin_pb2.ConfigSource", int(source))
 
 
 def topic_entries(image: MetadataImage, dynamic: Mapping[str, str], settings: Settings) -> list[admin_pb2.ConfigEntry]:

@@ -49,11 +49,23 @@ class Settings(msgspec.Struct, frozen=True):
     unclean_election_interval_ms: int = 300_000
 
 
+class QuorumFacts(NamedTuple):
+    """What the quorum says of itself: the ids of its voters, and where they stand (0: in files, 1: in the log)."""
+
+    voters: tuple[int, ...]
+    kraft_version: int
+
+
+def unknown_quorum() -> QuorumFacts:
+    """Of a controller that has no quorum: it is its own."""
+    return QuorumFacts((), 1)
+
+
 class Context(NamedTuple):
     """What an operation may know besides the state. `next_offset` is the offset its first record will get.
 
     `mutations` is the client's account for partitions that are created or deleted: `mutations.take(count)` once per topic.
-    `broker` is the one that was asked, if one was and the call is about configs.
+    `broker` is the one that was asked, if one was and the call is about configs. `quorum` tells what the quorum is now.
     """
 
     now_ms: int
@@ -62,6 +74,7 @@ class Context(NamedTuple):
     next_offset: int
     mutations: MutationCharge = UNLIMITED
     broker: ForwardingBroker | None = None
+    quorum: Callable[[], QuorumFacts] = unknown_quorum
 
 
 class Outcome(NamedTuple, Generic[R]):
