@@ -3,6 +3,9 @@ active controller.
 
 A call that is passed on travels in an Envelope over peer frames and its answer is given unchanged. While there is no active
 controller, or it has just moved, the broker looks for it again until the call's deadline.
+
+What the caller may have is decided where a call is carried out: here by the rules in the published image for this broker's own
+calls, on the controller for those that are passed on, which say who makes them and from where.
 """
 
 from __future__ import annotations
@@ -15,20 +18,26 @@ import msgspec
 import trio
 from google.protobuf.message import Message
 
+from kraftlab.access.admission import Admission, admit
+from kraftlab.access.authorizer import NOT_ASKED, AccessSettings, Authorizer
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse
 from kraftlab.quorum.driver.transport import PeerError, PeerTimeout, PeerUnreachable
+from kraftlab.rpc.endpoint_types import BROKERS, check_endpoint_type
 from kraftlab.rpc.methods import METHODS, Method, fault
 from kraftlab.rpc.server import Call
 
 from .controller_channel import NoController
 from .metadata_publisher import MetadataPublisher
+from .refusals import REFUSALS
 
 logger = logging.getLogger("kraftlab.broker.admin")
 
 TIMEOUT_DEFAULT_MS = 60_000
 RETRY_BACKOFF_S = 0.05
+PATIENCE_S = 5.0
+"""How long a call is passed on whose deadline is over from the start."""
 ONCE = ("CreateTopics", "DeleteTopics", "AddRaftVoter", "RemoveRaftVoter")
 """Made twice, these answer that the topic or voter exists, or does not: their outcome would be told wrongly."""
 
@@ -51,10 +60,20 @@ class Channel(Protocol):
 
 
 class AdminService:
-    """`dispatch` of the broker's AdminServer. `local` has the calls that this broker answers itself, by method name."""
+    """`dispatch` of the broker's AdminServer. `local` has the calls that this broker answers itself, by method name. Without
+    `access` everybody may call them.
+    """
 
-    def __init__(self, cluster_id: str, channel: Channel, publisher: MetadataPublisher, local: Mapping[str, LocalCall]) -> None:
+    def __init__(
+        self,
+        cluster_id: str,
+        channel: Channel,
+        publisher: MetadataPublisher,
+        local: Mapping[str, LocalCall],
+        access: AccessSettings | None = None,
+    ) -> None:
         self._cluster_id = cluster_id
+        self._authorizer = Authorizer(access or AccessSettings())
         self._channel = channel
         self._publisher = publisher
         self._local = local
@@ -64,6 +83,8 @@ class AdminService:
         header: admin_pb2.RequestHeader = getattr(call.request, "header")  # noqa: B009 - every request has one
         timeout_ms = header.timeout_ms if header.HasField("timeout_ms") else TIMEOUT_DEFAULT_MS
         deadline = trio.current_time() + max(timeout_ms, 0) / 1000
+        if call.api == "DescribeCluster":
+            return await self._describe_cluster(call, method, deadline)
         if call.api not in self._local:
             return await self._pass_on(call, method, deadline)
         if header.cluster_id and header.cluster_id != self._cluster_id:
@@ -82,14 +103,27 @@ class AdminService:
         with trio.move_on_at(deadline) as scope:
             await self._publisher.wait_for(header.min_offset)
             try:
-                response = await self._local[call.api](call.request)
+                admission = self._admit(call)
+                response: Any = method.response() if admission.is_void else await self._local[call.api](admission.request)
+                if admission.complete is not None:
+                    admission.complete(response)
             except ApiError as error:
-                return fault(method, error.message or "", error.code)
-            getattr(response, "header").CopyFrom(self._header())  # noqa: B009 - every response has one
-            return response
+                response = fault(method, error.message or "", error.code)
+                if call.api in REFUSALS:
+                    REFUSALS[call.api](call.request, response, error)
+                return response  # type: ignore[no-any-return]
+            getattr(response, "header").MergeFrom(self._header())  # noqa: B009 - every response has one
+            return response  # type: ignore[no-any-return]
         assert scope.cancelled_caught
         behind = f"this broker has metadata up to {self._publisher.offset}, asked was {header.min_offset}"
         return fault(method, f"not done within {timeout_ms} ms; {behind}", ErrorCode.REQUEST_TIMED_OUT)
+
+    def _admit(self, call: Call) -> Admission:
+        """What of a call its caller may have; ApiError for nothing."""
+        image = self._publisher.image
+        is_loaded = image.provenance.offset > 0
+        rights = self._authorizer.rights(image.acls if is_loaded else None, call.principal, call.host)
+        return admit(call.api, rights, call.request, image)
 
     def _header(self) -> admin_pb2.ResponseHeader:
         """What this broker knows: how new its metadata is, and who leads."""
@@ -98,18 +132,40 @@ class AdminService:
             metadata_offset=provenance.offset, epoch=provenance.epoch, leader_id=self._channel.controller_id
         )
 
+    async def _describe_cluster(self, call: Call, method: Method, deadline: float) -> Message:
+        """A broker tells of brokers. The controller, an endpoint of the other kind, does not get to know which kind is wanted."""
+        request: Any = call.request
+        is_typed = request.HasField("endpoint_type")
+        try:
+            check_endpoint_type(request, BROKERS)
+        except ApiError as error:
+            refused: Any = fault(method, error.message or "", error.code)
+            refused.controller_id, refused.endpoint_type, refused.cluster_authorized_operations = -1, BROKERS, NOT_ASKED
+            return refused  # type: ignore[no-any-return]
+        request.ClearField("endpoint_type")
+        response: Any = await self._pass_on(call, method, deadline)
+        if is_typed:
+            response.ClearField("controllers")
+        return response  # type: ignore[no-any-return]
+
     async def _pass_on(self, call: Call, method: Method, deadline: float) -> Message:
         header: admin_pb2.RequestHeader = getattr(call.request, "header")  # noqa: B009 - every request has one
         reason = "no controller is known to lead; see that a majority of the controllers runs"
+        is_over = header.HasField("timeout_ms") and header.timeout_ms <= 0
+        if is_over:
+            # What is said to that depends on the call, and so the controller says it.
+            deadline = trio.current_time() + PATIENCE_S
         while (rest_s := deadline - trio.current_time()) > 0:
             if self._channel.controller_id < 0:
                 await self._channel.wait_for_change(rest_s)
                 continue
             # The controller's deadline is the client's: what nobody waits for any more must not be carried out later.
-            header.timeout_ms = max(1, int(rest_s * 1000))
-            body = _encode(EnvelopeRequest(call.api, call.principal, call.request.SerializeToString()))
+            rest_ms = max(1, int(rest_s * 1000))
+            if not is_over:
+                header.timeout_ms = rest_ms
+            body = _encode(EnvelopeRequest(call.api, call.principal, call.request.SerializeToString(), host=call.host))
             try:
-                answer = await self._channel.pass_on(Api.ENVELOPE, body, timeout_ms=header.timeout_ms)
+                answer = await self._channel.pass_on(Api.ENVELOPE, body, timeout_ms=rest_ms)
                 response = _envelope.decode(answer)
             except PeerTimeout:
                 break

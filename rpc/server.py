@@ -36,6 +36,7 @@ from .call_stream import Begin, ServedStream, Settle
 from .caller import Caller, caller_of
 from .front_door import Backend, FrontDoor, private_backend
 from .methods import METHODS, SERVICE, STREAM_METHOD, Method, fault
+from .versions import refusal
 
 if TYPE_CHECKING:
     import grpc
@@ -159,6 +160,11 @@ class AdminServer:
         for method, request, settle in calls:
             if self._nursery is None:
                 settle(None)
+                continue
+            refused = refusal(method, request)
+            if refused is not None:
+                self._calls += 1
+                settle(refused)
                 continue
             self._in_flight += 1
             call = Call(method.api, request, *caller)

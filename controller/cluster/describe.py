@@ -1,22 +1,56 @@
-"""DescribeCluster: who belongs to the cluster and where everybody can be reached."""
+"""DescribeCluster: who belongs to the cluster and where everybody can be reached.
+
+Kafka's clients say which kind of endpoint they want: brokers from a broker, or the controllers in their place from a controller.
+Without that a node tells of both. What is asked of a broker reaches a controller without the kind: the broker has looked at it.
+"""
 
 from __future__ import annotations
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.uuids import to_text
+from kraftlab.rpc.endpoint_types import BROKERS, CONTROLLERS, check_endpoint_type
 
 from ..engine.state import CONTROLLER, GRPC, PEER, ControllerState, Settings
 
 
 def describe(
-    state: ControllerState, request: admin_pb2.DescribeClusterRequest, settings: Settings, active_controller_id: int
+    state: ControllerState,
+    request: admin_pb2.DescribeClusterRequest,
+    settings: Settings,
+    active_controller_id: int,
 ) -> admin_pb2.DescribeClusterResponse:
-    """Brokers (fenced ones on request) and registered controllers, sorted by id."""
+    """Brokers (fenced ones on request) and registered controllers, sorted by id. ApiError if brokers are wanted of this endpoint,
+    which is a controller's.
+    """
+    check_endpoint_type(request, CONTROLLERS)
     response = admin_pb2.DescribeClusterResponse(
-        cluster_id=settings.cluster_id, controller_id=active_controller_id, node_id=settings.node_id
+        cluster_id=settings.cluster_id,
+        controller_id=active_controller_id,
+        node_id=settings.node_id,
+        endpoint_type=CONTROLLERS if request.HasField("endpoint_type") else BROKERS,
     )
+    if request.HasField("endpoint_type"):
+        for controller_id, controller in sorted(state.image.cluster.controllers.items()):
+            listener = controller.listener(GRPC)
+            if listener is not None:
+                response.brokers.add(broker_id=controller_id, host=listener.host, port=listener.port)
+        return response
+    _add_brokers(response, state, request.include_fenced_brokers)
+    for controller_id, controller in sorted(state.image.cluster.controllers.items()):
+        public, peer = controller.listener(GRPC), controller.listener(CONTROLLER)
+        response.controllers.add(
+            controller_id=controller_id,
+            host=public.host if public else "",
+            port=public.port if public else -1,
+            peer_host=peer.host if peer else "",
+            peer_port=peer.port if peer else -1,
+        )
+    return response
+
+
+def _add_brokers(response: admin_pb2.DescribeClusterResponse, state: ControllerState, with_fenced: bool) -> None:
     for broker_id, broker in sorted(state.image.cluster.brokers.items()):
-        if broker.fenced and not request.include_fenced_brokers:
+        if broker.fenced and not with_fenced:
             continue
         public, peer = broker.listener(GRPC), broker.listener(PEER)
         response.brokers.add(
@@ -31,13 +65,3 @@ def describe(
             peer_port=peer.port if peer else -1,
             log_dirs=[to_text(directory) for directory in broker.log_dirs],
         )
-    for controller_id, controller in sorted(state.image.cluster.controllers.items()):
-        public, peer = controller.listener(GRPC), controller.listener(CONTROLLER)
-        response.controllers.add(
-            controller_id=controller_id,
-            host=public.host if public else "",
-            port=public.port if public else -1,
-            peer_host=peer.host if peer else "",
-            peer_port=peer.port if peer else -1,
-        )
-    return response

@@ -1,4 +1,4 @@
-"""Topics: create (manual assignment or placement by rack), delete, describe.
+"""Topics: create (manual assignment or placement by rack) and delete.
 
 Theory of operation. Each topic of a request is checked on its own, in one order of checks, and its records are gathered
 only when it is complete; everything accepted lands in one atomic batch. Names that differ by '.' and '_' only collide,
@@ -10,13 +10,12 @@ configs and any running reassignment.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata import eligible_leaders
 from kraftlab.metadata.eligible_leaders import MIN_INSYNC_REPLICAS
 from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.metadata.image import MetadataImage, PartitionImage, TopicImage
+from kraftlab.metadata.image import MetadataImage, TopicImage
 from kraftlab.metadata.index import collision_form
 from kraftlab.metadata.records import RESOURCE_TOPIC, AnyRecord, ClearElr, Config, RemoveTopic, Topic
 from kraftlab.metadata.uuids import ZERO, from_text, to_text
@@ -26,7 +25,7 @@ from ..configs.configs import new_topic_values
 from ..configs.description import topic_entries
 from ..engine.state import Context, ControllerState, Outcome, Settings, check_record_count, fresh_uuid, set_error
 from .assignments import bad_assignment, check_assignments, new_partition, spread
-from .topic_names import INTERNAL_TOPICS, METADATA_TOPIC, name_problem
+from .topic_names import METADATA_TOPIC, name_problem
 
 VERSION_WITH_DELETION_DISABLED = 3
 """The first version of DeleteTopics that has a code for it."""
@@ -230,66 +229,3 @@ def _to_delete(image: MetadataImage, entry: admin_pb2.DeleteTopicState, by_name:
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with id {entry.topic_id}.")
     return topic
-
-
-def describe(
-    state: ControllerState, request: admin_pb2.DescribeTopicPartitionsRequest
-) -> admin_pb2.DescribeTopicPartitionsResponse:
-    """Topics with partitions, reassignments and dynamic configs, sorted by name; all of them if none is named."""
-    response = admin_pb2.DescribeTopicPartitionsResponse()
-    topics = state.image.topics
-    names = set(request.topics.names) if request.HasField("topics") else topics.by_name.keys()
-    for name in sorted(names):
-        topic = topics.get(name)
-        if topic is not None:
-            _describe_one(response, state.image, topic)
-            continue
-        problem = name_problem(name)
-        entry = response.topics.add(name=name, topic_id=to_text(ZERO))
-        if problem is not None:
-            set_error(entry, ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem))
-        else:
-            set_error(entry, ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic named {name}."))
-    return response
-
-
-def _describe_one(response: admin_pb2.DescribeTopicPartitionsResponse, image: MetadataImage, topic: TopicImage) -> None:
-    described = response.topics.add(name=topic.name, topic_id=to_text(topic.topic_id), is_internal=topic.name in INTERNAL_TOPICS)
-    for index, partition in sorted(topic.partitions.items()):
-        described.partitions.append(_described_partition(image, index, partition))
-    values = image.configs.get((RESOURCE_TOPIC, topic.name))
-    described.configs.extend(
-        admin_pb2.ConfigEntry(name=name, value=value, config_source=admin_pb2.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG)
-        for name, value in sorted(values.items() if values is not None else ())
-    )
-
-
-def _described_partition(image: MetadataImage, index: int, partition: PartitionImage) -> admin_pb2.DescribedPartition:
-    return admin_pb2.DescribedPartition(
-        error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
-        partition_index=index,
-        leader_id=partition.leader,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=partition.replicas,
-        isr_nodes=partition.isr,
-        eligible_leader_replicas=partition.elr,
-        last_known_elr=partition.last_known_elr,
-        offline_replicas=_offline(image, partition),
-        adding_replicas=partition.adding,
-        removing_replicas=partition.removing,
-        original_replicas=partition.original,
-        target_replicas=partition.target,
-        partition_epoch=partition.partition_epoch,
-        leader_recovery_state=partition.leader_recovery_state,
-        directories=[to_text(directory) for directory in partition.directories],
-    )
-
-
-def _offline(image: MetadataImage, partition: PartitionImage) -> Sequence[int]:
-    """Replicas whose broker is gone or fenced, or whose directory is offline."""
-    offline = []
-    for broker_id, directory in zip(partition.replicas, partition.directories, strict=True):
-        broker = image.cluster.brokers.get(broker_id)
-        if broker is None or broker.fenced or not broker.has_online(directory):
-            offline.append(broker_id)
-    return offline

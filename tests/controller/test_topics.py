@@ -9,7 +9,7 @@ import pytest
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.controller.configs.mutation_quota import MutationCharge
-from kraftlab.controller.topics import topics
+from kraftlab.controller.topics import description, topics
 from kraftlab.metadata import codec
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.records import RESOURCE_TOPIC
@@ -393,7 +393,7 @@ def describe(cluster: Any, *names: str) -> list[Any]:
     request = admin_pb2.DescribeTopicPartitionsRequest()
     if names:
         request.topics.names.extend(names)
-    return list(topics.describe(cluster.controller.committed, request).topics)
+    return list(description.describe(cluster.controller.committed, request).topics)
 
 
 async def test_description_carries_the_whole_reassignment_and_offline_replicas(five: Any, tools: Any) -> None:

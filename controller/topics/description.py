@@ -1,0 +1,220 @@
+"""What is told about topics: DescribeTopicPartitions, with everything, and Metadata, as Kafka's clients ask for it.
+
+A limit counts partitions; what it cuts off begins at `next_cursor`. Without a limit all is told, as of one metadata offset.
+What the caller may not see, and what he may do with the rest, is none of this module's business (`access.admission`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.image import MetadataImage, PartitionImage, TopicImage
+from kraftlab.metadata.records import RESOURCE_TOPIC
+from kraftlab.metadata.uuids import ZERO, from_text, to_text
+
+from ..engine.state import GRPC, ControllerState, set_error
+from .topic_names import INTERNAL_TOPICS, name_problem
+
+MAX_PARTITIONS = 2000
+"""A limit that is higher counts as this (Kafka's max.request.partition.size.limit)."""
+
+
+# --- DescribeTopicPartitions --------------------------------------------------------------------------------------------
+
+
+def describe(
+    state: ControllerState, request: admin_pb2.DescribeTopicPartitionsRequest
+) -> admin_pb2.DescribeTopicPartitionsResponse:
+    """Topics with partitions, reassignments and dynamic configs, sorted by name; all of them if none is named.
+
+    ApiError INVALID_REQUEST if the cursor is at no partition, or at a topic that is not asked for.
+    """
+    _check_cursor(request)
+    first = request.cursor.topic_name if request.HasField("cursor") else ""
+    topics = state.image.topics
+    names = request.topics.names if request.HasField("topics") else topics.by_name.keys()
+    wanted = {name for name in names if name >= first}
+    response = admin_pb2.DescribeTopicPartitionsResponse()
+    limit = None
+    if request.HasField("response_partition_limit"):
+        limit = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
+    for name in sorted(wanted):
+        begin = request.cursor.partition_index if request.HasField("cursor") and name == first else 0
+        if limit == 0:
+            response.next_cursor.topic_name = name
+            break
+        topic = topics.get(name)
+        if topic is None:
+            set_error(response.topics.add(name=name, topic_id=to_text(ZERO)), unknown_topic(name))
+            continue
+        rest = [index for index in sorted(topic.partitions) if index >= begin]
+        shown = rest if limit is None else rest[:limit]
+        _describe_one(response, state.image, topic, shown)
+        if len(shown) < len(rest):
+            response.next_cursor.topic_name = name
+            response.next_cursor.partition_index = rest[len(shown)]
+            break
+        limit = None if limit is None else limit - len(shown)
+    return response
+
+
+def _check_cursor(request: admin_pb2.DescribeTopicPartitionsRequest) -> None:
+    if not request.HasField("cursor"):
+        return
+    cursor = request.cursor
+    if cursor.partition_index < 0:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"The cursor is at partition {cursor.partition_index}; take the one that an answer gave, or 0 for a topic's first.",
+        )
+    if request.HasField("topics") and cursor.topic_name not in request.topics.names:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"The cursor is at topic {cursor.topic_name!r}, which is not among those asked for; name it, or give no cursor.",
+        )
+
+
+def unknown_topic(name: str) -> ApiError:
+    """What is said of a topic that there is not."""
+    problem = name_problem(name)
+    if problem is not None:
+        return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic named {name}.")
+
+
+def _describe_one(
+    response: admin_pb2.DescribeTopicPartitionsResponse,
+    image: MetadataImage,
+    topic: TopicImage,
+    indexes: Sequence[int],
+) -> None:
+    described = response.topics.add(
+        name=topic.name,
+        topic_id=to_text(topic.topic_id),
+        is_internal=topic.name in INTERNAL_TOPICS,
+    )
+    for index in indexes:
+        described.partitions.append(_described_partition(image, index, topic.partitions[index]))
+    values = image.configs.get((RESOURCE_TOPIC, topic.name))
+    described.configs.extend(
+        admin_pb2.ConfigEntry(name=name, value=value, config_source=admin_pb2.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG)
+        for name, value in sorted(values.items() if values is not None else ())
+    )
+
+
+def _described_partition(image: MetadataImage, index: int, partition: PartitionImage) -> admin_pb2.DescribedPartition:
+    return admin_pb2.DescribedPartition(
+        error_code=_error_of(partition),
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        eligible_leader_replicas=partition.elr,
+        last_known_elr=partition.last_known_elr,
+        offline_replicas=_offline(image, partition),
+        adding_replicas=partition.adding,
+        removing_replicas=partition.removing,
+        original_replicas=partition.original,
+        target_replicas=partition.target,
+        partition_epoch=partition.partition_epoch,
+        leader_recovery_state=partition.leader_recovery_state,
+        directories=[to_text(directory) for directory in partition.directories],
+    )
+
+
+def _error_of(partition: PartitionImage) -> int:
+    return ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def _offline(image: MetadataImage, partition: PartitionImage) -> Sequence[int]:
+    """Replicas whose broker is gone or fenced, or whose directory is offline."""
+    offline = []
+    for broker_id, directory in zip(partition.replicas, partition.directories, strict=True):
+        broker = image.cluster.brokers.get(broker_id)
+        if broker is None or broker.fenced or not broker.has_online(directory):
+            offline.append(broker_id)
+    return offline
+
+
+# --- Metadata -----------------------------------------------------------------------------------------------------------
+
+
+def metadata(
+    state: ControllerState, request: admin_pb2.MetadataRequest, cluster_id: str, active_controller_id: int
+) -> admin_pb2.MetadataResponse:
+    """Brokers that are not fenced, and topics in the order asked for, each once; all topics, sorted, if none is named.
+
+    ApiError INVALID_REQUEST for an entry with neither name nor id.
+    """
+    response = admin_pb2.MetadataResponse(cluster_id=cluster_id, controller_id=active_controller_id)
+    for broker_id, broker in sorted(state.image.cluster.brokers.items()):
+        listener = broker.listener(GRPC)
+        if not broker.fenced and listener is not None:
+            response.brokers.add(node_id=broker_id, host=listener.host, port=listener.port, rack=broker.rack)
+    unknown_ids, names = _wanted_topics(state.image, request)
+    for topic_id in unknown_ids:
+        response.topics.add(error_code=ErrorCode.UNKNOWN_TOPIC_ID, topic_id=topic_id)
+    for name in names:
+        _add_topic(response, state.image, name)
+    return response
+
+
+def _wanted_topics(image: MetadataImage, request: admin_pb2.MetadataRequest) -> tuple[list[str], list[str]]:
+    """(ids of no topic, names). As soon as one id is given, names are not looked at."""
+    if not request.HasField("topics"):
+        return [], sorted(image.topics.by_name.keys())
+    entries = request.topics.values
+    for entry in entries:
+        if not entry.HasField("name") and not _has_id(entry):
+            raise ApiError(ErrorCode.INVALID_REQUEST, "An entry has neither a name nor an id; give one of them.")
+    ids = dict.fromkeys(entry.topic_id for entry in entries if _has_id(entry))
+    if not ids:
+        return [], list(dict.fromkeys(entry.name for entry in entries))
+    found = {topic_id: _name_of(image, topic_id) for topic_id in ids}
+    return [topic_id for topic_id, name in found.items() if name is None], [name for name in found.values() if name is not None]
+
+
+def _has_id(entry: admin_pb2.MetadataTopic) -> bool:
+    return entry.topic_id not in ("", to_text(ZERO))
+
+
+def _name_of(image: MetadataImage, topic_id: str) -> str | None:
+    try:
+        topic = image.topics.by_id.get(from_text(topic_id))
+    except ValueError:
+        return None
+    return topic.name if topic is not None else None
+
+
+def _add_topic(response: admin_pb2.MetadataResponse, image: MetadataImage, name: str) -> None:
+    topic = image.topics.get(name)
+    if topic is None:
+        response.topics.add(
+            name=name,
+            topic_id=to_text(ZERO),
+            error_code=unknown_topic(name).code,
+            is_internal=name in INTERNAL_TOPICS,
+        )
+        return
+    response.topics.add(
+        name=name,
+        topic_id=to_text(topic.topic_id),
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=_partitions(image, topic.partitions.items()),
+    )
+
+
+def _partitions(image: MetadataImage, partitions: Iterable[tuple[int, PartitionImage]]) -> Iterable[admin_pb2.MetadataPartition]:
+    for index, partition in sorted(partitions):
+        yield admin_pb2.MetadataPartition(
+            error_code=_error_of(partition),
+            partition_index=index,
+            leader_id=partition.leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=partition.replicas,
+            isr_nodes=partition.isr,
+            offline_replicas=_offline(image, partition),
+        )
