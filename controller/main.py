@@ -42,10 +42,11 @@ from kraftlab.rpc.server import AdminServer
 from kraftlab.rpc.versions import CONTROLLER_OFFERS
 
 from .cluster import controllers
+from .configs import policies
 from .doors.service import ControllerService
 from .engine.queue import NEVER_MS
 from .engine.quorum_controller import QuorumController
-from .engine.state import CONTROLLER, Settings
+from .engine.state import CONTROLLER, QuorumFacts, Settings
 from .quorum_operations import QuorumOperations
 
 logger = logging.getLogger("kraftlab.controller")
@@ -61,6 +62,7 @@ async def run(config: ControllerConfig) -> None:
     """Runs a controller until it is told to stop. ConfigError for a wrong directory; SystemExit with a message for fatal
     errors.
     """
+    policies.check_loadable(config.values)
     directory = meta_properties.verify((config.metadata_log_dir,), config.node_id, config.source)[config.metadata_log_dir]
     await run_to_end(
         str(config.metadata_log_dir),
@@ -107,7 +109,7 @@ class ControllerNode:
             "DescribeMetadata": digests.describe,
             "ApiVersions": self._api_versions,
         }
-        self.service = ControllerService(self.controller, self._now_ms, local, config.access)
+        self.service = ControllerService(self.controller, self._now_ms, local, config.access, self._quorum_facts)
 
     async def run(self) -> None:
         """Serves until a signal comes or the state machine has to stop."""
@@ -140,6 +142,10 @@ class ControllerNode:
         image = self.controller.committed.image
         kraft_version = self.driver.describe().kraft_version
         return api_versions.describe(request, CONTROLLER_OFFERS, image.features, kraft_version, image.provenance.offset)
+
+    def _quorum_facts(self) -> QuorumFacts:
+        described = self.driver.describe()
+        return QuorumFacts(tuple(voter.node_id for voter in described.voters), described.kraft_version)
 
     # --- time ----------------------------------------------------------------------------------------------------------------
 

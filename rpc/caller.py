@@ -12,11 +12,16 @@ if TYPE_CHECKING:
     import grpc
 
 
+CLIENT_ID_HEADER = "kraftlab-client-id"
+"""The gRPC metadata key by which a client names itself; quotas may be about it."""
+
+
 class Caller(NamedTuple):
-    """`principal` as access rules name it, `host` as an IP address in text."""
+    """`principal` as access rules name it, `host` as an IP address in text, `client_id` what the client calls itself."""
 
     principal: str
     host: str
+    client_id: str = ""
 
 
 def caller_of(context: grpc.ServicerContext, users: Users) -> Caller:
@@ -28,4 +33,4 @@ def caller_of(context: grpc.ServicerContext, users: Users) -> Caller:
         import grpc
 
         context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
-    return Caller(principal, host_of(context.peer()))
+    return Caller(principal, host_of(context.peer()), headers.get(CLIENT_ID_HEADER, ""))

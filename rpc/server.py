@@ -29,6 +29,7 @@ from google.protobuf.message import Message
 
 from kraftlab.access.users import Users
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata.peer_rpc import ForwardingBroker
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver.transport import ListenError
 
@@ -52,12 +53,16 @@ MIN_PING_INTERVAL_MS = 500
 
 
 class Call(NamedTuple):
-    """One admin call: the method's name, its protobuf request, who makes it and from which address."""
+    """One admin call: the method's name, its protobuf request, who makes it, from which address, and what the client calls
+    itself. `broker`: the one that was asked, if one passes it on and the answer depends on it.
+    """
 
     api: str
     request: Message
     principal: str
     host: str = ""
+    client_id: str = ""
+    broker: ForwardingBroker | None = None
 
 
 Dispatch = Callable[[Call], Awaitable[Message]]

@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+import immutables
+
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.quotas import CLIENT_ID, IP, USER, QuotaEntity, entity_order, quota_entity
@@ -95,7 +97,7 @@ def _alter_entity(
     if len({operation.key for operation in operations}) < len(operations):
         raise _duplicate(entity)
     keys = _keys_of(entity)
-    current = state.image.quotas.get(entity, {})
+    current: Mapping[str, float] = state.image.quotas.get(entity, immutables.Map())
     records: list[AnyRecord] = []
     for operation in operations:
         if operation.remove:

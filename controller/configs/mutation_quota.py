@@ -6,13 +6,14 @@ long as it is not, the next topic of a request is done whatever it costs, so tha
 below zero a *strict* request (CreateTopics 6, CreatePartitions 3, DeleteTopics 5 and newer) has its topics refused with
 THROTTLING_QUOTA_EXCEEDED, and is told when to come again; an older, *permissive* one is done and told to wait.
 
-Buckets belong to this process: another controller that becomes active begins with full ones. What was taken for a change that
-then failed stays taken.
+Buckets belong to this process: another controller that becomes active begins with full ones. A request takes from a copy, and its
+bucket counts once the request is carried out (`settle`): one that fails, or has to wait and begins again, has taken nothing.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from kraftlab.metadata.errors import ApiError, ErrorCode
@@ -72,6 +73,14 @@ class MutationQuota:
         self._buckets[entity] = bucket
 
 
+def quota_of(static: Mapping[str, str]) -> MutationQuota:
+    """With the windows that server.properties says (`controller.quota.window.num`, `.size.seconds`)."""
+    return MutationQuota(
+        int(static.get("controller.quota.window.num", WINDOWS_DEFAULT)),
+        int(static.get("controller.quota.window.size.seconds", WINDOW_SIZE_S_DEFAULT)),
+    )
+
+
 class MutationCharge:
     """What one request takes; this one has no limit.
 
@@ -82,6 +91,9 @@ class MutationCharge:
 
     def take(self, partitions: int) -> None:
         """Takes a token per partition that is created or deleted. ApiError THROTTLING_QUOTA_EXCEEDED if nothing may be done."""
+
+    def settle(self) -> None:
+        """The request was carried out: what it took is gone."""
 
 
 UNLIMITED = MutationCharge()
@@ -94,14 +106,15 @@ class _LimitedCharge(MutationCharge):
         self._entity = entity
         self._rate = rate
         self._is_strict = is_strict
-        self._now_ms = now_ms
+        self._bucket = quota.bucket(entity, rate, now_ms)
 
     def take(self, partitions: int) -> None:
-        bucket = self._quota.bucket(self._entity, self._rate, self._now_ms)
-        if self._is_strict and bucket.tokens < 0:
-            self.throttle_time_ms = bucket.throttle_time_ms(self._rate)
+        if self._is_strict and self._bucket.tokens < 0:
+            self.throttle_time_ms = self._bucket.throttle_time_ms(self._rate)
             raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
-        bucket = bucket.without(partitions)
-        self._quota.put(self._entity, bucket)
+        self._bucket = self._bucket.without(partitions)
         if not self._is_strict:
-            self.throttle_time_ms = bucket.throttle_time_ms(self._rate)
+            self.throttle_time_ms = self._bucket.throttle_time_ms(self._rate)
+
+    def settle(self) -> None:
+        self._quota.put(self._entity, self._bucket)

@@ -15,11 +15,12 @@ from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.peer_rpc import ForwardingBroker
 from kraftlab.rpc.versions import version_of
 
 from ..cluster import brokers, producer_ids
 from ..cluster import describe as cluster
-from ..configs import configs
+from ..configs import client_quotas, configs, features
 from ..configs import description as config_description
 from ..partitions.leader_elections import elect_leaders
 from ..reassignment import reassignments
@@ -48,7 +49,9 @@ class AdminApi(NamedTuple):
     once, wherever it is asked.
     `refuse` repeats an error of the whole request in the response's entries, where Kafka does.
     `is_of_quorum`: a call of the leader's own that can be linearizable, as reads can. `names_initiator`: its request has an
-    initiator, the principal if it names none.
+    initiator, the principal if it names none. `knows_broker`: the answer depends on the broker that was asked; a write finds it in
+    its context, a read gets it as well. `strict_from`: it counts against the client's mutation quota, strictly from this version
+    on. `asks_quorum`: its context knows the quorum.
     """
 
     kind: Kind
@@ -57,6 +60,9 @@ class AdminApi(NamedTuple):
     refuse: Callable[[Any, Any, ApiError], None] = lambda request, response, error: None
     is_of_quorum: bool = False
     names_initiator: bool = False
+    knows_broker: bool = False
+    strict_from: int | None = None
+    asks_quorum: bool = False
 
     def asks_for_nothing(self, request: Any) -> bool:
         """Whether there is nothing to do and nothing to refuse."""
@@ -78,8 +84,14 @@ def _metadata(service: ControllerService, request: admin_pb2.MetadataRequest) ->
     return description.metadata(controller.committed, request, cluster_id, active)
 
 
-def _describe_configs(service: ControllerService, request: admin_pb2.DescribeConfigsRequest) -> Message:
-    return config_description.describe(service.controller.committed, request, service.controller.settings)
+def _describe_configs(
+    service: ControllerService, request: admin_pb2.DescribeConfigsRequest, broker: ForwardingBroker | None
+) -> Message:
+    return config_description.describe(service.controller.committed, request, service.controller.settings, broker)
+
+
+def _describe_client_quotas(service: ControllerService, request: admin_pb2.DescribeClientQuotasRequest) -> Message:
+    return client_quotas.describe(service.controller.committed, request)
 
 
 def _list_config_resources(service: ControllerService, request: admin_pb2.ListConfigResourcesRequest) -> Message:
@@ -151,16 +163,19 @@ async def _records_are_brokers(service: ControllerService, request: Message) -> 
 
 
 APIS: Mapping[str, AdminApi] = {
-    "CreateTopics": AdminApi(Kind.WRITE, topics.create, "topics", refusals.create_topics),
-    "DeleteTopics": AdminApi(Kind.WRITE, topics.delete, "topics", refusals.delete_topics),
-    "CreatePartitions": AdminApi(Kind.WRITE, create_partitions, "topics", refusals.create_partitions),
+    "CreateTopics": AdminApi(Kind.WRITE, topics.create, "topics", refusals.create_topics, strict_from=6),
+    "DeleteTopics": AdminApi(Kind.WRITE, topics.delete, "topics", refusals.delete_topics, strict_from=5),
+    "CreatePartitions": AdminApi(Kind.WRITE, create_partitions, "topics", refusals.create_partitions, strict_from=3),
     "ElectLeaders": AdminApi(Kind.WRITE, elect_leaders, refuse=refusals.elect_leaders),
     "DeleteRecords": AdminApi(Kind.LOCAL, _records_are_brokers),
     "DescribeTopicPartitions": AdminApi(Kind.READ, _describe_topics, refuse=refusals.describe_topic_partitions),
-    "IncrementalAlterConfigs": AdminApi(Kind.WRITE, configs.alter, "resources", refusals.incremental_alter_configs),
-    "AlterConfigs": AdminApi(Kind.WRITE, configs.replace, "resources", refusals.alter_configs),
+    "IncrementalAlterConfigs": AdminApi(Kind.WRITE, configs.alter, "resources", refusals.incremental_alter_configs, knows_broker=True),
+    "AlterConfigs": AdminApi(Kind.WRITE, configs.replace, "resources", refusals.alter_configs, knows_broker=True),
+    "AlterClientQuotas": AdminApi(Kind.WRITE, client_quotas.alter, "entries", refusals.alter_client_quotas),
+    "DescribeClientQuotas": AdminApi(Kind.READ, _describe_client_quotas),
+    "UpdateFeatures": AdminApi(Kind.WRITE, features.update, asks_quorum=True),
     "ListConfigResources": AdminApi(Kind.READ, _list_config_resources),
-    "DescribeConfigs": AdminApi(Kind.READ, _describe_configs),
+    "DescribeConfigs": AdminApi(Kind.READ, _describe_configs, knows_broker=True),
     "AlterPartitionReassignments": AdminApi(
         Kind.WRITE,
         reassignments.alter,

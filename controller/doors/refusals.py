@@ -96,6 +96,13 @@ def alter_configs(request: admin_pb2.AlterConfigsRequest, response: admin_pb2.Al
         set_error(result, error)
 
 
+def alter_client_quotas(
+    request: admin_pb2.AlterClientQuotasRequest, response: admin_pb2.AlterClientQuotasResponse, error: ApiError
+) -> None:
+    for entry in request.entries:
+        set_error(response.entries.add(entity=entry.entity), error)
+
+
 def alter_partition_reassignments(
     request: admin_pb2.AlterPartitionReassignmentsRequest,
     response: admin_pb2.AlterPartitionReassignmentsResponse,

@@ -51,9 +51,10 @@ from kraftlab.rpc.server import Call
 
 from ..cluster import brokers, controllers, directories, producer_ids
 from ..engine.answer_deadlines import OutcomeUnknown
+from ..configs.mutation_quota import UNLIMITED, MutationCharge, quota_of
 from ..engine.purgatory import Answer
 from ..engine.quorum_controller import QuorumController
-from ..engine.state import Context, ControllerState, Outcome, set_error
+from ..engine.state import Context, ControllerState, Outcome, QuorumFacts, set_error, unknown_quorum
 from ..partitions import partitions
 from ..reassignment import reassignments
 from .apis import APIS, AdminApi, Kind
@@ -76,9 +77,12 @@ class ControllerService:
         clock: Callable[[], int],
         local: Mapping[str, LocalCall],
         access: AccessSettings | None = None,
+        quorum: Callable[[], QuorumFacts] = unknown_quorum,
     ) -> None:
         self.controller = controller
         self._authorizer = Authorizer(access or AccessSettings())
+        self._quorum = quorum
+        self._mutation_quota = quota_of(controller.settings.static)
         self.local = local
         self._clock = clock
 
@@ -108,7 +112,7 @@ class ControllerService:
             return False
         if timeout_ms <= 0 or admission.is_void:
             return False
-        written = self._write(call.api, row, admission.request, self._clock() + timeout_ms)
+        written = self._write(row, call, admission.request, self._clock() + timeout_ms)
         written.when_done(partial(self._answer_written, row, call, admission, answer))
         return True
 
@@ -169,9 +173,10 @@ class ControllerService:
         if admission.is_void:
             return _completed(admission, METHODS[call.api].response()), self.controller.applied_offset
         if row.kind is Kind.WRITE:
-            answer = self._write(call.api, row, admission.request, arrived_ms + timeout_ms)
+            answer = self._write(row, call, admission.request, arrived_ms + timeout_ms)
             return _completed(admission, await answer.wait()), answer.offset
-        response = row.run(self, admission.request)
+        asked = (call.broker,) if row.knows_broker else ()
+        response = row.run(self, admission.request, *asked)
         if row.kind is not Kind.READ:
             response = await response
         return _completed(admission, response), self.controller.applied_offset
@@ -185,9 +190,31 @@ class ControllerService:
         rights = authorizer.rights(image.acls if controller.is_loaded else None, call.principal, call.host)
         return admit(call.api, rights, call.request, image)
 
-    def _write(self, api: str, row: AdminApi, request: Any, deadline_ms: int) -> Answer[Any]:
+    def _write(self, row: AdminApi, call: Call, request: Any, deadline_ms: int) -> Answer[Any]:
+        api = call.api
         run = partial(_operation, row.run, request)
+        if row.strict_from is not None or row.knows_broker or row.asks_quorum:
+            run = partial(self._operation_of, row, call, request)
         return self.controller.write(api, run, deadline_ms=deadline_ms, answer_by_ms=deadline_ms)
+
+    def _operation_of(
+        self, row: AdminApi, call: Call, request: Any, state: ControllerState, context: Context
+    ) -> Outcome[Any]:
+        """Runs a write that has to know who asks, or whom: its client's mutation quota, the broker, the quorum."""
+        charge = UNLIMITED
+        if row.strict_from is not None and not request.validate_only:
+            is_strict = version_of(request) >= row.strict_from
+            user = call.principal.partition(":")[2]
+            charge = self._mutation_quota.charge(
+                state.image, user, call.client_id, is_strict=is_strict, now_ms=context.now_ms
+            )
+        outcome: Outcome[Any] = row.run(
+            state, request, context._replace(mutations=charge, broker=call.broker, quorum=self._quorum)
+        )
+        if charge is UNLIMITED:
+            return outcome
+        outcome.response.header.throttle_time_ms = charge.throttle_time_ms
+        return outcome._replace(appended=partial(_settle, charge, outcome.appended))
 
     def _check_header(self, row: AdminApi, header: admin_pb2.RequestHeader) -> None:
         settings = self.controller.settings
@@ -336,7 +363,9 @@ class ControllerService:
             request = method.request.FromString(envelope.request)
         except DecodeError as error:
             return EnvelopeResponse(ErrorCode.INVALID_REQUEST, f"the body of {envelope.api} cannot be read: {error}")
-        response: Any = await self.dispatch(Call(envelope.api, request, envelope.principal, envelope.host))
+        response: Any = await self.dispatch(Call(
+            envelope.api, request, envelope.principal, envelope.host, envelope.client_id, envelope.broker
+        ))
         body = response.SerializeToString()
         if response.header.error_code == ErrorCode.NOT_CONTROLLER:
             return EnvelopeResponse(ErrorCode.NOT_CONTROLLER, response.header.error_message, body)
@@ -368,6 +397,12 @@ def _name_initiator(row: AdminApi, call: Call) -> None:
 
 def _operation(run: Callable[..., Outcome[Any]], request: Any, state: ControllerState, context: Context) -> Outcome[Any]:
     return run(state, request, context)
+
+
+def _settle(charge: MutationCharge, then: Callable[[int], None] | None, end_offset: int) -> None:
+    charge.settle()
+    if then is not None:
+        then(end_offset)
 
 
 def _reply(responder: Responder, response_type: type[Any], answer: Answer[Any]) -> None:
