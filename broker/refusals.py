@@ -1,0 +1,43 @@
+"""How a broker tells the refusal of a whole request, for its own calls whose answers repeat it: `(request, response, error)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata.errors import ApiError
+
+
+def alter_replica_log_dirs(
+    request: admin_pb2.AlterReplicaLogDirsRequest, response: admin_pb2.AlterReplicaLogDirsResponse, error: ApiError
+) -> None:
+    """Each replica once, also if it was to go to two directories."""
+    replicas: dict[str, dict[int, None]] = {}
+    for place in request.dirs:
+        for topic in place.topics:
+            replicas.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions))
+    for name, indexes in replicas.items():
+        result = response.results.add(topic_name=name)
+        for index in indexes:
+            result.partitions.add(partition_index=index, error_code=error.code)
+
+
+def delete_records(request: admin_pb2.DeleteRecordsRequest, response: admin_pb2.DeleteRecordsResponse, error: ApiError) -> None:
+    for topic in request.topics:
+        result = response.topics.add(name=topic.name)
+        for partition in topic.partitions:
+            result.partitions.add(partition_index=partition.partition_index, low_watermark=-1, error_code=error.code)
+
+
+def init_producer_id(
+    request: admin_pb2.InitProducerIdRequest, response: admin_pb2.InitProducerIdResponse, error: ApiError
+) -> None:
+    response.producer_id = response.producer_epoch = -1
+
+
+REFUSALS: Mapping[str, Callable[[Any, Any, ApiError], None]] = {
+    "AlterReplicaLogDirs": alter_replica_log_dirs,
+    "DeleteRecords": delete_records,
+    "InitProducerId": init_producer_id,
+}
