@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.metadata.features import METADATA_VERSION
+from kraftlab.metadata.features import KRAFT_VERSION, METADATA_VERSION
 from kraftlab.metadata.image import BrokerImage
 from kraftlab.metadata.peer_rpc import (
     BrokerHeartbeatRequest,
@@ -29,6 +29,7 @@ from kraftlab.metadata.peer_rpc import (
 from kraftlab.metadata.records import AnyRecord, BrokerRegistrationChange, RegisterBroker, UnregisterBroker
 from kraftlab.metadata.uuids import Uuid, is_reserved, to_text
 
+from ..engine.levels import CORDONED_DIRECTORIES, DIRECTORIES, metadata_version
 from ..engine.state import Context, ControllerState, Outcome, Settings
 from ..partitions.partitions import check_broker_epoch, with_broker, without_broker, without_unclean_broker
 from .heartbeats import BrokerState, HeartbeatFacts, HeartbeatTable, next_state
@@ -63,7 +64,7 @@ def register(
             request.rack,
             True if refreshed is None else refreshed.fenced,
             False if refreshed is None else refreshed.in_controlled_shutdown,
-            tuple(sorted(request.log_dirs)),
+            tuple(sorted(request.log_dirs)) if metadata_version(state.image) >= DIRECTORIES else (),
             cordoned_log_dirs=() if refreshed is None else refreshed.cordoned_log_dirs,
         )
     )
@@ -141,8 +142,9 @@ def _check_registration(
                 f"Another broker with id {request.broker_id} is alive, or its session of "
                 f"{context.settings.session_timeout_ms} ms has not ended yet. Stop it, or retry until then.",
             )
-    _check_directories(state, request)
-    check_features(state, request.broker_id, request.features)
+    if metadata_version(state.image) >= DIRECTORIES:
+        _check_directories(state, request)
+    check_features(state, request.broker_id, request.features, context)
 
 
 def _has_taken_its_place(existing: BrokerImage, request: BrokerRegistrationRequest) -> bool:
@@ -174,10 +176,13 @@ def _check_directories(state: ControllerState, request: BrokerRegistrationReques
             )
 
 
-def check_features(state: ControllerState, node_id: int, features: tuple[tuple[str, int, int], ...]) -> None:
-    """The node must support every finalized level; what it does not name it supports at 0 only (metadata.version: at 1)."""
+def check_features(state: ControllerState, node_id: int, features: tuple[tuple[str, int, int], ...], context: Context) -> None:
+    """The node must support every finalized level, the quorum's own included; what it does not name it supports at 0 only
+    (metadata.version: at 1).
+    """
     ranges = {name: (lowest, highest) for name, lowest, highest in features}
-    for name, level in sorted(state.image.features.items()):
+    finalized = {**state.image.features, KRAFT_VERSION: context.quorum().kraft_version}
+    for name, level in sorted(finalized.items()):
         lowest, highest = ranges.get(name, (1, 1) if name == METADATA_VERSION else (0, 0))
         if not lowest <= level <= highest:
             raise ApiError(
@@ -220,7 +225,9 @@ def quick_heartbeat(
         or newest.image.cluster.brokers.get(request.broker_id) is not broker
     ):
         return None
-    if any(directory in broker.log_dirs for directory in request.offline_log_dirs) or _cordons(broker, request) is not None:
+    if any(directory in broker.log_dirs for directory in request.offline_log_dirs):
+        return None
+    if _cordons(broker, request, metadata_version(newest.image)) is not None:
         return None
     current, facts = heartbeat_facts(committed, table, request, broker)
     following = next_state(current, facts)
@@ -238,7 +245,7 @@ def heartbeat(
     appended: Callable[[int], None] | None = None
     if following is not current:
         records, appended = _change_state(state, table, broker, following, context.settings)
-    cordoned = _cordons(broker, request)
+    cordoned = _cordons(broker, request, metadata_version(state.image))
     if cordoned is not None:
         records.append(BrokerRegistrationChange(0, broker.broker_id, broker.epoch, cordoned_log_dirs=cordoned))
     offline = tuple(directory for directory in request.offline_log_dirs if directory in broker.log_dirs)
@@ -247,9 +254,9 @@ def heartbeat(
     return Outcome(records, _response(following, facts), atomic=False, appended=appended)
 
 
-def _cordons(broker: BrokerImage, request: BrokerHeartbeatRequest) -> tuple[Uuid, ...] | None:
-    """The directories that the broker reports as cordoned, None if that is known already."""
-    if request.cordoned_log_dirs is None:
+def _cordons(broker: BrokerImage, request: BrokerHeartbeatRequest, level: int) -> tuple[Uuid, ...] | None:
+    """The directories that the broker reports as cordoned, None if that is known already, or cannot be noted."""
+    if request.cordoned_log_dirs is None or level < CORDONED_DIRECTORIES:
         return None
     reported = tuple(sorted(directory for directory in request.cordoned_log_dirs if directory in broker.log_dirs))
     return None if reported == broker.cordoned_log_dirs else reported

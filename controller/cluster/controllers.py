@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import ControllerRegistrationRequest, ControllerRegistrationResponse
 from kraftlab.metadata.records import RegisterController
 
+from ..engine.levels import CONTROLLER_REGISTRATION, metadata_version
 from ..engine.state import Context, ControllerState, Outcome
 from .brokers import check_features
 
@@ -13,8 +14,14 @@ from .brokers import check_features
 def register(
     state: ControllerState, request: ControllerRegistrationRequest, context: Context
 ) -> Outcome[ControllerRegistrationResponse]:
-    """Registers a controller; one that says what is known already writes nothing. ApiError UNSUPPORTED_VERSION (features)."""
-    check_features(state, request.controller_id, request.features)
+    """Registers a controller; one that says what is known already writes nothing. ApiError UNSUPPORTED_VERSION."""
+    level = metadata_version(state.image)
+    if level < CONTROLLER_REGISTRATION:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"metadata.version {level} knows no registrations of controllers; it takes {CONTROLLER_REGISTRATION}.",
+        )
+    check_features(state, request.controller_id, request.features, context)
     record = RegisterController(
         0, request.controller_id, request.incarnation_id, request.listeners, tuple(sorted(request.features))
     )

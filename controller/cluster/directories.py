@@ -13,6 +13,7 @@ from kraftlab.metadata.peer_rpc import (
 )
 from kraftlab.metadata.records import PartitionChange
 
+from ..engine.levels import DIRECTORIES, metadata_version
 from ..engine.state import Context, ControllerState, Outcome
 from ..partitions.partition_change import build_change
 from ..partitions.partitions import Eligibility, check_broker_epoch, default_directory
@@ -25,10 +26,15 @@ def assign(
 ) -> Outcome[AssignReplicasToDirsResponse]:
     """Notes directories of replicas. A replica in a directory that is not online also leaves ISR and leadership.
 
-    ApiError for the whole request: INVALID_REQUEST (too many at once), STALE_BROKER_EPOCH. Per partition:
+    ApiError for the whole request: UNSUPPORTED_VERSION, STALE_BROKER_EPOCH, INVALID_REQUEST (too many at once). Per partition:
     UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (the broker has no replica of it). Of a partition
     named twice the last counts.
     """
+    if metadata_version(state.image) < DIRECTORIES:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"metadata.version {metadata_version(state.image)} knows no directories of replicas; it takes {DIRECTORIES}.",
+        )
     broker = check_broker_epoch(state, request.broker_id, request.broker_epoch)
     if len(request.assignments) > MAX_ASSIGNMENTS:
         raise ApiError(

@@ -9,22 +9,15 @@ from __future__ import annotations
 
 import msgspec
 
-from kraftlab.metadata.features import METADATA_VERSION, bootstrap_records
+from kraftlab.metadata.features import bootstrap_records
 from kraftlab.metadata.image import EMPTY, MetadataImage
 from kraftlab.metadata.records import AbortTransaction, AnyRecord
 
-TRANSACTIONS_LEVEL = 13
-"""The metadata.version from which on transactions may be written (3.6-IV1)."""
-LOWEST_LEVEL = 1
-"""What a log that does not say its metadata.version counts as (3.0-IV1)."""
+from .levels import TRANSACTIONS, metadata_version
 
 
 class ActivationRefused(Exception):
     """The log cannot be led from here: it says two things that do not go together."""
-
-
-def supports_transactions(image: MetadataImage) -> bool:
-    return image.features.get(METADATA_VERSION, LOWEST_LEVEL) >= TRANSACTIONS_LEVEL
 
 
 def is_empty(image: MetadataImage) -> bool:
@@ -37,11 +30,11 @@ def activation_records(image: MetadataImage) -> list[AnyRecord]:
     records: list[AnyRecord] = []
     new_cluster = is_empty(image)
     if image.transaction is not None:
-        if not new_cluster and not supports_transactions(image):
-            level = image.features.get(METADATA_VERSION, LOWEST_LEVEL)
+        level = metadata_version(image)
+        if not new_cluster and level < TRANSACTIONS:
             raise ActivationRefused(
                 f"the log has a transaction open since offset {image.transaction.begin_offset}, but metadata.version {level} has "
-                f"none (it takes {TRANSACTIONS_LEVEL}); compare this log with another controller's, and refill it if they differ"
+                f"none (it takes {TRANSACTIONS}); compare this log with another controller's, and refill it if they differ"
             )
         records.append(AbortTransaction(0, "Controller failover"))
     if new_cluster:

@@ -25,7 +25,7 @@ from kraftlab.metadata.records import AnyRecord, BeginTransaction, EndTransactio
 from kraftlab.quorum.core.batch import MAX_BATCH_BYTES, MAX_RECORDS
 from kraftlab.quorum.driver.errors import NotLeader, Overloaded
 
-from .activation import supports_transactions
+from .levels import TRANSACTIONS, metadata_version
 from .queue import NotNow
 from .state import ControllerState, Outcome
 
@@ -145,7 +145,7 @@ class LogWriter:
         return planned
 
     def _as_transaction(self, outcome: Outcome[Any]) -> list[AnyRecord]:
-        if outcome.transaction is None or not supports_transactions(self.newest.image):
+        if outcome.transaction is None or metadata_version(self.newest.image) < TRANSACTIONS:
             raise ApiError(
                 ErrorCode.POLICY_VIOLATION,
                 f"The change has {len(outcome.records)} metadata records; at most {MAX_RECORDS} records and {BODY_BYTES_MAX} "

@@ -10,6 +10,7 @@ import pytest
 from kraftlab.controller.cluster import brokers, directories
 from kraftlab.controller.engine.state import Context, ControllerState, Outcome
 from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.peer_rpc import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -106,12 +107,23 @@ async def test_directories_must_be_fresh_distinct_and_nobody_elses(five: Any, to
 
 
 async def test_a_broker_must_support_every_finalized_level(cluster: Any) -> None:
-    for features, found in [((), "1 to 1"), ((("metadata.version", 7, 29),), "7 to 29")]:
-        error = await refused(cluster, 1, features=features)
+    everything = {name: (name, lowest, highest) for name, lowest, highest in supported_features()}
+
+    def without(name: str, *instead: tuple[str, int, int]) -> tuple[tuple[str, int, int], ...]:
+        return (*(entry for key, entry in everything.items() if key != name), *instead)
+
+    for name, instead, range_and_level in [
+        ("metadata.version", (), "1 to 1, and the cluster's level is 30"),
+        ("metadata.version", (("metadata.version", 7, 29),), "7 to 29, and the cluster's level is 30"),
+        ("group.version", (), "0 to 0, and the cluster's level is 1"),
+        ("kraft.version", (("kraft.version", 0, 0),), "0 to 0, and the cluster's level is 1"),
+    ]:
+        error = await refused(cluster, 1, features=without(name, *instead))
         assert error.code is ErrorCode.UNSUPPORTED_VERSION
-        assert "metadata.version" in error.message and found in error.message and "30" in error.message
-    await cluster.register(1, features=(("metadata.version", 7, 31), ("x.version", 0, 3)))
-    assert cluster.broker(1).features == (("metadata.version", 7, 31), ("x.version", 0, 3))
+        assert f"{name} {range_and_level}" in error.message
+    more = without("metadata.version", ("metadata.version", 7, 31), ("x.version", 0, 3))
+    await cluster.register(1, features=more)
+    assert cluster.broker(1).features == tuple(sorted(more)), "what the controller does not know is kept"
 
 
 # --- heartbeats -------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,22 @@
+"""From which metadata.version on the controller writes what it writes (the names are Kafka's releases)."""
+
+from __future__ import annotations
+
+from kraftlab.metadata.features import METADATA_VERSION
+from kraftlab.metadata.image import MetadataImage
+
+LOWEST_LEVEL = 1
+"""What a log that does not say its metadata.version counts as (3.0-IV1)."""
+TRANSACTIONS = 13
+"""Metadata transactions (3.6-IV1)."""
+CONTROLLER_REGISTRATION = 15
+"""Controllers announce their endpoints and features (3.7-IV0)."""
+DIRECTORIES = 17
+"""Log directories of brokers and of replicas (3.7-IV2)."""
+CORDONED_DIRECTORIES = 30
+"""Cordoned log directories (4.3-IV0)."""
+
+
+def metadata_version(image: MetadataImage) -> int:
+    """The finalized level."""
+    return image.features.get(METADATA_VERSION, LOWEST_LEVEL)
