@@ -48,10 +48,11 @@ from kraftlab.metadata.peer_rpc import (
 from kraftlab.quorum.driver.transport import DirectHandler, PeerHandler, PeerRequest, Responder
 from kraftlab.rpc.methods import METHODS, fault
 from kraftlab.rpc.server import Call
+from kraftlab.rpc.versions import version_of
 
 from ..cluster import brokers, controllers, directories, producer_ids
-from ..engine.answer_deadlines import OutcomeUnknown
 from ..configs.mutation_quota import UNLIMITED, MutationCharge, quota_of
+from ..engine.answer_deadlines import OutcomeUnknown
 from ..engine.purgatory import Answer
 from ..engine.quorum_controller import QuorumController
 from ..engine.state import Context, ControllerState, Outcome, QuorumFacts, set_error, unknown_quorum
@@ -197,17 +198,13 @@ class ControllerService:
             run = partial(self._operation_of, row, call, request)
         return self.controller.write(api, run, deadline_ms=deadline_ms, answer_by_ms=deadline_ms)
 
-    def _operation_of(
-        self, row: AdminApi, call: Call, request: Any, state: ControllerState, context: Context
-    ) -> Outcome[Any]:
+    def _operation_of(self, row: AdminApi, call: Call, request: Any, state: ControllerState, context: Context) -> Outcome[Any]:
         """Runs a write that has to know who asks, or whom: its client's mutation quota, the broker, the quorum."""
         charge = UNLIMITED
         if row.strict_from is not None and not request.validate_only:
             is_strict = version_of(request) >= row.strict_from
             user = call.principal.partition(":")[2]
-            charge = self._mutation_quota.charge(
-                state.image, user, call.client_id, is_strict=is_strict, now_ms=context.now_ms
-            )
+            charge = self._mutation_quota.charge(state.image, user, call.client_id, is_strict=is_strict, now_ms=context.now_ms)
         outcome: Outcome[Any] = row.run(
             state, request, context._replace(mutations=charge, broker=call.broker, quorum=self._quorum)
         )
@@ -363,9 +360,9 @@ class ControllerService:
             request = method.request.FromString(envelope.request)
         except DecodeError as error:
             return EnvelopeResponse(ErrorCode.INVALID_REQUEST, f"the body of {envelope.api} cannot be read: {error}")
-        response: Any = await self.dispatch(Call(
-            envelope.api, request, envelope.principal, envelope.host, envelope.client_id, envelope.broker
-        ))
+        response: Any = await self.dispatch(
+            Call(envelope.api, request, envelope.principal, envelope.host, envelope.client_id, envelope.broker)
+        )
         body = response.SerializeToString()
         if response.header.error_code == ErrorCode.NOT_CONTROLLER:
             return EnvelopeResponse(ErrorCode.NOT_CONTROLLER, response.header.error_message, body)

@@ -14,6 +14,12 @@ from kraftlab.metadata.image import EMPTY, MetadataImage
 from kraftlab.metadata.quotas import QuotaEntity
 
 
+def spend(quota: MutationQuota, image: MetadataImage, user: str, count: int) -> None:
+    charge = quota.charge(image, user, "", is_strict=True, now_ms=0)
+    charge.take(count)
+    charge.settle()
+
+
 def limited(rate: float, entity: QuotaEntity = (("user", "alice"),)) -> MetadataImage:
     return msgspec.structs.replace(EMPTY, quotas=immutables.Map({entity: immutables.Map({MUTATION_RATE: rate})}))
 
@@ -54,6 +60,7 @@ def test_a_strict_request_may_overshoot_once_and_is_refused_until_nothing_is_owe
         charge.take(1)
     assert refused.value.code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert charge.throttle_time_ms == 2000
+    charge.settle()
     with pytest.raises(ApiError):
         quota.charge(image, "alice", "", is_strict=True, now_ms=1999).take(1)
     quota.charge(image, "alice", "", is_strict=True, now_ms=2000).take(1)
@@ -76,15 +83,15 @@ def test_clients_without_a_quota_have_no_limit() -> None:
 
 def test_users_that_share_a_default_have_buckets_of_their_own() -> None:
     quota, image = MutationQuota(windows=1), limited(1.0, (("user", None),))
-    quota.charge(image, "alice", "", is_strict=True, now_ms=0).take(100)
-    quota.charge(image, "bob", "", is_strict=True, now_ms=0).take(1)
+    spend(quota, image, "alice", 100)
+    spend(quota, image, "bob", 1)
     with pytest.raises(ApiError):
         quota.charge(image, "alice", "", is_strict=True, now_ms=0).take(1)
 
 
 def test_a_quota_that_is_lowered_caps_what_was_saved() -> None:
     quota = MutationQuota(windows=10)
-    quota.charge(limited(100.0), "alice", "", is_strict=True, now_ms=0).take(1)
+    spend(quota, limited(100.0), "alice", 1)
     charge = quota.charge(limited(1.0), "alice", "", is_strict=True, now_ms=0)
     charge.take(11)
     with pytest.raises(ApiError):
@@ -93,8 +100,17 @@ def test_a_quota_that_is_lowered_caps_what_was_saved() -> None:
 
 def test_however_many_clients_come_who_owes_is_remembered() -> None:
     quota, image = MutationQuota(windows=1), limited(1.0, (("user", None),))
-    quota.charge(image, "debtor", "", is_strict=True, now_ms=0).take(100)
+    spend(quota, image, "debtor", 100)
     for number in range(BUCKETS_MAX + 10):
-        quota.charge(image, f"user-{number}", "", is_strict=True, now_ms=0).take(1)
+        spend(quota, image, f"user-{number}", 1)
     with pytest.raises(ApiError):
         quota.charge(image, "debtor", "", is_strict=True, now_ms=0).take(1)
+
+
+def test_what_a_request_took_counts_once_it_is_carried_out() -> None:
+    quota, image = MutationQuota(windows=1), limited(1.0)
+    for _ in range(3):
+        quota.charge(image, "alice", "", is_strict=True, now_ms=0).take(100)
+    spend(quota, image, "alice", 100)
+    with pytest.raises(ApiError):
+        spend(quota, image, "alice", 1)
