@@ -60,7 +60,7 @@ def _is_reassigned(lab: Lab, topic: str) -> bool:
 
 def _places(lab: Lab, broker: int, topic: str, index: int) -> list[tuple[int, bool]]:
     """(log dir, is future) of a broker's replicas of a partition."""
-    wanted = pb.DescribableLogDirTopics(topics=[pb.DescribableLogDirTopic(topic=topic, partitions=[index])])
+    wanted = pb.DescribableLogDirTopics(values=[pb.DescribableLogDirTopic(topic=topic, partitions=[index])])
     response = lab.call(broker, "DescribeLogDirs", pb.DescribeLogDirsRequest(topics=wanted))
     dirs = [str(path) for path in lab.cluster.log_dirs(broker)]
     return [

@@ -19,6 +19,9 @@ _PATH = re.compile(r"(?P<path>(?:steps\[|\*\*\.)\S+)(?P<remark> .*)?")
 _FIELD_NAME = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 _GLOBAL_ORDER = re.compile(r"(?P<api>[A-Z]\w+): order of (?P<lists>[^(]+?)(?: \(.*\))?")
 
+HASHED = ("ApiVersions: order of supported_features, finalized_features",)
+"""Lists that Kafka reads out of a hash map: most recordings sort them, as nobody can mean the order."""
+
 Holder = dict[str, Any]
 """The recorded object that a field stands in."""
 
@@ -74,7 +77,7 @@ class Tolerance:
 def of(entries: tuple[str, ...], global_entries: tuple[str, ...] = (), global_names: frozenset[str] = frozenset()) -> Tolerance:
     """The rules of one document."""
     tolerance = Tolerance(names=set(global_names))
-    for entry in global_entries:
+    for entry in (*HASHED, *global_entries):
         _read_global(tolerance, entry)
     for entry in entries:
         _read(tolerance, entry)
@@ -132,7 +135,9 @@ def _order_of_entries(tolerance: Tolerance, found: re.Match[str]) -> None:
 
 
 def _order_in_answers(tolerance: Tolerance, found: re.Match[str]) -> None:
-    tolerance.unordered.append(Rule((ANY_DEPTH, found["list"]), found["api"]))
+    """What topics are in no order, their partitions are in none either."""
+    for name in {found["list"], *(("partitions",) if found["list"] == "topics" else ())}:
+        tolerance.unordered.append(Rule((ANY_DEPTH, name), found["api"]))
 
 
 def _free_texts(tolerance: Tolerance, found: re.Match[str]) -> None:
