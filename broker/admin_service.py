@@ -22,7 +22,7 @@ from kraftlab.access.admission import Admission, admit
 from kraftlab.access.authorizer import NOT_ASKED, AccessSettings, Authorizer
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse
+from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse, ForwardingBroker
 from kraftlab.quorum.driver.transport import PeerError, PeerTimeout, PeerUnreachable
 from kraftlab.rpc.endpoint_types import BROKERS, check_endpoint_type
 from kraftlab.rpc.methods import METHODS, Method, fault
@@ -40,6 +40,9 @@ PATIENCE_S = 5.0
 """How long a call is passed on whose deadline is over from the start."""
 ONCE = ("CreateTopics", "DeleteTopics", "AddRaftVoter", "RemoveRaftVoter")
 """Made twice, these answer that the topic or voter exists, or does not: their outcome would be told wrongly."""
+
+ABOUT_CONFIGS = ("IncrementalAlterConfigs", "AlterConfigs", "DescribeConfigs")
+"""Calls whose answer depends on the broker that was asked."""
 
 LocalCall = Callable[[Any], Awaitable[Message]]
 """Takes the request of its method; the response's header is filled in here."""
@@ -71,8 +74,10 @@ class AdminService:
         publisher: MetadataPublisher,
         local: Mapping[str, LocalCall],
         access: AccessSettings | None = None,
+        identity: ForwardingBroker | None = None,
     ) -> None:
         self._cluster_id = cluster_id
+        self._identity = identity
         self._authorizer = Authorizer(access or AccessSettings())
         self._channel = channel
         self._publisher = publisher
@@ -125,6 +130,18 @@ class AdminService:
         rights = self._authorizer.rights(image.acls if is_loaded else None, call.principal, call.host)
         return admit(call.api, rights, call.request, image)
 
+    def _envelope_of(self, call: Call) -> EnvelopeRequest:
+        """Who the client is, and of calls about configs, who this broker is: its file has a say in them."""
+        about_configs = call.api in ABOUT_CONFIGS and self._identity is not None
+        return EnvelopeRequest(
+            call.api,
+            call.principal,
+            call.request.SerializeToString(),
+            call.client_id,
+            self._identity if about_configs else None,
+            call.host,
+        )
+
     def _header(self) -> admin_pb2.ResponseHeader:
         """What this broker knows: how new its metadata is, and who leads."""
         provenance = self._publisher.image.provenance
@@ -163,7 +180,7 @@ class AdminService:
             rest_ms = max(1, int(rest_s * 1000))
             if not is_over:
                 header.timeout_ms = rest_ms
-            body = _encode(EnvelopeRequest(call.api, call.principal, call.request.SerializeToString(), host=call.host))
+            body = _encode(self._envelope_of(call))
             try:
                 answer = await self._channel.pass_on(Api.ENVELOPE, body, timeout_ms=rest_ms)
                 response = _envelope.decode(answer)

@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from kraftlab.config import meta_properties
+from kraftlab.config.access import SECRETS
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import BrokerConfig
 from kraftlab.metadata.features import supported_features
-from kraftlab.metadata.peer_rpc import BrokerRegistrationRequest
+from kraftlab.metadata.peer_rpc import BrokerRegistrationRequest, ForwardingBroker
 from kraftlab.metadata.records import Listener
 from kraftlab.metadata.uuids import UNASSIGNED, random_uuid
 from kraftlab.node.process import run_to_end, through_generations, watch_signals
@@ -86,6 +87,12 @@ async def run(config: BrokerConfig) -> None:
         ),
         FATAL,
     )
+
+
+def _identity_of(config: BrokerConfig) -> ForwardingBroker:
+    """What the active controller has to know of this broker to answer for its configs; passwords stay here."""
+    shown = {key: "" if key in SECRETS else value for key, value in config.values.items()}
+    return ForwardingBroker(config.node_id, shown)
 
 
 class BrokerNode:
@@ -246,7 +253,9 @@ class BrokerNode:
             "InitProducerId": InitProducerId(self.producer_ids).init,
             **SnapshotCalls(self._config.node_id, self.driver).calls(),
         }
-        service = AdminService(self._cluster_id, self._channel, self.publisher, local)
+        service = AdminService(
+            self._cluster_id, self._channel, self.publisher, local, identity=_identity_of(self._config)
+        )
         await nursery.start(AdminServer(service.dispatch, self._config.grpc.host, self._config.grpc.port).serve)
 
     async def _api_versions(self, request: Any) -> Message:
