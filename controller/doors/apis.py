@@ -23,7 +23,7 @@ from ..cluster import describe as cluster
 from ..configs import client_quotas, configs, features
 from ..configs import description as config_description
 from ..partitions.leader_elections import elect_leaders
-from ..reassignment import reassignments
+from ..reassignment import kip_179, reassignments
 from ..reassignment.listing import Observer, listing
 from ..security import acls, scram
 from ..topics import description, topics
@@ -169,7 +169,9 @@ APIS: Mapping[str, AdminApi] = {
     "ElectLeaders": AdminApi(Kind.WRITE, elect_leaders, refuse=refusals.elect_leaders),
     "DeleteRecords": AdminApi(Kind.LOCAL, _records_are_brokers),
     "DescribeTopicPartitions": AdminApi(Kind.READ, _describe_topics, refuse=refusals.describe_topic_partitions),
-    "IncrementalAlterConfigs": AdminApi(Kind.WRITE, configs.alter, "resources", refusals.incremental_alter_configs, knows_broker=True),
+    "IncrementalAlterConfigs": AdminApi(
+        Kind.WRITE, configs.alter, "resources", refusals.incremental_alter_configs, knows_broker=True
+    ),
     "AlterConfigs": AdminApi(Kind.WRITE, configs.replace, "resources", refusals.alter_configs, knows_broker=True),
     "AlterClientQuotas": AdminApi(Kind.WRITE, client_quotas.alter, "entries", refusals.alter_client_quotas),
     "DescribeClientQuotas": AdminApi(Kind.READ, _describe_client_quotas),
@@ -184,6 +186,15 @@ APIS: Mapping[str, AdminApi] = {
         names_initiator=True,
     ),
     "ListPartitionReassignments": AdminApi(Kind.READ, _list_reassignments, refuse=refusals.list_partition_reassignments),
+    "AlterReplicationFactors": AdminApi(
+        Kind.WRITE,
+        kip_179.alter_replication_factors,
+        "topics",
+        refusals.alter_replication_factors,
+        names_initiator=True,
+    ),
+    "AlterPartitionCounts": AdminApi(Kind.WRITE, kip_179.alter_partition_counts, "topics", refusals.alter_partition_counts),
+    "AlterInterBrokerThrottle": AdminApi(Kind.WRITE, kip_179.alter_inter_broker_throttle),
     "DescribeCluster": AdminApi(Kind.READ, _describe_cluster, refuse=refusals.describe_cluster),
     "Metadata": AdminApi(Kind.READ, _metadata, refuse=refusals.metadata),
     "ApiVersions": AdminApi(Kind.LOCAL, _local("ApiVersions"), refuse=refusals.api_versions),

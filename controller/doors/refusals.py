@@ -145,3 +145,17 @@ def alter_user_scram_credentials(
     users = [*(entry.name for entry in request.deletions), *(entry.name for entry in request.upsertions)]
     for user in dict.fromkeys(users):
         set_error(response.results.add(user=user), error)
+
+
+def alter_replication_factors(
+    request: admin_pb2.AlterReplicationFactorsRequest, response: admin_pb2.AlterReplicationFactorsResponse, error: ApiError
+) -> None:
+    for topic in request.topics:
+        set_error(response.topics.add(name=topic.name), error)
+
+
+def alter_partition_counts(
+    request: admin_pb2.AlterPartitionCountsRequest, response: admin_pb2.AlterPartitionCountsResponse, error: ApiError
+) -> None:
+    for topic in request.topics:
+        set_error(response.topics.add(name=topic.name), error)

@@ -13,6 +13,8 @@ import pytest
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.controller.reassignment import reassignments
+from kraftlab.controller.reassignment.listing import Observer
+from kraftlab.controller.reassignment.listing import listing as listing_of
 
 SCENARIOS = json.loads((Path(__file__).parent / "data" / "recorded_reassignments.json").read_text())
 
@@ -47,7 +49,9 @@ def listing(cluster: Any, asked: list[Any] | None) -> list[Any]:
         request.topics.SetInParent()
         for name, indexes in asked:
             request.topics.topics.add(name=name, partition_indexes=indexes)
-    response = reassignments.listing(cluster.controller.committed, request)
+    controller = cluster.controller
+    observer = Observer(controller.moves.progress, cluster.clock.now_ms, cluster.settings)
+    response = listing_of(controller.committed, request, observer)
     return [
         [
             topic.name,

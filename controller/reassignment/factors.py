@@ -1,0 +1,91 @@
+"""Which replicas a partition gets or loses when its replication factor changes (KIP-179): a pure function, the same for the
+same cluster.
+
+A new replica goes to an active broker that has none of this partition: first where its rack has fewest of them, then where the
+fewest replicas are, then by id. A replica is dropped in the order: not in sync, on a broker that is not active, not the leader,
+in the rack with most of them, on the broker with most replicas, last in the list. So the order of those that stay is kept, the
+leader is the last to go, and a partition with a leader keeps one. Partitions are taken in their order, each sees what those
+before it got.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.image import BrokerImage, MetadataImage, PartitionImage
+
+from .arithmetic import target_replicas
+
+
+def replica_counts(image: MetadataImage) -> Counter[int]:
+    """How many replicas each broker has or is to have."""
+    counts: Counter[int] = Counter()
+    for topic in image.topics.by_id.values():
+        for partition in topic.partitions.values():
+            counts.update(target_replicas(partition))
+    return counts
+
+
+def plan(
+    partitions: Mapping[int, PartitionImage], factor: int, brokers: Mapping[int, BrokerImage], counts: Counter[int]
+) -> dict[int, tuple[int, ...]]:
+    """Partition → its replicas, of those that change. `counts` is kept up to date with the plan.
+
+    ApiError INVALID_REPLICATION_FACTOR if there are not as many brokers.
+    """
+    if factor <= 0:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR, f"A replication factor of {factor} is not possible; ask for 1 or more."
+        )
+    targets: dict[int, tuple[int, ...]] = {}
+    for number in sorted(partitions):
+        partition = partitions[number]
+        before = target_replicas(partition)
+        after = list(before)
+        while len(after) > factor:
+            after.remove(_to_drop(after, partition, brokers, counts))
+        while len(after) < factor:
+            after.append(_to_add(after, factor, brokers, counts))
+        if tuple(after) != before:
+            counts.subtract(before)
+            counts.update(after)
+            targets[number] = tuple(after)
+    return targets
+
+
+def _rack(brokers: Mapping[int, BrokerImage], broker_id: int) -> str | None:
+    broker = brokers.get(broker_id)
+    return None if broker is None else broker.rack
+
+
+def _to_add(replicas: list[int], factor: int, brokers: Mapping[int, BrokerImage], counts: Counter[int]) -> int:
+    usable = [broker for broker in brokers.values() if broker.is_active and not broker.is_cordoned]
+    free = [broker for broker in usable if broker.broker_id not in replicas]
+    if not free:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"A replication factor of {factor} cannot be reached: only {len(usable)} brokers are active and take replicas "
+            f"({len(replicas)} hold one already). Start more, or ask for less.",
+        )
+    in_rack = Counter(_rack(brokers, broker_id) for broker_id in replicas)
+    return min(free, key=lambda broker: (in_rack[broker.rack], counts[broker.broker_id], broker.broker_id)).broker_id
+
+
+def _to_drop(replicas: list[int], partition: PartitionImage, brokers: Mapping[int, BrokerImage], counts: Counter[int]) -> int:
+    in_rack = Counter(_rack(brokers, broker_id) for broker_id in replicas)
+    in_sync = partition.isr or partition.elr
+
+    def rank(broker_id: int) -> tuple[bool, bool, bool, int, int, int]:
+        broker = brokers.get(broker_id)
+        return (
+            broker_id not in in_sync,
+            broker is None or not broker.is_active,
+            broker_id != partition.leader,
+            in_rack[_rack(brokers, broker_id)],
+            counts[broker_id],
+            replicas.index(broker_id),
+        )
+
+    return max(replicas, key=rank)
