@@ -1,0 +1,322 @@
+"""What each call needs, and where what was refused stands: as recorded from Apache Kafka."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import immutables
+import pytest
+
+from kraftlab.access.admission import CALLS, Admission, admit
+from kraftlab.access.authorizer import NOT_ASKED, AccessSettings, Authorizer, Rights
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.metadata.acls import CLUSTER_NAME, Acl, AclsImage, Operation, PatternType, PermissionType, ResourceType
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.image import EMPTY, MetadataImage, TopicImage, TopicsImage
+from kraftlab.metadata.uuids import to_text
+from kraftlab.rpc.methods import METHODS
+
+TOPIC, CLUSTER, GROUP = ResourceType.TOPIC, ResourceType.CLUSTER, ResourceType.GROUP
+NO_ID = "A" * 22
+IDS = {"t": bytes([1]) * 16, "u": bytes([2]) * 16}
+
+
+def image_of(ids: dict[str, bytes]) -> MetadataImage:
+    topics = {topic_id: TopicImage(name, topic_id, immutables.Map()) for name, topic_id in ids.items()}
+    return MetadataImage(topics=TopicsImage(immutables.Map(topics), immutables.Map(ids)))
+
+
+IMAGE = image_of(IDS)
+
+
+def rights(*rules: tuple[ResourceType, str, Operation] | tuple[ResourceType, str, Operation, PermissionType]) -> Rights:
+    """Of alice, for whom these rules are."""
+    made = [
+        Acl(kind, name, PatternType.LITERAL, "User:alice", "*", operation, how[0] if how else PermissionType.ALLOW)
+        for kind, name, operation, *how in rules
+    ]
+    acls = AclsImage(ids=immutables.Map({acl: bytes([number]) * 16 for number, acl in enumerate(made)}))
+    return Authorizer(AccessSettings(is_enabled=True)).rights(acls, "User:alice", "127.0.0.1")
+
+
+NOTHING = rights()
+FREE = Authorizer(AccessSettings()).rights(None, "User:alice", "127.0.0.1")
+
+
+def on_cluster(operation: Operation) -> Rights:
+    return rights((CLUSTER, CLUSTER_NAME, operation))
+
+
+def completed(admission: Admission, response: Any) -> Any:
+    if admission.complete is not None:
+        admission.complete(response)
+    return response
+
+
+def test_every_call_says_what_it_needs() -> None:
+    assert CALLS.keys() == METHODS.keys()
+
+
+@pytest.mark.parametrize("api", sorted(METHODS))
+def test_without_an_authorizer_every_call_is_carried_out_as_it_is(api: str) -> None:
+    request = METHODS[api].request()
+    admission = admit(api, FREE, request, EMPTY)
+    assert admission.request is request and not admission.is_void
+    completed(admission, METHODS[api].response())
+
+
+def test_a_call_that_nobody_has_thought_of_is_for_super_users() -> None:
+    assert admit("Unheard", FREE, pb.DescribeClusterRequest(), EMPTY).complete is None
+    with pytest.raises(ApiError, match="super users only"):
+        admit("Unheard", on_cluster(Operation.ALL), pb.DescribeClusterRequest(), EMPTY)
+
+
+WHOLE = {
+    Operation.ALTER: (
+        "AlterPartitionReassignments",
+        "ElectLeaders",
+        "UnregisterBroker",
+        "UpdateFeatures",
+        "CreateAcls",
+        "DeleteAcls",
+        "AlterUserScramCredentials",
+        "AddRaftVoter",
+        "RemoveRaftVoter",
+        "AlterReplicaLogDirs",
+    ),
+    Operation.DESCRIBE: (
+        "ListPartitionReassignments",
+        "DescribeQuorum",
+        "DescribeAcls",
+        "DescribeUserScramCredentials",
+        "DescribeLogDirs",
+    ),
+    Operation.ALTER_CONFIGS: ("AlterClientQuotas",),
+    Operation.DESCRIBE_CONFIGS: ("DescribeClientQuotas", "ListConfigResources"),
+    Operation.CLUSTER_ACTION: ("AllocateProducerIds",),
+}
+
+
+@pytest.mark.parametrize(("operation", "api"), [(operation, api) for operation, apis in WHOLE.items() for api in apis])
+def test_calls_that_need_an_operation_on_the_cluster(operation: Operation, api: str) -> None:
+    request = METHODS[api].request()
+    assert admit(api, on_cluster(operation), request, EMPTY) == Admission(request)
+    with pytest.raises(ApiError) as refused:
+        admit(api, rights((TOPIC, "*", Operation.ALL)), request, EMPTY)
+    assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_a_refusal_says_who_may_not_do_what() -> None:
+    with pytest.raises(ApiError, match=r"Request CreateAcls by User:alice on the cluster needs ALTER permission\."):
+        admit("CreateAcls", NOTHING, pb.CreateAclsRequest(), EMPTY)
+
+
+# --- topics ------------------------------------------------------------------------------------------------------------------
+
+
+def creation(*names: str) -> pb.CreateTopicsRequest:
+    return pb.CreateTopicsRequest(topics=[pb.CreatableTopic(name=name) for name in names], validate_only=True)
+
+
+def test_topics_that_may_not_be_created_stand_behind_those_that_may() -> None:
+    may = rights((TOPIC, "t", Operation.ALL))
+    admission = admit("CreateTopics", may, creation("new", "t"), IMAGE)
+    assert admission.request == creation("t")
+    response = completed(admission, pb.CreateTopicsResponse(topics=[pb.CreatableTopicResult(name="t", error_code=36)]))
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [("t", 36), ("new", 29)]
+    assert (response.topics[1].topic_id, response.topics[1].error_message) == (NO_ID, "Authorization failed.")
+
+
+def test_a_request_of_which_nothing_is_left_is_not_carried_out() -> None:
+    admission = admit("CreateTopics", NOTHING, creation("a", "b"), IMAGE)
+    assert admission.is_void
+    assert [topic.error_code for topic in completed(admission, pb.CreateTopicsResponse()).topics] == [29, 29]
+
+
+def test_who_may_not_describe_configs_does_not_see_those_of_the_topic_it_created() -> None:
+    admission = admit("CreateTopics", on_cluster(Operation.CREATE), creation("new"), IMAGE)
+    made = pb.CreatableTopicResult(name="new", num_partitions=3, replication_factor=2, configs=[pb.ConfigEntry(name="x")])
+    result = completed(admission, pb.CreateTopicsResponse(topics=[made])).topics[0]
+    assert (result.error_code, result.topic_config_error_code) == (0, 29)
+    assert (result.num_partitions, result.replication_factor, len(result.configs)) == (-1, -1, 0)
+
+
+def test_partitions_that_may_not_be_added_stand_first_without_a_text() -> None:
+    topics = [pb.CreatePartitionsTopic(name=name, count=2) for name in ("t", "no-such")]
+    request = pb.CreatePartitionsRequest(topics=topics)
+    admission = admit("CreatePartitions", rights((TOPIC, "t", Operation.ALTER)), request, IMAGE)
+    answered = pb.CreatePartitionsResponse(results=[pb.CreatePartitionsTopicResult(name="t")])
+    results = completed(admission, answered).results
+    assert [(r.name, r.error_code, r.HasField("error_message")) for r in results] == [("no-such", 29, False), ("t", 0, False)]
+
+
+def deletions(*entries: str | bytes) -> pb.DeleteTopicsRequest:
+    return pb.DeleteTopicsRequest(
+        topics=[
+            pb.DeleteTopicState(name=entry) if isinstance(entry, str) else pb.DeleteTopicState(topic_id=to_text(entry))
+            for entry in entries
+        ]
+    )
+
+
+def deleted(may: Rights, *entries: str | bytes) -> tuple[Admission, list[tuple[str | None, str, int]]]:
+    """The admission, and the refusals as (name or None, id, code)."""
+    admission = admit("DeleteTopics", may, deletions(*entries), IMAGE)
+    responses = completed(admission, pb.DeleteTopicsResponse()).responses
+    return admission, [(r.name if r.HasField("name") else None, r.topic_id, r.error_code) for r in responses]
+
+
+def test_who_may_delete_on_the_cluster_may_delete_every_topic() -> None:
+    admission, refused = deleted(on_cluster(Operation.DELETE), "t", IDS["u"], "no-such")
+    assert (admission.complete, refused) == (None, [])
+
+
+def test_who_may_neither_delete_nor_describe_does_not_learn_what_exists() -> None:
+    _, refused = deleted(NOTHING, "t", "no-such", IDS["u"])
+    assert refused == [("t", NO_ID, 29), ("no-such", NO_ID, 29), (None, to_text(IDS["u"]), 29)]
+
+
+def test_who_may_describe_learns_that_a_topic_does_not_exist_and_the_name_of_an_id() -> None:
+    _, refused = deleted(rights((TOPIC, "*", Operation.DESCRIBE)), "t", "no-such", IDS["u"])
+    assert refused == [("t", NO_ID, 29), ("no-such", NO_ID, 3), ("u", to_text(IDS["u"]), 29)]
+
+
+def test_who_may_delete_a_topic_may_name_it_either_way() -> None:
+    admission, refused = deleted(rights((TOPIC, "t", Operation.DELETE)), "t", IDS["t"], IDS["u"])
+    assert admission.request == deletions("t", IDS["t"])
+    assert refused == [(None, to_text(IDS["u"]), 29)]
+
+
+def test_who_may_delete_and_must_not_describe_may_not_delete_by_name() -> None:
+    may = rights((TOPIC, "t", Operation.DELETE), (TOPIC, "t", Operation.DESCRIBE, PermissionType.DENY))
+    assert deleted(may, "t")[1] == [("t", NO_ID, 29)]
+
+
+def test_an_id_that_no_committed_topic_has_is_unknown_to_who_needs_a_right_to_it() -> None:
+    unknown = bytes([9]) * 16
+    admission, refused = deleted(rights((TOPIC, "*", Operation.ALL)), unknown)
+    assert admission.is_void
+    assert refused == [(None, to_text(unknown), ErrorCode.UNKNOWN_TOPIC_ID)]
+
+
+def test_records_may_be_deleted_by_who_may_delete_the_topic() -> None:
+    partitions = [pb.DeleteRecordsPartition(partition_index=0, offset=1)]
+    request = pb.DeleteRecordsRequest(topics=[pb.DeleteRecordsTopic(name=name, partitions=partitions) for name in ("t", "u")])
+    admission = admit("DeleteRecords", rights((TOPIC, "t", Operation.DELETE)), request, IMAGE)
+    assert [topic.name for topic in admission.request.topics] == ["t"]
+    (refused,) = completed(admission, pb.DeleteRecordsResponse()).topics
+    assert (refused.name, refused.partitions[0].low_watermark, refused.partitions[0].error_code) == ("u", -1, 29)
+
+
+def described(may: Rights, names: list[str] | None) -> tuple[pb.DescribeTopicPartitionsRequest, list[tuple[str, int, int]]]:
+    """The request that is carried out, and what is answered, as (name, code, operations)."""
+    request = pb.DescribeTopicPartitionsRequest()
+    if names is not None:
+        request.topics.CopyFrom(pb.TopicNames(names=names))
+    admission = admit("DescribeTopicPartitions", may, request, IMAGE)
+    reduced: pb.DescribeTopicPartitionsRequest = admission.request
+    asked = [] if admission.is_void else list(reduced.topics.names) if reduced.HasField("topics") else sorted(IDS)
+    found = [pb.DescribedTopic(name=name, error_code=0 if name in IDS else 3) for name in asked]
+    topics = completed(admission, pb.DescribeTopicPartitionsResponse(topics=found)).topics
+    return reduced, [(topic.name, topic.error_code, topic.topic_authorized_operations) for topic in topics]
+
+
+def test_topics_that_are_described_say_what_the_caller_may_do() -> None:
+    assert described(FREE, ["t", "no-such"])[1] == [("t", 0, 3576), ("no-such", 3, 3576)]
+    assert described(rights((TOPIC, "*", Operation.ALTER)), ["t"])[1] == [("t", 0, 384)]
+
+
+def test_named_topics_that_may_not_be_described_are_refused_whether_they_exist_or_not() -> None:
+    _, answered = described(rights((TOPIC, "t", Operation.READ)), ["u", "no-such", "t"])
+    assert answered == [("t", 0, 264), ("no-such", 29, NOT_ASKED), ("u", 29, NOT_ASKED)]
+
+
+def test_of_all_topics_only_those_are_described_that_may_be() -> None:
+    reduced, answered = described(rights((TOPIC, "t", Operation.READ)), None)
+    assert list(reduced.topics.names) == ["t"]
+    assert answered == [("t", 0, 264)]
+    assert described(NOTHING, None)[1] == []
+
+
+def metadata(may: Rights, topics: list[pb.MetadataTopic] | None, found: list[pb.MetadataTopicResult], **asked: bool) -> Any:
+    request = pb.MetadataRequest(**asked)  # type: ignore[arg-type]
+    if topics is not None:
+        request.topics.CopyFrom(pb.MetadataTopics(values=topics))
+    return completed(admit("Metadata", may, request, IMAGE), pb.MetadataResponse(topics=found))
+
+
+def test_metadata_hides_topics_and_tells_operations_only_when_asked() -> None:
+    found = [pb.MetadataTopicResult(name=name, topic_id=to_text(topic_id)) for name, topic_id in IDS.items()]
+    may = rights((TOPIC, "t", Operation.DELETE))
+    everything = metadata(may, None, found, include_topic_authorized_operations=True)
+    assert [(topic.name, topic.topic_authorized_operations) for topic in everything.topics] == [("t", 320)]
+    assert everything.cluster_authorized_operations == NOT_ASKED
+    asked = [pb.MetadataTopic(name="t"), pb.MetadataTopic(name="u")]
+    named = metadata(may, asked, found)
+    assert [(t.name, t.topic_id, t.error_code) for t in named.topics] == [("t", to_text(IDS["t"]), 0), ("u", NO_ID, 29)]
+    assert {topic.topic_authorized_operations for topic in named.topics} == {NOT_ASKED}
+
+
+def test_metadata_of_an_id_that_may_not_be_described_does_not_tell_its_name() -> None:
+    found = [pb.MetadataTopicResult(name="u", topic_id=to_text(IDS["u"]))]
+    (topic,) = metadata(NOTHING, [pb.MetadataTopic(topic_id=to_text(IDS["u"]))], found).topics
+    assert (topic.HasField("name"), topic.topic_id, topic.error_code) == (False, to_text(IDS["u"]), 29)
+
+
+# --- configs, cluster, producers ---------------------------------------------------------------------------------------------
+
+
+def test_each_config_resource_needs_its_own_right_and_refusals_stand_last() -> None:
+    resources = [(2, "u"), (2, "t"), (4, "0"), (32, "g"), (99, "x")]
+    request = pb.IncrementalAlterConfigsRequest(
+        resources=[pb.AlterConfigsResource(resource_type=kind, resource_name=name) for kind, name in resources]
+    )
+    admission = admit("IncrementalAlterConfigs", rights((TOPIC, "t", Operation.ALTER_CONFIGS)), request, IMAGE)
+    assert [(r.resource_type, r.resource_name) for r in admission.request.resources] == [(2, "t"), (99, "x")]
+    refused = completed(admission, pb.IncrementalAlterConfigsResponse()).responses
+    assert [(r.resource_type, r.resource_name, r.error_code, r.error_message) for r in refused] == [
+        (2, "u", 29, "Topic authorization failed."),
+        (4, "0", 31, "Cluster authorization failed."),
+        (32, "g", 30, "Group authorization failed."),
+    ]
+
+
+def test_who_may_alter_configs_may_describe_them() -> None:
+    resources = [pb.DescribeConfigsResource(resource_type=2, resource_name=name) for name in ("t", "u")]
+    request = pb.DescribeConfigsRequest(resources=resources)
+    admission = admit("DescribeConfigs", rights((TOPIC, "t", Operation.ALTER_CONFIGS)), request, IMAGE)
+    assert [resource.resource_name for resource in admission.request.resources] == ["t"]
+    assert [result.error_code for result in completed(admission, pb.DescribeConfigsResponse()).results] == [29]
+
+
+@pytest.mark.parametrize(
+    ("may", "included", "bits"),
+    [
+        (FREE, True, 8096),
+        (FREE, False, NOT_ASKED),
+        (NOTHING, True, 0),
+        (on_cluster(Operation.ALTER), True, 384),
+        (on_cluster(Operation.ALTER_CONFIGS), True, 0),
+    ],
+)
+def test_anybody_may_describe_the_cluster_and_learns_what_it_may_do_there(may: Rights, included: bool, bits: int) -> None:
+    request = pb.DescribeClusterRequest(include_cluster_authorized_operations=included)
+    response = completed(admit("DescribeCluster", may, request, IMAGE), pb.DescribeClusterResponse())
+    assert response.cluster_authorized_operations == bits
+
+
+def test_producer_ids_are_for_who_may_write_some_topic_or_idempotently_anywhere() -> None:
+    request = pb.InitProducerIdRequest()
+    for may in (on_cluster(Operation.IDEMPOTENT_WRITE), rights((TOPIC, "t", Operation.WRITE))):
+        assert admit("InitProducerId", may, request, IMAGE) == Admission(request)
+    with pytest.raises(ApiError) as refused:
+        admit("InitProducerId", on_cluster(Operation.ALTER), request, IMAGE)
+    assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_a_transactional_id_needs_a_right_of_its_own() -> None:
+    request = pb.InitProducerIdRequest(transactional_id="x")
+    assert admit("InitProducerId", rights((ResourceType.TRANSACTIONAL_ID, "x", Operation.WRITE)), request, IMAGE)
+    with pytest.raises(ApiError) as refused:
+        admit("InitProducerId", rights((TOPIC, "t", Operation.WRITE)), request, IMAGE)
+    assert refused.value.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
