@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.controller.configs import configs
-from kraftlab.controller.configs.configs import APPEND, DELETE, SET, SUBTRACT, unclean_election_enabled
+from kraftlab.controller.configs import configs, description
+from kraftlab.controller.configs.configs import APPEND, DELETE, SET, SUBTRACT
+from kraftlab.controller.configs.description import unclean_election_enabled
+from kraftlab.metadata.errors import ApiError
+from kraftlab.metadata.peer_rpc import ForwardingBroker
+from kraftlab.metadata.records import ClearElr
 
 TOPIC, BROKER = 2, 4
 THROTTLE = "leader.replication.throttled.replicas"
@@ -80,7 +84,7 @@ async def test_append_and_subtract_on_lists(topic: Any) -> None:
         ((TOPIC, "u"), ("retention.ms", SET, "1"), 3, "The topic 'u' does not exist."),
         ((0, "x"), ("a", SET, "1"), 42, "Unknown resource type 0"),
         ((64, "x"), ("a", SET, "1"), 42, "Unknown resource type 64"),
-        ((BROKER, "abc"), (RATE, SET, "1"), 42, "Broker id must be an integer, but it is: abc"),
+        ((BROKER, "abc"), (RATE, SET, "1"), 42, "Node id must be an integer, but it is: abc"),
         ((BROKER, "9"), (RATE, SET, "1"), 102, "No broker with id 9 is registered."),
         ((BROKER, "0"), (RATE, SET, "x"), 42, f"Invalid value x for configuration {RATE}: Not a number of type LONG"),
         ((BROKER, "0"), ("broker.rack", SET, "x"), 42, "Cannot update these configs dynamically: [broker.rack]"),
@@ -96,8 +100,7 @@ async def test_changes_are_refused(
 
 async def test_invalid_topic_names_and_types_kept_elsewhere(topic: Any) -> None:
     assert (await topic.configure(TOPIC, "a b", ("retention.ms", SET, "1")))[0] == 17
-    for resource_type in (8, 16, 32):
-        assert (await topic.configure(resource_type, "x", ("a", SET, "1")))[0] == 42
+    assert (await topic.configure(8, "0", ("a", SET, "INFO")))[0] == 42
 
 
 async def test_a_resource_is_all_or_nothing_and_resources_are_independent(topic: Any) -> None:
@@ -143,7 +146,7 @@ def describe(cluster: Any, resource_type: int, name: str, *keys: str) -> tuple[i
     resource = request.resources.add(resource_type=resource_type, resource_name=name)
     if keys:
         resource.configuration_keys.values.extend(keys)
-    (result,) = configs.describe(cluster.controller.committed, request, cluster.settings).results
+    (result,) = description.describe(cluster.controller.committed, request, cluster.settings).results
     return result.error_code, {e.name: (e.value if e.HasField("value") else None, e.config_source) for e in result.configs}
 
 
@@ -167,7 +170,11 @@ async def test_broker_values_are_those_of_the_broker_then_of_the_cluster(topic: 
     await topic.configure(BROKER, "0", (RATE, SET, "2"))
     assert describe(topic, BROKER, "0", RATE) == (0, {RATE: ("2", 2)})
     assert describe(topic, BROKER, "1", RATE) == (0, {RATE: ("1", 3)})
-    assert describe(topic, BROKER, "")[1] == {RATE: ("1", 3), "own.key": (None, 3)}, "what is not known may be secret"
+    assert describe(topic, BROKER, "")[1] == {
+        RATE: ("1", 3),
+        "min.insync.replicas": ("1", 3),
+        "own.key": (None, 3),
+    }, "what is not known may be secret"
 
 
 async def test_descriptions_of_what_is_not_there(topic: Any) -> None:
@@ -194,3 +201,247 @@ async def test_unclean_election_is_decided_by_topic_then_cluster_then_file(tools
     assert not enabled()
     await cluster.configure(TOPIC, "t", ("unclean.leader.election.enable", SET, "true"))
     assert enabled()
+
+
+# --- groups and client metrics ------------------------------------------------------------------------------------------------
+
+GROUP, CLIENT_METRICS = 32, 16
+SESSION = "consumer.session.timeout.ms"
+
+
+@pytest.mark.parametrize(
+    ("resource", "change", "code", "text"),
+    [
+        (
+            (GROUP, "g"),
+            (SESSION, SET, "1"),
+            40,
+            f"{SESSION} must be greater than or equal to group.consumer.min.session.timeout.ms",
+        ),
+        ((GROUP, "g"), ("no.such", SET, "1"), 40, "Unknown group config name: no.such"),
+        ((GROUP, ""), (SESSION, SET, "50000"), 42, "Default group resources are not allowed."),
+        ((CLIENT_METRICS, ""), ("metrics", SET, "a"), 42, "Subscription name can't be empty"),
+        ((CLIENT_METRICS, "m"), ("no.such", SET, "a"), 42, "Unknown client metrics configuration: no.such"),
+        (
+            (CLIENT_METRICS, "m"),
+            ("interval.ms", SET, "1"),
+            42,
+            "Invalid value 1 for interval.ms, interval must be between 100 and 3600000 (1 hour)",
+        ),
+        ((CLIENT_METRICS, "m"), ("match", SET, "planet=x"), 40, "Illegal client matching pattern: planet=x"),
+    ],
+)
+async def test_changes_of_groups_and_client_metrics_are_refused(
+    topic: Any, resource: tuple[int, str], change: tuple[str, int, str | None], code: int, text: str
+) -> None:
+    assert await topic.configure(*resource, change) == (code, text)
+
+
+async def test_groups_and_subscriptions_exist_as_long_as_they_have_a_value(topic: Any) -> None:
+    assert await topic.configure(GROUP, "g", (SESSION, SET, "50000")) == (0, "")
+    assert await topic.configure(CLIENT_METRICS, "m", ("metrics", SET, "a,b")) == (0, "")
+    assert describe(topic, GROUP, "g", SESSION) == (0, {SESSION: ("50000", 8)})
+    assert describe(topic, GROUP, "nobody", SESSION) == (0, {SESSION: ("45000", 5)})
+    assert describe(topic, CLIENT_METRICS, "m", "metrics", "interval.ms")[1] == {
+        "metrics": ("a,b", 7),
+        "interval.ms": ("300000", 5),
+    }
+    assert listed(topic, GROUP, CLIENT_METRICS) == [(GROUP, "g"), (CLIENT_METRICS, "m")]
+    await topic.configure(GROUP, "g", (SESSION, DELETE, None))
+    assert listed(topic, GROUP) == []
+
+
+def listed(cluster: Any, *types: int, version: int = 1) -> list[tuple[int, str]]:
+    request = admin_pb2.ListConfigResourcesRequest(resource_types=types)
+    response = description.list_resources(cluster.controller.committed.image, request, version)
+    return [(entry.resource_type, entry.resource_name) for entry in response.config_resources]
+
+
+async def test_resources_are_listed_by_type_all_of_them_without_one(topic: Any) -> None:
+    assert listed(topic, TOPIC) == [(TOPIC, "t")]
+    assert listed(topic) == [(TOPIC, "t"), (BROKER, "0"), (BROKER, "1"), (8, "0"), (8, "1")]
+    assert listed(topic, version=0) == []
+    with pytest.raises(ApiError) as refused:
+        listed(topic, TOPIC, 99)
+    assert refused.value.code == 35
+
+
+# --- synonyms and types -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_description_tells_types_and_on_request_synonyms_and_documentation(topic: Any) -> None:
+    await topic.configure(TOPIC, "t", ("retention.ms", SET, " 5 "))
+    request = admin_pb2.DescribeConfigsRequest(include_synonyms=True, include_documentation=True)
+    resource = request.resources.add(resource_type=TOPIC, resource_name="t")
+    resource.configuration_keys.values.extend(["min.insync.replicas", "retention.ms", "preallocate"])
+    (result,) = description.describe(topic.controller.committed, request, topic.settings).results
+    assert (result.error_code, result.HasField("error_message")) == (0, True)
+    found = {
+        entry.name: (entry.value, entry.config_type, [(s.name, s.value, s.source) for s in entry.synonyms])
+        for entry in result.configs
+    }
+    assert found == {
+        "min.insync.replicas": ("1", 3, [("min.insync.replicas", "1", 3), ("min.insync.replicas", "1", 5)]),
+        "preallocate": ("false", 1, [("log.preallocate", "false", 5)]),
+        "retention.ms": ("5", 5, [("retention.ms", "5", 1)]),
+    }
+    assert [entry.name for entry in result.configs if entry.documentation] == ["min.insync.replicas", "retention.ms"]
+
+
+# --- the broker that was asked ------------------------------------------------------------------------------------------------
+
+ASKED = ForwardingBroker(
+    0, {"node.id": "0", "log.dirs": "/data/d0,/data/d1", "num.io.threads": "4", "log.segment.delete.delay.ms": "1000"}
+)
+
+
+async def change_at(cluster: Any, broker: ForwardingBroker, name: str, key: str, value: str) -> tuple[int, str]:
+    request = admin_pb2.IncrementalAlterConfigsRequest(validate_only=True)
+    request.resources.add(resource_type=BROKER, resource_name=name).configs.add(name=key, value=value)
+    response = await cluster.write(lambda s, r, c: configs.alter(s, r, c._replace(broker=broker)), request)
+    return response.responses[0].error_code, response.responses[0].error_message
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "code", "text"),
+    [
+        ("0", "log.retention.ms", "1", 0, ""),
+        ("", "log.retention.ms", "1", 0, ""),
+        ("1", "log.retention.ms", "1", 42, "Unexpected broker id, expected 0, but received 1"),
+        ("abc", "log.retention.ms", "1", 42, "Node id must be an integer, but it is: abc"),
+        ("0", "no.such.config", "x", 0, ""),
+        ("0", "num.io.threads", "8", 0, ""),
+        (
+            "0",
+            "num.io.threads",
+            "100",
+            42,
+            "Dynamic thread count update validation failed for num.io.threads=100, "
+            "value should not be greater than double the current value 4",
+        ),
+        ("0", "listeners", "x", 42, "Error creating broker listeners from '[x]': Unable to parse x to a broker endpoint"),
+        ("0", "cordoned.log.dirs", "/data/d1", 0, ""),
+        ("0", "cordoned.log.dirs", "*", 0, ""),
+        (
+            "0",
+            "cordoned.log.dirs",
+            "/no",
+            42,
+            "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries : /no; "
+            "the broker has /data/d0, /data/d1",
+        ),
+        ("", "listeners", "A://h:1", 42, "Cannot update these configs at default cluster level: [listeners]"),
+        ("0", "min.insync.replicas", "2", 40, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."),
+        ("", "min.insync.replicas", "2", 0, ""),
+    ],
+)
+async def test_a_broker_judges_its_own_configs(topic: Any, name: str, key: str, value: str, code: int, text: str) -> None:
+    assert await change_at(topic, ASKED, name, key, value) == (code, text)
+
+
+async def test_what_is_inherited_is_that_of_the_broker_that_was_asked(topic: Any) -> None:
+    await topic.configure(BROKER, "0", ("log.retention.ms", SET, "99"))
+
+    def described(kind: int, name: str, key: str, broker: ForwardingBroker) -> tuple[int, str, list[Any]]:
+        request = admin_pb2.DescribeConfigsRequest(include_synonyms=True)
+        request.resources.add(resource_type=kind, resource_name=name).configuration_keys.values.append(key)
+        (result,) = description.describe(topic.controller.committed, request, topic.settings, broker).results
+        values = [(e.value, e.config_source, [(s.name, s.value, s.source) for s in e.synonyms]) for e in result.configs]
+        return result.error_code, result.error_message, values
+
+    delay = [("log.segment.delete.delay.ms", "1000", 4), ("log.segment.delete.delay.ms", "60000", 5)]
+    assert described(TOPIC, "t", "file.delete.delay.ms", ASKED)[2] == [("1000", 4, delay)]
+    assert described(TOPIC, "t", "retention.ms", ASKED)[2] == [
+        ("99", 2, [("log.retention.ms", "99", 2), ("log.retention.hours", "168", 5)])
+    ]
+    assert described(TOPIC, "t", "retention.ms", ForwardingBroker(1))[2] == [("604800000", 5, [])]
+    assert described(BROKER, "0", "broker.id", ASKED)[2] == [("0", 4, [("broker.id", "0", 4), ("broker.id", "-1", 5)])]
+    assert described(BROKER, "0", RATE, ASKED) == (0, "", []), "shown when it is set"
+    assert described(BROKER, "1", RATE, ASKED) == (42, "Unexpected broker id, expected 0 or empty string, but received 1", [])
+    assert described(BROKER, "abc", RATE, ASKED) == (42, "Broker id must be an integer, but it is: abc", [])
+    assert described(BROKER, "", "num.partitions", ASKED) == (0, "", [])
+
+
+# --- the old call -------------------------------------------------------------------------------------------------------------
+
+
+async def replace(cluster: Any, **values: str | None) -> tuple[int, str]:
+    request = admin_pb2.AlterConfigsRequest()
+    resource = request.resources.add(resource_type=TOPIC, resource_name="t")
+    for name, value in values.items():
+        resource.configs.add(name=name.replace("_", "."), value=value)
+    response = await cluster.write(configs.replace, request)
+    return response.responses[0].error_code, response.responses[0].error_message
+
+
+async def test_the_old_call_leaves_only_what_it_names(topic: Any) -> None:
+    await topic.configure(TOPIC, "t", ("retention.ms", SET, "1000"), ("min.insync.replicas", SET, "1"))
+    assert await replace(topic, cleanup_policy="compact") == (0, "")
+    assert dict(topic.controller.committed.image.configs[(TOPIC, "t")]) == {"cleanup.policy": "compact"}
+    assert await replace(topic, retention_ms="x") == (
+        40,
+        "Invalid value x for configuration retention.ms: Not a number of type LONG",
+    )
+    assert await replace(topic, retention_ms=None) == (42, "Null value not supported for : retention.ms")
+    assert await replace(topic) == (0, "")
+    assert (TOPIC, "t") not in topic.controller.committed.image.configs
+
+
+# --- eligible leader replicas -------------------------------------------------------------------------------------------------
+
+
+async def test_the_clusters_min_isr_stays_while_eligible_leaders_are_kept(topic: Any) -> None:
+    text = "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+    assert await topic.configure(BROKER, "", ("min.insync.replicas", DELETE, None)) == (40, text)
+
+
+@pytest.mark.parametrize(("resource", "cleared"), [((TOPIC, "t"), "t"), ((BROKER, ""), "")])
+async def test_another_min_isr_clears_who_was_eligible_by_the_old_one(
+    topic: Any, resource: tuple[int, str], cleared: str
+) -> None:
+    def records(value: str) -> list[Any]:
+        request = admin_pb2.IncrementalAlterConfigsRequest()
+        added = request.resources.add(resource_type=resource[0], resource_name=resource[1])
+        added.configs.add(name="min.insync.replicas", value=value)
+        written: list[Any] = []
+
+        def alter(state: Any, request: Any, context: Any) -> Any:
+            outcome = configs.alter(state, request, context)
+            written.extend(outcome.records)
+            return outcome
+
+        topic.controller.write("test", lambda state, context: alter(state, request, context))
+        return [record for record in written if isinstance(record, ClearElr)]
+
+    assert records("2") == [ClearElr(0, cleared)]
+    assert records("2") == []
+
+
+# --- policies -----------------------------------------------------------------------------------------------------------------
+
+
+def no_short_retention(resource_type: int, name: str, values: dict[str, str]) -> None:
+    if int(values.get("retention.ms", "10000")) < 10_000:
+        raise ValueError(f"{name} must keep its records for 10 s")
+
+
+async def test_a_policy_of_the_server_may_refuse(tools: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import kraftlab.controller.configs.policies as policies
+
+    monkeypatch.setattr(policies, "no_short_retention", no_short_retention, raising=False)
+    static = {"alter.config.policy.class.name": "kraftlab.controller.configs.policies:no_short_retention"}
+    cluster = tools.Cluster(tools.Settings(tools.cluster_id, 3000, static=static, max_idle_interval_ms=0))
+    await cluster.lead()
+    await cluster.start_brokers(0)
+    await cluster.create("t", (0,))
+    assert await cluster.configure(TOPIC, "t", ("retention.ms", SET, "5")) == (44, "t must keep its records for 10 s")
+    assert await cluster.configure(TOPIC, "t", ("retention.ms", SET, "50000")) == (0, "")
+
+
+@pytest.mark.parametrize("entry", ["no.such.module:f", "os:no_such", "os:sep", "os"])
+def test_a_policy_that_cannot_be_had_is_told_at_the_start(entry: str) -> None:
+    from kraftlab.config.errors import ConfigError
+    from kraftlab.controller.configs.policies import check_loadable
+
+    with pytest.raises(ConfigError, match="module:callable"):
+        check_loadable({"alter.config.policy.class.name": entry})
