@@ -12,6 +12,9 @@ Nothing is published before the high watermark that was known at the start is re
 the log. A fault in a record ends the broker; a fault in a publisher is logged and the others still run, unless it is one of
 `fatal`.
 
+Records of an open transaction (KIP-868) are held in the image and seen by nobody: the offset stays at its beginning, and its
+end is published as one step.
+
 The newest images are kept by offset, for those who compare what nodes hold (images share what they have in common).
 """
 
@@ -82,8 +85,8 @@ class MetadataPublisher:
 
     @property
     def offset(self) -> int:
-        """End offset of the newest published image, 0 before the first."""
-        return self.image.provenance.offset
+        """Everything below is published, 0 before the first image."""
+        return self.image.stable_offset
 
     # --- the state machine ---------------------------------------------------------------------------------------------------
 
@@ -139,15 +142,16 @@ class MetadataPublisher:
 
     def _may_publish(self) -> bool:
         """Whether there is an unpublished image that is not an old prefix of the log."""
-        offset = self._replayed.provenance.offset
-        return offset > self.offset and offset >= self._high_watermark_at_start >= 0
+        replayed = self._replayed
+        is_newer = replayed.stable_offset > self.offset
+        return is_newer and replayed.provenance.offset >= self._high_watermark_at_start >= 0
 
     async def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         before = self.image
-        if delta.image is before:
+        if delta.image.is_same_content(before):
             changes = delta.changes()
         else:
-            # A snapshot, or what came before the first publication, lies between the two.
+            # A snapshot, or what came before the first publication, or with the begin of a transaction, lies between the two.
             changes = await _compare(before, image)
         publication = Publication(before, image, changes, self._is_first)
         self._is_first = False

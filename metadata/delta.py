@@ -116,7 +116,7 @@ class MetadataDelta:
         """Takes in one record, which stands at `offset`. ReplayError if it does not fit."""
         kind = type(record)
         try:
-            if self._transaction is not None and kind not in _MARKERS:
+            if self._transaction is not None and kind not in TRANSACTION_MARKERS:
                 self._held.append((offset, record))
             else:
                 _HANDLERS[kind](self, record, offset)
@@ -390,7 +390,7 @@ class MetadataDelta:
         return held
 
 
-_MARKERS = (BeginTransaction, EndTransaction, AbortTransaction)
+TRANSACTION_MARKERS = (BeginTransaction, EndTransaction, AbortTransaction)
 
 _HANDLERS: dict[type[Record], Callable[[MetadataDelta, Any, int], None]] = {
     PartitionChange: MetadataDelta._replay_partition_change,

@@ -169,6 +169,18 @@ class MetadataImage(msgspec.Struct, frozen=True):
     quotas: QuotasImage = immutables.Map()
     transaction: OpenTransaction | None = None
 
+    @property
+    def stable_offset(self) -> int:
+        """Everything below it counts: where the image stands or, while a transaction is open, where that began (KIP-868)."""
+        return self.provenance.offset if self.transaction is None else self.transaction.begin_offset
+
+    def is_same_content(self, other: MetadataImage) -> bool:
+        """Whether what readers see is the very same in both, which lie one after the other: told by identity, not looked up."""
+        return all(
+            getattr(self, name) is getattr(other, name) or name in ("provenance", "transaction")
+            for name in self.__struct_fields__
+        )
+
     def config(self, resource_type: int, resource_name: str, name: str) -> str | None:
         """One dynamic value, None if that resource does not set it."""
         values = self.configs.get((resource_type, resource_name))

@@ -18,13 +18,14 @@ from itertools import islice
 
 from . import codec
 from .acls import acl_records
-from .delta import MetadataDelta
+from .delta import TRANSACTION_MARKERS, MetadataDelta
 from .image import EMPTY, BrokerImage, MetadataImage
 from .moves_delta import move_records
 from .partitions import partition_record
 from .producer_ids import producer_id_records
 from .quotas import quota_records
 from .records import AnyRecord, Config, FeatureLevel, RegisterBroker, RegisterController, Topic
+from .replay_error import COMPARE_LOGS, ReplayError
 from .scram import scram_records
 
 RECORDS_PER_CHUNK = 1024
@@ -52,6 +53,11 @@ def image_from(bodies: Iterable[bytes]) -> MetadataImage:
     offset = 0
     for body in bodies:
         records = codec.decode(body, offset)
+        marker = next((record for record in records if isinstance(record, TRANSACTION_MARKERS)), None)
+        if marker is not None:
+            raise ReplayError(
+                f"a snapshot holds {marker!r}, but no snapshot is taken while a transaction is open; {COMPARE_LOGS}"
+            )
         delta.replay_all(records, offset)
         offset += len(records)
     return delta.apply(EMPTY.provenance)

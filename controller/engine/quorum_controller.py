@@ -388,9 +388,7 @@ class QuorumController:
         """Moves to a newer committed state and releases who waited for it."""
         has_other_configs = state.image.configs is not self._committed.image.configs
         self._committed = state
-        transaction = state.image.transaction
-        end_offset = state.image.provenance.offset if transaction is None else transaction.begin_offset
-        self._applied_offset = end_offset
+        self._applied_offset = end_offset = state.image.stable_offset
         if not self._log.in_flight and not self._log.has_rest:
             self._log.standing_at(state)
         self._purgatory.complete_to(end_offset)

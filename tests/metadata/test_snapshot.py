@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from kraftlab.metadata import codec
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
-from kraftlab.metadata.records import AnyRecord, Config, FeatureLevel, Partition, Topic
+from kraftlab.metadata.records import (
+    AbortTransaction,
+    AnyRecord,
+    BeginTransaction,
+    Config,
+    EndTransaction,
+    FeatureLevel,
+    Partition,
+    Topic,
+)
 from kraftlab.metadata.snapshot import CHUNK_BYTES_MAX, ImageSnapshot, image_digest, image_from, image_records
 
 
@@ -86,3 +95,10 @@ def test_batches_that_make_no_image_are_refused_as_value_errors() -> None:
     for bodies in ([body], [b"\x91\x92\xcd\x03\xe7\x00"], [b"nonsense"]):
         with pytest.raises(ValueError):
             image_from(bodies)
+
+
+@pytest.mark.parametrize("marker", [BeginTransaction(0), EndTransaction(0), AbortTransaction(0)])
+def test_a_transaction_has_no_place_in_a_snapshot(marker: AnyRecord) -> None:
+    body, _ = codec.encode([Config(0, 4, "", "k", "v"), marker])
+    with pytest.raises(ValueError, match="no snapshot is taken while a transaction is open"):
+        image_from([body])
