@@ -430,8 +430,8 @@ CALLS: Mapping[str, Admit] = {
     "ApiVersions": _anybody,
     "DescribeCluster": _describe_cluster,
     "DescribeQuorum": _on_cluster(Operation.DESCRIBE, CLUSTER_REFUSED),
-    "AddRaftVoter": _ALTER,
-    "RemoveRaftVoter": _ALTER,
+    "AddRaftVoter": _on_cluster(Operation.ALTER, CLUSTER_REFUSED),
+    "RemoveRaftVoter": _on_cluster(Operation.ALTER, CLUSTER_REFUSED),
     "TransferLeadership": _ALTER,
     "UnregisterBroker": _ALTER,
     "AllocateProducerIds": _on_cluster(Operation.CLUSTER_ACTION),
@@ -445,6 +445,6 @@ CALLS: Mapping[str, Admit] = {
     "DeleteAcls": _ALTER,
     "DescribeAcls": _DESCRIBE,
     "AlterUserScramCredentials": _ALTER,
-    "DescribeUserScramCredentials": _DESCRIBE,
+    "DescribeUserScramCredentials": _on_cluster(Operation.DESCRIBE, ""),
 }
 """Method of the Admin service → who may call it, and what of it."""

@@ -214,6 +214,6 @@ APIS: Mapping[str, AdminApi] = {
     "DeleteAcls": AdminApi(Kind.WRITE, acls.delete, "filters", refusals.delete_acls),
     "DescribeAcls": AdminApi(Kind.READ, _describe_acls),
     "AlterUserScramCredentials": AdminApi(Kind.WRITE, scram.alter, refuse=refusals.alter_user_scram_credentials),
-    "DescribeUserScramCredentials": AdminApi(Kind.READ, _describe_scram),
+    "DescribeUserScramCredentials": AdminApi(Kind.READ, _describe_scram, refuse=refusals.describe_user_scram_credentials),
 }
 """Method of the Admin service → how this controller serves it."""

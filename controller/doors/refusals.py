@@ -159,3 +159,12 @@ def alter_partition_counts(
 ) -> None:
     for topic in request.topics:
         set_error(response.topics.add(name=topic.name), error)
+
+
+def describe_user_scram_credentials(
+    request: admin_pb2.DescribeUserScramCredentialsRequest,
+    response: admin_pb2.DescribeUserScramCredentialsResponse,
+    error: ApiError,
+) -> None:
+    """One entry, of nobody."""
+    set_error(response.results.add(), error)

@@ -201,7 +201,7 @@ class ControllerService:
     def _operation_of(self, row: AdminApi, call: Call, request: Any, state: ControllerState, context: Context) -> Outcome[Any]:
         """Runs a write that has to know who asks, or whom: its client's mutation quota, the broker, the quorum."""
         charge = UNLIMITED
-        if row.strict_from is not None and not request.validate_only:
+        if row.strict_from is not None and not getattr(request, "validate_only", False):
             is_strict = version_of(request) >= row.strict_from
             user = call.principal.partition(":")[2]
             charge = self._mutation_quota.charge(state.image, user, call.client_id, is_strict=is_strict, now_ms=context.now_ms)
