@@ -1,0 +1,119 @@
+"""The queue of moves: caps hold over any history, order and priorities are kept, and the first in line is not overtaken."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraftlab.controller.reassignment.policy import MovePolicy
+from kraftlab.controller.reassignment.queueing import Load, Selection, Waiting, in_order, select
+from kraftlab.metadata.moves import QueuedMoveImage
+
+TOPIC = b"topic of the row"
+NOTHING = Load(Counter(), 0)
+
+
+def policy(per_broker: int = 0, per_cluster: int = 0) -> MovePolicy:
+    return MovePolicy(per_broker, per_cluster, "fifo", 20, True)
+
+
+def waits(number: int, *brokers: int) -> Waiting:
+    return Waiting((TOPIC, number), frozenset(brokers))
+
+
+def queued(offset: int, index: int = 0, priority: int = 0) -> QueuedMoveImage:
+    return QueuedMoveImage(offset, index, (1,), "User:a", "", 0, priority=priority)
+
+
+BROKERS = st.frozensets(st.integers(0, 5), min_size=1, max_size=4)
+LOADS = st.builds(
+    lambda moves: Load(Counter(broker for move in moves for broker in move), len(moves)), st.lists(BROKERS, max_size=6)
+)
+
+
+@given(st.lists(BROKERS, max_size=30), LOADS, st.integers(0, 4), st.integers(0, 10))
+def test_what_is_taken_never_brings_a_broker_or_the_cluster_above_its_cap(
+    moves: list[frozenset[int]], load: Load, per_broker: int, per_cluster: int
+) -> None:
+    taken = select([Waiting((TOPIC, n), brokers) for n, brokers in enumerate(moves)], load, policy(per_broker, per_cluster))
+    busy = Counter(load.by_broker)
+    for _, number in taken:
+        busy.update(moves[number])
+    for broker in {broker for _, number in taken for broker in moves[number]}:
+        assert not per_broker or busy[broker] <= per_broker
+    assert not per_cluster or not taken or load.moves + len(taken) <= per_cluster
+
+
+@given(st.lists(BROKERS, max_size=30), LOADS, st.integers(1, 4))
+def test_what_is_left_did_not_fit_even_without_those_behind_it(moves: list[frozenset[int]], load: Load, per_broker: int) -> None:
+    """The first that is left is held up by what ran before or was taken before it, by nothing else."""
+    taken = {number for _, number in select([Waiting((TOPIC, n), m) for n, m in enumerate(moves)], load, policy(per_broker))}
+    left = next((n for n in range(len(moves)) if n not in taken), None)
+    if left is not None:
+        busy = Counter(load.by_broker)
+        for number in range(left):
+            busy.update(moves[number])
+        assert any(busy[broker] >= per_broker for broker in moves[left])
+
+
+@given(st.lists(BROKERS, min_size=1, max_size=12), st.integers(1, 3), st.integers(1, 4), st.randoms(use_true_random=False))
+def test_whatever_ends_first_everything_gets_its_turn(
+    moves: list[frozenset[int]], per_broker: int, per_cluster: int, source: object
+) -> None:
+    waiting = [Waiting((TOPIC, n), brokers) for n, brokers in enumerate(moves)]
+    running: list[Waiting] = []
+    rounds = 0
+    while waiting or running:
+        load = Load(Counter(broker for move in running for broker in move.brokers), len(running))
+        taken = select(waiting, load, policy(per_broker, per_cluster))
+        running += [move for move in waiting if move.key in taken]
+        waiting = [move for move in waiting if move.key not in taken]
+        assert running, "something runs as long as something waits"
+        running.remove(source.choice(running))  # type: ignore[attr-defined]
+        rounds += 1
+    assert rounds == len(moves)
+
+
+def test_a_busy_broker_does_not_hold_up_the_others() -> None:
+    load = Load(Counter({1: 1}), 1)
+    assert select([waits(0, 1, 2), waits(1, 3, 4)], load, policy(per_broker=1)) == [(TOPIC, 1)]
+
+
+def test_the_first_that_does_not_fit_keeps_its_other_brokers_for_itself() -> None:
+    load = Load(Counter({1: 1}), 1)
+    moves = [waits(0, 1, 2), waits(1, 2, 3), waits(2, 1, 4), waits(3, 4, 5)]
+    assert select(moves, load, policy(per_broker=1)) == [(TOPIC, 3)], "2 is kept for the first, 4 for nobody"
+
+
+def test_without_caps_everything_starts() -> None:
+    assert len(select([waits(n, 1, 2) for n in range(50)], NOTHING, policy())) == 50
+
+
+def test_moves_beyond_the_caps_that_were_not_queued_let_nothing_start() -> None:
+    assert select([waits(0, 1)], Load(Counter({1: 5}), 5), policy(per_broker=2)) == []
+    assert select([waits(0, 1)], Load(Counter({2: 5}), 5), policy(per_cluster=5)) == []
+
+
+def test_offering_one_by_one_is_the_same_as_selecting() -> None:
+    moves = [waits(0, 1, 2), waits(1, 1, 3), waits(2, 3, 4)]
+    selection = Selection(NOTHING, policy(per_broker=1))
+    assert [move.key for move in moves if selection.offer(move)] == select(moves, NOTHING, policy(per_broker=1))
+
+
+def test_order_is_by_priority_then_age_then_place_in_the_request() -> None:
+    entries = {
+        (TOPIC, 0): queued(20, 0),
+        (TOPIC, 1): queued(10, 1),
+        (TOPIC, 2): queued(10, 0),
+        (TOPIC, 3): queued(30, 0, priority=1),
+    }
+    assert [key[1] for key, _ in in_order(entries.items(), "fifo", {})] == [3, 2, 1, 0]
+
+
+def test_order_by_size_puts_the_unknown_last() -> None:
+    entries = {(TOPIC, n): queued(n) for n in range(4)}
+    sizes = {(TOPIC, 0): 500, (TOPIC, 1): 20, (TOPIC, 3): 100}
+    assert [key[1] for key, _ in in_order(entries.items(), "smallest-first", sizes)] == [1, 3, 0, 2]
+    assert [key[1] for key, _ in in_order(entries.items(), "largest-first", sizes)] == [0, 3, 1, 2]
