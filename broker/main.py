@@ -254,9 +254,10 @@ class BrokerNode:
             **SnapshotCalls(self._config.node_id, self.driver).calls(),
         }
         service = AdminService(
-            self._cluster_id, self._channel, self.publisher, local, identity=_identity_of(self._config)
+            self._cluster_id, self._channel, self.publisher, local, self._config.access, _identity_of(self._config)
         )
-        await nursery.start(AdminServer(service.dispatch, self._config.grpc.host, self._config.grpc.port).serve)
+        at = self._config.grpc
+        await nursery.start(AdminServer(service.dispatch, at.host, at.port, users=self._config.users).serve)
 
     async def _api_versions(self, request: Any) -> Message:
         from kraftlab.rpc import api_versions
