@@ -285,7 +285,7 @@ class ControllerService:
             Api.BROKER_HEARTBEAT: DirectHandler(self._heartbeat),
             Api.MOVE_PROGRESS: DirectHandler(self._move_progress),
             Api.CONTROLLER_REGISTRATION: self._writer(
-                ControllerRegistrationRequest, ControllerRegistrationResponse, controllers.register
+                ControllerRegistrationRequest, ControllerRegistrationResponse, self._register_controller
             ),
             Api.ASSIGN_REPLICAS_TO_DIRS: self._writer(
                 AssignReplicasToDirsRequest, AssignReplicasToDirsResponse, directories.assign
@@ -298,7 +298,12 @@ class ControllerService:
     def _register_broker(
         self, state: ControllerState, request: BrokerRegistrationRequest, context: Context
     ) -> Outcome[BrokerRegistrationResponse]:
-        return brokers.register(state, self.controller.heartbeats, request, context)
+        return brokers.register(state, self.controller.heartbeats, request, context._replace(quorum=self._quorum))
+
+    def _register_controller(
+        self, state: ControllerState, request: ControllerRegistrationRequest, context: Context
+    ) -> Outcome[ControllerRegistrationResponse]:
+        return controllers.register(state, request, context._replace(quorum=self._quorum))
 
     def _writer(self, request_type: type[Any], response_type: type[Any], operation: Callable[..., Outcome[Any]]) -> DirectHandler:
         """Answers a peer's request with what a manager's operation says, once that is committed."""
