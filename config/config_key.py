@@ -73,10 +73,17 @@ class ConfigKey(msgspec.Struct, frozen=True):
     def fault(self, value: str) -> str | None:
         """Why `value` is not valid, in Kafka's words; None if it is."""
         reason = self._fault_of_type(value)
-        if reason is None:
-            return None
-        shown = "[" + ", ".join(split_list(value)) + "]" if self.replica_list else value
-        return f"Invalid value {'[hidden]' if self.is_sensitive else shown} for configuration {self.name}: {reason}"
+        return None if reason is None else f"Invalid value {self._shown(value)} for configuration {self.name}: {reason}"
+
+    def _shown(self, value: str) -> str:
+        """What of a wrong value a refusal quotes: of a list of choices the item that is none."""
+        if self.is_sensitive:
+            return "[hidden]"
+        if self.replica_list:
+            return "[" + ", ".join(split_list(value)) + "]"
+        if self.is_list:
+            return next((item for item in split_list(value) if item not in self.choices), value)
+        return value
 
     def normal(self, value: str) -> str:
         """A valid value as it is shown."""

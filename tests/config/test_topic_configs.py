@@ -36,6 +36,11 @@ REPLICAS = (
         ),
         ("cleanup.policy", "rar", "Invalid value rar for configuration cleanup.policy: String must be one of: compact, delete"),
         (
+            "cleanup.policy",
+            "delete,rar",
+            "Invalid value rar for configuration cleanup.policy: String must be one of: compact, delete",
+        ),
+        (
             "unclean.leader.election.enable",
             "perhaps",
             "Invalid value perhaps for configuration unclean.leader.election.enable: Expected value to be either true or false",

@@ -27,6 +27,7 @@ SETTINGS = {
     "auto.create.topics.enable": "false",
     "replica.fetch.max.bytes": "16384",
     "num.partitions": "2",
+    "num.io.threads": "4",
     "default.replication.factor": "3",
     "auto.leader.rebalance.enable": "false",
     "transaction.state.log.num.partitions": "2",

@@ -19,7 +19,7 @@ _PATH = re.compile(r"(?P<path>(?:steps\[|\*\*\.)\S+)(?P<remark> .*)?")
 _FIELD_NAME = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 _GLOBAL_ORDER = re.compile(r"(?P<api>[A-Z]\w+): order of (?P<lists>[^(]+?)(?: \(.*\))?")
 
-HASHED = ("ApiVersions: order of supported_features, finalized_features",)
+HASHED = ("ApiVersions: order of supported_features, finalized_features", "DescribeConfigs: order of configs")
 """Lists that Kafka reads out of a hash map: most recordings sort them, as nobody can mean the order."""
 
 Holder = dict[str, Any]
@@ -76,7 +76,7 @@ class Tolerance:
 
 def of(entries: tuple[str, ...], global_entries: tuple[str, ...] = (), global_names: frozenset[str] = frozenset()) -> Tolerance:
     """The rules of one document."""
-    tolerance = Tolerance(names=set(global_names))
+    tolerance = Tolerance(names=set(global_names), unordered=[Rule((ANY_DEPTH, name)) for name in SETS])
     for entry in (*HASHED, *global_entries):
         _read_global(tolerance, entry)
     for entry in entries:
