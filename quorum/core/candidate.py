@@ -30,7 +30,7 @@ class Candidate(EpochState):
         return pre_vote and up_to_date
 
     def next_deadline_ms(self) -> int:
-        return min(self.election_deadline_ms, self.tally.next_ask_ms())
+        return min(self.election_deadline_ms, self.tally.next_ask_ms)
 
     def __repr__(self) -> str:
         return f"{self._who()} {self.tally!r}"

@@ -185,6 +185,8 @@ class Leadership:
             or (request.fetch_offset == view.start_offset and request.last_fetched_epoch != view.start.epoch)
         ):
             return SnapshotRequired(snapshot.offset, snapshot.epoch)
+        if request.last_fetched_epoch == view.last_epoch and request.fetch_offset <= view.end_offset:
+            return None
         end_offset, epoch = view.end_offset_for_epoch(request.last_fetched_epoch)
         if epoch != request.last_fetched_epoch or end_offset < request.fetch_offset:
             return Diverging(epoch, end_offset)
@@ -245,15 +247,16 @@ class Leadership:
 
     def _reply(self, leader: Leader, correlation: int, outcome: FetchOutcome) -> None:
         leader.read_index.is_named = True
+        quorum = self._quorum
         response = FetchResponse(
             ErrorCode.NONE,
-            self._quorum.view,
+            quorum.view,
             leader.high_watermark,
-            self._log.view.start_offset,
+            self._log.view.start.offset,
             leader.read_index.round,
             outcome,
         )
-        self._quorum.out.append(Reply(correlation, response, self._quorum.barrier))
+        quorum.out.append(Reply(correlation, response, quorum.barrier))
 
     # The high watermark
 

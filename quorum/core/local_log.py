@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .batch import HEADER_BYTES, BatchHeader, ControlRecord, decode_control
+from .batch import CONTROL, HEADER_BYTES, BatchHeader, ControlRecord, decode_control
 from .effects import Append, Apply, CleanLog, Effects, InstallSnapshot, Truncate, VotersChanged
 from .errors import CorruptBatch, InvariantViolation
 from .flush_tracker import FlushTracker
@@ -111,7 +111,7 @@ def control_of(headers: Sequence[BatchHeader], data: bytes) -> list[tuple[int, C
     position = 0
     for header in headers:
         end = position + header.size_bytes
-        if header.is_control:
+        if header.attributes & CONTROL:
             records = decode_control(data[position + HEADER_BYTES : end])
             if len(records) != header.record_count:
                 raise CorruptBatch(f"{header!r} says it has {header.record_count} records, but has {len(records)}")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 def majority_offset(end_offsets: Sequence[int]) -> int:
     """The largest offset that a majority of `end_offsets` has reached. At least one voter."""
-    return sorted(end_offsets, reverse=True)[len(end_offsets) // 2]
+    return sorted(end_offsets)[(len(end_offsets) - 1) // 2]
 
 
 def next_high_watermark(current: int, epoch_start_offset: int, end_offsets: Sequence[int]) -> int:

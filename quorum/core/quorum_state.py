@@ -384,7 +384,7 @@ class QuorumState:
             self.out.append(Reply(change.correlation, refusal, self.barrier))
 
     def refusal_of(self, request: FetchRequest | FetchSnapshotRequest, error: ErrorCode) -> FetchResponse | FetchSnapshotResponse:
-        if isinstance(request, FetchSnapshotRequest):
+        if type(request) is FetchSnapshotRequest:
             return FetchSnapshotResponse(error, self.view, request.snapshot, -1, request.position, b"")
         return FetchResponse(error, self.view, -1, 0, 0, NO_RECORDS)
 

@@ -198,6 +198,10 @@ class RaftNode:
         self._copying = SnapshotFetching(self._quorum, self._log, self._requests, self._snapshots)
         self._fetching = Fetching(self._quorum, self._log, self._requests, self._copying)
         self._joining = Joining(self._quorum, self._requests)
+        self.quorum = self._quorum
+        """The gate, with the current state; for shells and checkers that look at every step. Not to be changed."""
+        self.local_log = self._log
+        """The log, its high watermark and what of it is durable; likewise."""
         self._boot_ms = now_ms
         self._end_repair(now_ms)
         self._steps = 0
@@ -247,7 +251,9 @@ class RaftNode:
             polls[type(state)](state, now_ms)
             if quorum.state is state:
                 break
-        effects = out[:]
+        if not out:
+            return []
+        effects = out.copy()
         out.clear()
         return effects
 
@@ -431,17 +437,17 @@ class RaftNode:
         repair = f" {self._quorum.repair!r}" if self.is_repairing else ""
         return f"n{self.config.node_id} {self._quorum.state!r} {self._log!r}{repair}"
 
-    # Requests
+    # Requests. Messages are told apart by their exact type: isinstance of a Struct that is none takes a long way round.
 
     def _on_request(self, event: RequestReceived, now_ms: int) -> None:
         request = event.request
         if self._is_shutting_down:
             self._reply(event.correlation, self._refusal(request, ErrorCode.BROKER_NOT_AVAILABLE))
-        elif isinstance(request, FetchRequest):
+        elif type(request) is FetchRequest:
             self._leadership.on_fetch(event.correlation, request, now_ms)
-        elif isinstance(request, FetchSnapshotRequest):
+        elif type(request) is FetchSnapshotRequest:
             self._serving.on_fetch_snapshot(event.correlation, request, now_ms)
-        elif isinstance(request, VoteRequest):
+        elif type(request) is VoteRequest:
             self._reply(event.correlation, self._elections.on_vote(request, now_ms))
         elif isinstance(request, BeginQuorumEpochRequest):
             self._reply(event.correlation, self._elections.on_begin(request, now_ms))
@@ -483,10 +489,10 @@ class RaftNode:
             return
         is_awaited = self._fetching.is_awaited(event.correlation)
         self._learn(response, event.source, now_ms)
-        if isinstance(response, FetchResponse | FetchSnapshotResponse):
+        if type(response) is FetchResponse or type(response) is FetchSnapshotResponse:
             if is_awaited:
                 self._fetching.on_response(asked, event.source, response, now_ms)
-        elif isinstance(response, VoteResponse):
+        elif type(response) is VoteResponse:
             self._elections.on_vote_response(asked, response, now_ms)
         elif isinstance(response, ProbeVoterResponse):
             self._reconfiguration.on_probe_response(asked, response, now_ms)
@@ -518,7 +524,7 @@ class RaftNode:
         state, view = self._quorum.state, response.leader
         if view.epoch > state.epoch:
             return True
-        if isinstance(response, VoteResponse) and response.pre_vote and response.granted:
+        if type(response) is VoteResponse and response.pre_vote and response.granted:
             return False
         if state.leader_id == NO_LEADER or isinstance(state, Unattached):
             return True
@@ -530,7 +536,7 @@ class RaftNode:
             return
         if self._fetching.is_awaited(event.correlation):
             self._fetching.on_failed(asked, event.refused, now_ms)
-        elif isinstance(asked.request, VoteRequest):
+        elif type(asked.request) is VoteRequest:
             self._elections.on_vote_failed(asked, now_ms)
         elif isinstance(asked.request, ProbeVoterRequest):
             self._reconfiguration.on_probe_failed(asked, now_ms)

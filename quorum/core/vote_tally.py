@@ -12,24 +12,30 @@ from .epoch_state import NEVER_MS
 class VoteTally:
     """One round among `voter_ids`; `own_id`, if it votes, grants at once."""
 
-    __slots__ = ("_ask_at_ms", "_granted", "_refused", "_voter_count")
+    __slots__ = ("_ask_at_ms", "_granted", "_refused", "_voter_count", "next_ask_ms")
 
     def __init__(self, voter_ids: tuple[int, ...], own_id: int, now_ms: int) -> None:
         self._voter_count = len(voter_ids)
         self._granted: dict[int, None] = {own_id: None} if own_id in voter_ids else {}
         self._refused: dict[int, None] = {}
         self._ask_at_ms = {voter_id: now_ms for voter_id in voter_ids if voter_id != own_id}
+        self.next_ask_ms = now_ms if self._ask_at_ms else NEVER_MS
+        """When somebody is due."""
 
     def due(self, now_ms: int) -> list[int]:
         """The voters to ask now; each is returned once, until `ask_again`."""
+        if now_ms < self.next_ask_ms:
+            return []
         ids = [voter_id for voter_id, ask_at_ms in self._ask_at_ms.items() if ask_at_ms <= now_ms]
         for voter_id in ids:
             self._ask_at_ms[voter_id] = NEVER_MS
+        self.next_ask_ms = min(self._ask_at_ms.values(), default=NEVER_MS)
         return ids
 
     def ask_again(self, voter_id: int, at_ms: int) -> None:
         if voter_id in self._ask_at_ms and voter_id not in self._granted:
             self._ask_at_ms[voter_id] = at_ms
+            self.next_ask_ms = min(self._ask_at_ms.values())
 
     def grant(self, voter_id: int) -> None:
         if voter_id in self._ask_at_ms:
@@ -51,9 +57,6 @@ class VoteTally:
 
     def granting_voters(self) -> tuple[int, ...]:
         return tuple(sorted(self._granted))
-
-    def next_ask_ms(self) -> int:
-        return min(self._ask_at_ms.values(), default=NEVER_MS)
 
     def __repr__(self) -> str:
         return f"+{len(self._granted)}-{len(self._refused)}/{self._voter_count}"

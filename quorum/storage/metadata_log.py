@@ -143,18 +143,20 @@ class MetadataLog:
         """Stage whole batches `[base_offset, end_offset)` at the log's end. InvariantViolation if they do not belong there."""
         index = self._index
         headers = batch.headers_of(data)
-        offset, epoch, crc = index.end_offset, index.last_epoch, index.last_crc
+        offset, epoch, crc, stamp = index.end_offset, index.last_epoch, index.last_crc, self._stamp
         for header in headers:
             if header.base_offset != offset or header.previous_crc != crc or header.epoch < epoch:
                 raise InvariantViolation(f"append of {header!r} to a log that ends at {offset}@{epoch} crc={crc:08x}")
             offset, epoch, crc = offset + header.record_count, header.epoch, header.crc
+            if header.high_watermark > stamp:
+                stamp = header.high_watermark
         if not headers or index.end_offset != base_offset or offset != end_offset:
             raise InvariantViolation(
                 f"append of [{base_offset}, {end_offset}) holds [{self.end_offset}, {offset}) in {len(data)} bytes"
             )
         with self._lock:
             index.extend(headers)
-            self._stamp = max(self._stamp, *(header.high_watermark for header in headers))
+            self._stamp = stamp
             self._cache.append(data)
 
     def truncate(self, to_offset: int) -> None:

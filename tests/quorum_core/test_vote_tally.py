@@ -31,7 +31,7 @@ def test_each_voter_is_asked_once_unless_told_again() -> None:
     assert tally.due(100) == [2, 3]
     assert tally.due(10_000) == []
     tally.ask_again(3, 150)
-    assert tally.next_ask_ms() == 150
+    assert tally.next_ask_ms == 150
     assert tally.due(150) == [3]
 
 
