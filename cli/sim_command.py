@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -286,7 +287,7 @@ def _shrink(result: SeedResult, game: Game, out: Output, write_plan: Path | None
     from kraftlab.quorum.simulation import plan as plans
     from kraftlab.quorum.simulation.shrink import regression_test, shrink
 
-    shrunk = shrink(result, game.run_plan, lambda line: click.echo(line, err=True))
+    shrunk = shrink(result, partial(game.run_plan, with_tail=False), lambda line: click.echo(line, err=True))
     path = write_plan or Path(f"seed-{result.seed}.json")
     _write(path, plans.encode(shrunk.plan).decode())
     out.lines(
@@ -367,7 +368,7 @@ def _write_plans(findings: Iterable[Any], game: Game, folder: Path, out: Output)
     folder.mkdir(parents=True, exist_ok=True)
     for finding in findings:
         if finding.result is not None:
-            shrunk = shrink(finding.result, game.run_plan)
+            shrunk = shrink(finding.result, partial(game.run_plan, with_tail=False))
             path = folder / f"{finding.id}.json"
             _write(path, plans.encode(shrunk.plan).decode())
             out.lines([f"{path}: {len(shrunk.plan.strikes)} strikes, {shrunk.result.violations[0]}"])

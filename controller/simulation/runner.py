@@ -43,7 +43,16 @@ def run_plan(
     write: Callable[[str], None] | None = None,
     trace: Callable[[str], object] | None = None,
     with_mutant: bool = True,
+    with_tail: bool = True,
 ) -> SeedResult:
     """Play what a plan of this world says, with or without the bug that it plants."""
     with planted(MUTANTS[plan.mutant] if plan.mutant and with_mutant else None):
-        return runner.play(plan.options, plan=plan, write=write, trace=trace, make_world=MetadataWorld, world_name=METADATA)
+        return runner.play(
+            plan.options,
+            plan=plan,
+            write=write,
+            trace=trace,
+            make_world=MetadataWorld,
+            world_name=METADATA,
+            with_tail=with_tail,
+        )

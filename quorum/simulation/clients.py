@@ -143,7 +143,7 @@ class Clients(Checker):
     def _call(self, client: int) -> None:
         if self.world.is_healed or self._calls >= CALLS_MAX:
             return
-        asked = [m.process for m in self.world.machines if m.process is not None and m.process.is_leading]
+        asked = self.world.leaders
         if not asked:
             self._call_later(client)
             return

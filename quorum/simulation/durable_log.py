@@ -36,7 +36,7 @@ class DurableLog:
         return (self.epochs[-1], self.ends[-1]) if self.ends else (self.start.epoch, self.start.offset)
 
     def cut(self, offset: int) -> None:
-        if self.end_offset <= offset:
+        if not self.ends or self.ends[-1] <= offset:
             return
         keep = bisect_left(self.ends, offset + 1)
         del self.ends[keep:]
@@ -60,11 +60,14 @@ class DurableLog:
             self.reset(taken.install, crc_of(taken.install.offset) or 0)
         self.cut(taken.cut_offset)
         batches = taken.batches
-        self.ends.extend([base_offset for _, base_offset, _, _, _ in batches[1:]])
-        if batches:
-            self.ends.append(taken.end_offset)
-        self.epochs.extend([batch[3] for batch in batches])
-        self.crcs.extend([batch[4] for batch in batches])
+        if not batches:
+            return
+        for _, _, _, epoch, crc in batches:
+            self.epochs.append(epoch)
+            self.crcs.append(crc)
+        for batch in batches[1:]:
+            self.ends.append(batch[1])
+        self.ends.append(taken.end_offset)
 
     def _position(self, offset: int) -> int:
         """Where the batch that ends at `offset` stands; -1: nowhere."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.batch import BatchHeader, check_all
 from ..core.effects import Append, ElectionState, InstallSnapshot, Reply, Send, Truncate
@@ -44,6 +45,22 @@ class Violation(Exception):
 
 AppendedBatch = tuple[int, int, int]
 """What identifies a batch: base offset, epoch, crc."""
+
+
+class Appended(NamedTuple):
+    """What is in the bytes of an append, whose crcs hold."""
+
+    headers: list[BatchHeader]
+    batches: list[AppendedBatch]
+    has_control: bool
+
+
+@lru_cache(maxsize=128)
+def appended(data: bytes) -> Appended:
+    """Checks the bytes. All nodes append the same ones, mostly."""
+    headers = check_all(data)
+    batches = [(header.base_offset, header.epoch, header.crc) for header in headers]
+    return Appended(headers, batches, any(header.is_control for header in headers))
 
 
 class Checker:
@@ -244,9 +261,8 @@ class LeaderCompleteness(Checker):
             self._check(process)
 
     def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
-        for machine in self.world.machines:
-            other = machine.process
-            if other is not None and other.is_leading and other.raft.epoch > process.raft.epoch:
+        for other in self.world.leaders:
+            if other is not process and other.raft.epoch > process.raft.epoch:
                 self._check(other)
 
     def _check(self, process: SimulatedProcess) -> None:
@@ -301,7 +317,7 @@ class CommittedSurvivesAnyElection(Checker):
             return
         crc = crc_in_log(process, high_watermark)
         for candidate in self.world.machines:
-            if candidate.durable.holds(high_watermark, crc) or candidate.rot is not None:
+            if candidate.rot is not None or candidate.durable.holds(high_watermark, crc):
                 continue
             trail = self.world.voters.trail_of(candidate.durable)
             voters, position = trail.latest, candidate.durable.last_position
@@ -409,21 +425,20 @@ class ClaimsAreDurable(Checker):
     """
 
     def on_sent(self, process: SimulatedProcess, request: Request) -> None:
-        self._check_epoch(process, request.epoch, request)
+        stored = process.machine.stored
+        if request.epoch > (stored.epoch if stored is not None else 0):
+            raise Violation(f"S17 n{process.node_id} sends {request} but has stored {stored}")
         if type(request) is FetchRequest:
             self._check_fetch(process, request)
-        elif type(request) is BeginQuorumEpochRequest or type(request) is EndQuorumEpochRequest:
-            stored = process.machine.stored
-            if stored is None or (stored.epoch == request.epoch and stored.leader_id != process.node_id):
-                raise Violation(f"S17 n{process.node_id} sends {request} but has stored {stored}")
+        elif (type(request) is BeginQuorumEpochRequest or type(request) is EndQuorumEpochRequest) and (
+            stored is None or (stored.epoch == request.epoch and stored.leader_id != process.node_id)
+        ):
+            raise Violation(f"S17 n{process.node_id} sends {request} but has stored {stored}")
 
     def on_replied(self, process: SimulatedProcess, response: Response) -> None:
-        self._check_epoch(process, response.leader.epoch, response)
-
-    def _check_epoch(self, process: SimulatedProcess, epoch: int, message: object) -> None:
         stored = process.machine.stored
-        if epoch > (stored.epoch if stored is not None else 0):
-            raise Violation(f"S17 n{process.node_id} sends {message} but has stored {stored}")
+        if response.leader.epoch > (stored.epoch if stored is not None else 0):
+            raise Violation(f"S17 n{process.node_id} sends {response} but has stored {stored}")
 
     def on_vote(self, process: SimulatedProcess, epoch: int, candidate: ReplicaKey) -> None:
         stored = process.machine.stored
@@ -438,7 +453,7 @@ class ClaimsAreDurable(Checker):
     def _check_fetch(self, process: SimulatedProcess, request: FetchRequest) -> None:
         """A fetch of an epoch that the node has left behind since speaks of a log that it may have cut meanwhile."""
         offset, durable = request.fetch_offset, process.machine.durable
-        if offset > 0 and request.epoch == process.raft.epoch and durable.epoch_at_end(offset) != request.last_fetched_epoch:
+        if offset > 0 and durable.epoch_at_end(offset) != request.last_fetched_epoch and request.epoch == process.raft.epoch:
             raise Violation(f"S17 n{process.node_id} sends {request} but its disk ends at {durable.end_offset}")
 
 
@@ -512,6 +527,7 @@ class Checkers:
         self._state, self._applied = self._hooks["on_state"], self._hooks["on_applied"]
         self._sent, self._replied, self._vote = self._hooks["on_sent"], self._hooks["on_replied"], self._hooks["on_vote"]
         self._append, self._apply = self._hooks["on_append"], self._hooks["on_apply"]
+        self._flushed = self._hooks["on_flushed"]
 
     def add(self, checker: Checker) -> None:
         """One more, that a world brings along."""
@@ -532,11 +548,10 @@ class Checkers:
             check(process)
 
     def on_append(self, process: SimulatedProcess, effect: Append) -> None:
-        headers = check_all(effect.data)
-        batches = [(header.base_offset, header.epoch, header.crc) for header in headers]
+        headers, batches, has_control = appended(effect.data)
         for check in self._append:
             check(process, batches)
-        if any(header.is_control for header in headers):
+        if has_control:
             self._on_control(process, headers, effect.data)
 
     def _on_control(self, process: SimulatedProcess, headers: list[BatchHeader], data: bytes) -> None:
@@ -592,7 +607,7 @@ class Checkers:
             check(machine, state)
 
     def on_flushed(self, process: SimulatedProcess) -> None:
-        for check in self._hooks["on_flushed"]:
+        for check in self._flushed:
             check(process)
 
     def on_apply(self, process: SimulatedProcess, high_watermark: int) -> None:

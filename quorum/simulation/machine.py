@@ -33,6 +33,8 @@ CUT_SHORT_AFTER_SYNCS = (0, 0, 0, 1, 1, 2)
 """Syncs that still happen. At the next one something is written and not yet synced; if batches, they leave a torn tail."""
 FIRST_PORT = 9093
 FULL_RATE = 1_000
+MILLISECOND = 1000 * FULL_RATE
+"""Of a clock: so many of its smallest parts."""
 """A clock's rate in thousandths: 1000 runs true."""
 
 
@@ -59,6 +61,7 @@ class Machine:
         self.disks = 0
         """Disks that this machine has lost so far: each has a directory id of its own."""
         self.identity = LogIdentity(CLUSTER_ID, _directory_id(node_id, 0))
+        self.key = ReplicaKey(node_id, self.identity.directory_id)
         self.file_system = SimulatedFileSystem(world.options.random(f"file-system/{node_id}"))
         self.port = FIRST_PORT
         """Where its peers find it, if voters have endpoints; another one after a move."""
@@ -86,10 +89,8 @@ class Machine:
         self._anchor_ms = ANCHOR_MS
         self._anchor_us = 0
         """The clock showed `_anchor_ms` at this virtual time, and has run at `_rate` since."""
-
-    @property
-    def key(self) -> ReplicaKey:
-        return ReplicaKey(self.node_id, self.identity.directory_id)
+        self._origin = 0
+        self._anchored()
 
     @property
     def endpoints(self) -> dict[str, Endpoint]:
@@ -112,6 +113,7 @@ class Machine:
         self.world.lost_disks[self.key] = self.durable
         self.disks += 1
         self.identity = LogIdentity(CLUSTER_ID, _directory_id(self.node_id, self.disks))
+        self.key = ReplicaKey(self.node_id, self.identity.directory_id)
         self.file_system = SimulatedFileSystem(self.world.options.random(f"file-system/{self.node_id}/{self.disks}"))
         self.durable = DurableLog()
         self.stored = self.possibly_stored = self.possible_install = None
@@ -128,16 +130,22 @@ class Machine:
         return self.process.raft.state.name if self.process is not None else "down"
 
     def now_ms(self) -> int:
-        return self._anchor_ms + (self.world.now_us - self._anchor_us) * self._rate // (1000 * FULL_RATE)
+        return (self._origin + self.world.now_us * self._rate) // MILLISECOND
+
+    def _anchored(self) -> None:
+        """The clock's anchor or its rate is another one now."""
+        self._origin = self._anchor_ms * MILLISECOND - self._anchor_us * self._rate
+        """What the clock showed at virtual time zero, or would have shown, in thousandths of a microsecond."""
 
     def time_us_at(self, now_ms: int) -> int:
         """The first virtual microsecond at which this machine's clock shows `now_ms`."""
-        return self._anchor_us - (-(now_ms - self._anchor_ms) * 1000 * FULL_RATE // self._rate)
+        return self._anchor_us - ((self._anchor_ms - now_ms) * MILLISECOND // self._rate)
 
     def set_clock(self, *, jump_ms: int = 0, rate: int | None = None) -> None:
         """The clock jumps forward, or runs at another rate in thousandths (None: its usual one). It never goes backwards."""
         self._anchor_ms, self._anchor_us = self.now_ms() + jump_ms, self.world.now_us
         self._rate = self._usual_rate if rate is None else rate
+        self._anchored()
         if self.process is not None:
             self.process.clock_changed()
 
@@ -151,6 +159,7 @@ class Machine:
         if options.clock_drift:
             self._anchor_ms = ANCHOR_MS + self._clock_random.randint(0, 600_000)
             self._anchor_us = self.world.now_us
+            self._anchored()
         try:
             store = self._open()
         except (PowerCut, DiskFailed, StorageFull) as error:

@@ -38,10 +38,13 @@ class SimulatedNetwork:
         self._world = world
         self._random = world.options.random("network")
         self._draw = self._random.random
-        self._options = world.options.network
+        options = world.options
+        self._options = options.network
         self._twice_delay_us = 2 * self._options.delay_us
         self._keeps_order = not self._options.reordering
-        self._has_endpoints = world.options.dynamic_voters
+        self._has_endpoints = options.dynamic_voters
+        self._named = range(options.voters + options.observers if options.dynamic_voters else options.voters)
+        """The nodes that everybody's configuration names; no others ever vote."""
         self._cuts: dict[tuple[int, int], int] = {}
         self._clogged_until_us: dict[tuple[int, int], int] = {}
         self._last_arrival_us: dict[tuple[int, int], int] = {}
@@ -104,15 +107,15 @@ class SimulatedNetwork:
                 return
         elif self._has_endpoints and not self._finds(caller, send):
             return
-        way, options = (source, target), self._options
-        if way in self._cuts or (options.loss and self._draw() * 1000 < options.loss):
+        way, options, draw = (source, target), self._options, self._draw
+        if way in self._cuts or (options.loss and draw() * 1000 < options.loss):
             return
-        inbound = Inbound(caller, send.correlation, send.request)
-        self._world.after(self._delay_us(way), self._arrive, inbound, target)
-        if options.duplicates and self._draw() * 1000 < options.duplicates:
-            self._world.after(self._delay_us(way), self._arrive, inbound, target)
-        if options.replays and self._draw() * 1000 < options.replays:
-            self._world.after(self._replay_us(), self._arrive, inbound, target)
+        inbound, after = Inbound(caller, send.correlation, send.request), self._world.after
+        after(self._delay_us(way), self._arrive, inbound, target)
+        if options.duplicates and draw() * 1000 < options.duplicates:
+            after(self._delay_us(way), self._arrive, inbound, target)
+        if options.replays and draw() * 1000 < options.replays:
+            after(self._replay_us(), self._arrive, inbound, target)
 
     def _anybody(self, caller: SimulatedProcess) -> int:
         """Who is found at one of the endpoints in the caller's address book; -1: nobody any more.
@@ -120,8 +123,7 @@ class SimulatedNetwork:
         They are those that its configuration names, which is kept up to date, and those that its log names for the voters.
         """
         machines, voters = self._world.machines, caller.raft.voters
-        named = range(len(machines)) if self._has_endpoints else self._world.bootstrap_ids
-        others = sorted({*voters.ids(), *named} - {caller.node_id})
+        others = [node_id for node_id in self._named if node_id != caller.node_id]
         left = 0
         if self._has_endpoints:
             left = sum(voter.endpoints != machines[voter.key.node_id].endpoints for voter in voters.voters)
@@ -151,16 +153,16 @@ class SimulatedNetwork:
             self._world.after(self._delay_us(way), caller.fail, RequestFailed(inbound.correlation, target, refused=True))
 
     def reply(self, server: SimulatedProcess, inbound: Inbound, response: Response) -> None:
-        source, caller, options = server.node_id, inbound.caller, self._options
+        source, caller, options, draw = server.node_id, inbound.caller, self._options, self._draw
         way = (source, caller.node_id)
-        if way in self._cuts or (options.response_loss and self._draw() * 1000 < options.response_loss):
+        if way in self._cuts or (options.response_loss and draw() * 1000 < options.response_loss):
             return
-        answered, correlation = caller.answered, inbound.correlation
-        self._world.after(self._delay_us(way), answered, correlation, source, response)
-        if options.duplicates and self._draw() * 1000 < options.duplicates:
-            self._world.after(self._delay_us(way), answered, correlation, source, response, True)
-        if options.replays and self._draw() * 1000 < options.replays:
-            self._world.after(self._replay_us(), answered, correlation, source, response, True)
+        answered, correlation, after = caller.answered, inbound.correlation, self._world.after
+        after(self._delay_us(way), answered, correlation, source, response)
+        if options.duplicates and draw() * 1000 < options.duplicates:
+            after(self._delay_us(way), answered, correlation, source, response, True)
+        if options.replays and draw() * 1000 < options.replays:
+            after(self._replay_us(), answered, correlation, source, response, True)
 
     def _replay_us(self) -> int:
         """When a message comes once more: perhaps behind the next election."""

@@ -80,21 +80,78 @@ Answered = Callable[[VoterChangeResponse], None]
 NEVER_MS = 1 << 60
 RETRY_US = 30_000
 APPLY_BYTES = 64 * 1024
+TIMER_FIRED = TimerFired()
 EVENT_KINDS: dict[type, int] = {kind: number for number, kind in enumerate(Event.__args__)}
 
 
 @lru_cache(maxsize=128)
 def committed_batches(data: bytes) -> tuple[CommittedBatch, ...]:
     """What the state machine is given of whole batches, whose crcs hold. All nodes apply the same ones, mostly."""
-    return tuple(
-        CommittedBatch(header.base_offset, header.end_offset, header.epoch, header.append_time_ms, body)
-        for header, body, _ in batch.decode_all(data)
-        for body in (b"" if header.is_control else body,)
-    )
+    batches: list[CommittedBatch] = []
+    position = 0
+    for header in batch.check_all(data):
+        end = position + header.size_bytes
+        body = b"" if header.is_control else data[position + batch.HEADER_BYTES : end]
+        batches.append(CommittedBatch(header.base_offset, header.end_offset, header.epoch, header.append_time_ms, body))
+        position = end
+    return tuple(batches)
 
 
 class SimulatedProcess:
     """Made by Machine.boot; `dead` for ever once it has crashed or stopped."""
+
+    __slots__ = (
+        "_apply_scheduled",
+        "_checkers",
+        "_deadline_ms",
+        "_execute",
+        "_flushed_id",
+        "_has_rubbish",
+        "_latency",
+        "_local",
+        "_local_log",
+        "_network",
+        "_next_token",
+        "_notices",
+        "_outstanding",
+        "_proposals",
+        "_quorum",
+        "_reads_to_apply",
+        "_record",
+        "_seen",
+        "_short_reads",
+        "_staged_id",
+        "_timeouts",
+        "_timer_ms",
+        "_timer_us",
+        "_to_store",
+        "_trace",
+        "applied_offset",
+        "asked",
+        "commit_offset",
+        "crash_in_effects",
+        "crash_in_flush_of_bytes",
+        "crash_in_store",
+        "dead",
+        "election_store",
+        "flush",
+        "inbound",
+        "is_leading",
+        "is_stopping",
+        "key",
+        "log",
+        "machine",
+        "node_id",
+        "outbox",
+        "raft",
+        "reads",
+        "repair_until",
+        "snapshots",
+        "state_machine",
+        "storing",
+        "voter_trail",
+        "world",
+    )
 
     def __init__(self, machine: Machine, store: MetadataStore) -> None:
         world = machine.world
@@ -147,7 +204,6 @@ class SimulatedProcess:
         self._timer_us = 0
         self._seen: object = None
         self._local: deque[Event] = deque()
-        self._stepping = False
         self.raft = RaftNode(
             world.config_of(machine),
             store.log_view(),
@@ -158,7 +214,7 @@ class SimulatedProcess:
         )
         self.snapshots = SnapshotWork(self, store)
         self.snapshots.load_newest()
-        self._log_view = self.raft.log
+        self._quorum, self._local_log = self.raft.quorum, self.raft.local_log
         self._record = world.transcript.step
         self._checkers = world.checkers
         self._network = world.network
@@ -188,7 +244,9 @@ class SimulatedProcess:
             Trace: self._on_trace,
         }
         self._trace = TraceWriter(world.trace, self.raft, world.now_us) if world.trace is not None else None
-        self._arm_timer(self.raft.next_deadline_ms())
+        self._deadline_ms = self.raft.next_deadline_ms()
+        """As of the newest step."""
+        self._arm_timer(self._deadline_ms)
 
     # Steps
 
@@ -201,19 +259,18 @@ class SimulatedProcess:
         while local and not self.dead:
             self._step(local.popleft())
         if not self.dead:
-            deadline_ms = self.raft.next_deadline_ms()
+            deadline_ms = self._deadline_ms = self.raft.next_deadline_ms()
             if deadline_ms < self._timer_ms:
                 self._arm_timer(deadline_ms)
         return effects
 
     def _step(self, event: Event) -> Effects:
-        raft, log = self.raft, self._log_view
-        effects = raft.step(event, self.machine.now_ms())
-        state = raft.state
-        now_us, kind = self.world.now_us, EVENT_KINDS[type(event)]
-        self._record(now_us, self.node_id, event, kind, state, log, raft.high_watermark, effects)
+        effects = self.raft.step(event, self.machine.now_ms())
+        state = self._quorum.state
+        now_us, record = self.world.now_us, self._record
+        record(now_us, self.node_id, event, EVENT_KINDS[type(event)], state, self._local_log, effects)
         if self._trace is not None:
-            self._trace.step(self.world.now_us, event, effects)
+            self._trace.step(now_us, event, effects)
         execute, may_crash = self._execute, self.crash_in_effects is not None
         try:
             for effect in effects:
@@ -225,8 +282,9 @@ class SimulatedProcess:
             return effects
         if state is not self._seen:
             self._seen = state
-            if self.is_leading is not raft.is_leader:
-                self.is_leading = raft.is_leader
+            is_leader = self.raft.is_leader
+            if self.is_leading is not is_leader:
+                self.is_leading = is_leader
                 self.world.leaders_changed()
             self._checkers.on_state(self)
         return effects
@@ -271,13 +329,14 @@ class SimulatedProcess:
         """For an earlier deadline than that of the timer that is armed; NEVER_MS and later ones need none."""
         if deadline_ms >= NEVER_MS:
             return
-        now_us = self.world.now_us
+        world = self.world
         due_us = self.machine.time_us_at(deadline_ms)
-        if due_us < now_us:
-            due_us = now_us
+        delay_us = due_us - world.now_us
+        if delay_us < 0:
+            due_us, delay_us = world.now_us, 0
         if self._timer_ms == NEVER_MS or due_us < self._timer_us:
             self._timer_ms, self._timer_us = deadline_ms, due_us
-            self.world.after(due_us - now_us, self._timer, due_us)
+            world.after(delay_us, self._timer, due_us)
 
     def _timer(self, due_us: int) -> None:
         if self._timer_us != due_us or self._timer_ms == NEVER_MS or self.dead:
@@ -286,20 +345,17 @@ class SimulatedProcess:
             return
         self._timer_ms = NEVER_MS
         now_ms = self.machine.now_ms()
-        deadline_ms = self.raft.next_deadline_ms()
-        if deadline_ms > now_ms:
-            self._arm_timer(deadline_ms)
+        if self._deadline_ms > now_ms:
+            self._arm_timer(self._deadline_ms)
             return
-        self.step(TimerFired())
-        if not self.dead and self.raft.next_deadline_ms() <= now_ms:
-            raise AssertionError(
-                f"{self.raft!r} still wants a timer at {self.raft.next_deadline_ms()} after it fired at {now_ms}"
-            )
+        self.step(TIMER_FIRED)
+        if not self.dead and self._deadline_ms <= now_ms:
+            raise AssertionError(f"{self.raft!r} still wants a timer at {self._deadline_ms} after it fired at {now_ms}")
 
     def clock_changed(self) -> None:
         """The machine's clock jumped, or runs at another rate: the timer that is armed rings at the wrong time."""
         self._timer_ms = NEVER_MS
-        self._arm_timer(self.raft.next_deadline_ms())
+        self._arm_timer(self._deadline_ms)
 
     # Messages
 
@@ -341,7 +397,7 @@ class SimulatedProcess:
             self.world.after(timeout_us, self._time_out, timeout_ms)
         waiting.append((self.world.now_us + timeout_us, correlation))
         if self.outbox.put(send):
-            self._release(send)
+            self._release_send(send)
 
     def _time_out(self, timeout_ms: int) -> None:
         """The oldest request with this timeout may be overdue; those that were answered need no event of their own."""
@@ -366,29 +422,27 @@ class SimulatedProcess:
 
     def _on_reply(self, reply: Reply) -> None:
         if self.outbox.put(reply):
-            self._release(reply)
+            self._release_reply(reply)
 
-    def _release(self, message: Send | Reply) -> None:
-        """The message leaves; whatever it claims must be on disk by now."""
-        if type(message) is Send:
-            self._checkers.on_sent(self, message)
-            if message.correlation in self._outstanding:
-                self._network.send(self, message)
-            return
-        if message.correlation in self.asked:
-            if type(message) is Reply and isinstance(message.response, VoterChangeResponse):
-                self.asked.pop(message.correlation)(message.response)
-            return
-        inbound = self.inbound.pop(message.correlation, None)
-        if inbound is not None and type(message) is Reply:
-            self._checkers.on_replied(self, inbound, message)
-            self._network.reply(self, inbound, message.response)
+    # A message leaves; whatever it claims must be on disk by now.
+
+    def _release_send(self, send: Send) -> None:
+        self._checkers.on_sent(self, send)
+        if send.correlation in self._outstanding:
+            self._network.send(self, send)
+
+    def _release_reply(self, reply: Reply) -> None:
+        inbound = self.inbound.pop(reply.correlation, None)
+        if inbound is not None:
+            self._checkers.on_replied(self, inbound, reply)
+            self._network.reply(self, inbound, reply.response)
+        elif reply.correlation in self.asked and isinstance(reply.response, VoterChangeResponse):
+            self.asked.pop(reply.correlation)(reply.response)
 
     # Storage
 
     def latency_us(self) -> int:
-        mean_us = self.world.disk_latency_us(self.node_id)
-        return 20 + int(self._latency.random() * 2 * mean_us)
+        return 20 + int(self._latency.random() * 2 * self.world.disk_latency_us(self.node_id))
 
     def _on_append(self, effect: Append) -> None:
         self._checkers.on_append(self, effect)
@@ -488,7 +542,10 @@ class SimulatedProcess:
 
     def _release_all(self, messages: list[Send | Reply]) -> None:
         for message in messages:
-            self._release(message)
+            if type(message) is Send:
+                self._release_send(message)
+            elif type(message) is Reply:
+                self._release_reply(message)
 
     def _on_read_log(self, effect: ReadLog) -> None:
         cached = self.log.cached(effect.start_offset)

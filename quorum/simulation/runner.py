@@ -11,6 +11,7 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from .invariants import Violation
 from .mutants import MUTANTS, planted
 from .options import SimulationOptions, draw_options
 from .plan import Plan
-from .transcript import Transcript
+from .transcript import TAIL_LINES, Transcript
 from .workers import worker_pool
 from .world import World
 
@@ -35,7 +36,9 @@ OWN_RULES = frozenset(error.__name__ for error in (InvariantViolation, LogTrunca
 
 
 class SeedResult(NamedTuple):
-    """What one seed did. `violations` is empty if all is well; then `tail` is, too. Real times are not determined by the seed."""
+    """What one seed did. `violations` is empty if all is well; then `tail`, the last lines of its transcript, is, too. Real times
+    are not determined by the seed.
+    """
 
     seed: int
     trace_hash: str
@@ -168,10 +171,11 @@ def run_plan(
     write: Callable[[str], None] | None = None,
     trace: Callable[[str], object] | None = None,
     with_mutant: bool = True,
+    with_tail: bool = True,
 ) -> SeedResult:
     """Play what a plan says, with or without the bug that it plants."""
     with planted(MUTANTS[plan.mutant] if plan.mutant and with_mutant else None):
-        return play(plan.options, plan=plan, write=write, trace=trace)
+        return play(plan.options, plan=plan, write=write, trace=trace, with_tail=with_tail)
 
 
 def play(
@@ -183,15 +187,42 @@ def play(
     trace: Callable[[str], object] | None = None,
     make_world: WorldFactory = World,
     world_name: str = CONSENSUS,
+    with_tail: bool = True,
 ) -> SeedResult:
-    """Play a world with these options, with the strikes they draw or those of `plan`. `mutant` is only noted in the result."""
+    """Play a world with these options, with the strikes they draw or those of `plan`. `mutant` is only noted in the result.
+
+    A run that broke a rule is played once more for its `tail`, unless that is not wanted.
+    """
+
+    def begin(transcript: Transcript) -> World:
+        world = make_world(options, transcript)
+        if plan is not None:
+            world.strikes, world.until_us = plan.strikes, plan.until_us
+        return world
+
+    with _collector_at_rest():
+        return _play(options, begin, plan, mutant, write, trace, world_name, with_tail)
+
+
+def _play(
+    options: SimulationOptions,
+    begin: Callable[[Transcript], World],
+    plan: Plan | None,
+    mutant: str | None,
+    write: Callable[[str], None] | None,
+    trace: Callable[[str], object] | None,
+    world_name: str,
+    with_tail: bool,
+) -> SeedResult:
     transcript = Transcript(write)
     started, started_processor = time.perf_counter(), time.process_time()
-    world = make_world(options, transcript)
+    world = begin(transcript)
     world.trace = trace
-    if plan is not None:
-        world.strikes, world.until_us = plan.strikes, plan.until_us
     violations = _run(world)
+    real_s, processor_s = time.perf_counter() - started, time.process_time() - started_processor
+    last_lines = Transcript(tail_lines=TAIL_LINES)
+    if violations and with_tail:
+        _run(begin(last_lines))
     return SeedResult(
         seed=int(options.seed) if options.seed.isdigit() else 0,
         trace_hash=transcript.digest(),
@@ -206,9 +237,9 @@ def play(
         epochs=max((m.process.raft.epoch for m in world.machines if m.process is not None), default=0),
         mended_logs=world.mended_logs,
         violations=violations,
-        tail=tuple(transcript.tail()) if violations else (),
-        real_s=time.perf_counter() - started,
-        processor_s=time.process_time() - started_processor,
+        tail=tuple(last_lines.tail()),
+        real_s=real_s,
+        processor_s=processor_s,
         coverage=world.coverage,
         calls=len(world.clients.history) if world.clients is not None else 0,
         excuse=world.liveness.excuse,
@@ -216,10 +247,20 @@ def play(
     )
 
 
-def _run(world: World) -> tuple[str, ...]:
-    """The violations. The collector rests meanwhile: a world makes hardly any cycles until it ends, and is short-lived."""
+@contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """A world makes hardly any cycles until it ends, and is short-lived: nothing is collected before it is all garbage."""
     collects = gc.isenabled()
     gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _run(world: World) -> tuple[str, ...]:
+    """The violations."""
     try:
         world.run()
     except Violation as error:
@@ -229,9 +270,6 @@ def _run(world: World) -> tuple[str, ...]:
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         return (f"{type(error).__name__}: {error} ({where.name}, {where.filename.rpartition('/')[2]}:{where.lineno})",)
-    finally:
-        if collects:
-            gc.enable()
     return ()
 
 

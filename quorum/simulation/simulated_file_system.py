@@ -64,16 +64,20 @@ class _Inode:
 class SimulatedFile:
     """An open file of a SimulatedFileSystem."""
 
+    __slots__ = ("_boot", "_file_system", "_inode", "path")
+
     def __init__(self, file_system: SimulatedFileSystem, path: str, inode: _Inode) -> None:
         self.path = path
         self._file_system = file_system
         self._inode = inode
         self._boot = file_system.boots
 
-    def _check(self) -> SimulatedFileSystem:
+    def _operation(self, needs_space: bool = False) -> SimulatedFileSystem:
+        """Account for one operation on this file; raises what the file system was told to."""
         file_system = self._file_system
         if self._boot != file_system.boots:
             raise AssertionError(f"{self.path}: used after the crash of the process that opened it")
+        file_system.operation(self.path, needs_space)
         return file_system
 
     def pread(self, size_bytes: int, position: int) -> bytes:
@@ -83,19 +87,19 @@ class SimulatedFile:
 
     def pwrite(self, data: bytes, position: int) -> None:
         inode = self._inode
-        self._check().operation(self.path, position + len(data) > len(inode.data))
+        self._operation(position + len(data) > len(inode.data))
         inode.write(data, position)
 
     def preallocate(self, size_bytes: int) -> None:
         inode = self._inode
         if size_bytes > len(inode.data):
-            self._check().operation(self.path, True)
+            self._operation(True)
             inode.write(bytes(size_bytes - len(inode.data)), len(inode.data))
 
     def fdatasync(self) -> None:
-        file_system = self._check()
-        file_system.sync(self.path)
-        inode = self._inode
+        file_system, inode = self._operation(), self._inode
+        if file_system.syncs_left is not None:
+            file_system.sync(self.path)
         if file_system.fsync_fails:
             inode.replace(inode.durable())
             raise FsyncFailed(f"fsync of {self.path} failed: simulated")
@@ -142,12 +146,11 @@ class SimulatedFileSystem:
         self.full = self.fsync_fails = self.broken = self.refuses_names = False
 
     def sync(self, path: str) -> None:
-        """Account for one fdatasync."""
-        self.operation(path)
-        if self.syncs_left is not None:
-            if self.syncs_left <= 0:
-                raise PowerCut(path)
-            self.syncs_left -= 1
+        """Account for one of the fdatasyncs that still succeed."""
+        assert self.syncs_left is not None
+        if self.syncs_left <= 0:
+            raise PowerCut(path)
+        self.syncs_left -= 1
 
     def operation(self, path: str, needs_space: bool = False) -> None:
         """Account for one operation; raises what it was told to."""

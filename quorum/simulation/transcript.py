@@ -1,7 +1,8 @@
 """What happened, one line per step, and its hash.
 
 The hash takes in every step's time, node, event kind and resulting state, whether or not lines are kept: two runs with the same
-hash did the same things in the same order. Lines are made only when somebody reads them.
+hash did the same things in the same order. Lines are kept, and made, only when somebody reads them: the end of a run that broke a
+rule is seen by playing it again.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..core.effects import Effects, Trace
-from ..core.log_view import LogView
+from ..core.local_log import LocalLog
 from ..core.quorum_state import State
 
 TAIL_LINES = 40
@@ -41,17 +42,13 @@ class StepEntry(NamedTuple):
         return f"{clock}  n{self.node_id}  {state:<24} {self.event!r}" + (f"  => {effects}" if effects else "")
 
 
-RawStep = tuple[int, int, object, State | None, int, int, Effects]
-"""A StepEntry's fields; a plain tuple, because one is made at every step and hardly any is ever looked at."""
-
-
 class Transcript:
-    """Keeps the last lines always, all of them if `write` is given."""
+    """Keeps the last `tail_lines` lines, and gives each to `write` as it comes."""
 
-    def __init__(self, write: Callable[[str], None] | None = None) -> None:
+    def __init__(self, write: Callable[[str], None] | None = None, *, tail_lines: int = 0) -> None:
         self._write = write
-        self._tail: deque[RawStep] = deque(maxlen=TAIL_LINES)
-        self._keep = self._tail.append
+        self._tail: deque[StepEntry] = deque(maxlen=tail_lines)
+        self._is_read = write is not None or tail_lines > 0
         self._hash = hashlib.blake2b(digest_size=16)
         self._update = self._hash.update
         self.steps = 0
@@ -63,28 +60,29 @@ class Transcript:
         event: object,
         kind: int,
         state: State,
-        log: LogView,
-        high_watermark: int,
+        log: LocalLog,
         effects: Effects,
     ) -> None:
         """One step of one node; `kind` numbers the event's type. Positional, for it is called at every step."""
         self.steps += 1
-        end_offset = log.end_offset
-        self._update(_pack(time_us, node_id, kind, state.epoch, state.leader_id, end_offset, high_watermark, log.last_crc))
-        self._keep((time_us, node_id, event, state, end_offset, high_watermark, effects))
-        if self._write is not None:
-            self._write(StepEntry(*self._tail[-1]).line())
+        view, end_offset, high_watermark, update = log.view, log.view.end_offset, log.high_watermark, self._update
+        update(_pack(time_us, node_id, kind, state.epoch, state.leader_id, end_offset, high_watermark, view.last_crc))
+        if self._is_read:
+            self._add(StepEntry(time_us, node_id, event, state, end_offset, high_watermark, effects))
 
     def note(self, time_us: int, text: str) -> None:
         """Something that no node did: a fault, a restart, the heal."""
         self._hash.update(f"{time_us} {text}".encode())
-        entry = StepEntry(time_us, -1, text, None, 0, 0, [])
+        if self._is_read:
+            self._add(StepEntry(time_us, -1, text, None, 0, 0, []))
+
+    def _add(self, entry: StepEntry) -> None:
         self._tail.append(entry)
         if self._write is not None:
             self._write(entry.line())
 
     def tail(self) -> list[str]:
-        return [StepEntry(*step).line() for step in self._tail]
+        return [entry.line() for entry in self._tail]
 
     def digest(self) -> str:
         return self._hash.hexdigest()

@@ -46,6 +46,44 @@ StateMachineFactory = Callable[[int], SimulatedStateMachine]
 class World:
     """`run` plays the seed to its end; a broken rule leaves it as an exception."""
 
+    __slots__ = (
+        "_heap",
+        "_is_done",
+        "_readers",
+        "_sequence",
+        "_tuning",
+        "_workload",
+        "acknowledged",
+        "bootstrap_ids",
+        "checkers",
+        "clients",
+        "coverage",
+        "disk_slowness",
+        "has_equal_snapshots",
+        "has_rotted",
+        "history",
+        "leaders",
+        "liveness",
+        "lost_disks",
+        "machines",
+        "make_state_machine",
+        "mended_logs",
+        "network",
+        "now_us",
+        "operators",
+        "options",
+        "reads",
+        "repairs",
+        "snapshots_loaded",
+        "snapshots_taken",
+        "static_voters",
+        "strikes",
+        "trace",
+        "transcript",
+        "until_us",
+        "voters",
+    )
+
     def __init__(
         self,
         options: SimulationOptions,
@@ -164,8 +202,8 @@ class World:
 
     def after(self, delay_us: int, action: Callable[..., object], *arguments: object) -> None:
         """Schedule an action; equal times keep the order of the calls."""
-        self._sequence += 1
-        heappush(self._heap, (self.now_us + delay_us, self._sequence, action, arguments))
+        self._sequence = number = self._sequence + 1
+        heappush(self._heap, (self.now_us + delay_us, number, action, arguments))
 
     def leaders_changed(self) -> None:
         """A process has begun to lead, or no longer does."""

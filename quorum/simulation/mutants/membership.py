@@ -115,6 +115,13 @@ def _answered_at_once(pursue: Callable[..., None]) -> Callable[..., None]:
     return mutated
 
 
+def _asks_only_whom_it_knows(_original: object) -> property:
+    def mutated(self: QuorumState) -> bool:
+        return not self.membership.others
+
+    return property(mutated)
+
+
 MUTANTS = (
     Mutant(
         "voters-effective-on-commit",
@@ -193,6 +200,16 @@ MUTANTS = (
         _anybody_may_stand,
         rules=("S12",),
         faults=CHURN,
+    ),
+    Mutant(
+        "asks-only-whom-it-knows",
+        "who does not find its leader asks nobody but the voters in its log, wherever they were",
+        QuorumState,
+        "asks_anybody",
+        _asks_only_whom_it_knows,
+        rules=("L1", "L2", "L4"),
+        seeds_max=100,
+        faults=("move-node",),
     ),
     Mutant(
         "change-answered-at-once",
