@@ -22,6 +22,9 @@ _GLOBAL_ORDER = re.compile(r"(?P<api>[A-Z]\w+): order of (?P<lists>[^(]+?)(?: \(
 HASHED = ("ApiVersions: order of supported_features, finalized_features", "DescribeConfigs: order of configs")
 """Lists that Kafka reads out of a hash map: most recordings sort them, as nobody can mean the order."""
 
+SETS = ("isr_nodes",)
+"""Lists in whose order nodes happened to come in."""
+
 Holder = dict[str, Any]
 """The recorded object that a field stands in."""
 
