@@ -3,6 +3,9 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kraftlab.controller.cluster.heartbeats import (
     TRANSITIONS,
@@ -104,3 +107,124 @@ def test_contacts_of_unregistered_brokers_are_ignored() -> None:
     table.leave_controlled_shutdown(9)
     assert table.contact(9) is None
     assert table.statistics(0) == {}
+
+
+class NaiveTable:
+    """Twin of the table: the whole history of what was heard, looked through at each question."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[int, int, int]] = []
+        self.shutdowns: list[tuple[int, int]] = []
+        self.known: set[int] = set()
+
+    def last_ms(self, broker_id: int) -> int:
+        return [at_ms for who, _, at_ms in self.heard if who == broker_id][-1]
+
+    def offset(self, broker_id: int) -> int:
+        return max(offset for who, offset, _ in self.heard if who == broker_id)
+
+    def forget(self, broker_id: int) -> None:
+        self.heard = [entry for entry in self.heard if entry[0] != broker_id]
+        self.shutdowns = [entry for entry in self.shutdowns if entry[0] != broker_id]
+
+
+class HeartbeatTableMachine(RuleBasedStateMachine):
+    """Whatever comes in whatever order: the table says what its twin does."""
+
+    brokers = st.integers(0, 3)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_ms = 0
+        self.table = HeartbeatTable(session_timeout_ms=100)
+        self.twin = NaiveTable()
+
+    @initialize(broker_ids=st.sets(brokers, max_size=3))
+    def activate(self, broker_ids: set[int]) -> None:
+        self.table.activate(broker_ids, self.now_ms)
+        for broker_id in broker_ids:
+            self.twin.known.add(broker_id)
+            self.twin.heard.append((broker_id, -1, self.now_ms))
+
+    @rule(broker_id=brokers)
+    def register(self, broker_id: int) -> None:
+        self.table.register(broker_id, self.now_ms)
+        self.twin.forget(broker_id)
+        self.twin.known.add(broker_id)
+        self.twin.heard.append((broker_id, -1, self.now_ms))
+
+    @rule(broker_id=brokers, offset=st.integers(-1, 50))
+    def arrived(self, broker_id: int, offset: int) -> None:
+        self.table.arrived(broker_id, offset, self.now_ms)
+        if broker_id in self.twin.known:
+            self.twin.heard.append((broker_id, offset, self.now_ms))
+
+    @rule(broker_id=brokers, offset=st.integers(0, 50))
+    def begin_shutdown(self, broker_id: int, offset: int) -> None:
+        self.table.enter_controlled_shutdown(broker_id, offset)
+        if broker_id in self.twin.known:
+            self.twin.shutdowns.append((broker_id, offset))
+
+    @rule(broker_id=brokers)
+    def fence(self, broker_id: int) -> None:
+        self.table.leave_controlled_shutdown(broker_id)
+        self.twin.shutdowns = [entry for entry in self.twin.shutdowns if entry[0] != broker_id]
+
+    @rule(milliseconds=st.integers(0, 80))
+    def wait(self, milliseconds: int) -> None:
+        self.now_ms += milliseconds
+
+    @invariant()
+    def sessions_agree(self) -> None:
+        for broker_id in range(4):
+            valid = broker_id in self.twin.known and self.now_ms - self.twin.last_ms(broker_id) <= 100
+            assert self.table.has_valid_session(broker_id, self.now_ms) == valid
+
+    @invariant()
+    def the_stalest_agrees(self) -> None:
+        known = sorted(self.twin.known)
+        stalest = self.table.stalest(range(4))
+        if not known:
+            assert stalest is None
+        else:
+            assert stalest is not None
+            oldest_ms = min(map(self.twin.last_ms, known))
+            assert (self.twin.last_ms(stalest[0]), stalest[1]) == (oldest_ms, oldest_ms + 100)
+            assert (stalest[1] < self.now_ms) == (not self.table.has_valid_session(stalest[0], self.now_ms))
+
+    @invariant()
+    def the_lowest_offset_agrees(self) -> None:
+        known = sorted(self.twin.known)
+        lowest = min(map(self.twin.offset, known), default=UNBOUNDED_OFFSET)
+        assert self.table.lowest_offset(known) == lowest
+        strangers = [broker_id for broker_id in range(4) if broker_id not in known]
+        assert self.table.lowest_offset(strangers) == (-1 if strangers else UNBOUNDED_OFFSET)
+
+    @invariant()
+    def shutdowns_agree(self) -> None:
+        for broker_id in range(4):
+            offsets = [offset for who, offset in self.twin.shutdowns if who == broker_id]
+            assert self.table.state_of(broker_id, fenced=False) is (SHUTTING_DOWN if offsets else UNFENCED)
+            assert self.table.state_of(broker_id, fenced=True) is FENCED
+            if offsets:
+                contact = self.table.contact(broker_id)
+                assert contact is not None and contact.controlled_shutdown_offset == offsets[0], "set once"
+
+
+TestHeartbeatTable = HeartbeatTableMachine.TestCase
+TestHeartbeatTable.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+
+
+@given(st.sampled_from([FENCED, UNFENCED, SHUTTING_DOWN]), st.tuples(*[st.booleans()] * 5))
+def test_the_table_of_transitions_agrees_with_the_rules_as_sentences(current: BrokerState, values: tuple[bool, ...]) -> None:
+    facts = HeartbeatFacts(*values)
+    following = next_state(current, facts)
+    if following is GO:
+        assert facts.want_shutdown or current is SHUTTING_DOWN, "nobody is sent away who did not ask"
+        assert current is not UNFENCED or not facts.leads or facts.want_fence, "leaderships are moved first"
+    if following is UNFENCED:
+        assert current is UNFENCED or (facts.caught_up and not facts.want_fence), "nobody leads who does not know itself"
+    if following is SHUTTING_DOWN:
+        assert current is SHUTTING_DOWN or facts.leads
+    if following is FENCED:
+        assert current is FENCED or facts.want_fence
