@@ -28,6 +28,7 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.quorum.core.types import Endpoint
 
 from .channels import Channels, authentication_error
+from .config_parts import in_parts
 from .errors import ClusterUnreachable, api_error
 from .stream import CallStream
 
@@ -264,14 +265,76 @@ class AdminClient:
     def incremental_alter_configs(
         self, resources: Iterable[pb.AlterConfigsResource], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> pb.IncrementalAlterConfigsResponse:
-        request = pb.IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
-        return cast(pb.IncrementalAlterConfigsResponse, self.call("IncrementalAlterConfigs", request, timeout_ms=timeout_ms))
+        """Changes dynamic configs, each resource where that has to be asked; results per resource stand in the response."""
+
+        def ask(node: int | None, part: Sequence[pb.AlterConfigsResource]) -> Any:
+            request = pb.IncrementalAlterConfigsRequest(resources=part, validate_only=validate_only)
+            return self._ask_about_configs(node, "IncrementalAlterConfigs", request, timeout_ms)
+
+        return cast(pb.IncrementalAlterConfigsResponse, in_parts(list(resources), ask, "responses"))
 
     def describe_configs(
         self, resources: Iterable[pb.DescribeConfigsResource], *, linearizable: bool | None = None, timeout_ms: int | None = None
     ) -> pb.DescribeConfigsResponse:
-        request = pb.DescribeConfigsRequest(header=self._reading(linearizable), resources=resources)
-        return cast(pb.DescribeConfigsResponse, self.call("DescribeConfigs", request, timeout_ms=timeout_ms))
+        """Values in force with everything that has a say in them (synonyms), each resource where that has to be asked."""
+
+        def ask(node: int | None, part: Sequence[pb.DescribeConfigsResource]) -> Any:
+            header = self._reading(linearizable)
+            request = pb.DescribeConfigsRequest(header=header, resources=part, include_synonyms=True)
+            return self._ask_about_configs(node, "DescribeConfigs", request, timeout_ms)
+
+        return cast(pb.DescribeConfigsResponse, in_parts(list(resources), ask, "results"))
+
+    def list_config_resources(
+        self, resource_types: Iterable[int] = (), *, timeout_ms: int | None = None
+    ) -> pb.ListConfigResourcesResponse:
+        """What has configs; of these types, or (none named) of all."""
+        request = pb.ListConfigResourcesRequest(header=self._reading(None), resource_types=resource_types)
+        return cast(pb.ListConfigResourcesResponse, self.call("ListConfigResources", request, timeout_ms=timeout_ms))
+
+    def _ask_about_configs(self, node: int | None, api: str, request: Any, timeout_ms: int | None) -> Any:
+        """A broker that cannot be asked has its configs changed and described by the active controller, which takes any."""
+        if node is None:
+            return self.call(api, request, timeout_ms=timeout_ms)
+        try:
+            response = self.call_broker(node, api, request, timeout_ms=timeout_ms)
+        except (ApiError, ClusterUnreachable) as error:
+            is_gone = isinstance(error, ClusterUnreachable) or error.code == ErrorCode.BROKER_NOT_AVAILABLE
+            if not is_gone or self._leader is None:
+                raise
+            response = self.call_at(self._leader, api, request, timeout_ms=timeout_ms)
+        self._newest_offset = max(self._newest_offset, response.header.metadata_offset)
+        return response
+
+    # -- quotas and features ------------------------------------------------------------------------------------------
+
+    def alter_client_quotas(
+        self, entries: Iterable[pb.ClientQuotaAlteration], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> pb.AlterClientQuotasResponse:
+        request = pb.AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
+        return cast(pb.AlterClientQuotasResponse, self.call("AlterClientQuotas", request, timeout_ms=timeout_ms))
+
+    def describe_client_quotas(
+        self, components: Iterable[pb.QuotaFilterComponent] = (), *, strict: bool = False, timeout_ms: int | None = None
+    ) -> pb.DescribeClientQuotasResponse:
+        request = pb.DescribeClientQuotasRequest(header=self._reading(None), components=components, strict=strict)
+        return cast(pb.DescribeClientQuotasResponse, self.call("DescribeClientQuotas", request, timeout_ms=timeout_ms))
+
+    def update_features(
+        self, updates: Iterable[pb.FeatureUpdate], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> pb.UpdateFeaturesResponse:
+        """Finalizes all of the levels or none. ApiError INVALID_UPDATE_VERSION."""
+        request = pb.UpdateFeaturesRequest(feature_updates=updates, validate_only=validate_only)
+        return cast(pb.UpdateFeaturesResponse, self.call("UpdateFeatures", request, timeout_ms=timeout_ms))
+
+    def api_versions(self, *, timeout_ms: int | None = None) -> pb.ApiVersionsResponse:
+        """What a node offers, and the features of the cluster."""
+        request = pb.ApiVersionsRequest(
+            header=pb.RequestHeader(min_offset=self._newest_offset),
+            client_software_name="kraftlab",
+            client_software_version="1",
+        )
+        return cast(pb.ApiVersionsResponse, self.call("ApiVersions", request, timeout_ms=timeout_ms))
 
     # -- reassignments -----------------------------------------------------------------------------------------------
 
