@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
+import msgspec
 import pytest
 import trio
 
@@ -19,9 +20,11 @@ from kraftlab.controller.partitions.partitions import alter_partition
 from kraftlab.controller.reassignment import reassignments
 from kraftlab.controller.reassignment.listing import Observer, listing
 from kraftlab.controller.topics import topics
+from kraftlab.metadata import codec
+from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import supported_features
-from kraftlab.metadata.image import BrokerImage, PartitionImage
+from kraftlab.metadata.image import EMPTY, BrokerImage, PartitionImage
 from kraftlab.metadata.invariants import check_image
 from kraftlab.metadata.peer_rpc import (
     AlterPartitionRequest,
@@ -32,6 +35,7 @@ from kraftlab.metadata.peer_rpc import (
     IsrChange,
 )
 from kraftlab.metadata.records import Listener
+from kraftlab.metadata.snapshot import ImageSnapshot, image_from
 from kraftlab.quorum.driver.errors import NotLeader, Overloaded
 from kraftlab.quorum.state_machine import CommittedBatch
 
@@ -153,6 +157,18 @@ class Cluster:
         """Whatever happened, the image keeps its invariants."""
         assert check_image(self.controller.committed.image) == ()
         assert check_image(self.controller.newest.image) == ()
+
+    def check_images(self) -> None:
+        """After every test: the image is the same by the whole log, by every step of it, and by a snapshot of it."""
+        delta, committed = MetadataDelta(EMPTY), self.controller.committed.image
+        for batch in self.quorum.batches[: self.quorum.committed_batches]:
+            if batch.body:
+                delta.replay_all(codec.decode(batch.body), batch.base_offset)
+        by_log = delta.apply(committed.provenance)
+        assert by_log == committed
+        if committed.transaction is None:
+            by_snapshot = image_from(body for body, _ in ImageSnapshot(committed).batches())
+            assert msgspec.structs.replace(by_snapshot, provenance=committed.provenance) == committed
 
     # --- brokers ---
 
@@ -298,11 +314,12 @@ def directory(broker_id: int, index: int) -> bytes:
 
 
 @pytest.fixture
-async def cluster() -> Cluster:
+async def cluster() -> AsyncIterator[Cluster]:
     """An active controller, nothing registered."""
     made = Cluster()
     await made.lead()
-    return made
+    yield made
+    made.check_images()
 
 
 @pytest.fixture

@@ -1,0 +1,205 @@
+"""What stands in the log after a scripted history, and what every call does while the queue stands still."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+import trio.testing
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.controller.cluster import brokers, producer_ids
+from kraftlab.controller.configs import configs
+from kraftlab.controller.doors.apis import APIS, Kind
+from kraftlab.controller.doors.service import ControllerService
+from kraftlab.controller.engine.state import Context, ControllerState, Outcome
+from kraftlab.controller.topics import topics
+from kraftlab.metadata import codec
+from kraftlab.metadata.delta import MetadataDelta
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.features import bootstrap_records
+from kraftlab.metadata.image import EMPTY, Provenance
+from kraftlab.metadata.records import (
+    AnyRecord,
+    BrokerRegistrationChange,
+    Config,
+    Partition,
+    PartitionChange,
+    ProducerIds,
+    RegisterBroker,
+    RemoveTopic,
+    Topic,
+    UnregisterBroker,
+)
+from kraftlab.metadata.replay_error import ReplayError
+from kraftlab.metadata.snapshot import image_digest, image_from, image_records
+from kraftlab.quorum.state_machine import CommittedBatch
+from kraftlab.rpc.methods import METHODS
+from kraftlab.rpc.server import Call
+
+WRITES = sorted(api for api, row in APIS.items() if row.kind is Kind.WRITE)
+LISTS = sorted(api for api in WRITES if isinstance(APIS[api].entries, str))
+
+
+def log_of(cluster: Any) -> list[AnyRecord]:
+    return [record for batch in cluster.quorum.batches if batch.body for record in codec.decode(batch.body)]
+
+
+# --- the log -----------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_history_writes_these_records_and_no_others(cluster: Any) -> None:
+    await cluster.start_brokers(0, 1)
+    await cluster.create("t", (0, 1), segment_bytes="1048576")
+    await cluster.stop_broker(0)
+    epoch = cluster.broker(1).epoch
+    await cluster.write(producer_ids.allocate, pb.AllocateProducerIdsRequest(broker_id=1, broker_epoch=epoch))
+    await cluster.configure(2, "t", ("retention.ms", 0, "1000"))
+    await cluster.write(brokers.unregister, pb.UnregisterBrokerRequest(broker_id=0))
+    await cluster.write(topics.delete, pb.DeleteTopicsRequest(topics=[pb.DeleteTopicState(name="t")]))
+    records = log_of(cluster)
+    bootstrap = bootstrap_records()
+    assert records[: len(bootstrap)] == bootstrap
+    assert [type(record) for record in records[len(bootstrap) :]] == [
+        RegisterBroker,
+        BrokerRegistrationChange,
+        RegisterBroker,
+        BrokerRegistrationChange,
+        Topic,
+        Config,
+        Partition,
+        PartitionChange,
+        BrokerRegistrationChange,
+        ProducerIds,
+        Config,
+        UnregisterBroker,
+        RemoveTopic,
+    ]
+
+
+async def test_the_image_is_the_same_by_the_log_by_every_step_and_by_a_snapshot(five: Any) -> None:
+    await five.create("t", (0, 1, 2), (3, 4, 0), min_insync_replicas="2")
+    await five.reassign("t", (2, 3, 4))
+    await five.stop_broker(1)
+    await five.register(2, 2)
+    await five.write(producer_ids.allocate, pb.AllocateProducerIdsRequest(broker_id=3, broker_epoch=five.broker(3).epoch))
+    await five.heartbeat(4, cordoned_log_dirs=five.broker(4).log_dirs)
+    await five.write(brokers.unregister, pb.UnregisterBrokerRequest(broker_id=0))
+    image = five.controller.committed.image
+    at_once = MetadataDelta(EMPTY)
+    for batch in five.quorum.batches:
+        if batch.body:
+            at_once.replay_all(codec.decode(batch.body), batch.base_offset)
+    assert at_once.apply(image.provenance) == image
+    standby = image_from(body for body, _ in five.controller.freeze().batches())
+    assert msgspec.structs.replace(standby, provenance=image.provenance) == image
+    assert list(image_records(standby)) == list(image_records(image))
+    assert image_digest(standby) == image_digest(image)
+
+
+async def test_what_is_not_committed_is_not_described(cluster: Any) -> None:
+    await cluster.configure(4, "", ("log.retention.ms", 0, "1"))
+    request = pb.IncrementalAlterConfigsRequest()
+    resource = request.resources.add(resource_type=4, resource_name="")
+    resource.configs.add(name="log.retention.ms", config_operation=0, value="2")
+    answer = cluster.controller.write("alter", lambda state, context: configs.alter(state, request, context))
+    assert cluster.controller.committed.image.config(4, "", "log.retention.ms") == "1"
+    assert not answer.done
+    await cluster.done(answer)
+    assert cluster.controller.committed.image.config(4, "", "log.retention.ms") == "2"
+
+
+async def test_a_batch_that_cannot_be_replayed_ends_a_standby_and_is_not_published(tools: Any) -> None:
+    standby = tools.Cluster().controller
+    body, count = codec.encode([Config(0, 4, "", "k", "v"), RemoveTopic(0, b"x" * 16)])
+    with pytest.raises(ReplayError, match="this node must stop"):
+        await standby.apply([CommittedBatch(0, count, 1, 0, body)], count)
+    assert standby.committed.image == EMPTY
+    with pytest.raises(ReplayError, match="this node must stop"):
+        standby.read_snapshot([body])
+    assert standby.committed.image == EMPTY
+
+
+async def test_offsets_begin_at_nothing_and_follow_the_log(tools: Any) -> None:
+    cluster = tools.Cluster()
+    assert (cluster.controller.applied_offset, cluster.controller.committed.image.provenance) == (0, Provenance())
+    await cluster.lead()
+    end = cluster.quorum.end_offset
+    assert cluster.controller.applied_offset == end
+    answer = cluster.controller.write("set", lambda state, context: Outcome([Config(0, 4, "", "k", "v")], context.next_offset))
+    assert (answer.done, cluster.controller.applied_offset) == (False, end)
+    assert await cluster.done(answer) == end, "an operation knows the offset of its first record"
+    assert cluster.controller.applied_offset == end + 1
+
+
+# --- a queue that stands still -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def service(five: Any) -> ControllerService:
+    five.controller.queue.hold()
+    return ControllerService(five.controller, five.clock, {})
+
+
+async def ask(five: Any, service: ControllerService, api: str, request: Any, wait_ms: int) -> Any:
+    """Asks and lets time pass; the answer if there is one by then."""
+    answers: list[Any] = []
+
+    async def dispatch() -> None:
+        answers.append(await service.dispatch(Call(api, request, "User:ANONYMOUS")))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(dispatch)
+        await trio.testing.wait_all_tasks_blocked()
+        five.clock.now_ms += wait_ms
+        five.controller.queue.run_due()
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    return answers[0] if answers else None
+
+
+def something(api: str) -> Any:
+    """A request of that call that asks for something."""
+    request: Any = METHODS[api].request()
+    entries = APIS[api].entries
+    field = entries if isinstance(entries, str) else "topics" if entries is not None else None
+    if field is not None:
+        getattr(request, field).add()
+    return request
+
+
+@pytest.mark.parametrize("api", WRITES)
+async def test_a_write_whose_time_passes_in_the_queue_is_answered_and_never_done(
+    five: Any, service: ControllerService, api: str
+) -> None:
+    batches = len(five.quorum.batches)
+    request = something(api)
+    request.header.timeout_ms = 500
+    answer = await ask(five, service, api, request, 501)
+    assert answer is not None
+    assert answer.header.error_code == ErrorCode.REQUEST_TIMED_OUT
+    five.controller.queue.resume()
+    assert len(five.quorum.batches) == batches
+
+
+@pytest.mark.parametrize("api", LISTS)
+async def test_a_write_of_nothing_is_answered_although_the_queue_stands(five: Any, service: ControllerService, api: str) -> None:
+    answer = await ask(five, service, api, METHODS[api].request(), 0)
+    assert answer is not None
+    assert answer.header.error_code == ErrorCode.NONE
+
+
+async def test_nothing_is_left_in_the_queue_of_who_gave_up(five: Any, service: ControllerService) -> None:
+    seen: list[str] = []
+
+    def generate(state: ControllerState, context: Context) -> Outcome[str]:
+        seen.append("run")
+        return Outcome([], "")
+
+    answer = five.controller.write("look", generate, deadline_ms=five.clock.now_ms + 10)
+    five.clock.now_ms += 11
+    five.controller.queue.resume()
+    assert answer.error.code is ErrorCode.REQUEST_TIMED_OUT
+    assert seen == []
