@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.client import AdminClient, ClusterUnreachable, MoveOptions
+from kraftlab.client.moves import NO_OPTIONS
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
 from . import reassign_text as text
@@ -42,6 +43,11 @@ def describe(client: AdminClient, topics: Iterable[str]) -> dict[str, pb.Describ
 
 def ongoing(client: AdminClient) -> dict[TopicPartition, Ongoing]:
     """Every reassignment that runs."""
+    return ongoing_of(client.list_partition_reassignments())
+
+
+def ongoing_of(response: pb.ListPartitionReassignmentsResponse) -> dict[TopicPartition, Ongoing]:
+    """The reassignments of a listing that run."""
     return {
         (topic.name, partition.partition_index): Ongoing(
             tuple(partition.replicas),
@@ -50,7 +56,7 @@ def ongoing(client: AdminClient) -> dict[TopicPartition, Ongoing]:
             tuple(partition.original_replicas),
             tuple(partition.target_replicas),
         )
-        for topic in client.list_partition_reassignments().topics
+        for topic in response.topics
         for partition in topic.partitions
     }
 
@@ -143,10 +149,22 @@ def generate(
 
 
 class Execution:
-    """One `--execute`. `rate` and `log_dir_rate` in bytes/s, negative: left alone."""
+    """One `--execute`. `rate` and `log_dir_rate` in bytes/s, negative: left alone. If the moves own a throttle (`options`),
+    `rate` is that, and no config is set for it. `expects_current`: leave partitions alone that are not as this run saw them.
+    """
 
     def __init__(
-        self, client: AdminClient, plan: Plan, say: Say, *, rate: int, log_dir_rate: int, timeout_ms: int, allow_change: bool
+        self,
+        client: AdminClient,
+        plan: Plan,
+        say: Say,
+        *,
+        rate: int,
+        log_dir_rate: int,
+        timeout_ms: int,
+        allow_change: bool,
+        options: MoveOptions = NO_OPTIONS,
+        expects_current: bool = False,
     ) -> None:
         self._client = client
         self._plan = plan
@@ -155,7 +173,11 @@ class Execution:
         self._log_dir_rate = log_dir_rate
         self._timeout_ms = timeout_ms
         self._allow_change = allow_change
+        self._options = options
+        self._expects_current = expects_current
         self.rollback: list[Placement] = []
+        self.started: list[TopicPartition] = []
+        self.queued: list[TopicPartition] = []
 
     def run(self, additional: bool) -> None:
         """Starts the plan. ReassignmentFailed with the tool's text; what was printed before stays true."""
@@ -173,14 +195,37 @@ class Execution:
         before = {key: (running[key].original if key in running else None) or replicas for key, replicas in current.items()}
         self.rollback = current_placements(self._client, before)
         self._say(text.rollback_lines(format_plan(self.rollback)))
+        if self._options.validate_only:
+            self._preview(current)
+            return
         self._set_throttles(current, running)
         births = {replica: path for replica, path in self._plan.moves().items() if replica[2] not in current[replica[:2]]}
         self._ask_for_births(births)
-        self._start(births)
+        self._start(births, current)
         self._move_directories()
 
+    def _preview(self, current: Mapping[TopicPartition, Sequence[int]]) -> None:
+        """Has the controller judge the plan, and shows what would be."""
+        response = self._request(current)
+        errors = partition_errors(response)
+        if errors:
+            raise ReassignmentFailed("\n".join(text.error_lines("Error reassigning partition(s):", errors)))
+        self._say(text.preview_lines(after_of(response)))
+
+    def _request(self, current: Mapping[TopicPartition, Sequence[int]]) -> pb.AlterPartitionReassignmentsResponse:
+        return self._client.alter_partition_reassignments(
+            self._plan.targets(),
+            allow_replication_factor_change=self._allow_change,
+            expected=current if self._expects_current else None,
+            options=self._options,
+        )
+
     def _set_throttles(self, current: Mapping[TopicPartition, Sequence[int]], running: Mapping[TopicPartition, Ongoing]) -> None:
-        self._say(text.throttle_lines(self._rate, self._log_dir_rate))
+        if self._options.throttle is not None:
+            self._say([*text.throttle_lines(-1, self._log_dir_rate), text.own_throttle_line(self._options.throttle)])
+            self._rate = -1
+        else:
+            self._say(text.throttle_lines(self._rate, self._log_dir_rate))
         resources = []
         if self._rate >= 0:
             moves = text.partition_moves(self._plan, current, running)
@@ -197,31 +242,36 @@ class Execution:
 
     def _ask_for_births(self, births: Mapping[TopicPartitionReplica, str]) -> None:
         """Tells brokers where to create replicas that the reassignment will add; any refusal ends the run before it starts."""
-        for replica, error in _alter_directories(self._client, births).items():
+        for replica, error in alter_directories(self._client, births).items():
             if error is not None and error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
-                _alter_directories(self._client, dict.fromkeys(births, ANY))
-                raise ReassignmentFailed(_move_failure(replica, error))
+                alter_directories(self._client, dict.fromkeys(births, ANY))
+                raise ReassignmentFailed(move_failure(replica, error))
 
-    def _start(self, births: Mapping[TopicPartitionReplica, str]) -> None:
-        response = self._client.alter_partition_reassignments(
-            self._plan.targets(), allow_replication_factor_change=self._allow_change
-        )
+    def _start(self, births: Mapping[TopicPartitionReplica, str], current: Mapping[TopicPartition, Sequence[int]]) -> None:
+        response = self._request(current)
         errors = partition_errors(response)
         if errors:
-            _alter_directories(self._client, {r: ANY for r in births if r[:2] in errors})
+            alter_directories(self._client, {r: ANY for r in births if r[:2] in errors})
             raise ReassignmentFailed("\n".join(text.error_lines("Error reassigning partition(s):", errors)))
-        self._say([text.started_line(list(self._plan.targets()))])
+        self.queued = [
+            (topic.name, entry.partition_index) for topic in response.responses for entry in topic.partitions if entry.queued
+        ]
+        self.started = [key for key in self._plan.targets() if key not in self.queued]
+        if self.started:
+            self._say([text.started_line(self.started)])
+        if self.queued:
+            self._say([text.queued_line(self.queued)])
 
     def _move_directories(self) -> None:
         """Starts the moves, again and again for replicas that are still to appear, until the timeout."""
         pending = self._plan.moves()
         deadline = time.monotonic() + self._timeout_ms / 1000
         while pending:
-            for replica, error in _alter_directories(self._client, pending).items():
+            for replica, error in alter_directories(self._client, pending).items():
                 if error is None:
                     self._say([text.move_line(replica, pending.pop(replica))])
                 elif error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
-                    raise ReassignmentFailed(_move_failure(replica, error))
+                    raise ReassignmentFailed(move_failure(replica, error))
             if pending and time.monotonic() >= deadline:
                 waiting = ",".join("-".join(map(str, replica)) for replica in pending)
                 raise ReassignmentFailed(f"Timed out before log directory move could be started for: {waiting}")
@@ -229,11 +279,11 @@ class Execution:
                 time.sleep(_MOVE_RETRY_S)
 
 
-def _move_failure(replica: TopicPartitionReplica, error: ApiError) -> str:
+def move_failure(replica: TopicPartitionReplica, error: ApiError) -> str:
     return f"Error: Failed to alter dir for {'-'.join(map(str, replica))}: {error.message or error.code.name}"
 
 
-def _alter_directories(
+def alter_directories(
     client: AdminClient, moves: Mapping[TopicPartitionReplica, str]
 ) -> dict[TopicPartitionReplica, ApiError | None]:
     """Sends moves to their brokers; the error of each, None if it was accepted."""
@@ -344,23 +394,63 @@ class Verification:
 
 
 def cancel(
-    client: AdminClient, plan: Plan | None
+    client: AdminClient, plan: Plan | None, topics: Sequence[str] | None = None, options: MoveOptions = NO_OPTIONS
 ) -> tuple[list[TopicPartition], dict[TopicPartitionReplica, str], dict[TopicPartition, Ongoing]]:
-    """Cancels what runs of a plan (None: every reassignment). Cancelled partitions, dropped moves with the directory the replica
-    stays in, and the reassignments that go on."""
-    running = ongoing(client)
-    wanted = [key for key in running if plan is None or key in plan.targets()]
-    if wanted:
-        errors = partition_errors(client.alter_partition_reassignments(dict.fromkeys(wanted)))
-        if errors:
-            raise ReassignmentFailed("\n".join(text.error_lines("Error cancelling partition reassignments for:", errors)))
+    """Cancels what runs or waits of a plan, of topics, or (neither is given) of everything. Cancelled partitions, dropped moves
+    with the directory the replica stays in, and the reassignments that go on.
+    """
+    response = _ask_to_cancel(client, plan, topics, options)
+    errors = {} if response is None else partition_errors(response)
+    if errors:
+        raise ReassignmentFailed("\n".join(text.error_lines("Error cancelling partition reassignments for:", errors)))
+    cancelled = [] if response is None else sorted(after_of(response))
     moves: dict[TopicPartitionReplica, str] = {}
     if plan is not None:
         found, _ = directories(client, plan.moves())
         moves = {
             replica: found[replica][0] or ANY for replica in plan.moves() if replica in found and found[replica][1] is not None
         }
-        for replica, error in _alter_directories(client, dict.fromkeys(moves, ANY)).items():
+        for replica, error in alter_directories(client, dict.fromkeys(moves, ANY)).items():
             if error is not None and error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
-                raise ReassignmentFailed(_move_failure(replica, error))
-    return sorted(wanted), moves, {key: state for key, state in running.items() if key not in wanted}
+                raise ReassignmentFailed(move_failure(replica, error))
+    return cancelled, moves, ongoing(client)
+
+
+def preview_cancel(
+    client: AdminClient, plan: Plan | None, topics: Sequence[str] | None, options: MoveOptions
+) -> dict[TopicPartition, Ongoing]:
+    """What a cancel would leave. `options` have validate_only."""
+    response = _ask_to_cancel(client, plan, topics, options)
+    if response is None:
+        return {}
+    errors = partition_errors(response)
+    if errors:
+        raise ReassignmentFailed("\n".join(text.error_lines("Error cancelling partition reassignments for:", errors)))
+    return after_of(response)
+
+
+def _ask_to_cancel(
+    client: AdminClient, plan: Plan | None, topics: Sequence[str] | None, options: MoveOptions
+) -> pb.AlterPartitionReassignmentsResponse | None:
+    """None if nothing of the plan runs or waits."""
+    try:
+        if plan is None:
+            return client.cancel_partition_reassignments(topics, options=options)
+        listing = client.list_partition_reassignments()
+        busy = [*ongoing_of(listing), *((entry.topic, entry.partition_index) for entry in listing.queued)]
+        wanted = [key for key in busy if key in plan.targets()]
+        return client.alter_partition_reassignments(dict.fromkeys(wanted), options=options) if wanted else None
+    except ApiError as error:
+        raise ReassignmentFailed(f"Error: {error.message or error}") from None
+
+
+def after_of(response: pb.AlterPartitionReassignmentsResponse) -> dict[TopicPartition, Ongoing]:
+    """What the partitions of an answer are after it, or would be."""
+    return {
+        (topic.name, entry.partition_index): Ongoing(
+            tuple(entry.replicas), tuple(entry.adding_replicas), tuple(entry.removing_replicas)
+        )
+        for topic in response.responses
+        for entry in topic.partitions
+        if not entry.error_code
+    }

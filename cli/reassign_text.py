@@ -109,6 +109,28 @@ def started_line(partitions: Sequence[TopicPartition]) -> str:
     return f"Successfully started partition reassignment{plural} for {names(partitions)}"
 
 
+def queued_line(partitions: Sequence[TopicPartition]) -> str:
+    return f"Waiting for free slots: {names(partitions)}"
+
+
+def own_throttle_line(rate: int) -> str:
+    return f"These moves are limited to {rate} B/s into each broker; that ends with them, nothing has to be removed."
+
+
+def preview_lines(after: Mapping[TopicPartition, Ongoing]) -> list[str]:
+    """What partitions would be, one a line."""
+    return [f"{name(key)}: would be replicas: {state_text(after[key])}" for key in sorted(after)]
+
+
+def rolled_back_line(plan_id: str, partitions: Sequence[TopicPartition]) -> str:
+    plural = "" if len(partitions) == 1 else "s"
+    return f"Successfully started the rollback of plan {plan_id} for partition{plural} {names(partitions)}"
+
+
+def moved_lines(moves: Mapping[TopicPartitionReplica, str]) -> list[str]:
+    return [move_line(replica, moves[replica]) for replica in sorted(moves, key=lambda r: (r[2], r[0], r[1]))]
+
+
 def move_line(replica: TopicPartitionReplica, path: str) -> str:
     topic, partition, broker = replica
     return f"Successfully started moving log directory to {path} for replica {topic}-{partition} with broker {broker} "
@@ -215,7 +237,29 @@ def verify_lines(
     return lines + ([move_state_line(replica, moves[replica]) for replica in ordered] or [""])
 
 
-def overall(states: Iterable[PartitionState | MoveState]) -> Progress:
+class ReplicaState(msgspec.Struct, frozen=True):
+    """A planned replica as `--progress` finds it (KIP-179). `behind`: messages it lacks, -1 if it is not there."""
+
+    status: str
+    behind: int = -1
+
+    @property
+    def progress(self) -> Progress:
+        if self.behind < 0:
+            return Progress.WRONG
+        return Progress.RUNNING if self.behind else Progress.DONE
+
+
+def progress_table(states: Mapping[TopicPartitionReplica, ReplicaState]) -> list[str]:
+    """KIP-179's table."""
+    rows = [("Topic", "Partition", "Broker", "Status")]
+    rows += [(topic, str(partition), str(broker), states[topic, partition, broker].status) for topic, partition, broker in states]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
+
+
+def overall(states: Iterable[PartitionState | MoveState | ReplicaState]) -> Progress:
     """WRONG if any is, else RUNNING if any is, else DONE; what runs elsewhere than planned counts as running."""
     found = {state.progress for state in states}
     return next((progress for progress in (Progress.WRONG, Progress.RUNNING) if progress in found), Progress.DONE)
@@ -233,22 +277,24 @@ def cancelled_line(partitions: Sequence[TopicPartition]) -> str:
 def cancelled_move_lines(moves: Mapping[TopicPartitionReplica, str]) -> list[str]:
     if not moves:
         return ["None of the specified partition moves are active."]
-    return [move_line(replica, moves[replica]) for replica in sorted(moves, key=lambda r: (r[2], r[0], r[1]))]
+    return moved_lines(moves)
 
 
 def list_lines(ongoing: Mapping[TopicPartition, Ongoing]) -> list[str]:
     if not ongoing:
         return [NOTHING_RUNS]
-    lines = ["Current partition reassignments:"]
-    for partition in sorted(ongoing):
-        state = ongoing[partition]
-        line = f"{name(partition)}: replicas: {ids(state.replicas)}."
-        if state.adding:
-            line += f" adding: {ids(state.adding)}."
-        if state.removing:
-            line += f" removing: {ids(state.removing)}."
-        lines.append(line)
-    return lines
+    lines = (f"{name(partition)}: replicas: {state_text(ongoing[partition])}" for partition in sorted(ongoing))
+    return ["Current partition reassignments:", *lines]
+
+
+def state_text(state: Ongoing) -> str:
+    """The sets of a partition, as --list writes them."""
+    line = f"{ids(state.replicas)}."
+    if state.adding:
+        line += f" adding: {ids(state.adding)}."
+    if state.removing:
+        line += f" removing: {ids(state.removing)}."
+    return line
 
 
 def generate_lines(current_json: str, proposed_json: str) -> list[str]:

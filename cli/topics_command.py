@@ -1,4 +1,4 @@
-"""`kraftlab topics`: create, list, describe and delete topics (kafka-topics)."""
+"""`kraftlab topics`: create, list, describe, alter and delete topics (kafka-topics)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .caller import caller_options, connect
 from .output import DONE, CommandFailed, Output, bootstrap_option, json_option, linearizable_option
 
 if TYPE_CHECKING:
@@ -13,8 +14,10 @@ if TYPE_CHECKING:
 
     from .topics_text import TopicView
 
-_ACTIONS = ("create", "list", "describe", "delete")
+_ACTIONS = ("create", "list", "describe", "delete", "alter")
 _CREATE_ONLY = ("partitions", "replication-factor", "replica-assignment", "config", "if-not-exists")
+_ALTER_TOO = ("partitions", "replication-factor")
+_ALTER_ONLY = ("validate-only", "queue", "throttle", "plan-id")
 _DEFAULT_CONFIG = 5
 _DYNAMIC_TOPIC_CONFIG = 1
 _TOPIC = 2
@@ -26,13 +29,18 @@ def check_usage(given: dict[str, Any]) -> str:
     if len(actions) != 1:
         _refuse("Command must include exactly one action: " + ", ".join(f"--{action}" for action in _ACTIONS))
     action = actions[0]
-    if action in ("create", "delete") and "topic" not in given:
+    if action in ("create", "delete", "alter") and "topic" not in given:
         _refuse('Missing required argument "[topic]"')
+    if action == "alter" and sum(option in given for option in _ALTER_TOO) != 1:
+        _refuse("Give one of --partitions and --replication-factor with --alter")
+    for option in _ALTER_ONLY:
+        if (option in given and "replication-factor" not in given) or (option in given and action != "alter"):
+            _refuse(f"--{option} needs --alter --replication-factor")
     if action != "create":
         for option in _CREATE_ONLY:
-            if option in given:
+            if option in given and not (action == "alter" and option in _ALTER_TOO):
                 _refuse(f'Option "[{option}]" can\'t be used with option "[{action}]"')
-    if action in ("create", "delete") and "linearizable" in given:
+    if action in ("create", "delete", "alter") and "linearizable" in given:
         _refuse(f'Option "[linearizable]" can\'t be used with option "[{action}]"')
     if "replica-assignment" in given:
         for option in ("partitions", "replication-factor"):
@@ -51,24 +59,30 @@ def _failed(message: str) -> CommandFailed:
 
 @click.command(
     "topics",
-    short_help="Create, list, describe and delete topics.",
+    short_help="Create, list, describe, alter and delete topics.",
     epilog="""\b
 Examples:
   kraftlab topics --bootstrap-server 127.0.0.1:9092 --create --topic t --partitions 3 --replication-factor 2
   kraftlab topics --bootstrap-server 127.0.0.1:9092 --create --topic t --replica-assignment 0:1,1:2
-  kraftlab topics --bootstrap-server 127.0.0.1:9092 --describe --under-replicated-partitions""",
+  kraftlab topics --bootstrap-server 127.0.0.1:9092 --describe --under-replicated-partitions
+  kraftlab topics --bootstrap-server 127.0.0.1:9092 --alter --topic t --replication-factor 3 --validate-only""",
 )
 @bootstrap_option
 @click.option("--create", is_flag=True, help="Create a topic.")
 @click.option("--list", "list_", is_flag=True, help="List topics, one name a line.")
 @click.option("--describe", is_flag=True, help="Show topics with their partitions.")
 @click.option("--delete", is_flag=True, help="Delete topics.")
+@click.option("--alter", is_flag=True, help="Give topics more partitions, or another replication factor.")
 @click.option("--topic", metavar="NAME", help="A topic; except with --create, a regular expression or several with commas.")
 @click.option("--partitions", type=int, metavar="N", help="Number of partitions (default: the cluster's).")
 @click.option("--replication-factor", type=int, metavar="N", help="Replicas of each partition (default: the cluster's).")
 @click.option("--replica-assignment", metavar="0:1,1:2,…", help="Replicas of each partition, preferred leader first.")
 @click.option("--config", multiple=True, metavar="KEY=VALUE", help="A config of the new topic; may be given again.")
 @click.option("--if-not-exists", is_flag=True, help="With --create: no error if the topic exists.")
+@click.option("--validate-only", is_flag=True, help="With --alter --replication-factor: show the plan, and do nothing.")
+@click.option("--queue", is_flag=True, help="…let its moves wait for free slots.")
+@click.option("--throttle", type=int, metavar="B/s", help="…limit its copying; ends with the moves.")
+@click.option("--plan-id", metavar="PLAN", help="…remember what was before, for reassign-partitions --rollback.")
 @click.option("--if-exists", is_flag=True, help="With --describe, --delete: no error if there is no such topic.")
 @click.option("--under-replicated-partitions", is_flag=True, help="Only partitions that lack in-sync replicas.")
 @click.option("--unavailable-partitions", is_flag=True, help="Only partitions without a leader that is up.")
@@ -76,21 +90,20 @@ Examples:
 @click.option("--at-min-isr-partitions", is_flag=True, help="Only partitions exactly at min.insync.replicas.")
 @click.option("--topics-with-overrides", is_flag=True, help="Only topics with configs of their own.")
 @click.option("--exclude-internal", is_flag=True, help="Leave internal topics out.")
-@click.option("--command-config", metavar="FILE", help="Accepted for Kafka's sake; nothing in it is needed.")
+@caller_options
 @linearizable_option
 @json_option
 def topics(bootstrap_server: str, as_json: bool, **options: Any) -> int:
-    """Create, list, describe or delete topics."""
+    """Create, list, describe, alter or delete topics."""
     given = {key.rstrip("_").replace("_", "-"): value for key, value in options.items() if value not in (None, False, ())}
     action = check_usage(given)
-    from kraftlab.client import AdminClient
     from kraftlab.metadata.errors import ApiError
 
     from .topics_text import TopicUsageError
 
     out = Output(as_json)
     try:
-        with AdminClient(bootstrap_server, linearizable="linearizable" in given) as client:
+        with connect(bootstrap_server, linearizable="linearizable" in given) as client:
             _RUN[action](client, out, given)
     except TopicUsageError as error:
         raise _failed(str(error)) from None
@@ -153,6 +166,43 @@ def _delete(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
     out.result({"deleted": names})
 
 
+def _alter(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
+    """Partition counts as Kafka's tool, silently; replication factors with the plan (KIP-179)."""
+    from kraftlab.client import MoveOptions, raise_first_error
+
+    from .topics_text import factor_lines
+
+    names = _all_names(client, given)
+    if "partitions" in given:
+        counts = dict.fromkeys(names, given["partitions"])
+        raise_first_error(client.alter_partition_counts(counts).topics if counts else [])
+        out.result({"topics": names, "partitions": given["partitions"]})
+        return
+    options = MoveOptions(
+        validate_only="validate-only" in given,
+        queued="queue" in given,
+        throttle=given.get("throttle"),
+        plan_id=given.get("plan-id"),
+    )
+    results = client.alter_replication_factors(dict.fromkeys(names, given["replication-factor"]), options=options).topics
+    raise_first_error(results)
+    plan = {
+        (topic.name, entry.partition_index): (tuple(entry.replicas), tuple(entry.target_replicas), entry.queued)
+        for topic in results
+        for entry in topic.partitions
+    }
+    out.lines(factor_lines(plan, options.validate_only))
+    out.result(
+        {
+            "validate_only": options.validate_only,
+            "partitions": [
+                {"topic": topic, "partition": partition, "replicas": before, "target_replicas": after, "queued": queued}
+                for (topic, partition), (before, after, queued) in plan.items()
+            ],
+        }
+    )
+
+
 def _describe(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
     from .topics_text import PARTITION_FILTERS, describe_lines
 
@@ -203,4 +253,4 @@ def topic_views(client: AdminClient, names: list[str]) -> list[TopicView]:
     return views
 
 
-_RUN = {"create": _create, "list": _list, "describe": _describe, "delete": _delete}
+_RUN = {"create": _create, "list": _list, "describe": _describe, "delete": _delete, "alter": _alter}

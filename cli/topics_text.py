@@ -146,3 +146,16 @@ def parse_configs(items: Sequence[str]) -> Mapping[str, str]:
             )
         configs[key.strip()] = value.strip()
     return configs
+
+
+def factor_lines(plan: Mapping[tuple[str, int], tuple[Sequence[int], Sequence[int], bool]], is_preview: bool) -> list[str]:
+    """What a change of the replication factor does: partition → (replicas, replicas to be, whether it waits in the queue)."""
+    if not plan:
+        return ["Every partition has that many replicas already."]
+    lines = []
+    for (topic, partition), (before, after, queued) in sorted(plan.items()):
+        waits = " (waits for a free slot)" if queued else ""
+        lines.append(f"{topic}-{partition}: {','.join(map(str, before))} -> {','.join(map(str, after))}{waits}")
+    if is_preview:
+        return ["This is the plan; nothing was changed:", *lines]
+    return [*lines, f"Successfully started the change of the replication factor for {len(plan)} partition{'s' * (len(plan) > 1)}"]

@@ -30,6 +30,7 @@ from kraftlab.quorum.core.types import Endpoint
 from .channels import Channels, authentication_error
 from .config_parts import in_parts
 from .errors import ClusterUnreachable, api_error
+from .moves import NO_OPTIONS, MoveOptions
 from .stream import CallStream
 
 _FIRST_PAUSE_S = 0.02
@@ -343,21 +344,81 @@ class AdminClient:
         targets: Mapping[TopicPartition, Sequence[int] | None],
         *,
         allow_replication_factor_change: bool = True,
+        expected: Mapping[TopicPartition, Sequence[int]] | None = None,
+        options: MoveOptions = NO_OPTIONS,
         timeout_ms: int | None = None,
     ) -> pb.AlterPartitionReassignmentsResponse:
-        """Starts a reassignment to the replicas given, or cancels the running one (None)."""
+        """Starts a reassignment to the replicas given, or cancels the running or queued one (None).
+
+        Partitions in `expected` are left alone unless those are their replicas now.
+        """
         topics: dict[str, pb.ReassignableTopic] = {}
         for (name, index), replicas in targets.items():
             partition = pb.ReassignablePartition(partition_index=index)
             if replicas is not None:
                 partition.replicas.CopyFrom(pb.Int32List(values=replicas))
+            if expected is not None and (name, index) in expected:
+                partition.expected_replicas.CopyFrom(pb.Int32List(values=expected[name, index]))
             topics.setdefault(name, pb.ReassignableTopic(name=name)).partitions.append(partition)
         request = pb.AlterPartitionReassignmentsRequest(
             topics=topics.values(), allow_replication_factor_change=allow_replication_factor_change
         )
+        return self._reassign(request, options, timeout_ms)
+
+    def cancel_partition_reassignments(
+        self, topics: Iterable[str] | None = None, *, options: MoveOptions = NO_OPTIONS, timeout_ms: int | None = None
+    ) -> pb.AlterPartitionReassignmentsResponse:
+        """Cancels whatever moves or is queued, in these topics or (None) everywhere, in one call."""
+        request = pb.AlterPartitionReassignmentsRequest(cancel_all=topics is None, cancel_topics=topics or ())
+        return self._reassign(request, options, timeout_ms)
+
+    def rollback_reassignment(
+        self, plan_id: str, *, options: MoveOptions = NO_OPTIONS, timeout_ms: int | None = None
+    ) -> pb.AlterPartitionReassignmentsResponse:
+        """Goes back to what the partitions of a plan were before it. Replicas that are to change directories on their broker
+        stand in the answers; `alter_replica_log_dirs` moves them.
+        """
+        return self._reassign(pb.AlterPartitionReassignmentsRequest(rollback_plan_id=plan_id), options, timeout_ms)
+
+    def _reassign(
+        self, request: pb.AlterPartitionReassignmentsRequest, options: MoveOptions, timeout_ms: int | None
+    ) -> pb.AlterPartitionReassignmentsResponse:
+        options.fill(request)
         return cast(
             pb.AlterPartitionReassignmentsResponse, self.call("AlterPartitionReassignments", request, timeout_ms=timeout_ms)
         )
+
+    def alter_replication_factors(
+        self, factors: Mapping[str, int], *, options: MoveOptions = NO_OPTIONS, timeout_ms: int | None = None
+    ) -> pb.AlterReplicationFactorsResponse:
+        """Gives each partition of the topics so many replicas (KIP-179); with `validate_only` the plan for that."""
+        request = pb.AlterReplicationFactorsRequest(
+            topics=[pb.TopicReplicationFactor(name=name, replication_factor=factor) for name, factor in factors.items()]
+        )
+        options.fill(request)
+        return cast(pb.AlterReplicationFactorsResponse, self.call("AlterReplicationFactors", request, timeout_ms=timeout_ms))
+
+    def alter_partition_counts(
+        self, counts: Mapping[str, int], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> pb.AlterPartitionCountsResponse:
+        """Adds partitions to topics until they have so many (KIP-179)."""
+        request = pb.AlterPartitionCountsRequest(
+            topics=[pb.TopicPartitionCount(name=name, count=count) for name, count in counts.items()],
+            validate_only=validate_only,
+        )
+        return cast(pb.AlterPartitionCountsResponse, self.call("AlterPartitionCounts", request, timeout_ms=timeout_ms))
+
+    def alter_inter_broker_throttle(
+        self,
+        broker_id: int | None,
+        *,
+        leader_rate: int | None = None,
+        follower_rate: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> pb.AlterInterBrokerThrottleResponse:
+        """Sets the replication throttles of a broker, or (None) of all without their own; a negative rate removes one."""
+        request = pb.AlterInterBrokerThrottleRequest(broker_id=broker_id, leader_rate=leader_rate, follower_rate=follower_rate)
+        return cast(pb.AlterInterBrokerThrottleResponse, self.call("AlterInterBrokerThrottle", request, timeout_ms=timeout_ms))
 
     def list_partition_reassignments(
         self,
