@@ -6,11 +6,15 @@ Without that a node tells of both. What is asked of a broker reaches a controlle
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.uuids import to_text
 from kraftlab.rpc.endpoint_types import BROKERS, CONTROLLERS, check_endpoint_type
 
 from ..engine.state import CONTROLLER, GRPC, PEER, ControllerState, Settings
+
+NOT_LISTENING: Mapping[int, int] = {}
 
 
 def describe(
@@ -18,9 +22,10 @@ def describe(
     request: admin_pb2.DescribeClusterRequest,
     settings: Settings,
     active_controller_id: int,
+    silences_ms: Mapping[int, int] = NOT_LISTENING,
 ) -> admin_pb2.DescribeClusterResponse:
     """Brokers (fenced ones on request) and registered controllers, sorted by id. ApiError if brokers are wanted of this endpoint,
-    which is a controller's.
+    which is a controller's. `silences_ms` has how long ago the active controller heard each broker, by id.
     """
     check_endpoint_type(request, CONTROLLERS)
     response = admin_pb2.DescribeClusterResponse(
@@ -35,7 +40,7 @@ def describe(
             if listener is not None:
                 response.brokers.add(broker_id=controller_id, host=listener.host, port=listener.port)
         return response
-    _add_brokers(response, state, request.include_fenced_brokers)
+    _add_brokers(response, state, request.include_fenced_brokers, silences_ms)
     for controller_id, controller in sorted(state.image.cluster.controllers.items()):
         public, peer = controller.listener(GRPC), controller.listener(CONTROLLER)
         response.controllers.add(
@@ -48,7 +53,9 @@ def describe(
     return response
 
 
-def _add_brokers(response: admin_pb2.DescribeClusterResponse, state: ControllerState, with_fenced: bool) -> None:
+def _add_brokers(
+    response: admin_pb2.DescribeClusterResponse, state: ControllerState, with_fenced: bool, silences_ms: Mapping[int, int]
+) -> None:
     for broker_id, broker in sorted(state.image.cluster.brokers.items()):
         if broker.fenced and not with_fenced:
             continue
@@ -64,4 +71,6 @@ def _add_brokers(response: admin_pb2.DescribeClusterResponse, state: ControllerS
             peer_host=peer.host if peer else "",
             peer_port=peer.port if peer else -1,
             log_dirs=[to_text(directory) for directory in broker.log_dirs],
+            cordoned_log_dirs=[to_text(directory) for directory in broker.cordoned_log_dirs],
+            silent_ms=silences_ms.get(broker_id),
         )

@@ -106,7 +106,9 @@ def _list_reassignments(service: ControllerService, request: admin_pb2.ListParti
 
 def _describe_cluster(service: ControllerService, request: admin_pb2.DescribeClusterRequest) -> Message:
     controller = service.controller
-    return cluster.describe(controller.committed, request, controller.settings, controller.leadership.leader_id)
+    return cluster.describe(
+        controller.committed, request, controller.settings, controller.leadership.leader_id, controller.silences_ms()
+    )
 
 
 def _describe_acls(service: ControllerService, request: admin_pb2.DescribeAclsRequest) -> Message:

@@ -201,6 +201,10 @@ class QuorumController:
             self._brokers_fenced,
         )
 
+    def silences_ms(self) -> dict[int, int]:
+        """How long ago each registered broker was heard, by id; empty on a controller that is not active."""
+        return {broker_id: contact["silent_ms"] for broker_id, contact in self.heartbeats.statistics(self._clock()).items()}
+
     # --- requests ------------------------------------------------------------------------------------------------------------
 
     def write(self, name: str, generate: Generate[R], *, deadline_ms: int = NEVER_MS, answer_by_ms: int = NEVER_MS) -> Answer[R]:

@@ -8,6 +8,7 @@ import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.controller.cluster import brokers, producer_ids
+from kraftlab.controller.cluster.describe import describe
 from kraftlab.controller.engine.state import Outcome
 from kraftlab.metadata import codec
 from kraftlab.metadata.errors import ApiError, ErrorCode
@@ -221,6 +222,25 @@ async def test_a_cordoned_directory_is_noted_once(cluster: Any, tools: Any) -> N
     assert cluster.broker(1).is_cordoned, "a refresh keeps it"
     await cluster.heartbeat(1, cordoned_log_dirs=())
     assert cluster.broker(1).cordoned_log_dirs == ()
+
+
+async def test_a_listing_tells_who_was_heard_last_and_what_is_cordoned(five: Any, tools: Any) -> None:
+    await five.stop_broker(2)
+    await five.heartbeat(3, cordoned_log_dirs=five.broker(3).log_dirs)
+    five.clock.now_ms += 700
+    await five.heartbeat(1)
+
+    def listed(include_fenced: bool) -> dict[int, Any]:
+        request = pb.DescribeClusterRequest(include_fenced_brokers=include_fenced)
+        silences_ms = five.controller.silences_ms()
+        response = describe(five.controller.committed, request, five.settings, 3000, silences_ms)
+        return {broker.broker_id: broker for broker in response.brokers}
+
+    assert sorted(listed(False)) == [0, 1, 3, 4]
+    assert {broker_id: broker.silent_ms for broker_id, broker in listed(True).items()} == {0: 700, 1: 0, 2: 700, 3: 700, 4: 700}
+    assert list(listed(True)[3].cordoned_log_dirs) == list(listed(True)[3].log_dirs)
+    await five.lose_leadership(survives=True)
+    assert not listed(True)[1].HasField("silent_ms"), "only the active controller hears brokers"
 
 
 async def test_cordons_and_a_change_of_state_in_one_heartbeat(cluster: Any, tools: Any) -> None:
