@@ -449,6 +449,20 @@ class AdminClient:
         self._controllers |= {node.controller_id: Endpoint(node.host, node.port) for node in response.controllers if node.port}
         return response
 
+    def unregister_broker(
+        self, broker_id: int, expected_epoch: int | None = None, *, timeout_ms: int | None = None
+    ) -> pb.UnregisterBrokerResponse:
+        """Takes a broker out of the cluster, only if it is registered with that epoch. ApiError BROKER_ID_NOT_REGISTERED,
+        STALE_BROKER_EPOCH.
+        """
+        request = pb.UnregisterBrokerRequest(broker_id=broker_id, expected_broker_epoch=expected_epoch)
+        return cast(pb.UnregisterBrokerResponse, self.call("UnregisterBroker", request, timeout_ms=timeout_ms, once=True))
+
+    def init_producer_id(self, broker_id: int, *, timeout_ms: int | None = None) -> pb.InitProducerIdResponse:
+        """An id for an idempotent producer, which nobody had before, from that broker."""
+        request = pb.InitProducerIdRequest()
+        return cast(pb.InitProducerIdResponse, self.call_broker(broker_id, "InitProducerId", request, timeout_ms=timeout_ms))
+
     def describe_quorum(self, *, linearizable: bool | None = None, timeout_ms: int | None = None) -> pb.DescribeQuorumResponse:
         request = pb.DescribeQuorumRequest(header=self._reading(linearizable))
         return cast(pb.DescribeQuorumResponse, self.call("DescribeQuorum", request, timeout_ms=timeout_ms))
