@@ -38,8 +38,8 @@ TIMEOUT_DEFAULT_MS = 60_000
 RETRY_BACKOFF_S = 0.05
 PATIENCE_S = 5.0
 """How long a call is passed on whose deadline is over from the start."""
-ONCE = ("CreateTopics", "DeleteTopics", "AddRaftVoter", "RemoveRaftVoter")
-"""Made twice, these answer that the topic or voter exists, or does not: their outcome would be told wrongly."""
+ONCE = ("CreateTopics", "DeleteTopics", "AddRaftVoter", "RemoveRaftVoter", "UnregisterBroker")
+"""Made twice, these answer that the topic, voter or broker exists, or does not: their outcome would be told wrongly."""
 
 ABOUT_CONFIGS = ("IncrementalAlterConfigs", "AlterConfigs", "DescribeConfigs")
 """Calls whose answer depends on the broker that was asked."""
