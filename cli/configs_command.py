@@ -1,86 +1,115 @@
-"""`kraftlab configs`: show and change configs of topics and brokers (kafka-configs)."""
+"""`kraftlab configs`: show and change configs and quotas (kafka-configs)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from .caller import command_config_option, connect
+from .configs_text import KINDS, Entity
 from .output import DONE, CommandFailed, Output, bootstrap_option, json_option
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
 
-_TYPES = {"topics": ("topic", 2), "brokers": ("broker", 4)}
-_DYNAMIC = (1, 2, 3)
-_SET = 0
-_DELETE = 1
+_SET, _DELETE = 0, 1
+_DEFAULT_BROKER_SOURCE = 3
+_SHORT = {
+    "topic": "topics",
+    "broker": "brokers",
+    "broker-logger": "broker-loggers",
+    "group": "groups",
+    "client-metrics": "client-metrics",
+    "user": "users",
+    "client": "clients",
+    "ip": "ips",
+}
+"""Option → the type of entity that its value names."""
+_SHORT_DEFAULTS = {"broker-defaults": "brokers", "user-defaults": "users", "client-defaults": "clients", "ip-defaults": "ips"}
+
+
+class Changes(NamedTuple):
+    """What --alter asks for."""
+
+    added: Mapping[str, str]
+    deleted: Sequence[str]
+
+
+def _short_options(command: Any) -> Any:
+    for name, plural in reversed(_SHORT.items()):
+        metavar = "ID" if name.startswith("broker") else "NAME"
+        text = f"Short for --entity-type {plural} --entity-name {metavar}."
+        command = click.option(f"--{name}", metavar=metavar, help=text)(command)
+    for name, plural in reversed(_SHORT_DEFAULTS.items()):
+        command = click.option(f"--{name}", is_flag=True, help=f"Short for --entity-type {plural} --entity-default.")(command)
+    return command
 
 
 @click.command(
     "configs",
-    short_help="Show and change configs of topics and brokers.",
+    short_help="Show and change configs of topics, brokers, groups, client metrics, and quotas.",
     epilog="""\b
 Examples:
-  kraftlab configs --bootstrap-server 127.0.0.1:9092 --describe --entity-type brokers --entity-name 0
-  kraftlab configs --bootstrap-server 127.0.0.1:9092 --alter --entity-type topics --entity-name t --add-config retention.ms=1000
-  kraftlab configs --bootstrap-server 127.0.0.1:9092 --alter --topic t --delete-config retention.ms""",
+  kraftlab configs --bootstrap-server 127.0.0.1:9092 --describe --entity-type brokers --entity-name 0 --all
+  kraftlab configs --bootstrap-server 127.0.0.1:9092 --alter --topic t --add-config retention.ms=1000
+  kraftlab configs --bootstrap-server 127.0.0.1:9092 --alter --topic t --delete-config retention.ms
+  kraftlab configs --bootstrap-server 127.0.0.1:9092 --alter --user alice --add-config controller_mutation_rate=5
+  kraftlab configs --bootstrap-server 127.0.0.1:9092 --describe --user alice --client-defaults
+  kraftlab configs --bootstrap-server 127.0.0.1:9092 --alter --broker-logger 0 --add-config kraftlab.broker=DEBUG""",
 )
 @bootstrap_option
 @click.option("--describe", is_flag=True, help="Show configs that were set at run time.")
 @click.option("--alter", is_flag=True, help="Change configs.")
 @click.option("--all", "show_all", is_flag=True, help="With --describe: static values and defaults too.")
-@click.option("--entity-type", type=click.Choice(list(_TYPES)), help="What the configs belong to.")
-@click.option("--entity-name", metavar="NAME", help="A topic's name or a broker's id.")
-@click.option("--entity-default", is_flag=True, help="The default of all brokers.")
-@click.option("--topic", metavar="NAME", help="Short for --entity-type topics --entity-name NAME.")
-@click.option("--broker", metavar="ID", help="Short for --entity-type brokers --entity-name ID.")
+@click.option("--entity-type", "entity_types", multiple=True, type=click.Choice(list(KINDS)), help="What the configs belong to.")
+@click.option("--entity-name", "entity_names", multiple=True, metavar="NAME", help="Its name; a broker's id.")
+@click.option("--entity-default", is_flag=True, help="The default of all of that type.")
+@_short_options
 @click.option("--add-config", metavar="K=V,K2=[A,B]", help="Configs to set; brackets keep commas.")
+@click.option("--add-config-file", metavar="FILE", help="A properties file with configs to set.")
 @click.option("--delete-config", metavar="K,K2", help="Configs to remove.")
-@click.option("--command-config", metavar="FILE", help="Accepted for Kafka's sake; nothing in it is needed.")
+@command_config_option
 @json_option
 def configs(
     bootstrap_server: str,
     describe: bool,
     alter: bool,
     show_all: bool,
-    entity_type: str | None,
-    entity_name: str | None,
+    entity_types: tuple[str, ...],
+    entity_names: tuple[str, ...],
     entity_default: bool,
-    topic: str | None,
-    broker: str | None,
     add_config: str | None,
+    add_config_file: str | None,
     delete_config: str | None,
-    command_config: str | None,
     as_json: bool,
+    **short: Any,
 ) -> int:
-    """Show or change configs of topics and brokers."""
+    """Show or change configs of topics, brokers and their loggers, groups and client metrics, and quotas of users, clients and
+    addresses."""
     if describe == alter:
         raise _usage("Command must include exactly one action: --describe, --alter")
-    if topic is not None or broker is not None:
-        if entity_type is not None or (topic is not None and broker is not None):
-            raise _usage("--topic and --broker stand for --entity-type and --entity-name; give one of the three")
-        entity_type, entity_name = ("topics", topic) if topic is not None else ("brokers", broker)
-    if entity_type is None:
-        raise _usage("At least one entity type must be specified with --entity-type, --topic or --broker")
-    if entity_default and (entity_name is not None or entity_type != "brokers"):
-        raise _usage("--entity-default is for --entity-type brokers without --entity-name")
-    if alter and not add_config and not delete_config:
-        raise _usage("At least one of --add-config or --delete-config must be specified with --alter")
-    if alter and entity_name is None and not entity_default:
-        raise _usage("--alter needs --entity-name, or --entity-default for brokers")
-    from kraftlab.client import AdminClient
     from kraftlab.metadata.errors import ApiError
 
     from .configs_text import ConfigUsageError
 
     out = Output(as_json)
     try:
-        with AdminClient(bootstrap_server) as client:
-            if alter:
-                _alter(client, out, entity_type, entity_name, add_config or "", delete_config or "")
+        entities = _entities(entity_types, entity_names, entity_default, short)
+        changes = _changes(add_config, add_config_file, delete_config)
+        if alter:
+            _check_alter(entities, changes)
+        with connect(bootstrap_server) as client:
+            if entities[0].kind.number is None:
+                from . import quotas_command
+
+                quotas_command.run(client, out, entities, changes if alter else None)
+            elif alter:
+                _alter(client, out, entities[0], changes)
             else:
-                _describe(client, out, entity_type, entity_name, entity_default, show_all)
+                _describe(client, out, entities[0], show_all)
     except ConfigUsageError as error:
         raise CommandFailed(f"Error: {error}") from None
     except ApiError as error:
@@ -92,53 +121,103 @@ def _usage(message: str) -> CommandFailed:
     return CommandFailed(f"{message}\nSee: kraftlab configs --help")
 
 
-def _alter(client: AdminClient, out: Output, entity_type: str, name: str | None, added: str, deleted: str) -> None:
-    from kraftlab.admin.v1 import admin_pb2 as pb
-    from kraftlab.client import raise_first_error
-
-    from .configs_text import parse_added, split_outside_brackets, updated_line
-
-    kind, number = _TYPES[entity_type]
-    changes = [pb.AlterableConfig(name=key, config_operation=_SET, value=value) for key, value in parse_added(added).items()]
-    changes += [pb.AlterableConfig(name=key.strip(), config_operation=_DELETE) for key in split_outside_brackets(deleted)]
-    resource = pb.AlterConfigsResource(resource_type=number, resource_name=name or "", configs=changes)
-    raise_first_error(client.incremental_alter_configs([resource]).responses)
-    out.lines([updated_line(kind, name)])
-    out.result({"updated": {"type": kind, "name": name}})
-
-
-def _describe(client: AdminClient, out: Output, entity_type: str, name: str | None, is_default: bool, show_all: bool) -> None:
-    from kraftlab.admin.v1 import admin_pb2 as pb
-    from kraftlab.client import raise_first_error
-
-    from .configs_text import SOURCES, ConfigView, described_lines
-
-    kind, number = _TYPES[entity_type]
-    names: list[str | None] = [None if is_default else name]
-    if name is None and not is_default:
-        if kind == "topic":
-            names = [topic.name for topic in client.describe_topics().topics]
+def _entities(types: Sequence[str], names: Sequence[str], is_default: bool, short: Mapping[str, Any]) -> list[Entity]:
+    """What the command is about: one entity, or a user and a client of it."""
+    entities = [
+        Entity(KINDS[plural], short[option.replace("-", "_")])
+        for option, plural in _SHORT.items()
+        if short[option.replace("-", "_")] is not None
+    ]
+    entities += [Entity(KINDS[plural], None) for option, plural in _SHORT_DEFAULTS.items() if short[option.replace("-", "_")]]
+    if types and entities:
+        raise _usage("--topic, --broker and the like stand for --entity-type and --entity-name; give one or the other")
+    if len(names) > len(types):
+        raise _usage(f"--entity-name {names[-1]} lacks its --entity-type")
+    for index, plural in enumerate(types):
+        if index < len(names):
+            entities.append(Entity(KINDS[plural], names[index]))
         else:
-            names = [str(broker.broker_id) for broker in client.describe_cluster().brokers]
-    resources = [pb.DescribeConfigsResource(resource_type=number, resource_name=item or "") for item in names]
-    results = client.describe_configs(resources).results
+            entities.append(Entity(KINDS[plural], None, is_any=not is_default))
+    if not entities:
+        raise _usage("At least one entity type must be specified with --entity-type, --topic, --broker or the like")
+    kinds = {entity.kind.plural for entity in entities}
+    if len(entities) > 1 and kinds != {"users", "clients"}:
+        raise _usage("Only '--entity-type users --entity-type clients' can be given together")
+    for entity in entities:
+        if entity.name is None and not entity.is_any and not entity.kind.has_default:
+            raise _usage(f"--entity-default is not for --entity-type {entity.kind.plural}; give --entity-name")
+    return entities
+
+
+def _changes(added: str | None, file: str | None, deleted: str | None) -> Changes:
+    from kraftlab.config import properties
+
+    from .configs_text import parse_added, split_outside_brackets
+
+    if added is not None and file is not None:
+        raise _usage("Only one of --add-config or --add-config-file must be specified")
+    values = dict(properties.load(Path(file))) if file is not None else parse_added(added or "")
+    return Changes(values, [key.strip() for key in split_outside_brackets(deleted or "")])
+
+
+def _check_alter(entities: Sequence[Entity], changes: Changes) -> None:
+    if not changes.added and not changes.deleted:
+        raise _usage("At least one of --add-config, --add-config-file or --delete-config must be specified with --alter")
+    for entity in entities:
+        if entity.is_any:
+            default = ", or --entity-default" if entity.kind.has_default else ""
+            raise _usage(f"--alter of {entity.kind.plural} needs --entity-name{default}")
+
+
+def _alter(client: AdminClient, out: Output, entity: Entity, changes: Changes) -> None:
+    from kraftlab.admin.v1 import admin_pb2 as pb
+    from kraftlab.client import raise_first_error
+
+    from .configs_text import updated_line
+
+    asked = [pb.AlterableConfig(name=key, config_operation=_SET, value=value) for key, value in changes.added.items()]
+    asked += [pb.AlterableConfig(name=key, config_operation=_DELETE) for key in changes.deleted]
+    resource = pb.AlterConfigsResource(resource_type=entity.kind.number, resource_name=entity.name or "", configs=asked)
+    raise_first_error(client.incremental_alter_configs([resource]).responses)
+    out.lines([updated_line(entity)])
+    out.result({"updated": {"type": entity.kind.singular, "name": entity.name}})
+
+
+def _describe(client: AdminClient, out: Output, entity: Entity, show_all: bool) -> None:
+    from kraftlab.admin.v1 import admin_pb2 as pb
+    from kraftlab.client import raise_first_error
+
+    from .configs_text import SOURCES, ConfigView, SynonymView, described_lines
+
+    entities = [entity]
+    if entity.is_any:
+        listed = client.list_config_resources([entity.kind.number or 0]).config_resources
+        entities = [Entity(entity.kind, found.resource_name) for found in listed]
+    resources = [pb.DescribeConfigsResource(resource_type=entity.kind.number, resource_name=e.name or "") for e in entities]
+    results = client.describe_configs(resources).results if resources else []
     raise_first_error(results)
     document = []
-    for item, result in zip(names, results, strict=True):
-        dynamic = (3,) if is_default else tuple(source for source in _DYNAMIC if source != 3 or show_all)
+    for described, result in zip(entities, results, strict=True):
+        sources = (_DEFAULT_BROKER_SOURCE,) if described.name is None else entity.kind.sources
         entries = [
-            ConfigView(entry.name, entry.value if entry.HasField("value") else None, int(entry.config_source), entry.is_sensitive)
+            ConfigView(
+                entry.name,
+                entry.value if entry.HasField("value") else None,
+                int(entry.config_source),
+                entry.is_sensitive,
+                [SynonymView(s.name, s.value if s.HasField("value") else None, int(s.source)) for s in entry.synonyms],
+            )
             for entry in result.configs
-            if show_all or entry.config_source in dynamic
+            if show_all or entry.config_source in sources
         ]
-        out.lines(described_lines(kind, item, show_all, entries))
+        out.lines(described_lines(described, show_all, entries))
         document.append(
             {
-                "type": kind,
-                "name": item,
+                "type": entity.kind.singular,
+                "name": described.name,
                 "configs": [
-                    {"name": key, "value": value, "source": SOURCES.get(source, "UNKNOWN"), "sensitive": sensitive}
-                    for key, value, source, sensitive in sorted(entries)
+                    {"name": e.key, "value": e.value, "source": SOURCES.get(e.source, "UNKNOWN"), "sensitive": e.sensitive}
+                    for e in sorted(entries, key=lambda e: e.key)
                 ],
             }
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 SOURCES = {
@@ -11,7 +11,49 @@ SOURCES = {
     3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
     4: "STATIC_BROKER_CONFIG",
     5: "DEFAULT_CONFIG",
+    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
+    7: "DYNAMIC_CLIENT_METRICS_CONFIG",
+    8: "GROUP_CONFIG",
 }
+
+
+class EntityKind(NamedTuple):
+    """A type of entity. `number`: of its configs, None for quotas, which know it as `quota_type`. `sources`: of what --describe
+    shows without --all.
+    """
+
+    plural: str
+    number: int | None = None
+    quota_type: str = ""
+    sources: tuple[int, ...] = ()
+    has_default: bool = False
+
+    @property
+    def singular(self) -> str:
+        return self.plural[:-1]
+
+
+KINDS: Mapping[str, EntityKind] = {
+    kind.plural: kind
+    for kind in (
+        EntityKind("topics", 2, sources=(1,)),
+        EntityKind("brokers", 4, sources=(2,), has_default=True),
+        EntityKind("broker-loggers", 8, sources=(6,)),
+        EntityKind("groups", 32, sources=(8,)),
+        EntityKind("client-metrics", 16, sources=(7,)),
+        EntityKind("users", quota_type="user", has_default=True),
+        EntityKind("clients", quota_type="client-id", has_default=True),
+        EntityKind("ips", quota_type="ip", has_default=True),
+    )
+}
+
+
+class Entity(NamedTuple):
+    """What a command is about. Without a name: the default, or (`is_any`) all there are."""
+
+    kind: EntityKind
+    name: str | None
+    is_any: bool = False
 
 
 class ConfigUsageError(ValueError):
@@ -34,6 +76,17 @@ def parse_added(text: str) -> dict[str, str]:
     return configs
 
 
+def parse_quotas(configs: Mapping[str, str]) -> dict[str, float]:
+    """Values of quotas. ConfigUsageError for what is no number."""
+    quotas: dict[str, float] = {}
+    for key, value in configs.items():
+        try:
+            quotas[key] = float(value)
+        except ValueError:
+            raise ConfigUsageError(f"Cannot parse quota configuration value for {key}: {value!r} is no number.") from None
+    return quotas
+
+
 def split_outside_brackets(text: str) -> list[str]:
     """Splits at commas that stand outside of [ ]."""
     items: list[str] = []
@@ -47,10 +100,18 @@ def split_outside_brackets(text: str) -> list[str]:
     return [*items, text[start:]] if text else []
 
 
-def updated_line(kind: str, name: str | None) -> str:
-    if name is None:
-        return f"Completed updating default config for {kind}s in the cluster."
-    return f"Completed updating config for {kind} {name}."
+def updated_line(entity: Entity) -> str:
+    if entity.name is None:
+        return f"Completed updating default config for {entity.kind.plural} in the cluster."
+    return f"Completed updating config for {entity.kind.singular} {entity.name}."
+
+
+class SynonymView(NamedTuple):
+    """One place that has a say in a value."""
+
+    name: str
+    value: str | None
+    source: int
 
 
 class ConfigView(NamedTuple):
@@ -60,14 +121,37 @@ class ConfigView(NamedTuple):
     value: str | None
     source: int
     sensitive: bool
+    synonyms: Sequence[SynonymView] = ()
 
 
-def described_lines(kind: str, name: str | None, show_all: bool, entries: Iterable[ConfigView]) -> list[str]:
-    whose = f"Default configs for {kind}s in the cluster" if name is None else None
-    adjective = "All" if show_all else "Dynamic"
-    lines = [f"{whose or f'{adjective} configs for {kind} {name}'} are:"]
-    for entry in sorted(entries):
-        shown = f"{entry.key}={'null' if entry.value is None else entry.value}"
-        source = SOURCES.get(entry.source, "UNKNOWN")
-        lines.append(f"  {shown} sensitive={str(entry.sensitive).lower()} synonyms={{{source}:{shown}}}")
+def described_lines(entity: Entity, show_all: bool, entries: Iterable[ConfigView]) -> list[str]:
+    if entity.name is None:
+        heading = f"Default configs for {entity.kind.plural} in the cluster are:"
+    else:
+        heading = f"{'All' if show_all else 'Dynamic'} configs for {entity.kind.singular} {entity.name} are:"
+    lines = [heading]
+    for entry in sorted(entries, key=lambda entry: entry.key):
+        synonyms = ", ".join(
+            f"{SOURCES.get(synonym.source, 'UNKNOWN')}:{_shown(synonym.name, synonym.value)}" for synonym in entry.synonyms
+        )
+        lines.append(f"  {_shown(entry.key, entry.value)} sensitive={str(entry.sensitive).lower()} synonyms={{{synonyms}}}")
     return lines
+
+
+def _shown(key: str, value: str | None) -> str:
+    return f"{key}={'null' if value is None else value}"
+
+
+_QUOTA_NAMES = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
+QuotaParts = Sequence[tuple[str, str | None]]
+"""(type, name or None for the default), …"""
+
+
+def quota_line(parts: QuotaParts, values: Mapping[str, float]) -> str:
+    """One entity with its quotas, users first as in Kafka's tool."""
+    order = list(_QUOTA_NAMES)
+    whose = ", ".join(
+        f"the default {_QUOTA_NAMES[kind]}" if name is None else f"{_QUOTA_NAMES[kind]} '{name}'"
+        for kind, name in sorted(parts, key=lambda part: order.index(part[0]))
+    )
+    return f"Quota configs for {whose} are {', '.join(f'{key}={value}' for key, value in sorted(values.items()))}"

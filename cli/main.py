@@ -20,6 +20,7 @@ COMMANDS = {
     "metadata-quorum": ("quorum_command", "metadata_quorum"),
     "snapshot": ("snapshot_command", "snapshot"),
     "configs": ("configs_command", "configs"),
+    "features": ("features_command", "features"),
     "import": ("import_command", "import_segments"),
     "sim": ("sim_command", "sim"),
     "completion": ("completion_command", "completion"),

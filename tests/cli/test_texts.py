@@ -10,7 +10,7 @@ import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli import configs_text, log_dirs_command, quorum_text, topics_text
-from kraftlab.cli.configs_text import ConfigUsageError, ConfigView
+from kraftlab.cli.configs_text import KINDS, ConfigUsageError, ConfigView, Entity, SynonymView
 from kraftlab.cli.quorum_text import QuorumView, ReplicaView
 from kraftlab.cli.topics_text import PartitionView, TopicUsageError, TopicView
 
@@ -179,13 +179,44 @@ def test_unknown_brokers_are_refused_in_kafkas_words(transcript) -> None:
 
 
 def test_configs_are_described_as_kafka_describes_them(transcript) -> None:
-    for name, kind, entity in (("030", "broker", "3"), ("031", "topic", "orders"), ("037", "broker", "3")):
+    for name, kind, entity in (("030", "brokers", "3"), ("031", "topics", "orders"), ("037", "brokers", "3")):
         recorded = transcript(name).stdout
         entries = []
         for line in recorded[1:]:
             key, _, value = line.strip().partition(" ")[0].partition("=")
-            entries.append(ConfigView(key, value, 2 if kind == "broker" else 1, False))
-        assert configs_text.described_lines(kind, entity, False, entries) == recorded
+            source = 2 if kind == "brokers" else 1
+            entries.append(ConfigView(key, value, source, False, [SynonymView(key, value, source)]))
+        assert configs_text.described_lines(Entity(KINDS[kind], entity), False, entries) == recorded
+
+
+def test_every_place_that_has_a_say_in_a_config_is_shown() -> None:
+    synonyms = [SynonymView("k", "1", 1), SynonymView("log.k", "2", 3), SynonymView("log.k", "3", 5)]
+    shown = configs_text.described_lines(Entity(KINDS["topics"], "t"), True, [ConfigView("k", "1", 1, False, synonyms)])
+    assert shown == [
+        "All configs for topic t are:",
+        "  k=1 sensitive=false "
+        "synonyms={DYNAMIC_TOPIC_CONFIG:k=1, DYNAMIC_DEFAULT_BROKER_CONFIG:log.k=2, DEFAULT_CONFIG:log.k=3}",
+    ]
+    hidden = configs_text.described_lines(Entity(KINDS["brokers"], None), False, [ConfigView("own", None, 3, True)])
+    assert hidden == ["Default configs for brokers in the cluster are:", "  own=null sensitive=true synonyms={}"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "line"),
+    [
+        ([("user", "alice")], "Quota configs for user-principal 'alice' are a=1.0, b=2.5"),
+        ([("client-id", "c"), ("user", None)], "Quota configs for the default user-principal, client-id 'c' are a=1.0, b=2.5"),
+        ([("ip", None)], "Quota configs for the default ip are a=1.0, b=2.5"),
+    ],
+)
+def test_quotas_are_shown_with_whom_they_limit(parts: list[tuple[str, str | None]], line: str) -> None:
+    assert configs_text.quota_line(parts, {"b": 2.5, "a": 1.0}) == line
+
+
+def test_quotas_are_numbers() -> None:
+    assert configs_text.parse_quotas({"a": "1", "b": "2.5"}) == {"a": 1.0, "b": 2.5}
+    with pytest.raises(ConfigUsageError, match="'x' is no number"):
+        configs_text.parse_quotas({"a": "x"})
 
 
 def test_added_configs_keep_lists_in_brackets() -> None:

@@ -1,0 +1,77 @@
+"""What `features` says: pure functions, texts as Kafka's tool has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kraftlab.metadata.features import METADATA_VERSION, level_text, metadata_version_from
+
+_NAME_WIDTH, _VERSION_WIDTH = 42, 17
+
+
+class FeatureView(NamedTuple):
+    """One feature of the cluster; `finalized` is 0 if it is off."""
+
+    name: str
+    lowest: int
+    highest: int
+    finalized: int
+    epoch: int
+
+
+class FeatureUsageError(ValueError):
+    """Arguments that name no level; the text is for the person who wrote them."""
+
+
+def feature_lines(features: Iterable[FeatureView]) -> list[str]:
+    return [
+        f"Feature: {view.name:<{_NAME_WIDTH}}SupportedMinVersion: {level_text(view.name, view.lowest):<{_VERSION_WIDTH}}"
+        f"SupportedMaxVersion: {level_text(view.name, view.highest):<{_VERSION_WIDTH}}"
+        f"FinalizedVersionLevel: {level_text(view.name, view.finalized):<{_VERSION_WIDTH}}Epoch: {view.epoch}"
+        for view in sorted(features)
+    ]
+
+
+def parse_levels(features: Iterable[str], metadata: str | None, release: str | None) -> dict[str, int]:
+    """`NAME=LEVEL` (metadata.version also by its name), `--metadata VERSION` → {name: level}. FeatureUsageError."""
+    levels: dict[str, int] = {}
+    for item in features:
+        name, equals, text = item.partition("=")
+        if not equals or not name:
+            raise FeatureUsageError(f"Can't parse feature=level string {item}: equals sign not found.")
+        levels[name] = _level(name, text)
+    for version in (metadata, release):
+        if version is not None:
+            levels[METADATA_VERSION] = _level(METADATA_VERSION, version)
+    return levels
+
+
+def _level(name: str, text: str) -> int:
+    text = text.strip()
+    if name == METADATA_VERSION and not text.lstrip("-").isdecimal():
+        try:
+            return metadata_version_from(text)
+        except ValueError as error:
+            raise FeatureUsageError(str(error)) from None
+    try:
+        return int(text)
+    except ValueError:
+        raise FeatureUsageError(f"Can't parse feature=level string {name}={text}: unable to parse {text} as a short.") from None
+
+
+def done_lines(action: str, levels: Mapping[str, int], dry_run: bool) -> list[str]:
+    """`action`: upgraded, downgraded or disabled."""
+    verb = f"can be {action}" if dry_run else f"was {action}"
+    return [f"{name} {verb}." if action == "disabled" else f"{name} {verb} to {level}." for name, level in sorted(levels.items())]
+
+
+def failed_lines(action: str, levels: Mapping[str, int], dry_run: bool, reason: str) -> list[str]:
+    """As nothing was changed, one line per feature, and how many those are."""
+    base = {"upgraded": "upgrade", "downgraded": "downgrade", "disabled": "disable"}[action]
+    verb = f"Can not {base}" if dry_run else f"Could not {base}"
+    lines = [
+        f"{verb} {name}. {reason}" if action == "disabled" else f"{verb} {name} to {level}. {reason}"
+        for name, level in sorted(levels.items())
+    ]
+    return [*lines, f"{len(lines)} out of {len(lines)} operation(s) failed."]

@@ -1,0 +1,52 @@
+"""What `features` says, as Kafka's tool says it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kraftlab.cli.features_text import (
+    FeatureUsageError,
+    FeatureView,
+    done_lines,
+    failed_lines,
+    feature_lines,
+    parse_levels,
+)
+from kraftlab.metadata.features import KRAFT_VERSION, SUPPORTED, fresh_levels
+
+
+def test_features_are_described_as_kafka_describes_them(transcript: Callable[[str], Any]) -> None:
+    finalized = {**fresh_levels(), KRAFT_VERSION: 1}
+    views = [FeatureView(name, low, high, finalized[name], 305) for name, (low, high) in SUPPORTED.items()]
+    assert feature_lines(views) == transcript("017").stdout
+
+
+def test_levels_are_numbers_and_metadata_versions_have_names() -> None:
+    assert parse_levels(["group.version=1", "metadata.version=4.0-IV1"], None, None) == {
+        "group.version": 1,
+        "metadata.version": 23,
+    }
+    assert parse_levels([], "4.3", None) == {"metadata.version": 30}
+    assert parse_levels(["metadata.version=25"], None, None) == {"metadata.version": 25}
+
+
+@pytest.mark.parametrize("argument", ["group.version", "=1", "group.version=x", "metadata.version=9.9"])
+def test_what_names_no_level_is_told(argument: str) -> None:
+    with pytest.raises(FeatureUsageError):
+        parse_levels([argument], None, None)
+
+
+def test_what_was_done_and_what_could_not_be_done() -> None:
+    levels = {"metadata.version": 25, "group.version": 1}
+    assert done_lines("upgraded", levels, False) == ["group.version was upgraded to 1.", "metadata.version was upgraded to 25."]
+    assert done_lines("downgraded", {"a": 20}, True) == ["a can be downgraded to 20."]
+    assert done_lines("disabled", {"a": 0}, False) == ["a was disabled."]
+    assert failed_lines("upgraded", levels, False, "Why.") == [
+        "Could not upgrade group.version to 1. Why.",
+        "Could not upgrade metadata.version to 25. Why.",
+        "2 out of 2 operation(s) failed.",
+    ]
+    assert failed_lines("disabled", {"a": 0}, True, "Why.")[0] == "Can not disable a. Why."
