@@ -155,6 +155,7 @@ class BrokerNode:
             self._live,
             self.isr_changes.run,
             self.assignments.run,
+            self.move_reports.run,
             self.producer_ids.run,
             self.replicas.run_lag_checks,
             self.replicas.run_placing,
