@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from .caller import caller_options, connect
 from .output import DONE, CommandFailed, Output, bootstrap_option, json_option
 
 
@@ -21,6 +22,7 @@ Example:
 The topics must exist. A partition must be empty, or end where its files begin.""",
 )
 @bootstrap_option
+@caller_options
 @click.option("--directory", required=True, metavar="DIR", help="Holds TOPIC-N/*.log, as a broker's log directory does.")
 @click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; may be given again.")
 @json_option
@@ -29,7 +31,7 @@ def import_segments(bootstrap_server: str, directory: str, topics: tuple[str, ..
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    from kraftlab.client import AdminClient, DataClient
+    from kraftlab.client import DataClient
 
     from .segments import ImportFailed, find_partitions, import_partition
 
@@ -40,7 +42,7 @@ def import_segments(bootstrap_server: str, directory: str, topics: tuple[str, ..
         sources = [source for source in find_partitions(Path(directory)) if not topics or source.topic in topics]
         console = Console(stderr=True)
         bar = Progress(*columns, console=console, disable=as_json or not console.is_terminal, transient=True)
-        with AdminClient(bootstrap_server) as admin, DataClient(admin) as data, bar:
+        with connect(bootstrap_server) as admin, DataClient(admin) as data, bar:
             task = bar.add_task("importing", total=sum(source.size_bytes for source in sources))
             imported = []
             for source in sources:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from .caller import caller_options, connect
 from .output import DONE, CommandFailed, Output, bootstrap_option, json_option
 
 if TYPE_CHECKING:
@@ -30,26 +31,24 @@ Examples:
 @click.option("--describe", is_flag=True, help="Describe log directories (the only action).")
 @click.option("--broker-list", metavar="IDS", help="Only these brokers, for example 0,1.")
 @click.option("--topic-list", metavar="TOPICS", help="Only these topics, with commas between them.")
-@click.option("--command-config", metavar="FILE", help="Accepted for Kafka's sake; nothing in it is needed.")
+@caller_options
 @json_option
 def log_dirs(
     bootstrap_server: str,
     describe: bool,
     broker_list: str | None,
     topic_list: str | None,
-    command_config: str | None,
     as_json: bool,
 ) -> int:
     """Show the log directories of brokers, and the replicas in them."""
     if not describe:
         raise CommandFailed('Missing required argument "[describe]"\nSee: kraftlab log-dirs --help')
-    from kraftlab.client import AdminClient
 
     from .reassign_plan import PlanError, parse_brokers
 
     out = Output(as_json)
     topics = frozenset(topic_list.split(",")) if topic_list else None
-    with AdminClient(bootstrap_server) as client:
+    with connect(bootstrap_server) as client:
         existing = sorted(broker.broker_id for broker in client.describe_cluster().brokers)
         try:
             wanted = sorted(parse_brokers(broker_list)) if broker_list else existing

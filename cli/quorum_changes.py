@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
+from .caller import connect
 from .output import DONE, CommandFailed, Output, json_option
 
 if TYPE_CHECKING:
@@ -90,9 +91,7 @@ def add_controller(target: Target, /, config: str | None, dry_run: bool, timeout
     voter = own_voter(load_controller(path))
     node_id, directory_id = voter.key.node_id, to_text(voter.key.directory_id)
     if not dry_run:
-        from kraftlab.client import AdminClient
-
-        with AdminClient(servers) as client:
+        with connect(servers) as client:
             client.add_raft_voter(node_id, directory_id, voter.endpoints, timeout_ms=timeout_ms)
     endpoints = [f"{name}://{endpoint}" for name, endpoint in sorted(voter.endpoints.items())]
     out = Output(as_json)
@@ -131,9 +130,7 @@ def remove_controller(
         raise CommandFailed(f"Invalid negative --controller-id: {controller_id}")
     _check_directory_id("--controller-directory-id", controller_directory_id)
     if not dry_run:
-        from kraftlab.client import AdminClient
-
-        with AdminClient(servers) as client:
+        with connect(servers) as client:
             client.remove_raft_voter(controller_id, controller_directory_id, timeout_ms=timeout_ms)
     out = Output(as_json)
     done = "DRY RUN of removing " if dry_run else "Removed "
@@ -176,9 +173,8 @@ def transfer_leadership(target: Target, /, controller_id: int, directory_id: str
     servers = target.servers()
     if directory_id:
         _check_directory_id("--directory-id", directory_id)
-    from kraftlab.client import AdminClient
 
-    with AdminClient(servers, timeout_ms=timeout_ms) as client:
+    with connect(servers, timeout_ms=timeout_ms) as client:
         before = client.describe_quorum().leader_id
         client.transfer_leadership(controller_id, directory_id, timeout_ms=timeout_ms)
         leader_id, epoch = _wait_for_leader(client, controller_id, before)

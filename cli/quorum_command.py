@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from . import quorum_changes
+from .caller import connect, remember_command_config, user_option
 from .output import DONE, CommandFailed, Output, json_option, linearizable_option
 from .standalone_command import force_standalone
 
@@ -45,7 +46,13 @@ Examples:
 )
 @click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="gRPC endpoints of any nodes.")
 @click.option("--bootstrap-controller", metavar="HOST:PORT[,…]", help="gRPC endpoints of controllers.")
-@click.option("--command-config", metavar="FILE", help="For add-controller: the new controller's server.properties.")
+@user_option
+@click.option(
+    "--command-config",
+    metavar="FILE",
+    callback=remember_command_config,
+    help="Properties that say who asks (username, password); for add-controller: the new controller's server.properties.",
+)
 @click.pass_context
 def metadata_quorum(
     context: click.Context, /, bootstrap_server: str | None, bootstrap_controller: str | None, command_config: str | None
@@ -75,12 +82,11 @@ def describe(
         raise CommandFailed("One of --status or --replication must be specified with describe sub-command")
     if status and human_readable:
         raise CommandFailed("The option --human-readable is only supported along with --replication")
-    from kraftlab.client import AdminClient
 
     from .quorum_text import replication_lines, status_lines
 
     out = Output(as_json)
-    with AdminClient(context.obj.servers(), linearizable=linearizable) as client:
+    with connect(context.obj.servers(), linearizable=linearizable) as client:
         view = quorum_view(client.describe_quorum())
     now_ms = int(time.time() * 1000) if human_readable else None
     out.lines(status_lines(view) if status else replication_lines(view, now_ms))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
+from .caller import caller_options, connect
 from .output import DONE, FAILED, CommandFailed, Output, json_option
 from .snapshot_text import SnapshotView, snapshot_lines
 
@@ -77,14 +78,14 @@ Examples:
 )
 @_bootstrap_server
 @_bootstrap_controller
+@caller_options
 @_node
 @json_option
 def create(bootstrap_server: str | None, bootstrap_controller: str | None, node_id: int | None, as_json: bool) -> int:
     """Let a node write a snapshot of what it has applied. Nodes do so by themselves as well, see metadata.log.max.*."""
-    from kraftlab.client import AdminClient
 
     servers = _servers(bootstrap_server, bootstrap_controller)
-    with AdminClient(servers) as client:
+    with connect(servers) as client:
         answer = client.create_snapshot(_endpoint(client, servers, node_id))
     view = _view(answer.snapshot)
     out = Output(as_json)
@@ -103,6 +104,7 @@ Examples:
 )
 @_bootstrap_server
 @_bootstrap_controller
+@caller_options
 @_node
 @click.option(
     "--directory", metavar="DIR", help="A metadata.log.dir, or __cluster_metadata-0 inside it, instead of a running node."
@@ -120,10 +122,9 @@ def list_of_node(
         out.lines(snapshot_lines(views))
         out.result({"directory": directory, "snapshots": views})
         return DONE
-    from kraftlab.client import AdminClient
 
     servers = _servers(bootstrap_server, bootstrap_controller)
-    with AdminClient(servers) as client:
+    with connect(servers) as client:
         answer = client.list_snapshots(_endpoint(client, servers, node_id))
     views = [_view(found) for found in answer.snapshots]
     out.lines([f"Node {answer.node_id}: log from offset {answer.log_start_offset} to {answer.log_end_offset}"])

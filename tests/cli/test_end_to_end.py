@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from kraftlab.cli import main
+from kraftlab.client import AdminClient
 from kraftlab.cluster import LocalCluster
 
 CAPTURE = Path(__file__).parents[2] / "examples" / "capture"
@@ -265,9 +266,9 @@ def test_nobody_at_the_address_is_one_line(capsys: pytest.CaptureFixture[str], m
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    monkeypatch.setattr(
-        "kraftlab.client.admin.AdminClient.__init__.__kwdefaults__", {"timeout_ms": 200, "cluster_id": "", "linearizable": False}
-    )
+    defaults = AdminClient.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "timeout_ms", 200)
     assert main.run(["topics", "--bootstrap-server", f"127.0.0.1:{port}", "--list"]) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1

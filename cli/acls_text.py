@@ -1,0 +1,201 @@
+"""What `kraftlab acls` reads from its options and prints: rules and filters, in the words of kafka-acls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kraftlab.access.authorizer import OPERATIONS
+from kraftlab.metadata.acls import CLUSTER_NAME, WILDCARD, Operation, PatternType, PermissionType, ResourceType
+
+RESOURCE_OPTIONS: Mapping[str, ResourceType] = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactional-id": ResourceType.TRANSACTIONAL_ID,
+    "delegation-token": ResourceType.DELEGATION_TOKEN,
+    "user-principal": ResourceType.USER,
+}
+"""Option → what it names. `--cluster` names the one cluster."""
+
+
+class AclUsageError(ValueError):
+    """Options that do not go together; the text is for the person who gave them."""
+
+
+class Pattern(NamedTuple):
+    """Resources, as a rule names them or as a filter asks for them (name None: any)."""
+
+    resource_type: ResourceType
+    name: str | None
+    pattern_type: PatternType
+
+    def __str__(self) -> str:
+        name = "<any>" if self.name is None else self.name
+        return f"ResourcePattern(resourceType={self.resource_type.name}, name={name}, patternType={self.pattern_type.name})"
+
+
+class Entry(NamedTuple):
+    """What a rule says about its resources."""
+
+    principal: str
+    host: str
+    operation: Operation
+    permission_type: PermissionType
+
+    def __str__(self) -> str:
+        return (
+            f"(principal={self.principal}, host={self.host}, operation={self.operation.name}, "
+            f"permissionType={self.permission_type.name})"
+        )
+
+
+Rules = dict[Pattern, list[Entry]]
+
+
+def number_name(numbers: type[Any], number: int) -> Any:
+    """The number's name; a number that this version does not know stays one."""
+    try:
+        return numbers(number)
+    except ValueError:
+        return number
+
+
+def patterns(given: Mapping[str, Any]) -> list[Pattern]:
+    """The resources that the options name, in the order of the help text."""
+    pattern_type = PatternType[given.get("resource-pattern-type", "literal").upper()]
+    found = [
+        Pattern(kind, name.strip(), pattern_type) for option, kind in RESOURCE_OPTIONS.items() for name in given.get(option, ())
+    ]
+    if "cluster" in given or ("idempotent" in given and "producer" in given):
+        found.append(Pattern(ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL))
+    return found
+
+
+def entries(given: Mapping[str, Any], operations: Iterable[Operation]) -> list[Entry]:
+    """One for each principal, host and operation; none if no principal is named."""
+    found = []
+    for what, permission_type in (("allow", PermissionType.ALLOW), ("deny", PermissionType.DENY)):
+        principals, hosts = given.get(f"{what}-principal", ()), given.get(f"{what}-host", ())
+        if hosts and not principals:
+            raise AclUsageError(f"--{what}-host needs --{what}-principal")
+        for principal in principals:
+            _check_principal(principal)
+            found += [
+                Entry(principal.strip(), host.strip(), operation, permission_type)
+                for host in hosts or (WILDCARD,)
+                for operation in operations
+            ]
+    return found
+
+
+def _check_principal(principal: str) -> None:
+    if ":" not in principal:
+        raise AclUsageError(f"{principal!r} is not Type:name; write for example User:{principal}")
+
+
+def rules(given: Mapping[str, Any]) -> Rules:
+    """What is to be added or removed; without principals the lists are empty. AclUsageError."""
+    named = patterns(given)
+    if not named:
+        options = " or ".join(f"--{option} NAME" for option in RESOURCE_OPTIONS)
+        raise AclUsageError(f"You must provide at least one resource: {options} or --cluster")
+    if "producer" in given or "consumer" in given:
+        return _convenient(given, named)
+    operations = tuple(Operation[name.upper().replace("-", "_")] for name in given.get("operation", ())) or (Operation.ALL,)
+    for pattern in named:
+        allowed = {*OPERATIONS[pattern.resource_type], Operation.ALL}
+        if not set(operations) <= allowed:
+            known = ",".join(operation.name for operation in sorted(allowed))
+            raise AclUsageError(f"ResourceType {pattern.resource_type.name} only supports operations {known}")
+    return {pattern: entries(given, operations) for pattern in named}
+
+
+_PRODUCER = {
+    ResourceType.TOPIC: (Operation.WRITE, Operation.DESCRIBE, Operation.CREATE),
+    ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE),
+    ResourceType.CLUSTER: (Operation.IDEMPOTENT_WRITE,),
+}
+_CONSUMER = {ResourceType.TOPIC: (Operation.READ, Operation.DESCRIBE), ResourceType.GROUP: (Operation.READ,)}
+
+
+def _convenient(given: Mapping[str, Any], named: Sequence[Pattern]) -> Rules:
+    """What producers and consumers need."""
+    if "operation" in given:
+        raise AclUsageError("--producer and --consumer stand for operations; leave --operation out")
+    kinds = {pattern.resource_type for pattern in named}
+    if ResourceType.TOPIC not in kinds:
+        raise AclUsageError("With --producer and --consumer, you must specify a --topic")
+    if "consumer" in given and ResourceType.GROUP not in kinds:
+        raise AclUsageError("With --consumer, you must specify a --group")
+    wanted: Rules = {}
+    for pattern in named:
+        operations: list[Operation] = []
+        if "producer" in given:
+            operations += _PRODUCER.get(pattern.resource_type, ())
+        if "consumer" in given:
+            operations += _CONSUMER.get(pattern.resource_type, ())
+        if operations:
+            wanted[pattern] = entries(given, dict.fromkeys(operations))
+    return wanted
+
+
+def described(resources: Iterable[Any]) -> Rules:
+    """The rules of a DescribeAcls answer."""
+    found: Rules = {}
+    for resource in resources:
+        pattern = Pattern(
+            number_name(ResourceType, resource.resource_type),
+            resource.resource_name,
+            number_name(PatternType, resource.pattern_type),
+        )
+        found.setdefault(pattern, []).extend(
+            Entry(
+                acl.principal, acl.host, number_name(Operation, acl.operation), number_name(PermissionType, acl.permission_type)
+            )
+            for acl in resource.acls
+        )
+    return found
+
+
+def listing(found: Rules, principals: Sequence[str]) -> list[str]:
+    """All rules by resource, or those of each principal."""
+    if not principals:
+        return _current(found)
+    lines = []
+    for principal in principals:
+        lines.append(f"ACLs for principal `{principal}`")
+        lines += _current({pattern: [entry for entry in said if entry.principal == principal] for pattern, said in found.items()})
+    return lines
+
+
+def _current(found: Rules) -> list[str]:
+    lines = []
+    for pattern, said in found.items():
+        if said:
+            lines += [f"Current ACLs for resource `{pattern}`:", *(f"\t{entry}" for entry in said), ""]
+    return lines
+
+
+def adding(pattern: Pattern, said: Sequence[Entry]) -> list[str]:
+    return [f"Adding ACLs for resource `{pattern}`: ", " " + "\n".join(f"\t{entry}" for entry in said), ""]
+
+
+def question(pattern: Pattern, said: Sequence[Entry]) -> str:
+    """What is asked before something is removed."""
+    if not said:
+        return f"Are you sure you want to delete all ACLs for resource filter `{pattern}`? (y/n)"
+    listed = "\n".join(f"\t{entry}" for entry in said)
+    return f"Are you sure you want to remove ACLs: \n {listed}\n from resource filter `{pattern}`? (y/n)"
+
+
+def document(pattern: Pattern, entry: Entry) -> dict[str, str]:
+    """A rule for programs, under Kafka's names."""
+    return {
+        "resource_type": pattern.resource_type.name,
+        "resource_name": pattern.name or "",
+        "pattern_type": pattern.pattern_type.name,
+        "principal": entry.principal,
+        "host": entry.host,
+        "operation": entry.operation.name,
+        "permission_type": entry.permission_type.name,
+    }

@@ -1,0 +1,189 @@
+"""`kraftlab acls`, and who commands ask as, against a cluster with an authorizer."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from kraftlab.cli import main
+from kraftlab.cluster import LocalCluster
+
+OVERRIDES = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "listener.name.grpc.users": "alice:alice-secret",
+}
+PATTERN = "ResourcePattern(resourceType=TOPIC, name=orders, patternType=LITERAL)"
+ENTRY = "(principal=User:alice, host=*, operation=READ, permissionType=ALLOW)"
+RULE = {
+    "resource_type": "TOPIC",
+    "resource_name": "orders",
+    "pattern_type": "LITERAL",
+    "principal": "User:alice",
+    "host": "*",
+    "operation": "READ",
+    "permission_type": "ALLOW",
+}
+ADD = ("--add", "--allow-principal", "User:alice", "--operation", "Read", "--topic", "orders")
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("lab"), 1, 1, 1, overrides=OVERRIDES) as running:
+        yield running
+
+
+@pytest.fixture
+def run(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """Runs a command against the broker; afterwards there are no rules."""
+
+    def call(command: str, *arguments: str) -> Ran:
+        code = main.run([command, "--bootstrap-server", str(cluster.node(0).grpc), *arguments])
+        printed = capsys.readouterr()
+        return Ran(code, printed.out, printed.err)
+
+    yield call
+    rules = json.loads(call("acls", "--list", "--json").out)["acls"]
+    for name in {rule["resource_name"] for rule in rules if rule["resource_type"] == "TOPIC"}:
+        call("acls", "--remove", "--topic", name, "--resource-pattern-type", "any", "--force")
+    call("acls", "--remove", "--cluster", "--force")
+    call("acls", "--remove", "--group", "g", "--force")
+
+
+def listed(run: Run, *arguments: str) -> list[dict[str, Any]]:
+    document = json.loads(run("acls", "--list", "--json", *arguments).out)
+    rules: list[dict[str, Any]] = document["acls"]
+    return rules
+
+
+def test_a_rule_is_added_listed_and_removed_in_kafkas_words(run: Run) -> None:
+    assert run("acls", *ADD) == Ran(0, f"Adding ACLs for resource `{PATTERN}`: \n \t{ENTRY}\n\n", "")
+    assert run("acls", *ADD) == Ran(0, f"Acl (pattern={PATTERN}, entry={ENTRY}) already exists.\n", "")
+    assert run("acls", "--list").out == f"Current ACLs for resource `{PATTERN}`:\n\t{ENTRY}\n\n"
+    assert listed(run) == [RULE]
+    removed = run("acls", "--remove", "--topic", "orders", "--force", "--json")
+    assert json.loads(removed.out) == {"removed": [RULE]}
+    assert run("acls", "--list") == Ran(0, "", "")
+
+
+@pytest.mark.parametrize(("answer", "left"), [("y\n", 0), ("n\n", 1), ("", 1)])
+def test_who_removes_rules_is_asked(run: Run, monkeypatch: pytest.MonkeyPatch, answer: str, left: int) -> None:
+    run("acls", *ADD)
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+    asked = run("acls", "--remove", *ADD[1:]).out
+    assert asked == f"Are you sure you want to remove ACLs: \n \t{ENTRY}\n from resource filter `{PATTERN}`? (y/n)\n"
+    assert len(listed(run)) == left
+
+
+def test_a_listing_is_of_resources_or_of_a_principal(run: Run) -> None:
+    run("acls", *ADD)
+    run("acls", "--add", "--deny-principal", "User:bob", "--topic", "ord", "--resource-pattern-type", "prefixed")
+    assert [rule["resource_name"] for rule in listed(run, "--topic", "orders")] == ["orders"]
+    assert [rule["resource_name"] for rule in listed(run, "--topic", "orders", "--resource-pattern-type", "match")] == [
+        "ord",
+        "orders",
+    ]
+    assert [rule["permission_type"] for rule in listed(run, "--principal", "User:bob")] == ["DENY"]
+    assert run("acls", "--list", "--principal", "User:bob").out.startswith("ACLs for principal `User:bob`\n")
+
+
+def test_producers_and_consumers_get_what_they_need(run: Run) -> None:
+    run("acls", "--add", "--allow-principal", "User:alice", "--producer", "--idempotent", "--topic", "t")
+    run("acls", "--add", "--allow-principal", "User:alice", "--consumer", "--topic", "t", "--group", "g")
+    assert {(rule["resource_type"], rule["operation"]) for rule in listed(run)} == {
+        ("TOPIC", "WRITE"),
+        ("TOPIC", "DESCRIBE"),
+        ("TOPIC", "CREATE"),
+        ("TOPIC", "READ"),
+        ("GROUP", "READ"),
+        ("CLUSTER", "IDEMPOTENT_WRITE"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--list", "--add"), "exactly one action"),
+        (("--add", "--topic", "t"), "--allow-principal, --deny-principal when trying to add"),
+        (("--add", "--allow-principal", "User:a"), "at least one resource"),
+        (("--add", "--allow-principal", "alice", "--topic", "t"), "'alice' is not Type:name"),
+        (("--add", "--allow-host", "h", "--topic", "t"), "--allow-host needs --allow-principal"),
+        (("--add", "--allow-principal", "User:a", "--topic", "t", "--resource-pattern-type", "match"), "'MATCH' is not valid"),
+        (("--add", "--allow-principal", "User:a", "--cluster", "--operation", "Read"), "CLUSTER only supports operations"),
+        (("--add", "--allow-principal", "User:a", "--consumer", "--topic", "t"), "you must specify a --group"),
+        (("--list", "--operation", "Read"), "can't be used"),
+        (("--remove", "--topic", "t", "--json"), "add --force"),
+    ],
+)
+def test_options_that_do_not_go_together_are_told(run: Run, arguments: tuple[str, ...], reason: str) -> None:
+    ran = run("acls", *arguments)
+    assert ran.code == 1
+    assert reason in ran.err + ran.out
+
+
+# --- who asks ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_user_without_rights_is_told_what_it_needs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KRAFTLAB_PASSWORD", "alice-secret")
+    ran = run("acls", "--list", "--user", "alice")
+    assert ran.code == 1
+    assert ran.out == (
+        "Error while executing ACL command: Request DescribeAcls by User:alice on the cluster needs DESCRIBE permission.\n"
+    )
+    run("acls", "--add", "--allow-principal", "User:alice", "--operation", "Describe", "--cluster")
+    assert run("acls", "--list", "--user", "alice").code == 0
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        "username=alice\npassword=alice-secret\n",
+        "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required "
+        'username="alice" password="alice-secret";\n',
+    ],
+)
+def test_a_file_says_who_asks(run: Run, tmp_path: Path, properties: str) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text(properties)
+    ran = run("topics", "--create", "--topic", "mine", "--partitions", "1", "--command-config", str(path))
+    assert "Authorization failed." in ran.out
+    run("acls", "--add", "--allow-principal", "User:alice", "--operation", "Create", "--topic", "mine")
+    assert run("topics", "--create", "--topic", "mine", "--partitions", "1", "--command-config", str(path)).code == 0
+    assert run("topics", "--delete", "--topic", "mine").code == 0
+
+
+def test_a_wrong_password_is_one_line_with_the_next_step(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KRAFTLAB_PASSWORD", "wrong")
+    ran = run("log-dirs", "--describe", "--user", "alice")
+    assert (ran.code, ran.err.count("\n")) == (1, 1)
+    assert "the password of user alice is wrong" in ran.err
+
+
+def test_a_user_without_a_password_is_told_where_it_is_looked_for(run: Run, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.delenv("KRAFTLAB_PASSWORD", raising=False)
+    assert "set KRAFTLAB_PASSWORD" in run("topics", "--list", "--user", "alice").err
+    path = tmp_path / "client.properties"
+    path.write_text("username=alice\n")
+    assert "add password=" in run("topics", "--list", "--command-config", str(path)).err
+
+
+def test_calls_at_the_controllers_own_door_are_judged_as_well(cluster: LocalCluster, monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setenv("KRAFTLAB_PASSWORD", "alice-secret")
+    server = str(cluster.node(cluster.controller_ids[0]).grpc)
+    code = main.run(["metadata-quorum", "--bootstrap-controller", server, "--user", "alice", "describe", "--status"])
+    assert (code, capsys.readouterr().err) == (1, "Error: Cluster authorization failed.\n")
