@@ -1,0 +1,95 @@
+"""The loggers of this broker as configs: IncrementalAlterConfigs and DescribeConfigs of BROKER_LOGGER (KIP-412).
+
+They are answered by the broker itself and never passed on; what else such a request is about goes its usual way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.config import loggers
+from kraftlab.metadata.errors import ApiError, ErrorCode
+
+BROKER_LOGGER = 8
+APIS = ("IncrementalAlterConfigs", "DescribeConfigs")
+_SET, _DELETE = 0, 1
+_LOGGER_SOURCE = admin_pb2.CONFIG_SOURCE_DYNAMIC_BROKER_LOGGER_CONFIG
+
+
+def split(request: Any) -> tuple[Any, Any]:
+    """A request as two: about loggers, and about everything else."""
+    halves = type(request)(), type(request)()
+    for half, is_logger in zip(halves, (True, False), strict=True):
+        half.CopyFrom(request)
+        del half.resources[:]
+        half.resources.extend(r for r in request.resources if (r.resource_type == BROKER_LOGGER) == is_logger)
+    return halves
+
+
+def merged(resources: Iterable[Any], of_loggers: Sequence[Any], of_others: Sequence[Any]) -> list[Any]:
+    """The answers to both halves in the order of the request's resources."""
+    own, others = iter(of_loggers), iter(of_others)
+    return [next(own if resource.resource_type == BROKER_LOGGER else others) for resource in resources]
+
+
+def alter(node_id: int, request: admin_pb2.IncrementalAlterConfigsRequest) -> admin_pb2.IncrementalAlterConfigsResponse:
+    """Sets levels of this process's loggers; each resource is all or nothing."""
+    response = admin_pb2.IncrementalAlterConfigsResponse()
+    for resource in request.resources:
+        answer = response.responses.add(resource_type=BROKER_LOGGER, resource_name=resource.resource_name)
+        try:
+            _check_name(node_id, resource.resource_name, "Node id")
+            for change in resource.configs:
+                _check(change)
+        except ApiError as error:
+            answer.error_code, answer.error_message = error.code, error.message
+            continue
+        for change in resource.configs if not request.validate_only else ():
+            loggers.set_level(change.name, change.value if change.config_operation == _SET else None)
+    return response
+
+
+def _check(change: admin_pb2.AlterableConfig) -> None:
+    operation = change.config_operation
+    if operation not in (_SET, _DELETE):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"Operation {operation} is not allowed for BROKER_LOGGER; give 0 SET or 1 DELETE."
+        )
+    if operation == _SET and not change.HasField("value"):
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}")
+    if operation == _DELETE and change.name == loggers.ROOT:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed")
+    fault = loggers.fault(change.name, change.value if operation == _SET else None)
+    if fault is not None:
+        raise ApiError(ErrorCode.INVALID_CONFIG, fault)
+
+
+def describe(node_id: int, request: admin_pb2.DescribeConfigsRequest) -> admin_pb2.DescribeConfigsResponse:
+    """The level in force of each logger."""
+    response = admin_pb2.DescribeConfigsResponse()
+    for resource in request.resources:
+        result = response.results.add(resource_type=BROKER_LOGGER, resource_name=resource.resource_name, error_message="")
+        try:
+            _check_name(node_id, resource.resource_name, "Broker id")
+        except ApiError as error:
+            result.error_code, result.error_message = error.code, error.message
+            continue
+        wanted = set(resource.configuration_keys.values)
+        for name, level in loggers.levels().items():
+            if not wanted or name in wanted:
+                result.configs.add(name=name, value=level, config_source=_LOGGER_SOURCE)
+    return response
+
+
+def _check_name(node_id: int, name: str, what: str) -> None:
+    """ApiError INVALID_REQUEST unless it is this broker's id."""
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{what} must not be empty")
+    try:
+        named = int(name)
+    except ValueError:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{what} must be an integer, but it is: {name}") from None
+    if named != node_id:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id} but received {name}")
