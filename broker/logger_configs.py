@@ -44,7 +44,7 @@ def alter(node_id: int, request: admin_pb2.IncrementalAlterConfigsRequest) -> ad
             for change in resource.configs:
                 _check(change)
         except ApiError as error:
-            answer.error_code, answer.error_message = error.code, error.message
+            answer.error_code, answer.error_message = error.code, error.message or ""
             continue
         for change in resource.configs if not request.validate_only else ():
             loggers.set_level(change.name, change.value if change.config_operation == _SET else None)
@@ -74,7 +74,7 @@ def describe(node_id: int, request: admin_pb2.DescribeConfigsRequest) -> admin_p
         try:
             _check_name(node_id, resource.resource_name, "Broker id")
         except ApiError as error:
-            result.error_code, result.error_message = error.code, error.message
+            result.error_code, result.error_message = error.code, error.message or ""
             continue
         wanted = set(resource.configuration_keys.values)
         for name, level in loggers.levels().items():

@@ -1,7 +1,7 @@
 """Levels of a running process's loggers, as configs of a resource (KIP-412).
 
-A logger is named as Python names it; `root` is the one above all. Levels have the names of Kafka's. A logger without a level of its
-own has that of the logger above it. Nothing of it is kept: a process that starts again begins with its levels.
+A logger is named as Python names it; `root` is the one above all. Levels have the names of Kafka's. A logger without a level of
+its own has that of the logger above it. Nothing of it is kept: a process that starts again begins with its levels.
 """
 
 from __future__ import annotations
