@@ -141,7 +141,11 @@ Exit codes: 0 done, 1 error (or not as planned), 2 --verify, --progress: still i
 @json_option
 def reassign_partitions(as_json: bool, **options: Any) -> int:
     """Reassign partitions: generate, execute, verify, cancel, list, roll back or show progress."""
-    given = {key.rstrip("_").replace("_", "-"): value for key, value in options.items() if value not in (None, False, ())}
+    given = {
+        key.rstrip("_").replace("_", "-"): value
+        for key, value in options.items()
+        if not (value is None or value is False or value == ())
+    }
     action = check_usage(given)
 
     from .reassign import ReassignmentFailed

@@ -95,7 +95,11 @@ Examples:
 @json_option
 def topics(bootstrap_server: str, as_json: bool, **options: Any) -> int:
     """Create, list, describe, alter or delete topics."""
-    given = {key.rstrip("_").replace("_", "-"): value for key, value in options.items() if value not in (None, False, ())}
+    given = {
+        key.rstrip("_").replace("_", "-"): value
+        for key, value in options.items()
+        if not (value is None or value is False or value == ())
+    }
     action = check_usage(given)
     from kraftlab.metadata.errors import ApiError
 

@@ -1,0 +1,237 @@
+"""Progress, queue, throttles, plans and replication factors against a real cluster of three controllers and three brokers."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from kraftlab.broker.log.record_batch import Record, build_batch
+from kraftlab.cli import main
+from kraftlab.client import AdminClient, DataClient
+from kraftlab.cluster import LocalCluster
+
+DEADLINE_S = 30.0
+RATE = 200_000
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("lab"), 3, 3, 2) as running:
+        yield running
+
+
+@pytest.fixture
+def run(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(command: str, *arguments: str) -> Ran:
+        code = main.run([command, "--bootstrap-server", str(cluster.node(0).grpc), *arguments])
+        printed = capsys.readouterr()
+        return Ran(code, printed.out, printed.err)
+
+    return call
+
+
+@pytest.fixture
+def reassign(run: Run) -> Run:
+    return lambda *arguments: run("reassign-partitions", *arguments)
+
+
+@pytest.fixture
+def admin(cluster: LocalCluster) -> Iterator[AdminClient]:
+    with cluster.admin() as client:
+        yield client
+
+
+def plan_file(directory: Path, topic: str, targets: dict[int, list[int]], **fields: Any) -> str:
+    path = directory / f"{topic}.json"
+    partitions = [{"topic": topic, "partition": number, "replicas": replicas} for number, replicas in targets.items()]
+    path.write_text(json.dumps({"version": 1, "partitions": [partition | fields for partition in partitions]}))
+    return str(path)
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
+        time.sleep(0.05)
+
+
+def make_topic(admin: AdminClient, run: Run, name: str, assignment: str, megabytes: float = 0.0) -> None:
+    """A topic with about that much data in each partition."""
+    assert run("topics", "--create", "--topic", name, "--replica-assignment", assignment).code == 0
+    with DataClient(admin) as data:
+        for number in range(len(assignment.split(","))):
+            for _ in range(int(megabytes * 10)):
+                data.produce(name, number, build_batch([Record(timestamp_ms=1, key=b"k", value=os.urandom(100_000))]))
+
+
+def moves(reassign: Run) -> dict[str, Any]:
+    return {f"{move['topic']}-{move['partition']}": move for move in reassign("--list", "--json").json["reassignments"]}
+
+
+def replicas(admin: AdminClient, topic: str) -> list[list[int]]:
+    partitions = admin.describe_topics([topic]).topics[0].partitions
+    return [list(entry.replica_nodes) for entry in sorted(partitions, key=lambda entry: entry.partition_index)]
+
+
+def test_progress_of_a_throttled_move_is_listed_and_the_throttle_goes_with_it(
+    admin: AdminClient, run: Run, reassign: Run, tmp_path: Path
+) -> None:
+    make_topic(admin, run, "slow", "0", megabytes=1)
+    path = plan_file(tmp_path, "slow", {0: [1]})
+    started = reassign(
+        "--execute", "--reassignment-json-file", path, "--throttle", str(RATE), "--throttle-ends-with-move", "--reason", "test"
+    )
+    assert started.code == 0
+    assert f"limited to {RATE} B/s" in started.out and "You must run --verify" not in started.out
+    wait_for(lambda: (moves(reassign).get("slow-0", {}).get("bytes_left") or 0) > 0, "bytes are reported")
+    wait_for(lambda: (moves(reassign)["slow-0"]["eta_ms"] or 0) > 0, "and how long it will take")
+    move = moves(reassign)["slow-0"]
+    assert (move["throttle"], move["initiator"], move["reason"]) == (RATE, "User:ANONYMOUS", "test")
+    assert move["blockers"][0]["state"] == "THROTTLED"
+    assert 0 < move["bytes_per_second"] < 2 * RATE
+    assert 0.8e6 < move["bytes_done"] + move["bytes_left"] < 1.2e6
+    details = reassign("--list", "--details").out
+    assert details.startswith("Current partition reassignments:\nslow-0: replicas: 1,0. adding: 1. removing: 0.\n")
+    assert "THROTTLED" in details and "/s" in details
+    watched = reassign("--progress", "--reassignment-json-file", path)
+    assert watched.code == 2 and "slow   0          1       Behind: " in watched.out
+    assert run("configs", "--describe", "--entity-type", "brokers", "--entity-name", "1").out.count("throttled.rate=") == 0
+    wait_for(lambda: replicas(admin, "slow") == [[1]], "it is done")
+    assert reassign("--list").out == "No partition reassignments found.\n"
+    done = reassign("--progress", "--watch", "--reassignment-json-file", path)
+    assert (done.code, done.out.splitlines()[-1]) == (0, "slow   0          1       In sync")
+
+
+def test_a_throttle_can_be_lifted_while_the_move_runs(admin: AdminClient, run: Run, reassign: Run, tmp_path: Path) -> None:
+    make_topic(admin, run, "stuck", "0", megabytes=1)
+    path = plan_file(tmp_path, "stuck", {0: [2]})
+    owned = ("--execute", "--reassignment-json-file", path, "--throttle-ends-with-move", "--throttle")
+    assert reassign(*owned, "1000").code == 0
+    assert list(moves(reassign)) == ["stuck-0"]
+    assert reassign(*owned, "0", "--additional").code == 0
+    wait_for(lambda: replicas(admin, "stuck") == [[2]], "it is done")
+
+
+def test_queued_moves_run_one_after_the_other_across_a_failover(
+    cluster: LocalCluster, admin: AdminClient, run: Run, reassign: Run, tmp_path: Path
+) -> None:
+    make_topic(admin, run, "queued", "0,0,0,0", megabytes=0.3)
+    cap = ("configs", "--alter", "--entity-type", "brokers", "--entity-default", "--add-config")
+    assert run(*cap, "reassignment.max.moves.per.broker=1").code == 0
+    path = plan_file(tmp_path, "queued", {number: [1] for number in range(4)})
+    started = reassign(
+        "--execute", "--reassignment-json-file", path, "--queue", "--throttle", str(RATE), "--throttle-ends-with-move"
+    )
+    assert "Waiting for free slots: queued-1,queued-2,queued-3" in started.out
+    document = reassign("--list", "--json").json
+    assert [entry["partition"] for entry in document["queued"]] == [1, 2, 3]
+    assert "keep broker" in document["queued"][0]["waits_for"]
+    assert reassign("--cancel", "--reassignment-json-file", plan_file(tmp_path, "queued", {3: [1]})).code == 0
+    leader = admin.describe_quorum().leader_id
+    cluster.kill_node(leader)
+    seen: set[str] = set()
+
+    def is_done() -> bool:
+        try:
+            now = moves(reassign)
+        except (json.JSONDecodeError, KeyError):
+            return False
+        assert len(now) <= 1, "never more than the cap"
+        seen.update(now)
+        return replicas(admin, "queued") == [[1], [1], [1], [0]]
+
+    wait_for(is_done, "all but the cancelled one are moved")
+    assert "queued-2" in seen
+    cluster.start_node(leader)
+    cluster.wait_ready()
+    assert run(*cap, "reassignment.max.moves.per.broker=10").code == 0
+
+
+def test_a_plan_is_rolled_back_by_its_name_order_and_directories_included(
+    cluster: LocalCluster, admin: AdminClient, run: Run, reassign: Run, tmp_path: Path
+) -> None:
+    make_topic(admin, run, "plan", "0:1,1:0", megabytes=0.2)
+
+    def where(broker: int) -> list[str]:
+        found = admin.describe_log_dirs(broker, [("plan", 0)])
+        return [result.log_dir for result in found.results if any(topic.name == "plan" for topic in result.topics)]
+
+    [before] = where(1)
+    [other] = [str(path) for path in cluster.log_dirs(1) if str(path) != before]
+    path = plan_file(tmp_path, "plan", {0: [1, 2], 1: [0, 1]}, log_dirs=["any", "any"])
+    document = json.loads(Path(path).read_text())
+    document["partitions"][0]["log_dirs"] = [other, "any"]
+    Path(path).write_text(json.dumps(document))
+    assert reassign("--execute", "--reassignment-json-file", path, "--plan-id", "friday").code == 0
+    wait_for(lambda: replicas(admin, "plan") == [[1, 2], [0, 1]] and where(1) == [other], "it is as planned")
+    assert "friday" in reassign("--list", "--details").out
+    preview = reassign("--rollback", "friday", "--validate-only")
+    assert "plan-0: would be replicas: 0,1,2. adding: 0. removing: 2." in preview.out
+    assert replicas(admin, "plan") == [[1, 2], [0, 1]]
+    done = reassign("--rollback", "friday")
+    assert done.out.startswith("Successfully started the rollback of plan friday for partitions plan-0,plan-1\n")
+    wait_for(lambda: replicas(admin, "plan") == [[0, 1], [1, 0]] and where(1) == [before], "all is as before")
+    unknown = reassign("--rollback", "monday")
+    assert (unknown.code, "friday" in unknown.out) == (1, True)
+
+
+def test_a_replication_factor_is_previewed_and_changed(admin: AdminClient, run: Run, reassign: Run) -> None:
+    make_topic(admin, run, "factor", "0,1")
+    alter = ("topics", "--alter", "--topic", "factor", "--replication-factor")
+    preview = run(*alter, "2", "--validate-only")
+    assert preview.out.startswith("This is the plan; nothing was changed:\nfactor-0: 0 -> 0,")
+    assert replicas(admin, "factor") == [[0], [1]]
+    assert "Successfully started the change of the replication factor for 2 partitions" in run(*alter, "2").out
+    wait_for(lambda: not moves(reassign), "the new replicas are in sync")
+    assert [len(entry) for entry in replicas(admin, "factor")] == [2, 2]
+    assert run(*alter, "2").out == "Every partition has that many replicas already.\n"
+    refused = run(*alter, "9")
+    assert (refused.code, "only 3 brokers are active" in refused.out) == (1, True)
+    assert run("topics", "--alter", "--topic", "factor", "--partitions", "3") == Ran(0, "", "")
+    assert len(replicas(admin, "factor")) == 3
+
+
+def test_everything_is_cancelled_in_one_call(admin: AdminClient, run: Run, reassign: Run, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        make_topic(admin, run, name, "0", megabytes=0.3)
+        path = plan_file(tmp_path, name, {0: [1]})
+        throttle = ("--throttle", "1000", "--throttle-ends-with-move", "--additional")
+        assert reassign("--execute", "--reassignment-json-file", path, *throttle).code == 0
+    assert "one-0: would be replicas: 0." in reassign("--cancel", "--topic", "one", "--validate-only").out
+    assert "cancelled partition reassignments for: one-0\n" in reassign("--cancel", "--topic", "one", "--preserve-throttles").out
+    assert list(moves(reassign)) == ["two-0"]
+    assert "cancelled partition reassignments for: two-0\n" in reassign("--cancel", "--all", "--preserve-throttles").out
+    assert reassign("--list").out == "No partition reassignments found.\n"
+    assert replicas(admin, "one") == replicas(admin, "two") == [[0]]
+
+
+def test_who_expects_another_assignment_changes_nothing(admin: AdminClient, run: Run, reassign: Run, tmp_path: Path) -> None:
+    make_topic(admin, run, "expect", "0")
+    response = admin.alter_partition_reassignments({("expect", 0): [1]}, expected={("expect", 0): [2]})
+    [answer] = response.responses[0].partitions
+    assert (answer.error_code, "[0], not [2]" in answer.error_message) == (95, True)
+    path = plan_file(tmp_path, "expect", {0: [1]})
+    preview = reassign("--execute", "--reassignment-json-file", path, "--validate-only", "--if-unchanged")
+    assert "expect-0: would be replicas: 1,0. adding: 1. removing: 0." in preview.out
+    assert replicas(admin, "expect") == [[0]]
+    assert reassign("--execute", "--reassignment-json-file", path, "--if-unchanged").code == 0
+    wait_for(lambda: replicas(admin, "expect") == [[1]], "it is done")
