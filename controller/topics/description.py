@@ -106,7 +106,6 @@ def _describe_one(
 
 def _described_partition(image: MetadataImage, index: int, partition: PartitionImage) -> admin_pb2.DescribedPartition:
     return admin_pb2.DescribedPartition(
-        error_code=_error_of(partition),
         partition_index=index,
         leader_id=partition.leader,
         leader_epoch=partition.leader_epoch,
@@ -123,10 +122,6 @@ def _described_partition(image: MetadataImage, index: int, partition: PartitionI
         leader_recovery_state=partition.leader_recovery_state,
         directories=[to_text(directory) for directory in partition.directories],
     )
-
-
-def _error_of(partition: PartitionImage) -> int:
-    return ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def _offline(image: MetadataImage, partition: PartitionImage) -> Sequence[int]:
@@ -210,7 +205,7 @@ def _add_topic(response: admin_pb2.MetadataResponse, image: MetadataImage, name:
 def _partitions(image: MetadataImage, partitions: Iterable[tuple[int, PartitionImage]]) -> Iterable[admin_pb2.MetadataPartition]:
     for index, partition in sorted(partitions):
         yield admin_pb2.MetadataPartition(
-            error_code=_error_of(partition),
+            error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
             partition_index=index,
             leader_id=partition.leader,
             leader_epoch=partition.leader_epoch,

@@ -1,8 +1,8 @@
 """A recorded answer and ours, field by field.
 
-Only fields that the recording has are looked at. Placeholders of the recording stand for what is ours: `{topic_id:NAME}` for the id
-that the topic NAME got here, `{controller}` and `{request}` in messages for any node id and any text. A number in the place of a
-list is its length.
+Only fields that the recording has are looked at. Placeholders of the recording stand for what is ours: `{topic_id:NAME}` for the
+id that the topic NAME got here, `{controller}` and `{request}` in messages for any node id and any text. A number in the place of
+a list is its length.
 """
 
 from __future__ import annotations

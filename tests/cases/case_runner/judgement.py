@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import paths
 from .comparison import Mismatch
 from .paths import Path
+from .tolerance import SETS
 
 
 class _Anything:
@@ -24,13 +25,14 @@ ANYTHING: Any = _Anything()
 @dataclass(frozen=True)
 class Difference:
     """A field in which we differ on purpose. `scenario` may have wildcards (`*`), `path` is a pattern; what stands below it
-    differs as well. `ours`: what we answer there, if that is always the same.
+    differs as well. `ours`: what we answer there, if that is always the same. `when`: only in steps like that.
     """
 
     scenario: str
     path: str
     reason: str
     ours: Any = ANYTHING
+    when: Callable[[dict[str, Any]], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -79,9 +81,11 @@ class Judge:
         self._differences = [(paths.parse(row.path), row) for row in differences if fnmatch.fnmatchcase(scenario, row.scenario)]
         self._texts = list(texts)
 
-    def difference(self, path: Path, document: dict[str, Any]) -> Difference | None:
-        """The row that makes what our answer says at a path a difference on purpose. `document` is {"steps": {step: …}}."""
+    def difference(self, path: Path, step: dict[str, Any], document: dict[str, Any]) -> Difference | None:
+        """The row that makes what our answer says at a path a difference on purpose. `document` is {"steps": {index: …}}."""
         for pattern, row in self._differences:
+            if row.when is not None and not row.when(step):
+                continue
             for length in range(len(path) + 1):
                 if paths.matches(pattern, path[:length]) and self._is_ours(row, path[:length], document):
                     return row
@@ -96,7 +100,13 @@ class Judge:
                 value = value[part]
         except (LookupError, TypeError):
             return False
+        if path[-1] in SETS and isinstance(value, list):
+            return sorted(value) == sorted(row.ours)
         return bool(value == row.ours)
+
+    def expects(self, path: Path, step: dict[str, Any]) -> bool:
+        """Whether something is on purpose not as recorded there, whatever we answer."""
+        return any(paths.covers(pattern, path) and (row.when is None or row.when(step)) for pattern, row in self._differences)
 
     def text(self, api: str, mismatch: Mismatch) -> BetterText | None:
         """The row that makes a message's wording better than the recorded one."""

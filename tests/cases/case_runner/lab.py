@@ -93,9 +93,7 @@ class Lab:
 
     def _prepare(self) -> None:
         """What was set before the first scenario."""
-        self.wait_until(
-            "all controllers are registered", lambda: len(self.admin.describe_cluster().controllers) == CONTROLLERS
-        )
+        self.wait_until("all controllers are registered", lambda: len(self.admin.describe_cluster().controllers) == CONTROLLERS)
         update = pb.FeatureUpdate(feature=ELIGIBLE_LEADERS_FEATURE, max_version_level=1, upgrade_type=1)
         self.call("controller", "UpdateFeatures", pb.UpdateFeaturesRequest(feature_updates=[update]))
         for broker in self.cluster.broker_ids:

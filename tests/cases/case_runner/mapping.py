@@ -1,18 +1,16 @@
 """Neutral requests to protobuf and protobuf answers to neutral JSON, by what the messages' descriptors say.
 
-Theory of operation. Our messages have Kafka's field names, so most of it is copying. What differs is the same everywhere: an absent
-`optional` field is null; a message with nothing but one repeated field is a list that can be null; a field that a request or a
-response lacks is looked for in its header (`timeout_ms`, `cluster_id`, `error_code`, `error_message`). Ids are
-22 characters with us and have dashes in recordings; bytes are hexadecimal digits. Calls whose messages have another shape for a
-reason have a row in `ADAPTERS`.
+Theory of operation. Our messages have Kafka's field names, so most of it is copying. What differs is the same everywhere: an
+absent `optional` field is null; a message with nothing but one repeated field is a list that can be null; a field that a request
+or a response lacks is looked for in its header (`timeout_ms`, `cluster_id`, `error_code`, `error_message`). Ids are 22 characters
+with us and have dashes in recordings; bytes are hexadecimal digits.
 """
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
@@ -32,16 +30,6 @@ _INTEGERS = (
 
 class CannotMap(Exception):
     """A request that our messages have no place for; the text names the field."""
-
-
-class Adapter(NamedTuple):
-    """Turns a neutral request into one of our message's shape, and a neutral answer of our shape into the recorded one."""
-
-    request: Callable[[dict[str, Any]], dict[str, Any]] = lambda request: request
-    response: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] = lambda response, request: response
-
-
-ADAPTERS: dict[str, Adapter] = {}
 
 
 def is_uuid(text: object) -> bool:
@@ -73,8 +61,6 @@ def build_request(api: str, version: int | None, neutral: dict[str, Any], *, is_
     if method is None:
         raise CannotMap(f"there is no call {api}")
     request: Any = method.request()
-    if api in ADAPTERS:
-        neutral = ADAPTERS[api].request(neutral)
     for name, value in neutral.items():
         if name in request.DESCRIPTOR.fields_by_name and name != "header":
             _set(request, name, value, f"{api}.{name}")
@@ -137,7 +123,7 @@ def _scalar(field: FieldDescriptor, value: Any) -> Any:
 
 
 def _is_id(name: str) -> bool:
-    return name.endswith("_id") or name.endswith("_ids")
+    return name.endswith(("_id", "_ids"))
 
 
 def wrapped_field(descriptor: Descriptor) -> FieldDescriptor | None:
@@ -149,22 +135,20 @@ def wrapped_field(descriptor: Descriptor) -> FieldDescriptor | None:
 # --- responses ----------------------------------------------------------------------------------------------------------
 
 
-def neutral_response(api: str, request: dict[str, Any], response: Any) -> dict[str, Any]:
+def neutral_response(response: Any) -> dict[str, Any]:
     """Our answer as a recording would hold it; its header's error stands at the top unless it has an error there itself."""
     answer = {name: getattr(response.header, name) if response.header.HasField(name) else None for name in ("error_message",)}
     answer["error_code"] = response.header.error_code
     for field in response.DESCRIPTOR.fields:
         if field.name != "header":
             answer[field.name] = _value(response, field)
-    if api in ADAPTERS:
-        answer = ADAPTERS[api].response(answer, request)
     return answer
 
 
 def neutral(message: Any) -> Any:
     """A message as JSON; a wrapper as the list it holds."""
     wrapped = wrapped_field(message.DESCRIPTOR)
-    if wrapped is not None and wrapped.name in ("values", "names", "topics"):
+    if wrapped is not None and wrapped.name in ("values", "names"):
         return _value(message, wrapped)
     return {field.name: _value(message, field) for field in message.DESCRIPTOR.fields}
 

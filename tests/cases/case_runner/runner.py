@@ -30,6 +30,8 @@ PATIENCE_S = 3.0
 PATIENCE_AFTER_FAILURE_S = 0.2
 WAIT_S = 20.0
 WAIT_AFTER_FAILURE_S = 3.0
+WAIT_IN_VAIN_S = 0.3
+"""For what we do otherwise on purpose."""
 _TOPIC_ID = "{topic_id:"
 _STANDBY_CODES = (ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _REFUSED = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST)
@@ -39,6 +41,22 @@ _REFUSED = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST)
 def is_question(api: str) -> bool:
     """Whether a call changes nothing, so that it can be made again."""
     return api.startswith(("Describe", "List", "Metadata", "ApiVersions"))
+
+
+def placements(document: Document) -> frozenset[tuple[int | str, str, int]]:
+    """(broker, topic, partition)s whose log dir a step of the document names."""
+    found: set[tuple[int | str, str, int]] = set()
+    for step in document.steps:
+        if step.get("action") == "remember_log_dir":
+            found.update((step["broker"], step["topic"], index) for index in step["partitions"])
+        elif step.get("api") == "AlterReplicaLogDirs":
+            found.update(
+                (step["to"], topic["name"], index)
+                for place in step["request"]["dirs"]
+                for topic in place["topics"]
+                for index in topic["partitions"]
+            )
+    return frozenset(found)
 
 
 class Run:
@@ -60,6 +78,7 @@ class Run:
         self._outcome = Outcome(document.name)
         self._outcome.notes += [f"volatile entry that is not understood: {text}" for text in self._tolerance.not_understood]
         self._waits_for_next = False
+        self._placed = placements(document)
 
     def run(self) -> Outcome:
         """Runs all steps, whatever happens in them; the cluster is put back afterwards."""
@@ -99,7 +118,8 @@ class Run:
     def _fail(self, index: int, path: str, expected: Any, got: Any) -> None:
         at = f"steps[{index}].{path}"
         document = {"steps": {index: {path: got}}}
-        row = self._judge.difference(paths.parse(at), document)
+        step = self._document.steps[index] if index < len(self._document.steps) else {}
+        row = self._judge.difference(paths.parse(at), step, document)
         if row is not None:
             self._outcome.differences[at, row.reason] = row.reason
         else:
@@ -123,7 +143,7 @@ class Run:
         while True:
             response = self._lab.send(to, api, request, step.get("as"))
             self._learn_ids(api, response)
-            ours = self._answer(api, step, response)
+            ours = self._answer(step, response)
             found = self._compare(index, step, ours)
             if not found or not is_question(api) or time.monotonic() > deadline:
                 break
@@ -161,10 +181,8 @@ class Run:
                 if topic.error_code == ErrorCode.NONE and topic.topic_id:
                     self._topic_ids.learn(topic.name, topic.topic_id)
 
-    def _answer(self, api: str, step: dict[str, Any], response: Any) -> dict[str, Any]:
-        ours = self._lab.recorded_paths(neutral_response(api, step["request"], response))
-        ours = trims.apply(step.get("trimmed", ()), ours, self._is_own_topic)
-        return ours  # type: ignore[no-any-return]
+    def _answer(self, step: dict[str, Any], response: Any) -> dict[str, Any]:
+        return trims.apply(step.get("trimmed", ()), self._lab.recorded_paths(neutral_response(response)), self._is_own_topic)
 
     def _is_own_topic(self, name: str) -> bool:
         return f'"{name}"' in self._document.text
@@ -174,16 +192,17 @@ class Run:
         path: Path = ("steps", index, "response")
         recorded, got = step["response"], ours
         if step["api"] == "DescribeLogDirs":
-            recorded, got = self._without_free_dirs(recorded), self._without_free_dirs(got)
+            recorded, got = (self._with_free_dirs(answer, step["to"]) for answer in (recorded, got))
         tolerance = tolerances.of(self._document.volatile)
         tolerance.names, tolerance.unordered = set(self._tolerance.names), list(self._tolerance.unordered)
         trims.add_order(step.get("trimmed", ()), tolerance)
+        tolerances.add_order_of_all(step, tolerance)
         left = []
         differences: dict[tuple[str, str], str] = {}
         texts = []
         document = {"steps": {index: {"response": ours}}}
         for mismatch in Comparison(step["api"], tolerance, self._topic_ids).mismatches(recorded, got, path):
-            row = self._judge.difference(mismatch.path, document)
+            row = self._judge.difference(mismatch.path, step, document)
             text = self._judge.text(step["api"], mismatch)
             if row is not None:
                 differences[paths.write(mismatch.path), row.reason] = row.reason
@@ -204,24 +223,26 @@ class Run:
             self._outcome.texts += texts
         return left
 
-    def _without_free_dirs(self, response: dict[str, Any]) -> dict[str, Any]:
-        """A DescribeLogDirs answer without the replicas whose dir a broker chose."""
-        if not self._tolerance.unplaced and not self._tolerance.is_log_dir_free:
-            return response
-        results = []
+    def _with_free_dirs(self, response: dict[str, Any], broker: int | str) -> dict[str, Any]:
+        """A DescribeLogDirs answer in which the replicas whose dir the broker chose stand beside the dirs, under `anywhere`."""
+        results, anywhere = [], []
         for result in response.get("results") or ():
             topics = []
             for topic in result["topics"]:
-                kept = [
-                    item
-                    for item in topic["partitions"]
-                    if not self._tolerance.is_log_dir_free
-                    and (topic["name"], item["partition_index"]) not in self._tolerance.unplaced
-                ]
+                free = [item for item in topic["partitions"] if self._is_dir_free(broker, topic["name"], item["partition_index"])]
+                kept = [item for item in topic["partitions"] if item not in free]
+                anywhere += [{"name": topic["name"], **item} for item in free]
                 if kept:
                     topics.append({**topic, "partitions": kept})
             results.append({**result, "topics": topics})
-        return {**response, "results": results}
+        anywhere.sort(key=lambda item: (item["name"], item["partition_index"], item["is_future_key"]))
+        return {**response, "results": results, "anywhere": anywhere}
+
+    def _is_dir_free(self, broker: int | str, topic: str, partition: int) -> bool:
+        """Whether nobody told that broker where to put a replica: then it takes the emptier dir, whatever else it holds."""
+        if self._tolerance.is_log_dir_free or (topic, partition) in self._tolerance.unplaced:
+            return True
+        return (broker, topic, partition) not in self._placed
 
     def _expect_refusal(self, index: int, step: dict[str, Any], send: Callable[[], Any]) -> None:
         """Kafka closed the connection: so the whole request has to be refused."""
@@ -262,11 +283,12 @@ class Run:
         elif action == "start_controller":
             lab.start_controller()
         elif action in ("await", "observe"):
-            self._watch(step["what"], is_negative=action == "observe")
+            is_expected = not self._judge.expects(("steps", index, "action"), step)
+            self._watch(step["what"], self._wait_s if is_expected else WAIT_IN_VAIN_S, is_negative=action == "observe")
         else:
             self._fail(index, "action", "an action that this runner knows", action)
 
-    def _watch(self, what: str, *, is_negative: bool) -> None:
+    def _watch(self, what: str, timeout_s: float, *, is_negative: bool) -> None:
         is_true = sentences.question(what)
         if is_true is None:
             self._waits_for_next = True
@@ -274,7 +296,7 @@ class Run:
         elif is_negative:
             sentences.observe(self._lab, what, is_true)
         else:
-            self._lab.wait_until(what, lambda: is_true(self._lab), self._wait_s)
+            self._lab.wait_until(what, lambda: is_true(self._lab), timeout_s)
 
 
 def _status(error: grpc.RpcError) -> str:

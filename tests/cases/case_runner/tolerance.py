@@ -22,6 +22,8 @@ _GLOBAL_ORDER = re.compile(r"(?P<api>[A-Z]\w+): order of (?P<lists>[^(]+?)(?: \(
 HASHED = ("ApiVersions: order of supported_features, finalized_features", "DescribeConfigs: order of configs")
 """Lists that Kafka reads out of a hash map: most recordings sort them, as nobody can mean the order."""
 
+ALL = {"ListPartitionReassignments": ("topics", ("topics", "partitions"))}
+"""Call → the field that is null if everything is asked for, and the lists that are then read out of a hash map, too."""
 SETS = ("isr_nodes",)
 """Lists in whose order nodes happened to come in."""
 
@@ -85,6 +87,13 @@ def of(entries: tuple[str, ...], global_entries: tuple[str, ...] = (), global_na
     for entry in entries:
         _read(tolerance, entry)
     return tolerance
+
+
+def add_order_of_all(step: dict[str, Any], tolerance: Tolerance) -> None:
+    """Adds to the tolerance that the order of what a step's call lists means nothing, if all there is was asked for."""
+    field_name, lists = ALL.get(step["api"], ("", ()))
+    if lists and step["request"].get(field_name) is None:
+        tolerance.unordered += [Rule((ANY_DEPTH, name), step["api"]) for name in lists]
 
 
 def _read_global(tolerance: Tolerance, entry: str) -> None:
