@@ -35,6 +35,7 @@ Examples:
       3000@127.0.0.1:19093:DIRECTORY-ID,3001@127.0.0.1:19094:DIRECTORY-ID   # the same on each of them
   kraftlab storage format -t CLUSTER-ID -c controller.properties --no-initial-controllers
   kraftlab storage format -t CLUSTER-ID -c broker.properties
+  kraftlab storage format -t CLUSTER-ID -c controller.properties --standalone --feature eligible.leader.replicas.version=0
 
 \b
 The first three are for a controller that names controller.quorum.bootstrap.servers: its voters live in the metadata log.
@@ -51,6 +52,10 @@ With controller.quorum.voters, which are static, none of them is given.""",
     help="The voters of a new quorum, this controller among them.",
 )
 @click.option("--no-initial-controllers", "-N", is_flag=True, help="The controller joins a quorum that there is already.")
+@click.option("--release-version", "-r", metavar="RELEASE", help="Begin a new cluster as one of this release, for example 4.2.")
+@click.option(
+    "--feature", "-f", "features", multiple=True, metavar="NAME=LEVEL", help="Begin a new cluster with this level; several times."
+)
 @json_option
 def format_directories(
     cluster_id: str,
@@ -59,10 +64,12 @@ def format_directories(
     standalone: bool,
     initial_controllers: str | None,
     no_initial_controllers: bool,
+    release_version: str | None,
+    features: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Give a node's directories their identity, and a new quorum its first voters."""
-    from kraftlab.config import initial_voters
+    from kraftlab.config import bootstrap_levels, initial_voters
     from kraftlab.config import storage as logic
     from kraftlab.config.models import load_any
 
@@ -74,7 +81,8 @@ def format_directories(
         initial_controllers=initial_controllers,
         no_initial_controllers=no_initial_controllers,
     )
-    lines = logic.format(node, cluster_id, ignore_formatted, initial)
+    levels = bootstrap_levels.choose(release_version, features) if release_version is not None or features else None
+    lines = logic.format(node, cluster_id, ignore_formatted, initial, levels)
     out.lines(lines)
     out.result({"cluster_id": cluster_id, "messages": lines})
     return DONE

@@ -59,8 +59,7 @@ def read(directory: Path) -> MetaProperties | None:
 
 
 def write(directory: Path, meta: MetaProperties) -> None:
-    """Writes the file so that after a crash it is either whole or not there. The directory is made if it is missing. OSError."""
-    directory.mkdir(parents=True, exist_ok=True)
+    """Writes the file durably. The directory is made if it is missing. OSError."""
     text = properties.dumps(
         {
             "version": _VERSION,
@@ -69,8 +68,14 @@ def write(directory: Path, meta: MetaProperties) -> None:
             "directory.id": to_text(meta.directory_id),
         }
     )
-    path = directory / FILE_NAME
-    temporary = directory / (FILE_NAME + ".tmp")
+    write_durably(directory / FILE_NAME, text)
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Writes a file so that after a crash it is either whole or not there. Its directory is made if it is missing. OSError."""
+    directory = path.parent
+    directory.mkdir(parents=True, exist_ok=True)
+    temporary = directory / (path.name + ".tmp")
     with open(temporary, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()

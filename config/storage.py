@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from kraftlab.metadata.features import METADATA_VERSION_NAME
+from kraftlab.metadata.features import METADATA_VERSION, METADATA_VERSION_NAME, level_text
 from kraftlab.metadata.uuids import random_uuid, to_text
 from kraftlab.quorum.core.batch import KRaftVoters
 from kraftlab.quorum.core.types import Voter, VoterSet
@@ -19,7 +20,7 @@ from kraftlab.quorum.storage.identity import LogIdentity, partition_directory
 from kraftlab.quorum.storage.recovery import analyse
 from kraftlab.quorum.storage.repair import read_repair
 
-from . import meta_properties
+from . import bootstrap_levels, meta_properties
 from .errors import ConfigError
 from .initial_voters import InitialVoters
 from .meta_properties import MetaProperties
@@ -95,10 +96,14 @@ def check_cluster_id(cluster_id: str) -> None:
 
 
 def format(
-    config: NodeConfig, cluster_id: str, ignore_formatted: bool = False, initial: InitialVoters = InitialVoters()
+    config: NodeConfig,
+    cluster_id: str,
+    ignore_formatted: bool = False,
+    initial: InitialVoters = InitialVoters(),
+    levels: Mapping[str, int] | None = None,
 ) -> list[str]:
     """Formats the node's directories; the lines to print. ConfigError if one is formatted and that is not to be ignored, or
-    belongs to another node or cluster, or cannot be written."""
+    belongs to another node or cluster, or cannot be written. `levels`: the features of a new cluster, None for the newest."""
     check_cluster_id(cluster_id)
     fresh = []
     for directory in config.all_directories():
@@ -115,19 +120,22 @@ def format(
     if not fresh:
         return ["All of the log directories are already formatted."]
     lines = []
+    version = METADATA_VERSION_NAME if levels is None else level_text(METADATA_VERSION, levels[METADATA_VERSION])
     for directory in fresh:
         is_metadata = directory == config.metadata_log_dir
         try:
             if is_metadata and initial.voters is not None:
                 # Before meta.properties, which is what makes the directory count as formatted: it is never without its voters.
                 write_bootstrap(RealFileSystem(), str(directory), cluster_id, initial.voters)
+            if is_metadata and levels is not None:
+                bootstrap_levels.write(directory, dict(levels))
             directory_id = initial.directory_id if is_metadata else None
             meta_properties.write(directory, MetaProperties(cluster_id, config.node_id, directory_id or random_uuid()))
         except (OSError, StorageError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise ConfigError(f"cannot format {directory}: {reason}; check the path, its permissions and free space") from error
         kind = "data directory" if not is_metadata else "metadata directory" if initial.voters is None else _VOTER_DIRECTORY
-        lines.append(f"Formatting {kind} {directory} with metadata.version {METADATA_VERSION_NAME}.")
+        lines.append(f"Formatting {kind} {directory} with metadata.version {version}.")
     return lines
 
 

@@ -18,7 +18,7 @@ import msgspec
 import trio
 from google.protobuf.message import Message
 
-from kraftlab.config import meta_properties
+from kraftlab.config import bootstrap_levels, meta_properties
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import ControllerConfig
 from kraftlab.metadata.errors import ApiError, ErrorCode
@@ -94,6 +94,7 @@ class ControllerNode:
             config.values,
             config.leader_imbalance_check_interval_seconds * 1000 if config.auto_leader_rebalance_enable else 0,
             config.unclean_leader_election_interval_ms,
+            bootstrap_levels.read(config.metadata_log_dir),
         )
         self.controller = QuorumController(settings, self._now_ms, random.Random(), self._timer_changed)
         self.driver = RaftDriver(driver_config(config, directory), self.controller)

@@ -7,6 +7,8 @@ alone. Which of this applies is told by the image alone, so every controller tha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from kraftlab.metadata.features import bootstrap_records
@@ -25,8 +27,8 @@ def is_empty(image: MetadataImage) -> bool:
     return msgspec.structs.replace(image, provenance=EMPTY.provenance, transaction=None) == EMPTY
 
 
-def activation_records(image: MetadataImage) -> list[AnyRecord]:
-    """The records, for one atomic batch. ActivationRefused if a transaction is open that could not have been begun."""
+def activation_records(image: MetadataImage, first: Sequence[AnyRecord] | None = None) -> list[AnyRecord]:
+    """The records, for one atomic batch. `first`: what a new cluster begins with, None for the newest of everything. ActivationRefused if a transaction is open that could not have been begun."""
     records: list[AnyRecord] = []
     new_cluster = is_empty(image)
     if image.transaction is not None:
@@ -38,5 +40,5 @@ def activation_records(image: MetadataImage) -> list[AnyRecord]:
             )
         records.append(AbortTransaction(0, "Controller failover"))
     if new_cluster:
-        records += bootstrap_records()
+        records += bootstrap_records() if first is None else first
     return records

@@ -488,7 +488,7 @@ class QuorumController:
 
     def _activation(self, state: ControllerState, context: Context) -> Outcome[None]:
         """The bootstrap records of a new cluster, the end of what a predecessor left open."""
-        records = activation_records(state.image)
+        records = activation_records(state.image, self.settings.first_records())
         if records:
             logger.info("activation writes %s", ", ".join(map(repr, records[:3])))
         return Outcome(records, None)

@@ -17,6 +17,7 @@ import msgspec
 
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.features import MIN_INSYNC_REPLICAS, bootstrap_records
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
 from kraftlab.metadata.index import EMPTY_INDEX, MetadataIndex
 from kraftlab.metadata.peer_rpc import ForwardingBroker
@@ -47,6 +48,12 @@ class Settings(msgspec.Struct, frozen=True):
     balance_interval_ms: int = 300_000
     """How often leaderships are moved to preferred replicas; 0: never."""
     unclean_election_interval_ms: int = 300_000
+    first_levels: dict[str, int] | None = None
+    """The features that a new cluster begins with; None: the newest."""
+
+    def first_records(self) -> list[AnyRecord]:
+        """What a new cluster begins with."""
+        return bootstrap_records(self.first_levels, self.static.get(MIN_INSYNC_REPLICAS, "1"))
 
 
 class QuorumFacts(NamedTuple):
