@@ -28,7 +28,10 @@ def is_empty(image: MetadataImage) -> bool:
 
 
 def activation_records(image: MetadataImage, first: Sequence[AnyRecord] | None = None) -> list[AnyRecord]:
-    """The records, for one atomic batch. `first`: what a new cluster begins with, None for the newest of everything. ActivationRefused if a transaction is open that could not have been begun."""
+    """The records, for one atomic batch. `first`: what a new cluster begins with, None for the newest of everything.
+
+    ActivationRefused if a transaction is open that could not have been begun.
+    """
     records: list[AnyRecord] = []
     new_cluster = is_empty(image)
     if image.transaction is not None:
