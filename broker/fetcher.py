@@ -143,6 +143,7 @@ class _Lane:
         self.session = session
         self.wake = Signal()
         self.in_flight: trio.CancelScope | None = None
+        """What is given up when replicas may have to change lanes: the steady lane's fetch, another one's wait for its throttles."""
 
 
 class _LeaderFetcher:
@@ -174,9 +175,8 @@ class _LeaderFetcher:
                 self._open_lane(gates)
         for lane in self._lanes.values():
             lane.wake.set()
-        scope = self._lanes[STEADY].in_flight
-        if scope is not None:
-            scope.cancel()
+            if lane.in_flight is not None:
+                lane.in_flight.cancel()
 
     def _open_lane(self, gates: Gates) -> None:
         lane = self._lanes[gates] = _Lane(gates, next(self._sessions))
@@ -238,10 +238,20 @@ class _LeaderFetcher:
         limits = self._owner.limits
         with ExitStack() as claims:
             granted, taken = limits.response_max_bytes, []
-            for gate in lane.gates:
-                claim = claims.enter_context(gate.claim((self._leader_id, lane.session), len(sources)))
-                granted = await claim.take(granted)
-                taken.append((claim, granted))
+            with trio.CancelScope() as scope:
+                lane.in_flight = scope
+                try:
+                    for gate in lane.gates:
+                        claim = claims.enter_context(gate.claim((self._leader_id, lane.session), len(sources)))
+                        granted = await claim.take(granted)
+                        taken.append((claim, granted))
+                finally:
+                    lane.in_flight = None
+            if scope.cancelled_caught:
+                # A replica that is no longer throttled must not wait until a debt of others is paid.
+                for claim, own_grant in taken:
+                    claim.settle(own_grant, 0)
+                return
             wait_max_ms = min(limits.wait_max_ms, THROTTLED_WAIT_MAX_MS)
             response = await self._ask(sources, lane.session, granted, wait_max_ms)
             used = sum(len(part.records) for part in response.partitions) if response is not None else 0

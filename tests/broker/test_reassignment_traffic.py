@@ -170,3 +170,20 @@ async def test_lifting_the_throttle_takes_effect_at_once(
     for broker_id in (0, 1):
         await world.configure(4, str(broker_id), leader_replication_throttled_rate=None, follower_replication_throttled_rate=None)
     await eventually(lambda: 1 in world.state("t", 0).isr, "the new replica is in sync", 1.5)
+
+
+async def test_a_replica_whose_throttle_goes_does_not_wait_until_its_debt_is_paid(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
+) -> None:
+    source = await world.add_broker(0)
+    await world.add_broker(1)
+    await world.create_topic("t", [0])
+    for _ in range(10):
+        await source.produce("t", 0, batch(1, 10_000))
+    await world.configure(4, "1", follower_replication_throttled_rate="1")
+    await world.configure(2, "t", follower_replication_throttled_replicas="*")
+    await add_replica(world, 0, 1)
+    await trio.sleep(30)
+    assert 1 not in world.state("t", 0).isr, "one batch is hours of debt at this rate"
+    await world.configure(2, "t", follower_replication_throttled_replicas=None)
+    await eventually(lambda: 1 in world.state("t", 0).isr, "the new replica is in sync", 5)
