@@ -99,7 +99,7 @@ def _init_producer_id(asked: Asked) -> Admission:
     elif not rights.allow_on_cluster(Operation.IDEMPOTENT_WRITE) and not rights.allow_any(Operation.WRITE, ResourceType.TOPIC):
         raise ApiError(
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-            f"Request InitProducerId by {rights.principal} needs WRITE permission on a topic, or IDEMPOTENT_WRITE on the cluster.",
+            f"Request InitProducerId by {rights.principal} needs WRITE permission on a topic or IDEMPOTENT_WRITE on the cluster.",
         )
     return Admission(request)
 

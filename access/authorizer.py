@@ -12,7 +12,7 @@ import msgspec
 from kraftlab.metadata.acls import CLUSTER_NAME, AclsImage, Operation, ResourceType
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
-from .rules import AclIndex
+from .rules import allows_any, verdict
 
 ANONYMOUS = "User:ANONYMOUS"
 """Who gives no name."""
@@ -72,43 +72,43 @@ class AccessSettings(msgspec.Struct, frozen=True):
 
 
 class Rights:
-    """What one caller may do, by the rules of one moment. Without an index: everything."""
+    """What one caller may do, by the rules of one moment. Without rules: everything."""
 
-    def __init__(self, principal: str, host: str, settings: AccessSettings, index: AclIndex | None) -> None:
+    def __init__(self, principal: str, host: str, settings: AccessSettings, acls: AclsImage | None) -> None:
         self.principal = principal
         self.host = host
         self._settings = settings
-        self._index = index
+        self._acls = acls
 
     @property
     def are_unlimited(self) -> bool:
-        return self._index is None
+        return self._acls is None
 
     def allow(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether the operation is allowed on that resource."""
-        if self._index is None:
+        if self._acls is None:
             return True
-        verdict = self._index.verdict(self.principal, self.host, resource_type, name)
-        return verdict.allows(operation) if verdict.concerned else self._settings.allows_unconcerned
+        found = verdict(self._acls, self.principal, self.host, resource_type, name)
+        return found.allows(operation) if found.concerned else self._settings.allows_unconcerned
 
     def allow_on_cluster(self, operation: Operation) -> bool:
         return self.allow(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def allow_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether the operation is allowed on some resource of that type, be there one or not."""
-        return self._index is None or self._index.allows_any(
-            self.principal, self.host, operation, resource_type, if_unconcerned=self._settings.allows_unconcerned
+        return self._acls is None or allows_any(
+            self._acls, self.principal, self.host, operation, resource_type, if_unconcerned=self._settings.allows_unconcerned
         )
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
         """Those that are allowed on a resource, as bits by number."""
         supported = _BITS[resource_type]
-        if self._index is None:
+        if self._acls is None:
             return supported
-        verdict = self._index.verdict(self.principal, self.host, resource_type, name)
-        if not verdict.concerned:
+        found = verdict(self._acls, self.principal, self.host, resource_type, name)
+        if not found.concerned:
             return supported if self._settings.allows_unconcerned else 0
-        return verdict.operations & supported
+        return found.operations & supported
 
     def refusal(self, operation: Operation, resource_type: ResourceType, name: str) -> ApiError:
         """What is said to who may not: who, what, and on what."""
@@ -124,12 +124,10 @@ class Rights:
 
 
 class Authorizer:
-    """Keeps the rules of the newest image arranged for questions. Not thread-safe."""
+    """Gives callers their rights."""
 
     def __init__(self, settings: AccessSettings) -> None:
         self.settings = settings
-        self._acls: AclsImage | None = None
-        self._index = AclIndex(())
 
     def rights(self, acls: AclsImage | None, principal: str, host: str) -> Rights:
         """Of a caller, by these rules. None: this node has not loaded its metadata; BROKER_NOT_AVAILABLE but for super users."""
@@ -139,6 +137,4 @@ class Authorizer:
             raise ApiError(
                 ErrorCode.BROKER_NOT_AVAILABLE, "This node has not loaded the access rules yet; try again, or ask another one."
             )
-        if acls is not self._acls:
-            self._acls, self._index = acls, AclIndex(acls.ids)
-        return Rights(principal, host, self.settings, self._index)
+        return Rights(principal, host, self.settings, acls)

@@ -5,35 +5,27 @@ those of the principal (or of `User:*`) and of the host (or of `*`) count. One t
 that allows, nothing is allowed. To allow READ, WRITE, DELETE or ALTER allows DESCRIBE too, ALTER_CONFIGS allows
 DESCRIBE_CONFIGS, ALL allows everything; to deny one of them denies nothing else, but ALL.
 
-`AclIndex` folds the rules of one pattern and one (principal, host) into two sets of bits, what they allow and what they deny,
-when it is made. A question then costs four look-ups for the literal name, four for `*`, and four for each length that prefixes
-of that resource type have: it does not depend on how many rules there are. An index never changes; rules that change make a
-new one.
+The image keeps rules arranged: by pattern, principal and host, as bits (`AclsImage.said`). So a question costs four look-ups for
+the literal name, four for `*`, and four for each length that prefixes of that resource type have; it does not depend on how many
+rules there are, and a change of the rules makes nothing to be built anew. Only `allows_any` looks at all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from kraftlab.metadata.acls import WILDCARD, Acl, Operation, PatternType, PermissionType
+from kraftlab.metadata.acls import WILDCARD, AclsImage, Operation, PatternType
 
 ANYBODY = "User:*"
 """The principal whose rules are everybody's."""
 
-ALL_OPERATIONS = sum(1 << operation for operation in Operation if operation not in (Operation.ANY, Operation.ALL))
-"""As bits: each operation that a rule of ALL stands for."""
+_ALL = 1 << Operation.ALL
+_EVERY_OPERATION = sum(1 << operation for operation in Operation if operation not in (Operation.ANY, Operation.ALL))
+_USES = 1 << Operation.READ | 1 << Operation.WRITE | 1 << Operation.DELETE | 1 << Operation.ALTER
 
-_IMPLIED = {
-    Operation.READ: Operation.DESCRIBE,
-    Operation.WRITE: Operation.DESCRIBE,
-    Operation.DELETE: Operation.DESCRIBE,
-    Operation.ALTER: Operation.DESCRIBE,
-    Operation.ALTER_CONFIGS: Operation.DESCRIBE_CONFIGS,
-}
-
+_Pattern = tuple[int, int, str]
 _Who = tuple[str, str]
-"""(principal, host) as a rule names them."""
 
 
 class Verdict(NamedTuple):
@@ -51,101 +43,69 @@ class Verdict(NamedTuple):
         return self.allowed & ~self.denied
 
 
-class _Folded(NamedTuple):
-    """The rules of one pattern and one (principal, host)."""
+def verdict(acls: AclsImage, principal: str, host: str, resource_type: int, name: str) -> Verdict:
+    """On one resource, for a principal `Type:name` that comes from this host."""
+    allowed = denied = 0
+    concerned = False
+    whos = _whos(principal, host)
+    for pattern in _concerning(acls, resource_type, name):
+        concerned = True
+        said = _said(acls, pattern, whos)
+        allowed |= said[0]
+        denied |= said[1]
+    return Verdict(_meant_by_allowing(allowed), _meant_by_denying(denied), concerned)
 
-    allowed: int
-    denied: int
 
-
-_Pattern = dict[_Who, _Folded]
-"""The rules of one pattern."""
-
-
-class AclIndex:
-    """The rules, arranged for questions. `rules`: numbers as in the protocol; those of unknown operations mean nothing."""
-
-    def __init__(self, rules: Iterable[Acl]) -> None:
-        self._literal: dict[tuple[int, str], _Pattern] = {}
-        self._prefixed: dict[tuple[int, str], _Pattern] = {}
-        lengths: dict[int, set[int]] = {}
-        for rule in rules:
-            if rule.pattern_type == PatternType.PREFIXED:
-                patterns = self._prefixed
-                lengths.setdefault(rule.resource_type, set()).add(len(rule.resource_name))
-            else:
-                patterns = self._literal
-            pattern = patterns.setdefault((rule.resource_type, rule.resource_name), {})
-            who = (rule.principal, rule.host)
-            allowed, denied = pattern.get(who, _NOTHING)
-            if rule.permission_type == PermissionType.DENY:
-                denied |= _bits(rule.operation)
-            else:
-                allowed |= _with_implied(rule.operation)
-            pattern[who] = _Folded(allowed, denied)
-        self._lengths = {resource_type: tuple(sorted(found)) for resource_type, found in lengths.items()}
-
-    def verdict(self, principal: str, host: str, resource_type: int, name: str) -> Verdict:
-        """On one resource, for a principal `Type:name` that comes from this host."""
-        allowed = denied = 0
-        concerned = False
-        whos = _whos(principal, host)
-        for pattern in self._patterns(resource_type, name):
-            concerned = True
-            for who in whos:
-                folded = pattern.get(who)
-                if folded is not None:
-                    allowed |= folded.allowed
-                    denied |= folded.denied
-        return Verdict(allowed, denied, concerned)
-
-    def _patterns(self, resource_type: int, name: str) -> Iterator[_Pattern]:
-        """Those that concern a resource."""
-        pattern = self._literal.get((resource_type, name))
-        if pattern is not None:
-            yield pattern
-        if name != WILDCARD:
-            pattern = self._literal.get((resource_type, WILDCARD))
-            if pattern is not None:
-                yield pattern
-        for length in self._lengths.get(resource_type, ()):
-            if length > len(name):
-                return
-            pattern = self._prefixed.get((resource_type, name[:length]))
-            if pattern is not None:
-                yield pattern
-
-    def allows_any(self, principal: str, host: str, operation: int, resource_type: int, *, if_unconcerned: bool) -> bool:
-        """Whether there can be a resource of that type for which the operation is allowed. `if_unconcerned`: it is for those
-        that no rule concerns.
-        """
-        whos = _whos(principal, host)
-        bit = 1 << operation
-        wildcard = self._literal.get((resource_type, WILDCARD), {})
-        if any(wildcard[who].denied & bit for who in whos if who in wildcard):
-            return False
-        if any(wildcard[who].allowed & bit for who in whos if who in wildcard):
-            return True
-        if if_unconcerned and not wildcard:
-            return True
-        for patterns in (self._literal, self._prefixed):
-            for (kind, name), pattern in patterns.items():
-                if kind != resource_type or not any(pattern[who].allowed & bit for who in whos if who in pattern):
-                    continue
-                concerning = self._patterns(kind, name) if patterns is self._literal else self._prefixes(kind, name)
-                if not any(found[who].denied & bit for found in concerning for who in whos if who in found):
-                    return True
+def allows_any(acls: AclsImage, principal: str, host: str, operation: int, resource_type: int, *, if_unconcerned: bool) -> bool:
+    """Whether there can be a resource of that type for which the operation is allowed. `if_unconcerned`: it is for those that no
+    rule concerns.
+    """
+    whos = _whos(principal, host)
+    bit = 1 << operation
+    everything = (resource_type, int(PatternType.LITERAL), WILDCARD)
+    if _meant_by_denying(_said(acls, everything, whos)[1]) & bit:
         return False
+    if if_unconcerned and everything not in acls.patterns:
+        return True
+    for kind, pattern_type, name, by, at in acls.said:
+        if kind != resource_type or (by, at) not in whos:
+            continue
+        pattern = (kind, pattern_type, name)
+        if not _meant_by_allowing(acls.said[*pattern, by, at][0]) & bit:
+            continue
+        if pattern == everything:
+            return True
+        # What begins with a prefix is denied altogether only by a prefix of that.
+        concerning = _concerning(acls, kind, name) if pattern_type == PatternType.LITERAL else _prefixes(acls, kind, name)
+        if not any(_meant_by_denying(_said(acls, found, whos)[1]) & bit for found in concerning):
+            return True
+    return False
 
-    def _prefixes(self, resource_type: int, name: str) -> Iterator[_Pattern]:
-        """Patterns that concern everything that begins so."""
-        for length in self._lengths.get(resource_type, ()):
-            pattern = self._prefixed.get((resource_type, name[:length])) if length <= len(name) else None
-            if pattern is not None:
-                yield pattern
+
+def _concerning(acls: AclsImage, resource_type: int, name: str) -> Iterator[_Pattern]:
+    """The patterns of rules that concern a resource."""
+    for literal in dict.fromkeys((name, WILDCARD)):
+        pattern = (resource_type, int(PatternType.LITERAL), literal)
+        if pattern in acls.patterns:
+            yield pattern
+    yield from _prefixes(acls, resource_type, name)
 
 
-_NOTHING = _Folded(0, 0)
+def _prefixes(acls: AclsImage, resource_type: int, name: str) -> Iterator[_Pattern]:
+    for length in acls.prefix_lengths.get(resource_type, ()):
+        pattern = (resource_type, int(PatternType.PREFIXED), name[:length])
+        if length <= len(name) and pattern in acls.patterns:
+            yield pattern
+
+
+def _said(acls: AclsImage, pattern: _Pattern, whos: tuple[_Who, ...]) -> tuple[int, int]:
+    allowed = denied = 0
+    for who in whos:
+        said = acls.said.get(pattern + who)
+        if said is not None:
+            allowed |= said[0]
+            denied |= said[1]
+    return allowed, denied
 
 
 def _whos(principal: str, host: str) -> tuple[_Who, ...]:
@@ -153,13 +113,15 @@ def _whos(principal: str, host: str) -> tuple[_Who, ...]:
     return (principal, host), (principal, WILDCARD), (ANYBODY, host), (ANYBODY, WILDCARD)
 
 
-def _bits(operation: int) -> int:
-    return ALL_OPERATIONS if operation == Operation.ALL else 1 << operation
+def _meant_by_allowing(bits: int) -> int:
+    if bits & _ALL:
+        return _EVERY_OPERATION
+    if bits & _USES:
+        bits |= 1 << Operation.DESCRIBE
+    if bits & 1 << Operation.ALTER_CONFIGS:
+        bits |= 1 << Operation.DESCRIBE_CONFIGS
+    return bits
 
 
-def _with_implied(operation: int) -> int:
-    implied = _IMPLIED.get(Operation(operation)) if operation in _KNOWN else None
-    return _bits(operation) | (0 if implied is None else 1 << implied)
-
-
-_KNOWN = frozenset(int(operation) for operation in Operation)
+def _meant_by_denying(bits: int) -> int:
+    return _EVERY_OPERATION if bits & _ALL else bits

@@ -85,23 +85,74 @@ class Acl(NamedTuple):
     permission_type: int
 
 
+Said = tuple[int, int]
+"""What rules of one pattern say of one principal and host: operations allowed and operations denied, a bit each by number."""
+_Pattern = tuple[int, int, str]
+_Who = tuple[int, int, str, str, str]
+
+
 class AclsImage(msgspec.Struct, frozen=True):
-    """All rules by id, and the id of each."""
+    """All rules by id, and the id of each. The other maps say the same, arranged for those who have to decide by the rules; they
+    cost a change as little as the first two do.
+    """
 
     by_id: immutables.Map[Uuid, Acl] = immutables.Map()
     ids: immutables.Map[Acl, Uuid] = immutables.Map()
+    said: immutables.Map[_Who, Said] = immutables.Map()
+    """By resource type, pattern type, resource name, principal and host."""
+    patterns: immutables.Map[_Pattern, int] = immutables.Map()
+    """Number of rules by resource type, pattern type and resource name."""
+    prefix_lengths: immutables.Map[int, immutables.Map[int, int]] = immutables.Map()
+    """By resource type: number of prefix rules by the length of their prefixes."""
 
     def after(self, changed: Mapping[Uuid, Acl | None]) -> AclsImage:
         """With rules set, or removed where there is None."""
-        if not changed:
+        removed = [self.by_id[acl_id] for acl_id in changed if acl_id in self.by_id]
+        added = {acl: acl_id for acl_id, acl in changed.items() if acl is not None}
+        if not removed and not added:
             return self
-        ids: dict[Acl, Uuid | None] = {}
-        for acl_id, acl in changed.items():
-            before = self.by_id.get(acl_id)
-            if acl is None and before is not None:
-                ids[before] = None
-        ids.update((acl, acl_id) for acl_id, acl in changed.items() if acl is not None)
-        return AclsImage(written(self.by_id, changed), written(self.ids, ids))
+        ids: dict[Acl, Uuid | None] = dict.fromkeys(removed)
+        ids.update(added)
+        arranged = _Arranging(self)
+        for acl in removed:
+            arranged.count(acl, -1)
+        for acl in added:
+            arranged.count(acl, 1)
+        return AclsImage(
+            written(self.by_id, changed),
+            written(self.ids, ids),
+            written(self.said, arranged.said),
+            written(self.patterns, arranged.patterns),
+            written(self.prefix_lengths, arranged.lengths),
+        )
+
+
+class _Arranging:
+    """What changes in the arranged maps of `image`."""
+
+    def __init__(self, image: AclsImage) -> None:
+        self.image = image
+        self.said: dict[_Who, Said | None] = {}
+        self.patterns: dict[_Pattern, int | None] = {}
+        self.lengths: dict[int, immutables.Map[int, int] | None] = {}
+
+    def count(self, acl: Acl, change: int) -> None:
+        """A rule comes (1) or goes (-1). No rule is there twice: so a bit is set by one rule at most, and goes with it."""
+        pattern = (acl.resource_type, acl.pattern_type, acl.resource_name)
+        who = (*pattern, acl.principal, acl.host)
+        allowed, denied = (self.said[who] if who in self.said else self.image.said.get(who)) or (0, 0)
+        if acl.permission_type == PermissionType.DENY:
+            denied ^= 1 << acl.operation
+        else:
+            allowed ^= 1 << acl.operation
+        self.said[who] = (allowed, denied) if allowed or denied else None
+        known = self.patterns[pattern] if pattern in self.patterns else self.image.patterns.get(pattern)
+        self.patterns[pattern] = (known or 0) + change or None
+        if acl.pattern_type == PatternType.PREFIXED:
+            kind, length = acl.resource_type, len(acl.resource_name)
+            lengths = (self.lengths[kind] if kind in self.lengths else self.image.prefix_lengths.get(kind)) or immutables.Map()
+            number = lengths.get(length, 0) + change
+            self.lengths[kind] = (lengths.set(length, number) if number else lengths.delete(length)) or None
 
 
 class AclsDelta:
@@ -110,12 +161,13 @@ class AclsDelta:
     def __init__(self, image: AclsImage) -> None:
         self.image = image
         self.changed: dict[Uuid, Acl | None] = {}
+        self._ids: dict[Acl, Uuid | None] = {}
 
     def add(self, record: AccessControlEntry) -> None:
-        """ReplayError if the id is taken."""
+        """ReplayError if the id is taken, or if there is such a rule."""
         if self._get(record.acl_id) is not None:
             raise ReplayError("an access rule of this id exists")
-        self.changed[record.acl_id] = Acl(
+        acl = Acl(
             record.resource_type,
             record.resource_name,
             record.pattern_type,
@@ -124,12 +176,19 @@ class AclsDelta:
             record.operation,
             record.permission_type,
         )
+        twin = self._ids[acl] if acl in self._ids else self.image.ids.get(acl)
+        if twin is not None:
+            raise ReplayError(f"the access rule with id {to_text(twin)} says the same")
+        self.changed[record.acl_id] = acl
+        self._ids[acl] = record.acl_id
 
     def remove(self, record: RemoveAccessControlEntry) -> None:
         """ReplayError if there is no such rule."""
-        if self._get(record.acl_id) is None:
+        acl = self._get(record.acl_id)
+        if acl is None:
             raise ReplayError(f"there is no access rule with id {to_text(record.acl_id)}")
         self.changed[record.acl_id] = None
+        self._ids[acl] = None
 
     def _get(self, acl_id: Uuid) -> Acl | None:
         return self.changed[acl_id] if acl_id in self.changed else self.image.by_id.get(acl_id)

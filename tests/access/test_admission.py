@@ -35,7 +35,7 @@ def rights(*rules: tuple[ResourceType, str, Operation] | tuple[ResourceType, str
         Acl(kind, name, PatternType.LITERAL, "User:alice", "*", operation, how[0] if how else PermissionType.ALLOW)
         for kind, name, operation, *how in rules
     ]
-    acls = AclsImage(ids=immutables.Map({acl: bytes([number]) * 16 for number, acl in enumerate(made)}))
+    acls = AclsImage().after({bytes([number]) * 16: acl for number, acl in enumerate(made)})
     return Authorizer(AccessSettings(is_enabled=True)).rights(acls, "User:alice", "127.0.0.1")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import immutables
 import pytest
 
 from kraftlab.access.authorizer import AccessSettings, Authorizer, Rights
@@ -16,7 +15,7 @@ NO_RULES = AclsImage()
 
 def acls(*rules: tuple[ResourceType, str, Operation, PermissionType]) -> AclsImage:
     made = [Acl(kind, name, PatternType.LITERAL, "User:alice", "*", operation, how) for kind, name, operation, how in rules]
-    return AclsImage(ids=immutables.Map({acl: bytes([number]) * 16 for number, acl in enumerate(made)}))
+    return AclsImage().after({bytes([number]) * 16: acl for number, acl in enumerate(made)})
 
 
 def allow(kind: ResourceType, name: str, operation: Operation) -> tuple[ResourceType, str, Operation, PermissionType]:

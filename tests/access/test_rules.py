@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraftlab.access.rules import AclIndex
-from kraftlab.metadata.acls import Acl, Operation, PatternType, PermissionType, ResourceType
+from kraftlab.access.rules import Verdict, allows_any, verdict
+from kraftlab.metadata.acls import Acl, AclsImage, Operation, PatternType, PermissionType, ResourceType
 
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
@@ -34,8 +35,16 @@ def rule(
     return Acl(kind, name, pattern, principal, host, operation, permission)
 
 
+def image(rules: Sequence[Acl]) -> AclsImage:
+    return AclsImage().after({number.to_bytes(16, "big"): acl for number, acl in enumerate(dict.fromkeys(rules))})
+
+
+def judged(rules: Sequence[Acl], principal: str, host: str, kind: int, name: str) -> Verdict:
+    return verdict(image(rules), principal, host, kind, name)
+
+
 def is_allowed(rules: Sequence[Acl], operation: Operation, name: str, principal: str = ALICE, host: str = HERE) -> bool:
-    return AclIndex(rules).verdict(principal, host, TOPIC, name).allows(operation)
+    return judged(rules, principal, host, TOPIC, name).allows(operation)
 
 
 # --- the naive twin ----------------------------------------------------------------------------------------------------------
@@ -70,13 +79,6 @@ def naive(
     return any(acl.permission_type == ALLOW and acl.operation in enough for acl in mine)
 
 
-def real(
-    rules: Sequence[Acl], principal: str, host: str, operation: Operation, kind: int, name: str, if_unconcerned: bool
-) -> bool:
-    verdict = AclIndex(rules).verdict(principal, host, kind, name)
-    return verdict.allows(operation) if verdict.concerned else if_unconcerned
-
-
 RULES = st.lists(
     st.builds(
         Acl,
@@ -95,11 +97,11 @@ RULES = st.lists(
 @given(RULES, st.sampled_from([ALICE, BOB, "User:carol"]), st.sampled_from([HERE, THERE]), st.booleans())
 @settings(max_examples=150, deadline=None)
 def test_the_index_says_what_looking_at_every_rule_says(rules: list[Acl], principal: str, host: str, open_house: bool) -> None:
-    index = AclIndex(rules)
+    acls = image(rules)
     for name in NAMES:
-        verdict = index.verdict(principal, host, TOPIC, name)
+        found = verdict(acls, principal, host, TOPIC, name)
         for operation in REAL:
-            answer = verdict.allows(operation) if verdict.concerned else open_house
+            answer = found.allows(operation) if found.concerned else open_house
             assert answer == naive(rules, principal, host, operation, TOPIC, name, open_house), (operation, name)
 
 
@@ -109,17 +111,38 @@ def test_something_is_allowed_somewhere_if_there_is_a_name_for_which_it_is(
     rules: list[Acl], principal: str, operation: Operation, open_house: bool
 ) -> None:
     rules = [acl for acl in rules if acl.resource_name != "*" or acl.pattern_type == LITERAL]
-    answer = AclIndex(rules).allows_any(principal, HERE, operation, TOPIC, if_unconcerned=open_house)
+    answer = allows_any(image(rules), principal, HERE, operation, TOPIC, if_unconcerned=open_house)
     longer = [*NAMES, *(name + "z" for name in NAMES)]
     assert answer == any(naive(rules, principal, HERE, operation, TOPIC, name, open_house) for name in longer)
+
+
+@given(st.lists(st.tuples(st.integers(0, 15), st.booleans()), max_size=40), st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_rules_that_come_and_go_leave_what_those_that_stay_say(steps: list[tuple[int, bool]], source: random.Random) -> None:
+    known = [
+        Acl(TOPIC, source.choice(["*", "a", "ab"]), pattern, ALICE, "*", operation, permission)
+        for pattern in (LITERAL, PREFIXED)
+        for operation in (Operation.READ, Operation.ALL, Operation.ALTER, Operation.DESCRIBE)
+        for permission in (ALLOW, DENY)
+    ]
+    acls, there = AclsImage(), dict.fromkeys(known, False)
+    for number, is_added in steps:
+        acl = known[number]
+        if there[acl] != is_added:
+            there[acl] = is_added
+            acls = acls.after({number.to_bytes(16, "big"): acl if is_added else None})
+    left = [acl for acl, is_there in there.items() if is_there]
+    fresh = image(left)
+    assert (acls.said, acls.patterns, acls.prefix_lengths) == (fresh.said, fresh.patterns, fresh.prefix_lengths)
+    assert set(acls.ids) == set(left)
 
 
 # --- one by one --------------------------------------------------------------------------------------------------------------
 
 
 def test_without_rules_nothing_is_allowed_and_nothing_is_concerned() -> None:
-    verdict = AclIndex(()).verdict(ALICE, HERE, TOPIC, "t")
-    assert (verdict.allows(Operation.DESCRIBE), verdict.concerned) == (False, False)
+    found = judged((), ALICE, HERE, TOPIC, "t")
+    assert (found.allows(Operation.DESCRIBE), found.concerned) == (False, False)
 
 
 @pytest.mark.parametrize("operation", [Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER])
@@ -162,8 +185,8 @@ def test_a_star_with_a_prefix_pattern_is_a_prefix() -> None:
 
 def test_rules_of_others_and_of_other_hosts_do_not_count_but_concern() -> None:
     rules = [rule("t", Operation.ALL, principal=BOB), rule("t", Operation.ALL, host=THERE)]
-    verdict = AclIndex(rules).verdict(ALICE, HERE, TOPIC, "t")
-    assert (verdict.allows(Operation.READ), verdict.concerned) == (False, True)
+    found = judged(rules, ALICE, HERE, TOPIC, "t")
+    assert (found.allows(Operation.READ), found.concerned) == (False, True)
 
 
 def test_rules_of_everybody_count_for_anybody() -> None:

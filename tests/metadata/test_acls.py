@@ -39,7 +39,8 @@ def test_a_rule_is_found_by_its_id_and_by_what_it_says() -> None:
 def test_a_removed_rule_can_come_back_under_another_id_in_the_same_batch() -> None:
     image = after(EMPTY, AccessControlEntry(0, ONE, *RULE))
     again = after(image, RemoveAccessControlEntry(0, ONE), AccessControlEntry(0, OTHER, *RULE)).acls
-    assert again == AclsImage(immutables.Map({OTHER: RULE}), immutables.Map({RULE: OTHER}))
+    assert again == AclsImage().after({OTHER: RULE})
+    assert (again.by_id, again.ids) == (immutables.Map({OTHER: RULE}), immutables.Map({RULE: OTHER}))
 
 
 def test_a_rule_that_came_and_went_in_one_batch_leaves_nothing() -> None:
@@ -51,6 +52,7 @@ def test_a_rule_that_came_and_went_in_one_batch_leaves_nothing() -> None:
     [
         ([RemoveAccessControlEntry(0, ONE)], "no access rule with id"),
         ([AccessControlEntry(0, ONE, *RULE), AccessControlEntry(0, ONE, *RULE)], "of this id exists"),
+        ([AccessControlEntry(0, ONE, *RULE), AccessControlEntry(0, OTHER, *RULE)], "says the same"),
         ([RemoveUserScramCredential(0, "alice", 1)], "alice has no credential of mechanism 1"),
         ([CREDENTIAL, RemoveUserScramCredential(0, "alice", 2)], "no credential of mechanism 2"),
     ],
