@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kraftlab.config.config_key import split_list
 from kraftlab.config.effective import BrokerValues, topic_text
 from kraftlab.config.models import BrokerConfig
+from kraftlab.metadata import eligible_leaders
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import RESOURCE_BROKER, RESOURCE_TOPIC
 
@@ -64,7 +66,14 @@ class DynamicConfigs:
         )
 
     def min_insync_replicas(self, topic: str) -> int:
+        """With eligible leader replicas only what the controller sees too counts, not this broker's own configuration."""
+        if eligible_leaders.are_on(self._image):
+            return eligible_leaders.min_insync_replicas(self._image, topic)
         return int(self.topic(topic, "min.insync.replicas"))
+
+    def deletes(self, topic: str) -> bool:
+        """Whether records of the topic go at some time, by retention or on request."""
+        return "delete" in split_list(self.topic(topic, "cleanup.policy"))
 
     def log_config(self, topic: str) -> LogConfig:
         return LogConfig(

@@ -58,6 +58,7 @@ from .move_reports import MoveReports
 from .mover import Mover, wall_clock_ms
 from .producer_ids import ProducerIds
 from .replica_manager import ReplicaManager
+from .retention import Retention
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -162,6 +163,7 @@ class BrokerNode:
             self._handle_failed_directories,
             self._checkpoint_high_watermarks,
             self._remove_expired,
+            Retention(self.replicas, self.configs, config.log_retention_check_interval_ms).run,
         )
         for task in tasks:
             nursery.start_soon(task)
@@ -239,6 +241,7 @@ class BrokerNode:
         from kraftlab.rpc.server import AdminServer
 
         from .admin_service import AdminService
+        from .delete_records import DeleteRecordsApi
         from .init_producer_id import InitProducerId
         from .log_dirs_api import LogDirsApi
 
@@ -249,6 +252,7 @@ class BrokerNode:
         local = {
             "AlterReplicaLogDirs": log_dirs.alter,
             "DescribeLogDirs": log_dirs.describe,
+            "DeleteRecords": DeleteRecordsApi(self.replicas, self.configs).delete,
             "DescribeMetadata": metadata.describe,
             "ApiVersions": self._api_versions,
             "InitProducerId": InitProducerId(self.producer_ids).init,
@@ -366,6 +370,7 @@ def _import_admin() -> None:
     """Loads the admin API's modules (protobuf and its generated code)."""
     for module in (
         "kraftlab.rpc.server",
+        "kraftlab.broker.delete_records",
         "kraftlab.broker.log_dirs_api",
         "kraftlab.broker.init_producer_id",
         "kraftlab.node.metadata_digests",

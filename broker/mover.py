@@ -31,7 +31,7 @@ from .byte_gate import ByteGate
 from .disks import Disks
 from .divergence import leader_answer, truncation_offset
 from .filling import Filling
-from .log.errors import LogError
+from .log.errors import LogError, OffsetOutOfRange
 from .log.partition_log import PartitionLog
 from .move_state import MoveAction, MoveEvent, MoveState, next_step
 from .partition import Partition, ReplicaId
@@ -253,7 +253,13 @@ async def _wait_and_cancel(event: trio.Event, scope: trio.CancelScope) -> None:
 def copy_chunk(current: PartitionLog, future: PartitionLog, max_bytes: int) -> tuple[int, int]:
     """Makes `future` a prefix of `current` and appends the next batches: (bytes copied, bytes still to come). Blocks."""
     align(current, future)
-    records = current.read(future.log_end_offset, max_bytes) if future.log_end_offset < current.log_end_offset else b""
+    records = b""
+    if future.log_end_offset < current.log_end_offset:
+        try:
+            records = current.read(future.log_end_offset, max_bytes)
+        except OffsetOutOfRange:
+            # A fetch has just brought the news that the leader's log begins later.
+            align(current, future)
     if records:
         future.append_as_follower(records)
     future.high_watermark = min(current.high_watermark, future.log_end_offset)

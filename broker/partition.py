@@ -27,6 +27,7 @@ from typing import Protocol
 
 import trio
 
+from kraftlab.metadata.eligible_leaders import partition_min_isr
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import PartitionImage
 from kraftlab.metadata.peer_rpc import FetchedPartition, IsrChange, IsrChangeResult
@@ -48,6 +49,9 @@ from .log.partition_log import PartitionLog
 from .replica_errors import ReplicaError
 
 logger = logging.getLogger("kraftlab.broker.partition")
+
+UP_TO_HIGH_WATERMARK = -1
+"""As the offset of a deletion."""
 
 ReplicaId = tuple[Uuid, int]
 """Topic id and partition number."""
@@ -240,6 +244,43 @@ class Partition:
             self._propose(role, (*self.state.isr, follower_id))
         if after.log_end_offset != before.log_end_offset:
             self._raise_high_watermark()
+        if after.log_start_offset != before.log_start_offset:
+            self.notify()
+
+    async def delete_records_before(self, offset: int) -> int:
+        """Lets the log begin at `offset` (-1: the high watermark), or where it does if that is later; segments below go.
+
+        The offset that was meant. ReplicaError OFFSET_OUT_OF_RANGE beyond the high watermark; LogError of the storage.
+        """
+        async with self.move_lock, self.lock:
+            self.leader_role()
+            log = self.online_log()
+            wanted = log.high_watermark if offset == UP_TO_HIGH_WATERMARK else offset
+            if not 0 <= wanted <= log.high_watermark:
+                raise ReplicaError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"offset {offset} is not within 0 and the high watermark {log.high_watermark} of {self}",
+                )
+            await self._around.disks.run(log.log_dir, log.advance_log_start, wanted)
+            self.notify()
+            return wanted
+
+    def low_watermark(self) -> int:
+        """The lowest offset at which the log of a live replica begins, as the leader knows; -1 if one did not say yet."""
+        role = self.leader_role()
+        nothing = FollowerProgress()
+        others = (member for member in self.state.replicas if member != self._around.broker_id)
+        starts = [role.progress.get(member, nothing).log_start_offset for member in others if self._around.is_active(member)]
+        return min((self.online_log().log_start_offset, *starts))
+
+    async def delete_old_segments(self) -> int:
+        """Retention; how many segments went. ReplicaError if the log is not there, LogError of the storage."""
+        async with self.move_lock, self.lock:
+            log = self.online_log()
+            count: int = await self._around.disks.run(log.log_dir, log.delete_old_segments)
+            if count:
+                self.notify()
+            return count
 
     def check_lag(self) -> None:
         """Proposes to drop members that have not kept up (every half of replica.lag.time.max.ms)."""
@@ -283,8 +324,7 @@ class Partition:
         return len(self.state.isr) < self._min_isr()
 
     def _min_isr(self) -> int:
-        """Replicas that are being added cannot be asked for yet."""
-        return min(self._around.min_insync_replicas(self.topic), len(self.state.replicas) - len(self.state.adding))
+        return partition_min_isr(self.state, self._around.min_insync_replicas(self.topic))
 
     def _may_join(self, role: LeaderRole, log: PartitionLog, follower_id: int, progress: FollowerProgress) -> bool:
         return follower_id in self.state.replicas and may_join(

@@ -138,6 +138,7 @@ class BrokerConfig(NodeConfig, frozen=True, kw_only=True):
     """None: as many as there are log directories."""
     num_recovery_threads_per_data_dir: AtLeast1 = _key("num.recovery.threads.per.data.dir", 2)
     log_segment_bytes: Annotated[int, msgspec.Meta(ge=1_048_576, le=2_147_483_647)] = _key("log.segment.bytes", 1_073_741_824)
+    log_retention_check_interval_ms: AtLeast1 = _key("log.retention.check.interval.ms", 300_000)
     log_segment_delete_delay_ms: AtLeast0 = _key("log.segment.delete.delay.ms", 60_000)
     log_index_interval_bytes: AtLeast0 = _key("log.index.interval.bytes", 4096)
     message_max_bytes: AtLeast0 = _key("message.max.bytes", 1_048_588)

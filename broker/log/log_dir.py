@@ -118,6 +118,9 @@ class LogDir:
         logs = list(logs)
         self.write_recovery_points(logs)
         self._write(checkpoints.HIGH_WATERMARKS, ((log, log.high_watermark) for log in logs))
+        self.write_log_start_offsets(logs)
+
+    def write_log_start_offsets(self, logs: Iterable[PartitionLog]) -> None:
         self._write(checkpoints.LOG_START_OFFSETS, ((log, log.log_start_offset) for log in logs if log.log_start_offset))
 
     def _write(self, name: str, offsets: Iterable[tuple[PartitionLog, int]]) -> None:

@@ -525,6 +525,12 @@ class LogManager:
         if failure is not None:
             raise failure
 
+    def write_log_start_offsets(self, path: Path) -> None:
+        """Makes durable where the logs of one directory begin. LogDirFailed, TooManyOpenFiles; nothing if it is offline."""
+        log_dir = self._online.get(path)
+        if log_dir is not None:
+            log_dir.write_log_start_offsets(self._logs_in(path))
+
     def _write_recovery_points(self, log_dir: LogDir) -> None:
         log_dir.write_recovery_points(self._logs_in(log_dir.path))
 

@@ -1,0 +1,50 @@
+"""Retention: old segments go once retention.ms or retention.bytes no longer cover them (every log.retention.check.interval.ms).
+
+Each replica looks after its own log, as leader and as follower; nothing above the high watermark goes, and the active segment
+always stays. A topic that is compacted only keeps everything.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import trio
+
+from .dynamic_configs import DynamicConfigs
+from .log.errors import LogError
+from .replica_errors import ReplicaError
+from .replica_manager import ReplicaManager
+
+logger = logging.getLogger("kraftlab.broker.retention")
+
+
+class Retention:
+    """Runs on the broker's event loop; the work itself goes to the disks' threads."""
+
+    def __init__(self, replicas: ReplicaManager, configs: DynamicConfigs, check_interval_ms: int) -> None:
+        self._replicas = replicas
+        self._configs = configs
+        self._check_interval_ms = check_interval_ms
+
+    async def run(self) -> None:
+        while True:
+            await trio.sleep(self._check_interval_ms / 1000)
+            await self.check()
+
+    async def check(self) -> int:
+        """Looks at every replica once; how many segments went."""
+        deleted = 0
+        for partition in list(self._replicas.partitions.values()):
+            if not self._configs.deletes(partition.topic):
+                continue
+            try:
+                count = await partition.delete_old_segments()
+            except ReplicaError:
+                continue
+            except LogError as error:
+                logger.warning("%s: old segments could not be deleted: %s", partition, error)
+                continue
+            if count:
+                logger.info("%s: %d segments are past retention and deleted", partition, count)
+            deleted += count
+        return deleted

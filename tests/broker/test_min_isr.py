@@ -1,0 +1,80 @@
+"""What a leader may call committed while its in-sync set is small (KIP-966)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+
+from kraftlab.metadata.records import RESOURCE_BROKER, RESOURCE_TOPIC, FeatureLevel
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
+
+Batch = Callable[..., bytes]
+NOT_ENOUGH_REPLICAS = 19
+MOVING_TO_3 = {
+    "replicas": (3, 0, 1),
+    "directories": (bytes(16),) * 3,
+    "adding_replicas": (3,),
+    "removing_replicas": (0, 1),
+    "original_replicas": (0, 1),
+    "target_replicas": (3,),
+}
+
+
+@pytest.fixture
+async def trio_of(world: Any) -> Any:
+    """Topic `t` on brokers 0 (leader), 1 and 2, which broker 0's own configuration would let write to one replica."""
+    for broker_id in (0, 1, 2):
+        await world.add_broker(broker_id, min_insync_replicas="1")
+    await world.create_topic("t", [0, 1, 2])
+    return world
+
+
+async def shrink_to_leader(world: Any) -> None:
+    world.unreachable.add(0)
+    await world.change("t", 0, isr=(0,))
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "name"), [(RESOURCE_TOPIC, "t"), (RESOURCE_BROKER, "")], ids=["topic", "default of the cluster"]
+)
+async def test_the_high_watermark_stands_still_while_the_isr_is_below_the_replicated_minimum(
+    trio_of: Any, batch: Batch, resource_type: int, name: str
+) -> None:
+    await trio_of.commit(FeatureLevel(0, "eligible.leader.replicas.version", 1))
+    await trio_of.configure(resource_type, name, min_insync_replicas="2")
+    await trio_of.configure(RESOURCE_BROKER, "0", min_insync_replicas="1")
+    leader = trio_of.brokers[0]
+    assert (await leader.produce("t", 0, batch())).error == 0
+    await shrink_to_leader(trio_of)
+    assert (await leader.produce("t", 0, batch())).error == NOT_ENOUGH_REPLICAS
+    assert (await leader.produce("t", 0, batch(), acks=1)).error == 0
+    await trio.sleep(0.5)
+    assert (leader.log("t", 0).high_watermark, leader.log("t", 0).log_end_offset) == (1, 2)
+    await trio_of.configure(resource_type, name, min_insync_replicas="1")
+    await leader.produce("t", 0, batch(), acks=1)
+    assert leader.log("t", 0).high_watermark == 3
+
+
+async def test_without_eligible_leader_replicas_the_brokers_own_configuration_counts(trio_of: Any, batch: Batch) -> None:
+    await trio_of.configure(RESOURCE_BROKER, "", min_insync_replicas="3")
+    await trio_of.configure(RESOURCE_BROKER, "0", min_insync_replicas="1")
+    await shrink_to_leader(trio_of)
+    assert (await trio_of.brokers[0].produce("t", 0, batch())).error == 0
+
+
+async def test_replicas_that_are_being_added_do_not_raise_the_minimum(trio_of: Any, batch: Batch) -> None:
+    """The set that a move began with counts, also if the move has replaced another."""
+    await trio_of.add_broker(3)
+    await trio_of.create_topic("u", [0, 1])
+    await trio_of.configure(RESOURCE_TOPIC, "u", min_insync_replicas="5")
+    await trio_of.fence(3, fenced=True)
+    trio_of.unreachable.add(3)
+    await trio_of.change("u", 0, **MOVING_TO_3)
+    assert (await trio_of.brokers[0].produce("u", 0, batch())).error == 0
+    trio_of.unreachable.add(0)
+    await trio_of.change("u", 0, isr=(0,))
+    assert (await trio_of.brokers[0].produce("u", 0, batch())).error == NOT_ENOUGH_REPLICAS
