@@ -317,8 +317,8 @@ class QuorumController:
         except (LostLeadership, Misplaced) as error:
             answer.fail(self._interrupted(error))
             return
-        except Exception:
-            answer.fail(_changed_nothing(name))
+        except Exception as error:
+            answer.fail(_changed_nothing(name, error))
             return
         if self._log.has_rest:
             self.queue.prepend(Event(f"the rest of {name}", lambda: self._push_rest(quorum, epoch), lambda error: None))
@@ -496,7 +496,7 @@ class QuorumController:
     def _activation_ended(self, answer: Answer[None]) -> None:
         """A controller that cannot even say that it has begun would refuse or spoil everything else: it must end."""
         if answer.error is not None and answer.error.code is not ErrorCode.NOT_CONTROLLER:
-            self._halt(answer.error)
+            self._halt(answer.error.__cause__ or answer.error)
 
     def _schedule_fencing(self, pause_ms: int = 0) -> None:
         stalest = self.heartbeats.stalest(self._unfenced_brokers())
@@ -564,10 +564,12 @@ class QuorumController:
         self._schedule_no_op()
 
 
-def _changed_nothing(name: str) -> ApiError:
+def _changed_nothing(name: str, error: Exception) -> ApiError:
     """Logs the exception in hand."""
     logger.exception("%s failed; it changed nothing", name)
-    return ApiError(
+    refusal = ApiError(
         ErrorCode.UNKNOWN_SERVER_ERROR,
         f"{name} met an error the controller did not expect; nothing was changed. Its log has the details.",
     )
+    refusal.__cause__ = error
+    return refusal

@@ -18,6 +18,7 @@ The rules, by the names that violations begin with:
 - M7: in the end each question to a process that still lives has its answer, one controller is active, and the configs that were
   acknowledged last are there, or newer ones.
 - M8: no manager meets an error it did not expect, and no controller finds that it must stop.
+- M9: of a transaction, readers see everything or nothing.
 
 Not simulated: the brokers' data, sockets, and gRPC. Plant a bug from `mutants.py` to see a rule break.
 """

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from kraftlab.metadata.errors import ApiError
+from kraftlab.metadata.records import AnyRecord
 from kraftlab.quorum.simulation.mutants import Mutant
 
+from ..engine.log_writer import LogWriter
 from ..engine.purgatory import Purgatory
 from ..engine.quorum_controller import QuorumController
+from ..engine.state import Outcome
 
 
 def _answer_before_commit(_original: object) -> Callable[..., None]:
@@ -41,6 +45,13 @@ def _refusals_at_once(_original: object) -> Callable[[QuorumController], int]:
     return mutated
 
 
+def _no_markers(_original: object) -> Callable[[LogWriter, Outcome[Any]], list[AnyRecord]]:
+    def mutated(self: LogWriter, outcome: Outcome[Any]) -> list[AnyRecord]:
+        return list(outcome.records)
+
+    return mutated
+
+
 MUTANTS: dict[str, Mutant] = {
     mutant.name: mutant
     for mutant in (
@@ -61,6 +72,13 @@ MUTANTS: dict[str, Mutant] = {
             QuorumController,
             "_newest_offset",
             _refusals_at_once,
+        ),
+        Mutant(
+            "transaction-in-parts",
+            "a change of several batches that must be one for readers is written without saying so",
+            LogWriter,
+            "_as_transaction",
+            _no_markers,
         ),
     )
 }

@@ -15,6 +15,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from kraftlab.metadata.image import MetadataImage
+from kraftlab.metadata.records import RESOURCE_BROKER
 from kraftlab.quorum.core.effects import Proposed, Rejected
 from kraftlab.quorum.core.events import Propose, ResignAsked
 from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 CLUSTER_ID = "simulated"
 SESSION_TIMEOUT_MS = 1_200
 HEARTBEAT_INTERVAL_MS = 300
+CONFIG_KEYS = 20
 NOTICE_DELAYS_US = (1, 1, 1, 300, 5_000, 60_000)
 """Until the first of some notices arrives."""
 NOTICE_GAPS_US = (0, 1, 100, 3_000)
@@ -41,6 +43,11 @@ OVERLOAD_RATE = 0.01
 OVERLOADS_US = (1_000, 40_000, 300_000)
 
 Notice = Callable[[], Coroutine[object, None, None]]
+
+
+def whole_keys(number: int) -> tuple[str, str]:
+    """Two keys that are only ever written by one transaction: they have the same value for every reader."""
+    return f"whole.{number}.first", f"whole.{number}.last"
 
 
 class FrozenController:
@@ -212,6 +219,10 @@ class SimulatedController:
         if image is not self._compared:
             self._compared = image
             self.world.replayed.compare(self.node_id, controller.applied_offset, image)
+            for first, last in map(whole_keys, range(CONFIG_KEYS)):
+                seen = image.config(RESOURCE_BROKER, "", first), image.config(RESOURCE_BROKER, "", last)
+                if seen[0] != seen[1]:
+                    raise Violation(f"M9 n{self.node_id} shows a part of a transaction: {first} {seen[0]!r}, {last} {seen[1]!r}")
 
     # Time
 

@@ -1,10 +1,10 @@
 """Who asks controllers: an administrator, and brokers as far as the metadata is concerned.
 
 The administrator creates and deletes topics, changes configs, starts, replaces and cancels reassignments, and now and then
-makes a change of more records than one batch holds. A broker registers, sends heartbeats, asks for in-sync sets where it
-believes to lead, leaves in order or falls silent for a while, and comes back as a new incarnation. What it believes is the
-image of one node, its home, and gets old while that is down. Requests travel for a while and are lost with the controller they
-go to.
+makes a change of more records than one batch holds, atomic or not. A broker registers, sends heartbeats, asks for in-sync sets
+where it believes to lead, leaves in order or falls silent for a while, and comes back as a new incarnation. What it believes is
+the image of one node, its home, and gets old while that is down. Requests travel for a while and are lost with the controller
+they go to.
 """
 
 from __future__ import annotations
@@ -36,7 +36,14 @@ from ..engine.state import Context, ControllerState, Outcome
 from ..partitions.partitions import NOT_CHECKED, alter_partition
 from ..reassignment import reassignments
 from ..topics import topics
-from .simulated_controller import CLUSTER_ID, HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, SimulatedController
+from .simulated_controller import (
+    CLUSTER_ID,
+    CONFIG_KEYS,
+    HEARTBEAT_INTERVAL_MS,
+    SESSION_TIMEOUT_MS,
+    SimulatedController,
+    whole_keys,
+)
 
 if TYPE_CHECKING:
     from .world import MetadataWorld
@@ -44,7 +51,6 @@ if TYPE_CHECKING:
 TOPIC_NAMES = ("a", "b", "c.d", "c_d", "e", "f")
 TIMEOUTS_MS = (20, 500, 500, 5_000)
 TRAVEL_US = (200, 200, 2_000, 40_000)
-CONFIG_KEYS = 20
 TURN_US = 120_000
 """Between two turns of a broker, at most."""
 BULK_RATE = 0.0015
@@ -67,7 +73,7 @@ class Administrator:
     def ask(self, asked: SimulatedController) -> None:
         random = self._random
         self._serial += 1
-        request = self._bulk if random.random() < BULK_RATE else random.choice(self._requests)
+        request = random.choice((self._bulk, self._whole)) if random.random() < BULK_RATE else random.choice(self._requests)
         name, generate = request(asked)
         self._world.write(asked, name, generate, random.choice(TIMEOUTS_MS))
 
@@ -127,6 +133,18 @@ class Administrator:
             return Outcome(records, True, atomic=False)
 
         return "bulk", generate
+
+    def _whole(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+        """More than a batch holds, and yet atomic: whoever sees the value of the first key sees that of the last."""
+        first, last = whole_keys(self._random.randrange(CONFIG_KEYS))
+        value = f"value {self._serial}"
+        filler = [Config(0, RESOURCE_BROKER, "", "filler", value)] * MAX_RECORDS
+        records = [Config(0, RESOURCE_BROKER, "", first, value), *filler, Config(0, RESOURCE_BROKER, "", last, value)]
+
+        def generate(state: ControllerState, context: Context) -> Outcome[bool]:
+            return Outcome(records, True, transaction="whole")
+
+        return "whole", generate
 
 
 class SimulatedBroker:

@@ -15,7 +15,8 @@ import msgspec
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import BrokerHeartbeatResponse
-from kraftlab.metadata.records import RESOURCE_BROKER, AnyRecord, Config
+from kraftlab.metadata.records import RESOURCE_BROKER, AnyRecord, BeginTransaction, Config, EndTransaction
+from kraftlab.quorum.core.batch import MAX_RECORDS
 from kraftlab.quorum.simulation.invariants import Violation
 from kraftlab.quorum.simulation.options import SimulationOptions
 from kraftlab.quorum.simulation.process import SimulatedProcess
@@ -92,6 +93,8 @@ class Operation:
             raise
         self.base_offset = context.next_offset
         self.records = list(outcome.records)
+        if outcome.transaction is not None and len(self.records) > MAX_RECORDS:
+            self.records = [BeginTransaction(0, outcome.transaction), *self.records, EndTransaction(0)]
 
         def appended(end_offset: int) -> None:
             self._is_appended = bool(self.records)
