@@ -143,7 +143,7 @@ class _Lane:
         self.session = session
         self.wake = Signal()
         self.in_flight: trio.CancelScope | None = None
-        """What is given up when replicas may have to change lanes: the steady lane's fetch, another one's wait for its throttles."""
+        """What is given up when replicas may have to change lanes: the steady fetch, or the wait for what throttles grant."""
 
 
 class _LeaderFetcher:

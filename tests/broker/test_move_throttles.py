@@ -88,6 +88,18 @@ async def test_a_throttle_that_is_lifted_or_raised_lets_the_copy_go_on_at_once(
     await eventually(lambda: 1 in world.state("t", 0).isr, "in sync soon", 0.6)
 
 
+async def test_who_waits_for_a_tiny_budget_goes_on_when_the_throttle_of_its_move_goes(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
+) -> None:
+    await filled(world, batch, 20, [0])
+    await world.add_broker(1)
+    await add_replica(world, 0, 1, throttle=1)
+    await trio.sleep(30)
+    assert 1 not in world.state("t", 0).isr, "one batch went, and its debt takes half an hour"
+    await world.commit(ChangeMoveThrottles(0, ((world.image.topics.by_name["t"], 0),)))
+    await eventually(lambda: 1 in world.state("t", 0).isr, "in sync soon", 2)
+
+
 async def test_a_replica_that_fell_out_of_sync_is_not_held_back_by_a_throttle_of_moves(
     autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
 ) -> None:
