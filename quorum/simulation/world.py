@@ -1,4 +1,4 @@
-"""The simulated world: a heap of (virtual time, sequence number, action) and everything the actions happen to.
+"""The simulated world: a heap of actions, by virtual time and sequence number, and everything the actions happen to.
 
 A run has two phases. In the fault phase everything that the seed has drawn may go wrong while a workload proposes batches to
 whoever leads, and asks it for linearizable reads; clients do both as well, and keep a history. Then everything heals for good, or
@@ -36,6 +36,7 @@ from .voter_trail import Voters
 
 HEALTHY_DISK_US = 200
 EVENTS_MAX = 3_000_000
+NUMBER_BITS = 32
 BURSTS = (1, 1, 1, 1, 4)
 """Batches proposed at once; several of them travel and reach the disk together."""
 BODY_BYTES = (0, 10, 200, 900, 3_000)
@@ -47,6 +48,7 @@ class World:
     """`run` plays the seed to its end; a broken rule leaves it as an exception."""
 
     __slots__ = (
+        "_due",
         "_heap",
         "_is_done",
         "_readers",
@@ -126,7 +128,9 @@ class World:
         self.static_voters = VoterSet(())
         """Those that the configuration names; nobody if they live in the log."""
         self.voters = Voters(self._first_voters())
-        self._heap: list[tuple[int, int, Callable[..., object], tuple[object, ...]]] = []
+        self._heap: list[int] = []
+        """Of each action that is due, its time and, in the lowest bits, its number: integers are quickly compared."""
+        self._due: dict[int, tuple[Callable[..., object], tuple[object, ...]]] = {}
         self._sequence = 0
         self._workload = options.random("workload")
         self._readers = options.random("readers")
@@ -203,7 +207,9 @@ class World:
     def after(self, delay_us: int, action: Callable[..., object], *arguments: object) -> None:
         """Schedule an action; equal times keep the order of the calls."""
         self._sequence = number = self._sequence + 1
-        heappush(self._heap, (self.now_us + delay_us, number, action, arguments))
+        key = self.now_us + delay_us << NUMBER_BITS | number
+        self._due[key] = (action, arguments)
+        heappush(self._heap, key)
 
     def leaders_changed(self) -> None:
         """A process has begun to lead, or no longer does."""
@@ -238,9 +244,11 @@ class World:
         self.after(self.options.fault_phase_ms * 1000, self.liveness.heal)
         if self.until_us is not None:
             self.after(self.until_us, self.finish)
-        heap = self._heap
+        heap, take = self._heap, self._due.pop
         for _ in repeat(None, EVENTS_MAX):
-            self.now_us, _, action, arguments = heappop(heap)
+            key = heappop(heap)
+            self.now_us = key >> NUMBER_BITS
+            action, arguments = take(key)
             action(*arguments)
             if self._is_done:
                 return
