@@ -1,4 +1,4 @@
-"""`kraftlab configs`: show and change configs and quotas (kafka-configs)."""
+"""`kraftlab configs`: show and change configs, quotas and SCRAM credentials (kafka-configs)."""
 
 from __future__ import annotations
 
@@ -58,6 +58,7 @@ Examples:
   kraftlab configs --bootstrap-server 127.0.0.1:9092 --alter --topic t --delete-config retention.ms
   kraftlab configs --bootstrap-server 127.0.0.1:9092 --alter --user alice --add-config controller_mutation_rate=5
   kraftlab configs --bootstrap-server 127.0.0.1:9092 --describe --user alice --client-defaults
+  kraftlab configs --bootstrap-server 127.0.0.1:9092 --alter --user alice --add-config 'SCRAM-SHA-256=[password=secret]'
   kraftlab configs --bootstrap-server 127.0.0.1:9092 --alter --broker-logger 0 --add-config kraftlab.broker=DEBUG""",
 )
 @bootstrap_option
@@ -87,8 +88,8 @@ def configs(
     as_json: bool,
     **short: Any,
 ) -> int:
-    """Show or change configs of topics, brokers and their loggers, groups and client metrics, and quotas of users, clients and
-    addresses."""
+    """Show or change configs of topics, brokers and their loggers, groups and client metrics, quotas of users, clients and
+    addresses, and SCRAM credentials of users."""
     if describe == alter:
         raise _usage("Command must include exactly one action: --describe, --alter")
     from kraftlab.metadata.errors import ApiError
@@ -103,9 +104,12 @@ def configs(
             _check_alter(entities, changes)
         with connect(bootstrap_server) as client:
             if entities[0].kind.number is None:
-                from . import quotas_command
+                from . import quotas_command, scram_command
 
-                quotas_command.run(client, out, entities, changes if alter else None)
+                if scram_command.concerns(changes):
+                    scram_command.alter(client, out, entities, changes)
+                else:
+                    quotas_command.run(client, out, entities, changes if alter else None)
             elif alter:
                 _alter(client, out, entities[0], changes)
             else:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import raise_first_error
 
+from . import scram_command
 from .configs_text import Entity, parse_quotas, quota_line, updated_line
 from .output import Output
 
@@ -61,7 +62,9 @@ def _describe(client: AdminClient, out: Output, entities: Sequence[Entity]) -> N
         values = {value.key: value.value for value in entry.values}
         out.lines([quota_line(parts, values)])
         document.append({"entity": [{"type": kind, "name": name} for kind, name in parts], "quotas": values})
-    out.result({"quotas": document})
+    credentials = scram_command.find(client, entities)
+    out.lines(scram_command.lines(credentials))
+    out.result({"quotas": document, "scram_credentials": [credential._asdict() for credential in credentials]})
 
 
 def _match_type(entity: Entity) -> int:

@@ -187,3 +187,42 @@ def test_calls_at_the_controllers_own_door_are_judged_as_well(cluster: LocalClus
     server = str(cluster.node(cluster.controller_ids[0]).grpc)
     code = main.run(["metadata-quorum", "--bootstrap-controller", server, "--user", "alice", "describe", "--status"])
     assert (code, capsys.readouterr().err) == (1, "Error: Cluster authorization failed.\n")
+
+
+# --- SCRAM credentials of users ----------------------------------------------------------------------------------------------
+
+
+def test_credentials_of_a_user_are_set_shown_and_removed(run: Run) -> None:
+    ran = run("configs", "--alter", "--user", "bob", "--add-config", "SCRAM-SHA-256=[iterations=8192,password=a,b=c]")
+    assert ran == Ran(0, "Completed updating config for user bob.\n", "")
+    run("configs", "--alter", "--user", "bob", "--add-config", "SCRAM-SHA-512=[password=x]")
+    shown = run("configs", "--describe", "--user", "bob").out
+    assert shown == (
+        "SCRAM credential configs for user-principal 'bob' are SCRAM-SHA-256=iterations=8192, SCRAM-SHA-512=iterations=4096\n"
+    )
+    everybody = json.loads(run("configs", "--describe", "--entity-type", "users", "--json").out)
+    assert [found["mechanism"] for found in everybody["scram_credentials"]] == ["SCRAM-SHA-256", "SCRAM-SHA-512"]
+    assert run("configs", "--alter", "--user", "bob", "--delete-config", "SCRAM-SHA-256,SCRAM-SHA-512").code == 0
+    assert run("configs", "--describe", "--user", "bob") == Ran(0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (
+            ("--user", "bob", "--add-config", "SCRAM-SHA-256=[iterations=8192]"),
+            "SCRAM-SHA-256 needs [iterations=NUMBER,password=",
+        ),
+        (("--user", "bob", "--add-config", "SCRAM-SHA-256=[iterations=10,password=x]"), "Too few iterations"),
+        (("--user", "bob", "--delete-config", "SCRAM-SHA-256"), "does not exist"),
+        (("--user-defaults", "--add-config", "SCRAM-SHA-256=[password=x]"), "give --user NAME"),
+        (
+            ("--user", "bob", "--add-config", "SCRAM-SHA-256=[password=x],producer_byte_rate=1"),
+            "change producer_byte_rate with another",
+        ),
+    ],
+)
+def test_credentials_that_cannot_be_are_told(run: Run, arguments: tuple[str, ...], reason: str) -> None:
+    ran = run("configs", "--alter", *arguments)
+    assert ran.code == 1
+    assert reason in ran.err
