@@ -212,6 +212,18 @@ DIFFERENCES: tuple[Difference, ...] = (
 
 BETTER_TEXTS: tuple[BetterText, ...] = (
     BetterText(
+        "DeleteTopics",
+        r"This server does not host this topic(-partition| ID)\.",
+        r"There is no topic (named|with id) .*",
+        "names the topic that there is not",
+    ),
+    BetterText(
+        "RemoveRaftVoter",
+        r"Cannot remove voter ReplicaKey\(.*",
+        r"node -?\d+ with directory id \S+ is not a voter: .*",
+        "names the voter without the server's classes, and says where to look",
+    ),
+    BetterText(
         "IncrementalAlterConfigs",
         r"Invalid value org\.apache\.kafka\.common\.config\.ConfigException: (Dynamic thread count .*) for configuration .*",
         r"Dynamic thread count update validation failed for .*",

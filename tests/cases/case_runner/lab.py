@@ -19,7 +19,6 @@ from kraftlab.client.data import DataClient
 from kraftlab.cluster import LocalCluster
 from kraftlab.metadata.errors import ApiError
 from kraftlab.quorum.core.types import Endpoint
-from kraftlab.rpc.methods import METHODS
 
 CONTROLLERS, BROKERS, LOG_DIRS = 3, 5, 2
 USERS = ("alice", "bob", "carol")
@@ -46,6 +45,8 @@ WITH_USERS = {
 }
 THROTTLES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 ELIGIBLE_LEADERS_FEATURE = "eligible.leader.replicas.version"
+OWN_TOPICS = ("__consumer_offsets",)
+"""What the recorded cluster had besides the scenarios' own topics."""
 RECORD_BYTES, RECORDS_PER_BATCH = 8000, 2
 CALL_TIMEOUT_S = 20.0
 WAIT_TIMEOUT_S = 25.0
@@ -70,6 +71,12 @@ class Lab:
         self.newest_offset = 0
         self.active = -1
         self.killed_controller: int | None = None
+        self.own_topics = OWN_TOPICS
+        self.set_up_configs: dict[tuple[int, str], dict[str, str]] = {
+            (BROKER, str(broker)): dict.fromkeys(THROTTLES, "1") for broker in self.cluster.broker_ids
+        }
+        """What every scenario finds set, by (type, name) of the resource."""
+        self.set_up_configs[BROKER, ""] = {"min.insync.replicas": "1"}
         self._own_of_recorded = {
             f"/data/n{broker}/d{index}": str(path)
             for broker in self.cluster.broker_ids
@@ -97,7 +104,11 @@ class Lab:
         update = pb.FeatureUpdate(feature=ELIGIBLE_LEADERS_FEATURE, max_version_level=1, upgrade_type=1)
         self.call("controller", "UpdateFeatures", pb.UpdateFeaturesRequest(feature_updates=[update]))
         for broker in self.cluster.broker_ids:
-            self.alter_configs(BROKER, str(broker), dict.fromkeys(THROTTLES, "1"), to=broker)
+            self.alter_configs(BROKER, str(broker), self.set_up_configs[BROKER, str(broker)], to=broker)
+        topics = [pb.CreatableTopic(name=name, num_partitions=2, replication_factor=3) for name in self.own_topics]
+        self._demand(
+            self.call("controller", "CreateTopics", pb.CreateTopicsRequest(topics=topics)).topics, "own topics are created"
+        )
 
     # --- asking ---------------------------------------------------------------------------------------------------------
 
@@ -237,20 +248,13 @@ class Lab:
             self.killed_controller = None
         self.cluster.wait_ready(WAIT_TIMEOUT_S)
 
-    def restore(self) -> None:
-        """After a scenario: every node runs; topics and access rules that it made are gone, as between recordings."""
+    def start_what_is_stopped(self) -> None:
+        """Returns when every node runs."""
         if any(self.cluster.pid(node.node_id) is None for node in self.cluster.plan.nodes):
             self.killed_controller = None
             self.cluster.start()
             self.cluster.wait_ready(WAIT_TIMEOUT_S)
             self.find_active()
-        names = [topic.name for topic in self.admin.describe_topics().topics]
-        if names:
-            request = pb.DeleteTopicsRequest(topics=[pb.DeleteTopicState(name=name) for name in names])
-            self.call("controller", "DeleteTopics", request)
-        if self.with_users and "DeleteAcls" in METHODS:
-            everything = pb.DeleteAclsFilter(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
-            self.call("controller", "DeleteAcls", pb.DeleteAclsRequest(filters=[everything]))
 
     def _demand(self, results: Any, what: str) -> None:
         try:

@@ -24,6 +24,7 @@ from .judgement import BetterText, Difference, Failure, Judge, Outcome
 from .lab import POLL_S, TOPIC, Lab, LabFault
 from .mapping import CannotMap, build_request, is_uuid, neutral_response, short_id
 from .paths import Path
+from .tidying import tidy
 
 PATIENCE_S = 3.0
 """How long a question is asked again until its answer is as recorded."""
@@ -87,7 +88,7 @@ class Run:
             for index, step in enumerate(self._document.steps):
                 self._step(index, step)
         finally:
-            self._attempt(len(self._document.steps), "restore", self._lab.restore)
+            self._attempt(len(self._document.steps), "tidy", lambda: tidy(self._lab, self._document))
         return self._outcome
 
     def _prepare(self) -> None:

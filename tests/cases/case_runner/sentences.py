@@ -73,9 +73,9 @@ def _places(lab: Lab, broker: int, topic: str, index: int) -> list[tuple[int, bo
 
 
 def _holds(lab: Lab, broker: int) -> bool:
-    """Whether a broker holds any replica of any topic."""
+    """Whether a broker holds any replica of a scenario's topic."""
     response = lab.call(broker, "DescribeLogDirs", pb.DescribeLogDirsRequest())
-    return any(found.partitions for result in response.results for found in result.topics)
+    return any(found.partitions for result in response.results for found in result.topics if found.name not in lab.own_topics)
 
 
 def _no_reassignment(found: re.Match[str]) -> Question:
