@@ -64,6 +64,8 @@ def describe(bootstrap_server: str, as_json: bool) -> int:
 def _views(client: AdminClient) -> list[FeatureView]:
     from .features_text import FeatureView
 
+    # Brokers answer for themselves; one that is behind first catches up with what the controller has just said.
+    client.describe_cluster()
     answer = client.api_versions()
     finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
     return [
