@@ -6,8 +6,9 @@ registration and its logs are loaded. Heartbeats go to whoever leads the metadat
 one leaves at once. To stop, it asks for a controlled shutdown, and may go when the controller says that its leaderships are
 elsewhere and everybody has seen that, at latest after a bound.
 
-A controller that does not know this registration any more (unregistered, or replaced) makes the broker register again.
-Directories that failed are named in every heartbeat until the registration in the metadata lacks them; a controller that
+A registration that was written when the cluster's metadata.version knew no directories is repeated, by the same incarnation,
+once it does. A controller that does not know this registration any more (unregistered, or replaced) makes the broker register
+again. Directories that failed are named in every heartbeat until the registration in the metadata lacks them; a controller that
 cannot be told in time ends the broker.
 """
 
@@ -127,6 +128,7 @@ class Lifecycle:
         self._channel = channel
         self._published_offset = published_offset
         self._is_ready = False
+        self._must_register_again = False
         self._is_fenced = True
         self._offline: dict[Uuid, float] = {}
         self._cordoned: tuple[Uuid, ...] = ()
@@ -161,6 +163,11 @@ class Lifecycle:
         for directory_id in [known for known in self._offline if known not in log_dirs]:
             del self._offline[directory_id]
 
+    def register_again(self) -> None:
+        """Brings the registration up to date, as the same incarnation: the metadata can hold now what it could not before."""
+        self._must_register_again = True
+        self._stir()
+
     def begin_shutdown(self, timeout_s: float = CONTROLLED_SHUTDOWN_TIMEOUT_S) -> None:
         """Asks for a controlled shutdown; `run` returns when it is granted, at latest after the timeout."""
         self._shutdown_deadline = min(self._shutdown_deadline, trio.current_time() + timeout_s)
@@ -171,6 +178,8 @@ class Lifecycle:
         """Returns once the broker may stop. RegistrationFailed if it cannot join, or must leave."""
         await self._register()
         while not self._may_stop():
+            if self._must_register_again:
+                await self._register()
             pause_s = await self._beat()
             if not self._may_stop():
                 await self._pause(pause_s)
@@ -256,6 +265,7 @@ class Lifecycle:
     def _registered(self, broker_epoch: int) -> None:
         logger.info("broker %d is registered with epoch %d", self._registration.broker_id, broker_epoch)
         self.broker_epoch = broker_epoch
+        self._must_register_again = False
         self._registration = msgspec.structs.replace(self._registration, previous_broker_epoch=-1)
         self._on(BrokerEvent.REGISTERED)
         self.registered.set()

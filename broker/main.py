@@ -27,7 +27,7 @@ from kraftlab.config import meta_properties
 from kraftlab.config.access import SECRETS
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import BrokerConfig
-from kraftlab.metadata.features import supported_features
+from kraftlab.metadata.features import METADATA_VERSION, supported_features
 from kraftlab.metadata.peer_rpc import BrokerRegistrationRequest, ForwardingBroker
 from kraftlab.metadata.records import Listener
 from kraftlab.metadata.uuids import UNASSIGNED, random_uuid
@@ -66,6 +66,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kraftlab.broker")
 
 EXPIRY_CHECK_MAX_S = 1.0
+DIRECTORIES_LEVEL = 17
+"""The metadata.version from which on registrations hold log directories (3.7-IV2)."""
 
 FATAL = (LogDirInUse, StartupRefused, RegistrationFailed)
 """What ends a broker with one line, besides what ends any node."""
@@ -299,6 +301,8 @@ class BrokerNode:
         me = publication.after.cluster.brokers.get(self._config.node_id)
         if me is not None and me.epoch == self.broker_epoch():
             self.lifecycle.directories_registered(me.log_dirs)
+            if not me.log_dirs and publication.after.features.get(METADATA_VERSION, 0) >= DIRECTORIES_LEVEL:
+                self.lifecycle.register_again()
         if publication.is_first:
             self._first_published.set()
 

@@ -82,6 +82,7 @@ class ControllerNode:
         self._anchor_ms = time.time() * 1000 - trio.current_time() * 1000
         self._alarm = trio.CancelScope()
         self._incarnation_id = random_uuid()
+        self._refused_with: str | None = None
         self._directory_id = directory.directory_id
         settings = Settings(
             directory.cluster_id,
@@ -219,7 +220,8 @@ class ControllerNode:
         except (ApiError, PeerUnreachable, PeerTimeout, PeerError) as error:
             return str(error)
         response = _registration_response.decode(body)
-        if response.error == ErrorCode.UNSUPPORTED_VERSION:
+        if response.error == ErrorCode.UNSUPPORTED_VERSION and response.message != self._refused_with:
+            self._refused_with = response.message
             logger.warning("controller %d cannot register: %s", self._config.node_id, response.message)
         return None if response.error == ErrorCode.NONE else response.message
 

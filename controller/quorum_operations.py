@@ -68,7 +68,7 @@ class QuorumOperations:
         """ApiError with the code and text that the quorum gives."""
         self._check_cluster(request)
         key = _replica_key(request.voter_id, request.voter_directory_id, "Add")
-        endpoints = {listener.name: Endpoint(listener.host, listener.port) for listener in request.listeners}
+        endpoints = _endpoints(request)
         if CONTROLLER not in endpoints:
             shown = ", ".join(f"{name}={endpoint}" for name, endpoint in sorted(endpoints.items()))
             raise ApiError(
@@ -190,6 +190,22 @@ def _replica_key(node_id: int, directory_id: str, what: str) -> ReplicaKey:
     if node_id < 0 or directory == ZERO:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{what} voter request didn't include a valid voter")
     return ReplicaKey(node_id, directory)
+
+
+def _endpoints(request: admin_pb2.AddRaftVoterRequest) -> dict[str, Endpoint]:
+    """Where the new voter listens, by listener. ApiError INVALID_REQUEST for what nobody could connect to."""
+    endpoints: dict[str, Endpoint] = {}
+    for listener in request.listeners:
+        if listener.name in endpoints:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Add voter request names the listener {listener.name} twice")
+        if not listener.host or not 0 < listener.port < 65_536:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"Add voter request has {listener.host!r}, port {listener.port}, for the listener {listener.name}; give it a "
+                "host and a port from 1 to 65535",
+            )
+        endpoints[listener.name] = Endpoint(listener.host, listener.port)
+    return endpoints
 
 
 def _registered_endpoints(image: MetadataImage) -> dict[int, dict[str, Endpoint]]:

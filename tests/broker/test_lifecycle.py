@@ -235,3 +235,17 @@ async def test_cordoned_directories_are_told_at_once_when_they_change(autojump_c
     lifecycle.directories_cordoned(cordoned)
     await trio.sleep(0.1)
     assert len(controller.heartbeats) == seen, "nothing new"
+
+
+async def test_a_registration_is_repeated_by_the_same_incarnation_when_the_metadata_can_hold_more(
+    autojump_clock: Any, nursery: trio.Nursery
+) -> None:
+    controller = Controller()
+    lifecycle = await running(controller, nursery)
+    lifecycle.register_again()
+    await trio.sleep(1)
+    first, second = controller.registrations
+    assert (first.incarnation_id, first.log_dirs) == (second.incarnation_id, second.log_dirs)
+    await trio.sleep(20)
+    assert len(controller.registrations) == 2
+    assert lifecycle.state is BrokerState.RUNNING

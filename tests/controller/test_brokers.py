@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kraftlab.controller.cluster import brokers, directories
+from kraftlab.controller.cluster import brokers, controllers, directories
 from kraftlab.controller.engine.state import Context, ControllerState, Outcome
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import supported_features
@@ -15,9 +15,10 @@ from kraftlab.metadata.peer_rpc import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
     BrokerHeartbeatResponse,
+    ControllerRegistrationRequest,
     DirectoryAssignment,
 )
-from kraftlab.metadata.records import BrokerRegistrationChange, Listener, PartitionChange
+from kraftlab.metadata.records import BrokerRegistrationChange, FeatureLevel, Listener, PartitionChange
 from kraftlab.metadata.uuids import LOST, UNASSIGNED
 from kraftlab.quorum.core.errors import InvariantViolation
 from kraftlab.quorum.driver.errors import NotLeader
@@ -450,3 +451,51 @@ async def test_generating_twice_from_one_state_gives_the_same_records_and_change
     five.controller.write("look", look)
     assert five.controller.newest is before
     assert seen == [[PartitionChange, BrokerRegistrationChange]] * 2, "partitions first, then the mark"
+
+
+# --- older metadata versions ------------------------------------------------------------------------------------------------
+
+
+async def at_level(tools: Any, level: int) -> Any:
+    """A new cluster that begins with that metadata.version."""
+    cluster = tools.Cluster()
+    await cluster.lead()
+    records = [FeatureLevel(0, name, 0) for name in cluster.controller.committed.image.features if name != "metadata.version"]
+    records.append(FeatureLevel(0, "metadata.version", level))
+    await cluster.done(cluster.controller.write("downgrade", lambda state, context: Outcome(records, True)))
+    return cluster
+
+
+async def test_before_directories_are_known_registrations_have_none_and_need_none(tools: Any) -> None:
+    cluster = await at_level(tools, 16)
+    await cluster.start_brokers(1)
+    await cluster.start_brokers(2, log_dirs=())
+    assert cluster.broker(1).log_dirs == cluster.broker(2).log_dirs == ()
+    request = AssignReplicasToDirsRequest(1, cluster.broker(1).epoch, ())
+    with pytest.raises(ApiError) as caught:
+        await cluster.write(directories.assign, request)
+    assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+    raised = Outcome([FeatureLevel(0, "metadata.version", 17)], True)
+    await cluster.done(cluster.controller.write("upgrade", lambda state, context: raised))
+    epoch = cluster.broker(1).epoch
+    assert await cluster.register(1) == epoch
+    assert cluster.broker(1).log_dirs == (tools.directory(1, 0),)
+    assert not cluster.broker(1).fenced
+
+
+async def test_before_cordons_are_known_they_are_not_noted(tools: Any) -> None:
+    cluster = await at_level(tools, 29)
+    await cluster.start_brokers(1)
+    writes = cluster.controller.statistics().writes
+    await cluster.heartbeat(1, cordoned_log_dirs=cluster.broker(1).log_dirs)
+    assert cluster.broker(1).cordoned_log_dirs == ()
+    assert cluster.controller.statistics().writes == writes
+
+
+async def test_before_controllers_are_registered_they_are_refused(tools: Any) -> None:
+    cluster = await at_level(tools, 14)
+    request = ControllerRegistrationRequest(3000, b"i" * 16, (), supported_features())
+    with pytest.raises(ApiError) as caught:
+        await cluster.write(controllers.register, request)
+    assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+    assert "metadata.version 14 knows no registrations of controllers; it takes 15" in caught.value.message

@@ -115,6 +115,15 @@ async def test_a_change_whose_leader_lost_the_leadership_is_not_asked_for_again(
             "Add voter request didn't include the endpoint (Endpoints(endpoints={GRPC=h:1})) for the default listener "
             "ListenerName(CONTROLLER)",
         ),
+        ({"listeners": LISTENERS * 2}, "Add voter request names the listener CONTROLLER twice"),
+        (
+            {"listeners": [pb.QuorumEndpoint(name="CONTROLLER", host="", port=1)]},
+            "Add voter request has '', port 1, for the listener CONTROLLER; give it a host and a port from 1 to 65535",
+        ),
+        (
+            {"listeners": [pb.QuorumEndpoint(name="CONTROLLER", host="h", port=65536)]},
+            "Add voter request has 'h', port 65536, for the listener CONTROLLER; give it a host and a port from 1 to 65535",
+        ),
         ({"voter_id": -1}, "Add voter request didn't include a valid voter"),
         ({"voter_directory_id": "AAAAAAAAAAAAAAAAAAAAAA"}, "Add voter request didn't include a valid voter"),
         ({"voter_directory_id": "?"}, "Add voter request: '?' is not an id of 22 base64url characters"),
