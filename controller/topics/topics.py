@@ -21,6 +21,7 @@ from kraftlab.metadata.records import RESOURCE_TOPIC, AnyRecord, ClearElr, Confi
 from kraftlab.metadata.uuids import ZERO, from_text, to_text
 from kraftlab.quorum.core.batch import MAX_RECORDS
 
+from ..configs import policies
 from ..configs.configs import new_topic_values
 from ..configs.description import topic_entries
 from ..engine.state import Context, ControllerState, Outcome, Settings, check_record_count, fresh_uuid, set_error
@@ -85,6 +86,7 @@ def _create_one(
     _check_name(state, topic.name, accepted)
     values = new_topic_values(topic.configs)
     replica_lists = _manual(image, topic) if topic.assignments else _placed(image, topic, context)
+    policies.check_topic(context.settings.static, topic.name, dict(enumerate(replica_lists)), values)
     context.mutations.take(len(replica_lists))
     topic_id = fresh_uuid(context.random, image.topics.by_id)
     records: list[AnyRecord] = [Topic(0, topic.name, topic_id)]
