@@ -247,4 +247,16 @@ BETTER_TEXTS: tuple[BetterText, ...] = (
         r"Invalid quota entity combination, IP entity should not be combined with .*",
         "spelling",
     ),
+    BetterText(
+        "CreateAcls",
+        r"Invalid (resourceType|patternType|operation|permissionType) UNKNOWN",
+        r"Invalid (resourceType|patternType|operation|permissionType) -?\d+: .*",
+        "names the number that is wrong",
+    ),
+    BetterText(
+        "DeleteAcls",
+        r"Unknown (pattern|entry)Filter\.",
+        r"The filter has (resource type|pattern type|operation|permission type) -?\d+, which stands for nothing",
+        "names the number that is wrong, and what it would be",
+    ),
 )

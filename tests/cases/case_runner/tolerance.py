@@ -19,7 +19,11 @@ _PATH = re.compile(r"(?P<path>(?:steps\[|\*\*\.)\S+)(?P<remark> .*)?")
 _FIELD_NAME = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 _GLOBAL_ORDER = re.compile(r"(?P<api>[A-Z]\w+): order of (?P<lists>[^(]+?)(?: \(.*\))?")
 
-HASHED = ("ApiVersions: order of supported_features, finalized_features", "DescribeConfigs: order of configs")
+HASHED = (
+    "ApiVersions: order of supported_features, finalized_features",
+    "DescribeConfigs: order of configs",
+    "CreatePartitions: order of results",
+)
 """Lists that Kafka reads out of a hash map: most recordings sort them, as nobody can mean the order."""
 
 ALL = {"ListPartitionReassignments": ("topics", ("topics", "partitions"))}
