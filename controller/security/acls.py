@@ -81,32 +81,31 @@ def _check_known(**numbers: int) -> None:
 
 def _new_acl(creation: admin_pb2.AclCreation) -> Acl:
     """The rule, if it can be one. ApiError INVALID_REQUEST."""
-    resource_type = _one_of(ResourceType, creation.resource_type, "resource type")
-    pattern_type = _one_of(PatternType, creation.resource_pattern_type, "pattern type", PatternType.MATCH)
-    operation = _one_of(Operation, creation.operation, "operation")
-    permission_type = _one_of(PermissionType, creation.permission_type, "permission type")
+    if creation.resource_type == ResourceType.CLUSTER and creation.resource_name != CLUSTER_NAME:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not creation.resource_name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid empty resource name")
-    if resource_type is ResourceType.CLUSTER and creation.resource_name != CLUSTER_NAME:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST,
-            f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}, not {creation.resource_name!r}.",
-        )
+    resource_type = _one_of(ResourceType, creation.resource_type, "resourceType")
+    pattern_type = _one_of(PatternType, creation.resource_pattern_type, "patternType", PatternType.MATCH)
+    operation = _one_of(Operation, creation.operation, "operation")
+    permission_type = _one_of(PermissionType, creation.permission_type, "permissionType")
     if ":" not in creation.principal:
         raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"Principal {creation.principal!r} is not Type:name; write for example User:alice."
+            ErrorCode.INVALID_REQUEST,
+            f"Could not parse principal from `{creation.principal}` (no colon is present separating the principal type from the "
+            "principal name)",
         )
     return Acl(resource_type, creation.resource_name, pattern_type, creation.principal, creation.host, operation, permission_type)
 
 
 def _one_of(numbers: type[Number], value: int, what: str, *filters: Number) -> Number:
     """The number's name. ANY, and those given, stand in filters only."""
-    try:
-        found = numbers(value)
-    except ValueError:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown {what} {value}.") from None
+    known = {int(number): number for number in numbers}
+    found = known.get(value)
+    if found is None:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid {what} {value}: it stands for nothing")
     if found.name == "ANY" or found in filters:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"The {what} {found.name} ({value}) finds rules; a rule cannot have it.")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid {what} {found.name} ({value}): it finds rules, and stands in none")
     return found
 
 
@@ -133,6 +132,16 @@ class AclFilter(NamedTuple):
             and self.operation in (Operation.ANY, acl.operation)
             and self.permission_type in (PermissionType.ANY, acl.permission_type)
         )
+
+    def unknown_number(self) -> str | None:
+        """The first number that stands for nothing, with what it is; None if all stand for something."""
+        asked = (
+            ("resource type", ResourceType, self.resource_type),
+            ("pattern type", PatternType, self.pattern_type),
+            ("operation", Operation, self.operation),
+            ("permission type", PermissionType, self.permission_type),
+        )
+        return next((f"{what} {number}" for what, numbers, number in asked if number not in set(numbers)), None)
 
     def _matches_name(self, acl: Acl) -> bool:
         name = self.resource_name
@@ -172,7 +181,7 @@ def _matching(acls: AclsImage, wanted: AclFilter) -> list[Acl]:
 def delete(
     state: ControllerState, request: admin_pb2.DeleteAclsRequest, context: Context
 ) -> Outcome[admin_pb2.DeleteAclsResponse]:
-    """Removes what the filters match; every filter is told all that it matches. ApiError as `create`."""
+    """Removes what the filters match; every filter is told all that it matches, or that it is none. ApiError as `create`."""
     response = admin_pb2.DeleteAclsResponse()
     if not has_authorizer(context.settings):
         refused = ApiError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
@@ -183,6 +192,10 @@ def delete(
     removed: dict[Uuid, None] = {}
     for wanted in [_filter(item) for item in request.filters]:
         result = response.filter_results.add()
+        unknown = wanted.unknown_number()
+        if unknown is not None:
+            set_error(result, ApiError(ErrorCode.INVALID_REQUEST, f"The filter has {unknown}, which stands for nothing"))
+            continue
         for acl in _matching(acls, wanted):
             removed[acls.ids[acl]] = None
             result.matching_acls.add(
