@@ -98,7 +98,9 @@ class DirectoryAssignments:
             logger.debug("AssignReplicasToDirs failed: %s", error)
             return False
         if response.error != ErrorCode.NONE:
-            logger.info("the controller answered %d to directory assignments: %s", response.error, response.message)
+            # Before the metadata knows directories there is nothing wrong, only nothing to tell.
+            level = logging.DEBUG if response.error == ErrorCode.UNSUPPORTED_VERSION else logging.INFO
+            logger.log(level, "the controller answered %d to directory assignments: %s", response.error, response.message)
             return False
         settled = True
         for result in response.results:

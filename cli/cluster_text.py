@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+import msgspec
 
 
-class Member(NamedTuple):
+class Member(msgspec.Struct, frozen=True):
     """A broker or controller. `silent_ms`: since the active controller heard it, None if that was not asked or not known."""
 
     node_id: int
