@@ -25,6 +25,9 @@ from kraftlab.metadata.peer_rpc import (
     ControllerRegistrationResponse,
     EnvelopeRequest,
     EnvelopeResponse,
+    MoveProgress,
+    MoveProgressRequest,
+    MoveProgressResponse,
 )
 from kraftlab.metadata.records import Listener
 from kraftlab.quorum.core.types import ReplicaKey
@@ -451,3 +454,77 @@ async def test_an_envelope_says_when_the_controller_has_moved(door: Door) -> Non
 async def test_envelopes_with_unknown_calls_or_garbage_are_refused(door: Door) -> None:
     assert (await envelope(door, "NoSuchCall", b"")).error == ErrorCode.UNSUPPORTED_VERSION
     assert (await envelope(door, "CreateTopics", b"\xff\xff")).error == ErrorCode.INVALID_REQUEST
+
+
+# --- moves ------------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_move_is_the_callers_unless_the_request_names_somebody(door: Door) -> None:
+    await door.cluster.create("t", (0,), (0,))
+    await door.call("AlterPartitionReassignments", move(("t", 0, (1,))))
+    named = move(("t", 1, (1,)))
+    named.initiator = "the night shift"
+    await door.call("AlterPartitionReassignments", named)
+    listed = await door.call("ListPartitionReassignments", pb.ListPartitionReassignmentsRequest())
+    assert [entry.initiator for entry in listed.topics[0].partitions] == [ANONYMOUS, "the night shift"]
+    assert listed.has_progress
+
+
+async def test_all_moves_are_cancelled_although_the_request_names_no_topic(door: Door) -> None:
+    await door.cluster.create("t", (0,))
+    await door.call("AlterPartitionReassignments", move(("t", 0, (1,))))
+    response = await door.call("AlterPartitionReassignments", pb.AlterPartitionReassignmentsRequest(cancel_all=True))
+    assert [entry.error_code for topic in response.responses for entry in topic.partitions] == [0]
+    assert door.cluster.listed() == []
+
+
+async def test_an_answer_tells_what_was_never_begun_from_what_may_have_been_done(door: Door) -> None:
+    await door.cluster.create("t", (0,))
+    never = await door.call("AlterPartitionReassignments", move(("t", 0, (1,))), timeout_ms=0)
+    assert (never.header.error_code, never.header.outcome_unknown) == (ErrorCode.REQUEST_TIMED_OUT, False)
+    assert never.responses[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    answers: list[Any] = []
+    request = move(("t", 0, (1,)))
+    request.header.timeout_ms = 300
+    assert door.service.accept(Call("AlterPartitionReassignments", request, ANONYMOUS), answers.append)
+    door.cluster.clock.now_ms += 301
+    door.cluster.controller.queue.run_due()
+    [unknown] = answers
+    assert (unknown.header.error_code, unknown.header.outcome_unknown) == (ErrorCode.REQUEST_TIMED_OUT, True)
+    assert unknown.header.metadata_offset == door.cluster.quorum.end_offset
+    assert unknown.responses[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    await door.cluster.commit()
+    assert door.cluster.listed() == [("t", 0)]
+
+
+async def test_a_change_lost_with_the_leadership_is_unknown(door: Door) -> None:
+    await door.cluster.create("t", (0,))
+    answers: list[Any] = []
+    assert door.service.accept(Call("AlterPartitionReassignments", move(("t", 0, (1,))), ANONYMOUS), answers.append)
+    await door.cluster.controller.leader_changed(door.cluster.quorum.epoch + 1, 3001, {})
+    assert (answers[0].header.error_code, answers[0].header.outcome_unknown) == (ErrorCode.NOT_CONTROLLER, True)
+    standby = await door.call("AlterPartitionReassignments", move(("t", 0, (1,))))
+    assert (standby.header.error_code, standby.header.outcome_unknown) == (ErrorCode.NOT_CONTROLLER, False)
+
+
+async def test_progress_is_taken_from_brokers_of_this_registration_by_the_active_controller(door: Door) -> None:
+    await door.cluster.create("t", (0,))
+    await door.call("AlterPartitionReassignments", move(("t", 0, (1,))))
+    topic_id = door.cluster.controller.newest.image.topics.by_name["t"]
+    epoch = door.cluster.broker(1).epoch
+
+    async def report(broker_epoch: int) -> int:
+        said = MoveProgressRequest(1, broker_epoch, (MoveProgress(topic_id, 0, 10, 90, 30.0),))
+        return (await door.peer(Api.MOVE_PROGRESS, said, MoveProgressResponse)).error
+
+    assert await report(epoch - 1) == ErrorCode.STALE_BROKER_EPOCH
+    assert await report(epoch) == 0
+    listed = await door.call("ListPartitionReassignments", pb.ListPartitionReassignmentsRequest())
+    [shown] = listed.topics[0].partitions
+    assert (shown.bytes_done, shown.bytes_left, shown.eta_ms) == (10, 90, 3000)
+    code, text = await door.peer(Api.MOVE_PROGRESS, b"no message", MoveProgressResponse)
+    assert (code, "MoveProgress" in text) == (ErrorCode.INVALID_REQUEST, True)
+    await door.cluster.lose_leadership(survives=True)
+    assert await report(epoch) == ErrorCode.NOT_CONTROLLER
+    stale = await door.call("ListPartitionReassignments", pb.ListPartitionReassignmentsRequest())
+    assert (stale.has_progress, stale.topics[0].partitions[0].bytes_left) == (False, -1)
