@@ -445,3 +445,23 @@ def test_a_policy_that_cannot_be_had_is_told_at_the_start(entry: str) -> None:
 
     with pytest.raises(ConfigError, match="module:callable"):
         check_loadable({"alter.config.policy.class.name": entry})
+
+
+# --- committed or not ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_change_is_described_and_answered_once_it_is_committed(topic: Any) -> None:
+    request = admin_pb2.IncrementalAlterConfigsRequest()
+    request.resources.add(resource_type=TOPIC, resource_name="t").configs.add(name="retention.ms", value="5")
+    answer = topic.controller.write("test", lambda state, context: configs.alter(state, request, context))
+    assert not answer.done
+    assert describe(topic, TOPIC, "t", "retention.ms")[1] == {"retention.ms": ("604800000", 5)}
+    await topic.commit()
+    assert answer.done
+    assert describe(topic, TOPIC, "t", "retention.ms")[1] == {"retention.ms": ("5", 1)}
+
+
+@pytest.mark.parametrize(("resource", "code"), [((BROKER, ""), 0), ((BROKER, "0"), 0), ((BROKER, "7"), 102), ((TOPIC, "u"), 3)])
+async def test_only_what_exists_can_be_configured(topic: Any, resource: tuple[int, str], code: int) -> None:
+    key = "retention.ms" if resource[0] == TOPIC else "log.retention.ms"
+    assert (await topic.configure(*resource, (key, SET, "5")))[0] == code

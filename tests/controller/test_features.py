@@ -236,3 +236,35 @@ async def test_a_log_that_was_begun_by_earlier_software_has_eligible_leaders_off
     assert dict(image.features) == {"metadata.version": 30}
     assert not eligible_leaders.are_on(image)
     assert not image.configs
+
+
+async def test_a_new_cluster_begins_with_what_it_was_formatted_for(tools: Any) -> None:
+    settings = tools.Settings(
+        tools.cluster_id,
+        3000,
+        max_idle_interval_ms=0,
+        static={"min.insync.replicas": "2"},
+        first_levels={ELR: 1, "metadata.version": 29, "group.version": 0},
+    )
+    cluster = tools.Cluster(settings)
+    await cluster.lead()
+    image = cluster.controller.committed.image
+    assert dict(image.features) == {ELR: 1, "metadata.version": 29}
+    assert image.config(4, "", "min.insync.replicas") == "2"
+    update = Updates(cluster)
+    await update(("metadata.version", 24, SAFE))
+    assert update.levels["metadata.version"] == 24, "no format has changed since"
+    assert "delete metadata information" in await update.refusal(("metadata.version", 22, SAFE))
+    await update(("metadata.version", 30, UPGRADE))
+
+
+async def test_eligible_leaders_need_a_metadata_version_that_has_them(tools: Any) -> None:
+    levels = {"metadata.version": 22}
+    cluster = tools.Cluster(tools.Settings(tools.cluster_id, 3000, max_idle_interval_ms=0, first_levels=levels))
+    await cluster.lead()
+    update = Updates(cluster)
+    assert await update.refusal((ELR, 1, UPGRADE)) == (
+        f"{ELR} could not be set to 1 because it depends on metadata.version level 23"
+    )
+    await update(("metadata.version", 23, UPGRADE), (ELR, 1, UPGRADE))
+    assert update.levels == {"metadata.version": 23, ELR: 1}
