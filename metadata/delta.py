@@ -53,6 +53,7 @@ from .records import (
     DequeueMoves,
     EndTransaction,
     FeatureLevel,
+    ForgottenRequests,
     MovePlan,
     NoOp,
     Partition,
@@ -66,12 +67,14 @@ from .records import (
     RemovePlan,
     RemoveTopic,
     RemoveUserScramCredential,
+    RequestOutcome,
     StartMoves,
     Topic,
     UnregisterBroker,
     UserScramCredential,
 )
 from .replay_error import ReplayError
+from .requests import RequestsDelta
 from .scram import ScramDelta
 from .uuids import Uuid, to_text
 
@@ -109,7 +112,10 @@ class MetadataDelta:
         self._scram = ScramDelta(image.scram)
         self._quotas = QuotasDelta(image.quotas)
         self._moves = MovesDelta(image.moves)
+        self._requests: RequestsDelta | None = None
         self._transaction = image.transaction
+        self._transaction_end: int | None = None
+        """While the records of a transaction are replayed: where it ends."""
         self._held: list[tuple[int, AnyRecord]] = []
 
     def replay(self, record: AnyRecord, offset: int) -> None:
@@ -151,6 +157,7 @@ class MetadataDelta:
             scram=written(image.scram, self._scram.changed),
             quotas=written(image.quotas, self._quotas.changed),
             moves=self._moves.apply(),
+            requests=image.requests if self._requests is None else self._requests.apply(),
             transaction=transaction,
         )
 
@@ -351,6 +358,18 @@ class MetadataDelta:
                 raise ReplayError(f"partition {number} of {self._topic(topic_id).name} {what}")
         self._moves.queue(record)
 
+    def _replay_request_outcome(self, record: RequestOutcome, offset: int) -> None:
+        self._answered().answer(record, self._transaction_end or offset + 1)
+
+    def _replay_forgotten_requests(self, record: ForgottenRequests, offset: int) -> None:
+        self._answered().forgotten(record)
+
+    def _answered(self) -> RequestsDelta:
+        """Made when there is a use for it: most records are of requests without an id."""
+        if self._requests is None:
+            self._requests = RequestsDelta(self.image.requests)
+        return self._requests
+
     def _replay_acl(self, record: AccessControlEntry, offset: int) -> None:
         self._acls.add(record)
 
@@ -375,8 +394,10 @@ class MetadataDelta:
         self._transaction = OpenTransaction(offset, record.name)
 
     def _replay_end(self, record: EndTransaction, offset: int) -> None:
+        self._transaction_end = offset + 1
         for held_offset, held in self._close_transaction():
             self.replay(held, held_offset)
+        self._transaction_end = None
 
     def _replay_abort(self, record: AbortTransaction, offset: int) -> None:
         self._close_transaction()
@@ -405,6 +426,8 @@ _HANDLERS: dict[type[Record], Callable[[MetadataDelta, Any, int], None]] = {
     FeatureLevel: MetadataDelta._replay_feature_level,
     ProducerIds: MetadataDelta._replay_producer_ids,
     ClearElr: MetadataDelta._replay_clear_elr,
+    RequestOutcome: MetadataDelta._replay_request_outcome,
+    ForgottenRequests: MetadataDelta._replay_forgotten_requests,
     StartMoves: MetadataDelta._replay_start_moves,
     QueueMoves: MetadataDelta._replay_queue_moves,
     DequeueMoves: lambda delta, record, offset: delta._moves.dequeue(record),

@@ -14,6 +14,7 @@ from .acls import AclsImage
 from .moves import MovesImage
 from .quotas import QuotasImage
 from .records import NO_LEADER, RECOVERED, AnyRecord, Listener
+from .requests import RequestsImage
 from .scram import ScramImage
 from .uuids import LOST, MIGRATING, UNASSIGNED, Uuid
 
@@ -167,6 +168,7 @@ class MetadataImage(msgspec.Struct, frozen=True):
     acls: AclsImage = AclsImage()
     scram: ScramImage = immutables.Map()
     quotas: QuotasImage = immutables.Map()
+    requests: RequestsImage = RequestsImage()
     transaction: OpenTransaction | None = None
 
     @property

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import eligible_leaders
+from . import eligible_leaders, requests
 from .image import BrokerImage, MetadataImage, PartitionImage
 from .records import NO_LEADER, RECOVERING, AnyRecord, Partition, PartitionChange, RegisterBroker
 from .uuids import is_reserved, to_text
@@ -44,7 +44,40 @@ def check_partition(partition: PartitionImage) -> tuple[str, ...]:
 
 def check_image(image: MetadataImage) -> tuple[str, ...]:
     """Broken rules of an image: of each partition, and of the image as a whole."""
-    return (*_check_topics(image), *_check_brokers(image), *_check_configs(image), *_check_moves(image))
+    return (
+        *_check_topics(image),
+        *_check_brokers(image),
+        *_check_configs(image),
+        *_check_moves(image),
+        *check_requests(image.requests),
+    )
+
+
+def check_requests(answers: requests.RequestsImage) -> tuple[str, ...]:
+    """Broken rules of the answers to requests: their number, their order, and the list of clients."""
+    broken: list[str] = []
+    older, kept_bytes, oldest_kept, count = None, 0, None, 0
+    for client_id, client in answers.in_order():
+        sequences = [answered.sequence for answered in client.answered]
+        if sequences != sorted(set(sequences)) or len(sequences) > requests.KEPT_PER_CLIENT:
+            broken.append("a client's answers are few, and of rising sequences")
+        if sequences and sequences[0] <= client.forgotten_up_to:
+            broken.append("what is forgotten of a client lies below what is kept")
+        if client.older != older:
+            broken.append("each client follows its neighbour")
+        if oldest_kept is None and sequences:
+            oldest_kept = client_id
+        if oldest_kept is not None and not sequences:
+            broken.append("clients without answers come first")
+        older, kept_bytes, count = client_id, kept_bytes + client.kept_bytes, count + 1
+    if (older, oldest_kept, kept_bytes, count) != (
+        answers.newest,
+        answers.oldest_kept,
+        answers.kept_bytes,
+        len(answers.clients),
+    ):
+        broken.append("the list of clients has its ends, its number of clients and of bytes")
+    return tuple(f"not so: {rule}" for rule in broken)
 
 
 def check_step(before: MetadataImage, after: MetadataImage, record: AnyRecord) -> tuple[str, ...]:

@@ -301,6 +301,34 @@ class ClearElr(Record, frozen=True, array_like=True, tag=28):
     topic_name: str = ""
 
 
+class RequestOutcome(Record, frozen=True, array_like=True, tag=1000):
+    """What a client's request was answered. It is the last record of the request's batch, or of its transaction."""
+
+    TYPE: ClassVar[int] = 1000
+    version: int
+    client_id: Uuid
+    sequence: int
+    digest: bytes
+    """Tells the request from another one with the same id."""
+    written_ms: int
+    answer: bytes
+    """The response, as `requests.packed` stores it."""
+    end_offset: int | None = None
+    """What the answer reflects: None in the log (where the request's records end), given when an image is written as records."""
+
+    def __repr__(self) -> str:
+        return f"RequestOutcome(client_id={to_text(self.client_id)} sequence={self.sequence} answer={len(self.answer)}B)"
+
+
+class ForgottenRequests(Record, frozen=True, array_like=True, tag=1001):
+    """Only in snapshots: the answers to a client's requests up to this sequence are forgotten, but for those that follow."""
+
+    TYPE: ClassVar[int] = 1001
+    version: int
+    client_id: Uuid
+    up_to: int
+
+
 class StartMoves(Record, frozen=True, array_like=True, tag=1010):
     """Says whose the reassignments are that began in this batch: (topic id, partition, place in the request) each.
 
@@ -399,6 +427,8 @@ AnyRecord = (
     | UserScramCredential
     | RemoveUserScramCredential
     | ClearElr
+    | RequestOutcome
+    | ForgottenRequests
     | StartMoves
     | QueueMoves
     | DequeueMoves

@@ -2,9 +2,9 @@
 
 The records are ordered so that equal images give equal bytes whatever way they were reached: features first (a reader must know
 the levels before anything else), then brokers and controllers by id, topics by name with their partitions by number, configs by
-resource and key, quotas by entity, the next producer id, access rules by what they say, SCRAM credentials by user, moves with
-their queue and plans. Replaying them on the empty image gives an equal image. An open transaction is not part of it: take no
-snapshot then.
+resource and key, quotas by entity, the next producer id, access rules by what they say, SCRAM credentials by user, answers to
+requests by client (the least recent first), moves with their queue and plans. Replaying them on the empty image gives an equal
+image. An open transaction is not part of it: take no snapshot then.
 
 Records are made one after the other and encoded in portions, so that a snapshot of any size needs little memory beside the
 image, and no portion holds the interpreter for long: a worker thread writes it while the event loop goes on.
@@ -26,6 +26,7 @@ from .producer_ids import producer_id_records
 from .quotas import quota_records
 from .records import AnyRecord, Config, FeatureLevel, RegisterBroker, RegisterController, Topic
 from .replay_error import COMPARE_LOGS, ReplayError
+from .requests import request_records
 from .scram import scram_records
 
 RECORDS_PER_CHUNK = 1024
@@ -85,6 +86,7 @@ def image_records(image: MetadataImage) -> Iterator[AnyRecord]:
     yield from producer_id_records(image.next_producer_id)
     yield from acl_records(image.acls)
     yield from scram_records(image.scram)
+    yield from request_records(image.requests)
     yield from move_records(image.moves)
 
 

@@ -36,6 +36,7 @@ from kraftlab.metadata.records import (
     RemovePlan,
     RemoveTopic,
     RemoveUserScramCredential,
+    RequestOutcome,
     StartMoves,
     Topic,
     UnregisterBroker,
@@ -62,11 +63,14 @@ class HistoryWriter:
         """Partitions being reassigned, True if a move says whose that is."""
         self.waiting: set[tuple[Uuid, int]] = set()
         self.plans: set[str] = set()
+        self.sequences: dict[Uuid, int] = {}
+        self.time_ms = 0
 
     def write(self, length: int) -> History:
         steps = [self.topic, self.partition, self.change, self.reassign, self.remove, self.config, self.broker, self.registration]
         steps += [self.clear_elr, self.acl, self.credential, self.start_or_queue, self.move_upkeep, self.plan, self.quota]
-        weights = [3, 6, 12, 6, 1, 3, 2, 2, 1, 2, 1, 6, 3, 2, 2]
+        steps += [self.outcome]
+        weights = [3, 6, 12, 6, 1, 3, 2, 2, 1, 2, 1, 6, 3, 2, 2, 3]
         while len(self.records) < length:
             if self.random.random() < 0.03:
                 self.aborted()
@@ -265,6 +269,13 @@ class HistoryWriter:
             self.credentials.add(key)
             secrets = [self.random.randbytes(8) for _ in range(3)]
             self.records.append(UserScramCredential(0, *key, *secrets, iterations=4096))
+
+    def outcome(self) -> None:
+        client_id = bytes([0xC0 + self.random.randrange(4)]) * 16
+        sequence = self.sequences[client_id] = self.sequences.get(client_id, 0) + self.random.choice((1, 1, 1, 4))
+        self.time_ms += self.random.choice((0, 10, 1_000, 250_000))
+        answer = b"answer" * self.random.randrange(3)
+        self.records.append(RequestOutcome(0, client_id, sequence, b"d" * 16, self.time_ms, answer))
 
     def quota(self) -> None:
         name = self.random.choice([None, "u", "v"])

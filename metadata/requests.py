@@ -1,0 +1,236 @@
+"""What admin requests with an id were answered: so that a retry is answered alike, and nothing is done twice.
+
+Theory of operation. The answer to a request with an id is a RequestOutcome record behind the request's other records, in their
+batch or metadata transaction: there are both, or neither. The image keeps a client's last five answers, by sequence, and how far
+its older ones are forgotten: what is at or below that mark and has no answer was answered once and cannot be told apart from what
+was not, so it is refused.
+
+Everything here follows from the outcome records alone, in the order of the log, and from the times that they carry (which never
+go back, see `next_time_ms`). A batch without one changes nothing, and costs nothing. When one is replayed, clients whose last
+answer is ten minutes older lose their answers and keep their mark; so do the least recent ones while there are more bytes of
+answers than there may be; and the least recent client of too many is forgotten with its mark. No clock is asked and no record
+says that something expired, so whoever replays the same records, one by one, in portions, or from a snapshot and the rest of the
+log, has the same image. That an answer is too old to be given is told by its own time when it is looked up.
+
+Clients form a list from the least to the most recent, linked by their ids: those without answers come first. So each step takes
+the same time however many there are.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+
+import immutables
+import msgspec
+
+from .maps import written
+from .records import ForgottenRequests, RequestOutcome
+from .replay_error import ReplayError
+from .uuids import Uuid, to_text
+
+KEPT_PER_CLIENT = 5
+"""Answers; also how many requests a client may have under way, counted from the lowest sequence that is."""
+KEPT_MS = 600_000
+CLIENTS_MAX = 10_000
+KEPT_BYTES_MAX = 32 * 1024 * 1024
+"""Of all answers, as they are stored."""
+COMPRESSED_FROM_BYTES = 512
+
+_PLAIN, _COMPRESSED = b"\0", b"\1"
+
+
+class AnsweredRequest(msgspec.Struct, frozen=True, gc=False):
+    """One answer. `digest` tells the request from others, `end_offset` is what the answer reflects, `answer` is `packed`."""
+
+    sequence: int
+    digest: bytes
+    written_ms: int
+    end_offset: int
+    answer: bytes
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether it is too old to be given."""
+        return now_ms - self.written_ms >= KEPT_MS
+
+    def __repr__(self) -> str:
+        return f"AnsweredRequest({self.sequence} at {self.end_offset}, {len(self.answer)} B)"
+
+
+class RequestingClient(msgspec.Struct, frozen=True, gc=False):
+    """A client's answers by rising sequence, all above `forgotten_up_to`; its neighbours in the list of clients."""
+
+    answered: tuple[AnsweredRequest, ...] = ()
+    forgotten_up_to: int = -1
+    older: Uuid | None = None
+    newer: Uuid | None = None
+
+    @property
+    def last_ms(self) -> int:
+        return max((answered.written_ms for answered in self.answered), default=0)
+
+    @property
+    def kept_bytes(self) -> int:
+        return sum(len(answered.answer) for answered in self.answered)
+
+    def get(self, sequence: int) -> AnsweredRequest | None:
+        return next((answered for answered in self.answered if answered.sequence == sequence), None)
+
+    def is_too_old(self, sequence: int) -> bool:
+        """Whether nobody can tell any more if that request was answered."""
+        if self.get(sequence) is not None:
+            return False
+        is_behind = len(self.answered) >= KEPT_PER_CLIENT and sequence < self.answered[0].sequence
+        return is_behind or sequence <= self.forgotten_up_to
+
+
+class RequestsImage(msgspec.Struct, frozen=True):
+    """All clients. `oldest_kept` is the least recent one that has answers; from there on all have."""
+
+    clients: immutables.Map[Uuid, RequestingClient] = immutables.Map()
+    oldest: Uuid | None = None
+    newest: Uuid | None = None
+    oldest_kept: Uuid | None = None
+    kept_bytes: int = 0
+
+    def get(self, client_id: Uuid) -> RequestingClient | None:
+        return self.clients.get(client_id)
+
+    def in_order(self) -> Iterator[tuple[Uuid, RequestingClient]]:
+        """From the least to the most recent."""
+        client_id = self.oldest
+        while client_id is not None:
+            client = self.clients[client_id]
+            yield client_id, client
+            client_id = client.newer
+
+    def next_time_ms(self, now_ms: int) -> int:
+        """The time that an outcome written now carries: clocks of controllers differ, the log's must not go back."""
+        return now_ms if self.newest is None else max(now_ms, self.clients[self.newest].last_ms)
+
+
+class RequestsDelta:
+    """Answers while records are replayed on `image`."""
+
+    def __init__(self, image: RequestsImage) -> None:
+        self.image = image
+        self._changed: dict[Uuid, RequestingClient | None] = {}
+        self._count = len(image.clients)
+        self._oldest, self._newest, self._oldest_kept = image.oldest, image.newest, image.oldest_kept
+        self._kept_bytes = image.kept_bytes
+
+    def answer(self, record: RequestOutcome, end_offset: int) -> None:
+        """ReplayError if that request was answered already, or may have been."""
+        client_id = record.client_id
+        client = self._as_newest(client_id)
+        if client.get(record.sequence) is not None or client.is_too_old(record.sequence):
+            raise ReplayError(f"request {record.sequence} of client {to_text(client_id)} was answered already")
+        answered = AnsweredRequest(
+            record.sequence,
+            record.digest,
+            record.written_ms,
+            end_offset if record.end_offset is None else record.end_offset,
+            record.answer,
+        )
+        kept = sorted((*client.answered, answered), key=lambda one: one.sequence)
+        forgotten_up_to = client.forgotten_up_to
+        self._kept_bytes += len(answered.answer)
+        if len(kept) > KEPT_PER_CLIENT:
+            dropped = kept.pop(0)
+            forgotten_up_to = dropped.sequence
+            self._kept_bytes -= len(dropped.answer)
+        self._changed[client_id] = msgspec.structs.replace(client, answered=tuple(kept), forgotten_up_to=forgotten_up_to)
+        if self._oldest_kept is None:
+            self._oldest_kept = client_id
+        self._forget_answers(record.written_ms)
+        while self._count > CLIENTS_MAX and self._oldest is not None:
+            self._forget_client(self._oldest)
+
+    def forgotten(self, record: ForgottenRequests) -> None:
+        """A client's mark, as a snapshot has it. ReplayError if the client is known."""
+        client = self._as_newest(record.client_id)
+        if client.answered or client.forgotten_up_to >= 0:
+            raise ReplayError(f"client {to_text(record.client_id)} has asked already")
+        self._changed[record.client_id] = msgspec.structs.replace(client, forgotten_up_to=record.up_to)
+
+    def apply(self) -> RequestsImage:
+        clients = written(self.image.clients, self._changed)
+        return RequestsImage(clients, self._oldest, self._newest, self._oldest_kept, self._kept_bytes)
+
+    def _get(self, client_id: Uuid) -> RequestingClient | None:
+        return self._changed[client_id] if client_id in self._changed else self.image.clients.get(client_id)
+
+    def _known(self, client_id: Uuid) -> RequestingClient:
+        client = self._get(client_id)
+        assert client is not None, "the list of clients holds those that are known"
+        return client
+
+    def _forget_answers(self, now_ms: int) -> None:
+        """Of the least recent clients that have some: while they are over, or too many bytes. Not of the one that just asked."""
+        while self._oldest_kept is not None and self._oldest_kept != self._newest:
+            client_id = self._oldest_kept
+            client = self._known(client_id)
+            if now_ms - client.last_ms < KEPT_MS and self._kept_bytes <= KEPT_BYTES_MAX:
+                return
+            self._kept_bytes -= client.kept_bytes
+            self._oldest_kept = client.newer
+            self._changed[client_id] = msgspec.structs.replace(client, answered=(), forgotten_up_to=client.answered[-1].sequence)
+
+    def _forget_client(self, client_id: Uuid) -> None:
+        client = self._known(client_id)
+        self._unlink(client_id, client)
+        self._changed[client_id] = None
+        self._kept_bytes -= client.kept_bytes
+        self._count -= 1
+
+    def _as_newest(self, client_id: Uuid) -> RequestingClient:
+        """The client, known or not, at the end of the list."""
+        client = self._get(client_id)
+        if client is None:
+            client = RequestingClient()
+            self._count += 1
+        elif self._newest == client_id:
+            return client
+        else:
+            self._unlink(client_id, client)
+        before = self._newest
+        client = self._changed[client_id] = msgspec.structs.replace(client, older=before, newer=None)
+        if before is None:
+            self._oldest = client_id
+        else:
+            self._changed[before] = msgspec.structs.replace(self._known(before), newer=client_id)
+        self._newest = client_id
+        return client
+
+    def _unlink(self, client_id: Uuid, client: RequestingClient) -> None:
+        older, newer = client.older, client.newer
+        if older is None:
+            self._oldest = newer
+        else:
+            self._changed[older] = msgspec.structs.replace(self._known(older), newer=newer)
+        if newer is None:
+            self._newest = older
+        else:
+            self._changed[newer] = msgspec.structs.replace(self._known(newer), older=older)
+        if self._oldest_kept == client_id:
+            self._oldest_kept = newer
+
+
+def request_records(requests: RequestsImage) -> Iterator[ForgottenRequests | RequestOutcome]:
+    """What a snapshot says, from the least to the most recent client."""
+    for client_id, client in requests.in_order():
+        if client.forgotten_up_to >= 0:
+            yield ForgottenRequests(0, client_id, client.forgotten_up_to)
+        for answered in client.answered:
+            yield RequestOutcome(
+                0, client_id, answered.sequence, answered.digest, answered.written_ms, answered.answer, answered.end_offset
+            )
+
+
+def packed(answer: bytes) -> bytes:
+    """An answer as it is stored: long ones compressed."""
+    return _PLAIN + answer if len(answer) < COMPRESSED_FROM_BYTES else _COMPRESSED + zlib.compress(answer, 1)
+
+
+def unpacked(stored: bytes) -> bytes:
+    return stored[1:] if stored[:1] == _PLAIN else zlib.decompress(stored[1:])
