@@ -55,7 +55,8 @@ class AdminClient:
 
     `bootstrap_servers` is `host:port[,…]` of any nodes' gRPC endpoints. `timeout_ms` bounds each call with its retries.
     `linearizable`: what describe and list calls that do not say it themselves are. `user` and `password`: who the calls come
-    from; a node that does not know them raises ApiError SASL_AUTHENTICATION_FAILED. Without: ANONYMOUS.
+    from; a node that does not know them raises ApiError SASL_AUTHENTICATION_FAILED. Without: ANONYMOUS. `client_id`: what the
+    client calls itself; quotas can be about it.
     """
 
     def __init__(
@@ -67,12 +68,13 @@ class AdminClient:
         linearizable: bool = False,
         user: str | None = None,
         password: str | None = None,
+        client_id: str = "",
     ) -> None:
         self._bootstrap = parse_servers(bootstrap_servers)
         self._timeout_ms = timeout_ms
         self._cluster_id = cluster_id
         self._linearizable = linearizable
-        self._channels = Channels(user, password)
+        self._channels = Channels(user, password, client_id)
         self._leader: Endpoint | None = None
         self._newest_offset = 0
         """The newest metadata offset that an answer reflected: no read of this client goes back behind it, at whatever node."""

@@ -17,6 +17,7 @@ from kraftlab.access.users import PASSWORD_HEADER, USER_HEADER
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.quorum.core.types import Endpoint
+from kraftlab.rpc.caller import CLIENT_ID_HEADER
 from kraftlab.rpc.methods import METHODS, SERVICE, STREAM_METHOD
 
 _MAX_MESSAGE_BYTES = 64 * 1024 * 1024
@@ -39,16 +40,18 @@ _UnaryCall = Callable[..., Message]
 
 
 class Channels:
-    """The channels of one client. Thread-safe. `user` and `password` go with every call, if there is a user.
+    """The channels of one client. Thread-safe. `user` and `password` go with every call, if there is a user, and so does a
+    `client_id`.
 
     ValueError if they cannot be sent: gRPC takes printable ASCII.
     """
 
-    def __init__(self, user: str | None = None, password: str | None = None) -> None:
-        for what, value in (("user", user), ("password", password)):
+    def __init__(self, user: str | None = None, password: str | None = None, client_id: str = "") -> None:
+        for what, value in (("user", user), ("password", password), ("client id", client_id)):
             if value is not None and not (value.isascii() and value.isprintable()):
                 raise ValueError(f"the {what} has characters that are not printable ASCII; no node can have one like that")
-        self._metadata = () if user is None else ((USER_HEADER, user), (PASSWORD_HEADER, password or ""))
+        who = () if user is None else ((USER_HEADER, user), (PASSWORD_HEADER, password or ""))
+        self._metadata = (*who, (CLIENT_ID_HEADER, client_id)) if client_id else who
         self._lock = threading.Lock()
         self._channels: dict[Endpoint, grpc.Channel] = {}
         self._calls: dict[tuple[Endpoint, str], _UnaryCall] = {}
