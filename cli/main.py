@@ -16,6 +16,8 @@ COMMANDS = {
     "storage": ("storage_command", "storage"),
     "topics": ("topics_command", "topics"),
     "reassign-partitions": ("reassign_command", "reassign_partitions"),
+    "leader-election": ("leader_election_command", "leader_election"),
+    "delete-records": ("delete_records_command", "delete_records"),
     "log-dirs": ("log_dirs_command", "log_dirs"),
     "metadata-quorum": ("quorum_command", "metadata_quorum"),
     "snapshot": ("snapshot_command", "snapshot"),

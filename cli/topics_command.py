@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _ACTIONS = ("create", "list", "describe", "delete", "alter")
 _CREATE_ONLY = ("partitions", "replication-factor", "replica-assignment", "config", "if-not-exists")
-_ALTER_TOO = ("partitions", "replication-factor")
+_ALTER_TOO = ("partitions", "replication-factor", "replica-assignment")
 _ALTER_ONLY = ("validate-only", "queue", "throttle", "plan-id")
 _DEFAULT_CONFIG = 5
 _DYNAMIC_TOPIC_CONFIG = 1
@@ -31,7 +31,7 @@ def check_usage(given: dict[str, Any]) -> str:
     action = actions[0]
     if action in ("create", "delete", "alter") and "topic" not in given:
         _refuse('Missing required argument "[topic]"')
-    if action == "alter" and sum(option in given for option in _ALTER_TOO) != 1:
+    if action == "alter" and sum(option in given for option in ("partitions", "replication-factor")) != 1:
         _refuse("Give one of --partitions and --replication-factor with --alter")
     for option in _ALTER_ONLY:
         if (option in given and "replication-factor" not in given) or (option in given and action != "alter"):
@@ -43,7 +43,7 @@ def check_usage(given: dict[str, Any]) -> str:
     if action in ("create", "delete", "alter") and "linearizable" in given:
         _refuse(f'Option "[linearizable]" can\'t be used with option "[{action}]"')
     if "replica-assignment" in given:
-        for option in ("partitions", "replication-factor"):
+        for option in ("partitions", "replication-factor") if action == "create" else ("replication-factor",):
             if option in given:
                 _refuse(f'Option "[{option}]" can\'t be used with option "[replica-assignment]"')
     return action
@@ -65,6 +65,7 @@ Examples:
   kraftlab topics --bootstrap-server 127.0.0.1:9092 --create --topic t --partitions 3 --replication-factor 2
   kraftlab topics --bootstrap-server 127.0.0.1:9092 --create --topic t --replica-assignment 0:1,1:2
   kraftlab topics --bootstrap-server 127.0.0.1:9092 --describe --under-replicated-partitions
+  kraftlab topics --bootstrap-server 127.0.0.1:9092 --alter --topic t --partitions 6
   kraftlab topics --bootstrap-server 127.0.0.1:9092 --alter --topic t --replication-factor 3 --validate-only""",
 )
 @bootstrap_option
@@ -76,7 +77,11 @@ Examples:
 @click.option("--topic", metavar="NAME", help="A topic; except with --create, a regular expression or several with commas.")
 @click.option("--partitions", type=int, metavar="N", help="Number of partitions (default: the cluster's).")
 @click.option("--replication-factor", type=int, metavar="N", help="Replicas of each partition (default: the cluster's).")
-@click.option("--replica-assignment", metavar="0:1,1:2,…", help="Replicas of each partition, preferred leader first.")
+@click.option(
+    "--replica-assignment",
+    metavar="0:1,1:2,…",
+    help="Replicas of each partition, preferred leader first; with --alter also of those there are, which keep theirs.",
+)
 @click.option("--config", multiple=True, metavar="KEY=VALUE", help="A config of the new topic; may be given again.")
 @click.option("--if-not-exists", is_flag=True, help="With --create: no error if the topic exists.")
 @click.option("--validate-only", is_flag=True, help="With --alter --replication-factor: show the plan, and do nothing.")
@@ -177,9 +182,12 @@ def _alter(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
     from .topics_text import factor_lines
 
     names = _all_names(client, given)
-    if "partitions" in given:
+    if "replica-assignment" in given:
+        _grow_as_assigned(client, names, given)
+    elif "partitions" in given:
         counts = dict.fromkeys(names, given["partitions"])
         raise_first_error(client.alter_partition_counts(counts).topics if counts else [])
+    if "partitions" in given:
         out.result({"topics": names, "partitions": given["partitions"]})
         return
     options = MoveOptions(
@@ -205,6 +213,18 @@ def _alter(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
             ],
         }
     )
+
+
+def _grow_as_assigned(client: AdminClient, names: list[str], given: dict[str, Any]) -> None:
+    """As Kafka's tool: the assignment begins with partition 0, and what is there already keeps its replicas."""
+    from kraftlab.client import NewPartitions, raise_first_error
+
+    from .topics_text import parse_assignment
+
+    assignment = list(parse_assignment(given["replica-assignment"]).values())
+    counts = {topic.name: len(topic.partitions) for topic in client.describe_topics(names).topics}
+    wanted = {name: NewPartitions(given["partitions"], assignment[counts[name] :]) for name in names}
+    raise_first_error(client.create_partitions(wanted).results if wanted else [])
 
 
 def _describe(client: AdminClient, out: Output, given: dict[str, Any]) -> None:

@@ -10,12 +10,22 @@ from typing import TYPE_CHECKING, Any
 from .admin import AdminClient, raise_first_error
 from .errors import ClusterUnreachable
 from .moves import MoveOptions
+from .partitions import DeletedRecords, NewPartitions
 from .stream import CallStream
 
 if TYPE_CHECKING:
     from .data import DataClient
 
-__all__ = ["AdminClient", "CallStream", "ClusterUnreachable", "DataClient", "MoveOptions", "raise_first_error"]
+__all__ = [
+    "AdminClient",
+    "CallStream",
+    "ClusterUnreachable",
+    "DataClient",
+    "DeletedRecords",
+    "MoveOptions",
+    "NewPartitions",
+    "raise_first_error",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -31,6 +31,7 @@ from .channels import Channels, authentication_error
 from .config_parts import in_parts
 from .errors import ClusterUnreachable, api_error
 from .moves import NO_OPTIONS, MoveOptions
+from .partitions import DeletedRecords, NewPartitions, create_partitions_request, delete_records, elect_leaders_request
 from .stream import CallStream
 
 _FIRST_PAUSE_S = 0.02
@@ -262,6 +263,26 @@ class AdminClient:
         if names is not None:
             request.topics.CopyFrom(pb.TopicNames(names=names))
         return cast(pb.DescribeTopicPartitionsResponse, self.call("DescribeTopicPartitions", request, timeout_ms=timeout_ms))
+
+    def create_partitions(
+        self, topics: Mapping[str, NewPartitions], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> pb.CreatePartitionsResponse:
+        """Gives topics more partitions; results per topic stand in the response."""
+        request = create_partitions_request(topics, validate_only)
+        return cast(pb.CreatePartitionsResponse, self.call("CreatePartitions", request, timeout_ms=timeout_ms))
+
+    def elect_leaders(
+        self, election_type: int, partitions: Iterable[TopicPartition] | None, *, timeout_ms: int | None = None
+    ) -> pb.ElectLeadersResponse:
+        """Elects leaders of these partitions, or (None) of all that need it; results per partition stand in the response."""
+        request = elect_leaders_request(election_type, partitions)
+        return cast(pb.ElectLeadersResponse, self.call("ElectLeaders", request, timeout_ms=timeout_ms))
+
+    def delete_records(
+        self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, DeletedRecords]:
+        """Deletes the records below each offset (-1: all that are committed), at the leaders."""
+        return delete_records(self, offsets, timeout_ms)
 
     # -- configs -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,67 @@
+"""Partitions as people name them: in JSON files of Kafka's shape, and as completions of a command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from click.shell_completion import CompletionItem
+
+COMPLETION_TIMEOUT_MS = 1000
+
+
+class PartitionFileError(ValueError):
+    """A file that is none; the text names it, what is wrong and what it should be."""
+
+
+class PartitionEntry(msgspec.Struct, frozen=True):
+    """One entry. `offset` is of a deletion only."""
+
+    topic: str
+    partition: int
+    offset: int | None = None
+
+
+class _Document(msgspec.Struct, frozen=True):
+    partitions: tuple[PartitionEntry, ...]
+    version: int = 1
+
+
+def read_partitions(path: Path, example: str, *, with_offsets: bool = False) -> dict[tuple[str, int], int]:
+    """`{"partitions":[{"topic","partition"[,"offset"]}],"version":1}` → offset by partition (-1 where there is none).
+
+    PartitionFileError; OSError if it cannot be read. `example` is a file that would do.
+    """
+    try:
+        document = msgspec.json.decode(path.read_bytes(), type=_Document)
+    except msgspec.MsgspecError as error:
+        raise PartitionFileError(f"{path}: {error}; write it like this: {example}") from None
+    if document.version != 1:
+        raise PartitionFileError(f"{path}: Not supported version field value {document.version}; it is 1")
+    if not document.partitions:
+        raise PartitionFileError(f"{path}: it names no partition; write it like this: {example}")
+    found: dict[tuple[str, int], int] = {}
+    for entry in document.partitions:
+        if (entry.topic, entry.partition) in found:
+            raise PartitionFileError(f"{path}: it names {entry.topic}-{entry.partition} twice; leave one of the two out")
+        if with_offsets and entry.offset is None:
+            raise PartitionFileError(f"{path}: {entry.topic}-{entry.partition} has no offset; write it like this: {example}")
+        found[entry.topic, entry.partition] = -1 if entry.offset is None else entry.offset
+    return found
+
+
+def complete_topics(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Topics that the cluster has now."""
+    servers = context.params.get("bootstrap_server")
+    if not servers:
+        return []
+    from .caller import connect
+
+    try:
+        with connect(servers, timeout_ms=COMPLETION_TIMEOUT_MS) as client:
+            names: list[Any] = sorted(topic.name for topic in client.describe_topics().topics)
+    except Exception:
+        return []
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]

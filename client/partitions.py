@@ -1,0 +1,121 @@
+"""Calls about partitions of topics that exist: how many, who leads them, where their logs begin.
+
+Functions over `AdminClient`, which has a method for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.metadata.errors import ApiError, ErrorCode
+
+from .errors import ClusterUnreachable
+
+if TYPE_CHECKING:
+    from .admin import AdminClient
+
+TopicPartition = tuple[str, int]
+
+PREFERRED, UNCLEAN = 0, 1
+"""Election types."""
+
+
+class NewPartitions(msgspec.Struct, frozen=True):
+    """How many partitions a topic is to have, and the replicas of each new one in order (None: placed by the controller)."""
+
+    count: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+class DeletedRecords(NamedTuple):
+    """Where the logs of all live replicas of a partition begin at the earliest now, or why not."""
+
+    low_watermark: int
+    error: ApiError | None = None
+
+
+def create_partitions_request(topics: Mapping[str, NewPartitions], validate_only: bool) -> pb.CreatePartitionsRequest:
+    request = pb.CreatePartitionsRequest(validate_only=validate_only)
+    for name, wanted in topics.items():
+        topic = request.topics.add(name=name, count=wanted.count)
+        if wanted.assignments is not None:
+            topic.assignments.SetInParent()
+            for replicas in wanted.assignments:
+                topic.assignments.values.add(broker_ids=replicas)
+    return request
+
+
+def elect_leaders_request(election_type: int, partitions: Iterable[TopicPartition] | None) -> pb.ElectLeadersRequest:
+    request = pb.ElectLeadersRequest(election_type=election_type)
+    if partitions is not None:
+        request.topic_partitions.SetInParent()
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            by_topic.setdefault(topic, []).append(partition)
+        for topic, numbers in by_topic.items():
+            request.topic_partitions.values.add(topic=topic, partitions=numbers)
+    return request
+
+
+def delete_records(
+    client: AdminClient, offsets: Mapping[TopicPartition, int], timeout_ms: int | None
+) -> dict[TopicPartition, DeletedRecords]:
+    """Asks each leader for its partitions; who does not lead any more is looked for once again."""
+    done: dict[TopicPartition, DeletedRecords] = {}
+    left = dict(offsets)
+    for _ in range(2):
+        results = _at_leaders(client, left, timeout_ms)
+        done |= results
+        left = {
+            key: offsets[key]
+            for key, result in results.items()
+            if result.error is not None and result.error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        }
+        if not left:
+            break
+    return {key: done[key] for key in offsets}
+
+
+def _at_leaders(
+    client: AdminClient, offsets: Mapping[TopicPartition, int], timeout_ms: int | None
+) -> dict[TopicPartition, DeletedRecords]:
+    results: dict[TopicPartition, DeletedRecords] = {}
+    by_leader: dict[int, list[TopicPartition]] = {}
+    leaders = {
+        (topic.name, partition.partition_index): partition.leader_id
+        for topic in client.describe_topics(sorted({topic for topic, _ in offsets}), timeout_ms=timeout_ms).topics
+        for partition in topic.partitions
+    }
+    for topic, number in offsets:
+        leader = leaders.get((topic, number))
+        if leader is None:
+            text = f"there is no partition {topic}-{number}"
+            results[topic, number] = _failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        elif leader < 0:
+            text = f"{topic}-{number} has no leader; see kraftlab topics --describe --topic {topic}"
+            results[topic, number] = _failed(ErrorCode.LEADER_NOT_AVAILABLE, text)
+        else:
+            by_leader.setdefault(leader, []).append((topic, number))
+    for leader, keys in by_leader.items():
+        request = pb.DeleteRecordsRequest()
+        for topic, number in keys:
+            request.topics.add(name=topic).partitions.add(partition_index=number, offset=offsets[topic, number])
+        try:
+            response: pb.DeleteRecordsResponse = client.call_broker(leader, "DeleteRecords", request, timeout_ms=timeout_ms)
+        except ClusterUnreachable as error:
+            results |= dict.fromkeys(keys, _failed(ErrorCode.BROKER_NOT_AVAILABLE, str(error)))
+            continue
+        answers = [entry for topic_result in response.topics for entry in topic_result.partitions]
+        for key, entry in zip(keys, answers, strict=True):
+            error_code = entry.error_code
+            failed = _failed(error_code, entry.error_message) if error_code else None
+            results[key] = failed or DeletedRecords(entry.low_watermark)
+    return results
+
+
+def _failed(code: int, text: str) -> DeletedRecords:
+    return DeletedRecords(-1, ApiError(ErrorCode(code), text))
