@@ -326,7 +326,9 @@ class BrokerNode:
 
     async def _close_logs(self) -> None:
         if self._is_built:
-            await trio.to_thread.run_sync(self.logs.close, self.broker_epoch())
+            # Who did not get to register has changed nothing: what was clean before is clean still.
+            epoch = self.broker_epoch() if self.broker_epoch() >= 0 else self.logs.previous_broker_epoch
+            await trio.to_thread.run_sync(self.logs.close, epoch)
 
     # --- directories ---------------------------------------------------------------------------------------------------------
 

@@ -154,7 +154,8 @@ def _placed(image: MetadataImage, topic: admin_pb2.CreatableTopic, context: Cont
 def delete(
     state: ControllerState, request: admin_pb2.DeleteTopicsRequest, context: Context
 ) -> Outcome[admin_pb2.DeleteTopicsResponse]:
-    """Deletes topics by name or id. What is named twice, by name, by id or by both, is refused once and not deleted.
+    """Deletes topics by name or id. What is named twice, by name, by id or by both, is refused once and not deleted. As many
+    as are named go at once.
 
     ApiError TOPIC_DELETION_DISABLED if delete.topic.enable is false.
     """
@@ -189,8 +190,7 @@ def delete(
             result.topic_id = to_text(topic.topic_id)
             records.append(RemoveTopic(0, topic.topic_id))
         response.responses.append(result)
-    check_record_count(records)
-    return Outcome(records, response)
+    return Outcome(records, response, transaction="topic deletion")
 
 
 def _check_deletion_enabled(request: admin_pb2.DeleteTopicsRequest, settings: Settings) -> None:

@@ -394,6 +394,19 @@ async def test_a_replica_in_a_lost_or_unknown_directory_leaves_isr_and_leadershi
     assert five.state("t", 0) == five.state("t", 1) == ((1, 2), (2,), 2, (), ())
 
 
+async def test_an_assignment_leaves_the_eligible_leaders_alone(cluster: Any, tools: Any) -> None:
+    first, second = tools.directory(1, 0), tools.directory(1, 1)
+    await cluster.start_brokers(1, log_dirs=(first, second))
+    await cluster.start_brokers(2, 3)
+    await cluster.create("t", (1, 2, 3), min_insync_replicas="3")
+    await cluster.stop_broker(3)
+    assert (cluster.partition("t").isr, cluster.partition("t").elr) == ((1, 2), (3,))
+    assert await assign(cluster, 1, "t", 0, second) == ErrorCode.NONE
+    assert cluster.partition("t").elr == (3,)
+    assert await assign(cluster, 1, "t", 0, LOST) == ErrorCode.NONE
+    assert (cluster.partition("t").isr, sorted(cluster.partition("t").elr)) == ((2,), [1, 3])
+
+
 async def test_too_many_assignments_are_refused_at_once(five: Any) -> None:
     request = AssignReplicasToDirsRequest(
         1, five.broker(1).epoch, (DirectoryAssignment(LOST, b"x" * 16, 0),) * (directories.MAX_ASSIGNMENTS + 1)

@@ -9,9 +9,11 @@ import pytest
 import trio
 import trio.testing
 
+from kraftlab.admin.v1 import admin_pb2
 from kraftlab.controller.engine import log_writer
 from kraftlab.controller.engine.activation import ActivationRefused, activation_records, is_empty
 from kraftlab.controller.engine.state import Context, ControllerState, Outcome
+from kraftlab.controller.topics import topics
 from kraftlab.metadata import codec
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.errors import ApiError, ErrorCode
@@ -147,6 +149,19 @@ async def test_a_record_that_cannot_be_replayed_stops_a_large_change_before_anyt
     assert answer.error.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert len(cluster.quorum.batches) == batches
     assert await cluster.done(cluster.controller.write("set", keys(1, "2"))) == "2"
+
+
+async def test_more_topics_than_a_batch_holds_are_deleted_at_once(five: Any, two_per_batch: None) -> None:
+    names = [f"t{number}" for number in range(5)]
+    for name in names:
+        await five.create(name, (1,))
+    request = admin_pb2.DeleteTopicsRequest(topics=[admin_pb2.DeleteTopicState(name=name) for name in names])
+    answer = five.controller.write("delete", lambda state, context: topics.delete(state, request, context))
+    await five.commit(2)
+    assert len(five.controller.committed.image.topics.by_name) == 5
+    response = await five.done(answer)
+    assert {result.error_code for result in response.responses} == {0}
+    assert len(five.controller.committed.image.topics.by_name) == 0
 
 
 # --- readers -----------------------------------------------------------------------------------------------------------------
