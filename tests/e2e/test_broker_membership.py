@@ -28,6 +28,15 @@ def test_a_broker_that_stopped_cleanly_is_elected_when_it_comes_back_and_one_tha
     lab.cluster.stop_node(1)
     wait_until("nobody leads", lambda: claims(lab, "claim") == ([], [0, 1], -1))
 
+    for controller in lab.cluster.controller_ids:
+        lab.cluster.kill_node(controller)
+    lab.cluster.start_node(0)
+    wait_until("0 has opened its logs", lambda: not (lab.cluster.log_dirs(0)[0] / ".kafka_cleanshutdown").exists())
+    lab.cluster.stop_node(0)
+    assert all((path / ".kafka_cleanshutdown").exists() for path in lab.cluster.log_dirs(0)), "as clean as before"
+    for controller in lab.cluster.controller_ids:
+        lab.cluster.start_node(controller)
+
     lab.cluster.start_node(0)
     wait_until("0 leads again, having lost nothing", lambda: claims(lab, "claim") == ([0], [1], 0))
     assert lab.contents("claim")[0][0] == before[0][0]
