@@ -17,8 +17,7 @@ from kraftlab.access.users import PASSWORD_HEADER, USER_HEADER
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.quorum.core.types import Endpoint
-from kraftlab.rpc.caller import CLIENT_ID_HEADER
-from kraftlab.rpc.methods import METHODS, SERVICE, STREAM_METHOD
+from kraftlab.rpc.methods import CLIENT_ID_HEADER, METHODS, SERVICE, STREAM_METHOD
 
 _MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 # A node that hangs keeps its sockets: only pings tell it from one that is slow to answer.

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from kraftlab.access.users import PASSWORD_HEADER, USER_HEADER, AuthenticationFailed, Users
 
 from .front_door import host_of
+from .methods import CLIENT_ID_HEADER
 
 if TYPE_CHECKING:
     import grpc
-
-
-CLIENT_ID_HEADER = "kraftlab-client-id"
-"""The gRPC metadata key by which a client names itself; quotas may be about it."""
 
 
 class Caller(NamedTuple):

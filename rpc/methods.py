@@ -13,6 +13,8 @@ from kraftlab.admin.v1 import admin_pb2
 
 SERVICE = "kraftlab.admin.v1.Admin"
 STREAM_METHOD = "Call"
+CLIENT_ID_HEADER = "kraftlab-client-id"
+"""The gRPC metadata key by which a client names itself; quotas may be about it."""
 
 
 class Method(NamedTuple):

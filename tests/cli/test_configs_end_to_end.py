@@ -154,6 +154,17 @@ def test_who_is_over_the_mutation_quota_waits(cluster: LocalCluster, run: Run) -
         assert run("configs", "--alter", "--user", "ANONYMOUS", "--delete-config", "controller_mutation_rate").code == 0
 
 
+def test_a_quota_of_a_client_id_binds_who_calls_itself_so(cluster: LocalCluster, run: Run) -> None:
+    assert run("configs", "--alter", "--client", "loader", "--add-config", "controller_mutation_rate=1").code == 0
+    codes = []
+    for client_id in ("loader", "loader", "other"):
+        with AdminClient(str(cluster.node(0).grpc), client_id=client_id) as client:
+            topic = pb.CreatableTopic(name=f"by-{client_id}-{len(codes)}", num_partitions=50, replication_factor=1)
+            codes.append(client.create_topics([topic]).topics[0].error_code)
+    assert run("configs", "--alter", "--client", "loader", "--delete-config", "controller_mutation_rate").code == 0
+    assert codes == [0, 89, 0]
+
+
 def test_features_are_described_lowered_and_raised_again(run: Run) -> None:
     described = run("features", "describe").out.splitlines()
     assert [line.split()[1] for line in described] == sorted(line.split()[1] for line in described)
