@@ -13,8 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from . import eligible_leaders, requests
+from .acls import AclsImage
+from .features import MIN_INSYNC_REPLICAS, is_supported
 from .image import BrokerImage, MetadataImage, PartitionImage
-from .records import NO_LEADER, RECOVERING, AnyRecord, Partition, PartitionChange, RegisterBroker
+from .quotas import QuotasImage, quota_entity
+from .records import NO_LEADER, RECOVERING, RESOURCE_BROKER, AnyRecord, Partition, PartitionChange, RegisterBroker
 from .uuids import is_reserved, to_text
 
 _PARTITION_RULES: tuple[tuple[str, Callable[[PartitionImage], bool]], ...] = (
@@ -48,7 +51,10 @@ def check_image(image: MetadataImage) -> tuple[str, ...]:
         *_check_topics(image),
         *_check_brokers(image),
         *_check_configs(image),
+        *_check_quotas(image.quotas),
+        *_check_features(image),
         *_check_moves(image),
+        *_check_acls(image.acls),
         *check_requests(image.requests),
     )
 
@@ -120,6 +126,12 @@ def _goes_back(known: BrokerImage, record: RegisterBroker) -> bool:
     return known.epoch >= record.broker_epoch
 
 
+def _check_acls(acls: AclsImage) -> list[str]:
+    if len(acls.ids) != len(acls.by_id):
+        return ["not so: no two access rules say the same"]
+    return [] if acls == AclsImage().after(acls.by_id) else ["not so: access rules are arranged as they stand"]
+
+
 def _check_topics(image: MetadataImage) -> list[str]:
     broken: list[str] = []
     topics = image.topics
@@ -168,7 +180,34 @@ def _check_brokers(image: MetadataImage) -> list[str]:
 
 
 def _check_configs(image: MetadataImage) -> list[str]:
-    return [f"{key}: not so: a resource without config is not listed" for key, values in image.configs.items() if not values]
+    broken = [f"{key}: not so: a resource without config is not listed" for key, values in image.configs.items() if not values]
+    if eligible_leaders.are_on(image):
+        having = {
+            name for (kind, name), values in image.configs.items() if kind == RESOURCE_BROKER and MIN_INSYNC_REPLICAS in values
+        }
+        if having != {""}:
+            broken.append("not so: with eligible leader replicas the cluster has a min.insync.replicas, and no broker its own")
+    return broken
+
+
+def _check_quotas(quotas: QuotasImage) -> list[str]:
+    broken: list[str] = []
+    for entity, values in quotas.items():
+        if not values:
+            broken.append(f"{entity}: not so: an entity without quota is not listed")
+        if not entity or entity != quota_entity(entity):
+            broken.append(f"{entity}: not so: an entity's parts are sorted, none twice")
+        if not all(value > 0 for value in values.values()):
+            broken.append(f"{entity}: not so: quotas are above 0")
+    return broken
+
+
+def _check_features(image: MetadataImage) -> list[str]:
+    return [
+        f"{name}={level}: not so: a finalized level is one that this software works at"
+        for name, level in image.features.items()
+        if level == 0 or not is_supported(name, level)
+    ]
 
 
 def _check_moves(image: MetadataImage) -> list[str]:

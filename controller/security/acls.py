@@ -32,6 +32,8 @@ from ..engine.state import Context, ControllerState, Outcome, Settings, check_re
 NO_AUTHORIZER = "No Authorizer is configured."
 NO_AUTHORIZER_ON_BROKER = "No Authorizer is configured on the broker"
 UNKNOWN = 0
+TEXT_LENGTH_MAX = 32767
+"""As long as a text can be in Kafka's protocol."""
 
 Number = TypeVar("Number", bound=enum.IntEnum)
 
@@ -83,6 +85,9 @@ def _new_acl(creation: admin_pb2.AclCreation) -> Acl:
     """The rule, if it can be one. ApiError INVALID_REQUEST."""
     if creation.resource_type == ResourceType.CLUSTER and creation.resource_name != CLUSTER_NAME:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    for what, text in (("name", creation.resource_name), ("principal", creation.principal), ("host", creation.host)):
+        if len(text) > TEXT_LENGTH_MAX:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"The {what} has {len(text)} characters; {TEXT_LENGTH_MAX} are allowed.")
     if not creation.resource_name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid empty resource name")
     resource_type = _one_of(ResourceType, creation.resource_type, "resourceType")

@@ -20,6 +20,8 @@ from kraftlab.metadata.scram import ScramMechanism
 from ..engine.state import Context, ControllerState, Outcome, check_record_count, set_error
 
 MAX_ITERATIONS = 16384
+NAME_LENGTH_MAX = 32767
+SALT_BYTES_MAX = 1024
 
 Change = admin_pb2.ScramCredentialDeletion | admin_pb2.ScramCredentialUpsertion
 
@@ -72,6 +74,10 @@ def _check_entry(entry: Change) -> None:
         raise ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     if not entry.name:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if len(entry.name) > NAME_LENGTH_MAX:
+        raise ApiError(
+            ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Username has {len(entry.name)} characters; {NAME_LENGTH_MAX} are allowed"
+        )
 
 
 def _credential(entry: admin_pb2.ScramCredentialUpsertion) -> UserScramCredential:
@@ -83,6 +89,8 @@ def _credential(entry: admin_pb2.ScramCredentialUpsertion) -> UserScramCredentia
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
     if not entry.salt or not entry.salted_password:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salt and salted password must not be empty")
+    if max(len(entry.salt), len(entry.salted_password)) > SALT_BYTES_MAX:
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Salt and salted password have at most {SALT_BYTES_MAX} bytes")
     stored_key, server_key = keys(mechanism.hash_name, entry.salted_password)
     return UserScramCredential(0, entry.name, entry.mechanism, entry.salt, stored_key, server_key, entry.iterations)
 
