@@ -49,9 +49,9 @@ class AdminApi(NamedTuple):
     once, wherever it is asked.
     `refuse` repeats an error of the whole request in the response's entries, where Kafka does.
     `is_of_quorum`: a call of the leader's own that can be linearizable, as reads can. `names_initiator`: its request has an
-    initiator, the principal if it names none. `knows_broker`: the answer depends on the broker that was asked; a write finds it in
-    its context, a read gets it as well. `strict_from`: it counts against the client's mutation quota, strictly from this version
-    on. `asks_quorum`: its context knows the quorum.
+    initiator, the principal if it names none. `knows_broker`: the answer depends on the broker that was asked; a write finds it
+    in its context, a read gets it as well. `strict_from`: it counts against the client's mutation quota, strictly from this
+    version on. `asks_quorum`: its context knows the quorum. Who may make the call stands in `access.admission.CALLS`.
     """
 
     kind: Kind
