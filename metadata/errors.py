@@ -51,6 +51,7 @@ class ErrorCode(enum.IntEnum):
     INVALID_REQUEST = 42, "The request contradicts itself or the protocol; the message of the entry says where."
     UNSUPPORTED_FOR_MESSAGE_FORMAT = 43, "The log's format does not support this."
     POLICY_VIOLATION = 44, "The request breaks a policy or limit of the server; split it or change the policy."
+    DUPLICATE_SEQUENCE_NUMBER = 46, "The request may have been carried out before; see what is there, and use a new sequence."
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, "The principal may not use this transactional id; add an ACL that allows it."
     SECURITY_DISABLED = 54, "No authorizer is configured; set authorizer.class.name first."
     OPERATION_NOT_ATTEMPTED = 55, "Not attempted, because another part of the request failed."

@@ -5,7 +5,8 @@ them: cluster id, read mode, deadline, then waiting for `min_offset`, and for a 
 controllers has confirmed that this one leads and its state has caught up (writes are linearizable in any read mode); and
 it fills the response's header. It never raises for a request. Before anything is carried out, `access.admission` says whether
 the caller may have it, by the rules in the committed state: a write is only judged where it is carried out, on the active
-controller, and nothing but super users' calls before the state is complete.
+controller, and nothing but super users' calls before the state is complete. A write with a request id is answered like its first
+sending if there was one (`engine/exactly_once.py`); then the caller's rights are not asked again, for the answer is his.
 
 Peer handlers decode a struct, run the manager's operation as a write, and encode its response; a refusal of the whole
 request is the response's own error. Heartbeats are answered without a task of their own.
@@ -52,6 +53,7 @@ from kraftlab.rpc.versions import version_of
 
 from ..cluster import brokers, controllers, directories, producer_ids
 from ..configs.mutation_quota import UNLIMITED, MutationCharge, quota_of
+from ..engine import exactly_once
 from ..engine.answer_deadlines import OutcomeUnknown
 from ..engine.purgatory import Answer
 from ..engine.quorum_controller import QuorumController
@@ -59,6 +61,7 @@ from ..engine.state import Context, ControllerState, Outcome, QuorumFacts, set_e
 from ..partitions import partitions
 from ..reassignment import reassignments
 from .apis import APIS, AdminApi, Kind
+from .request_ids import identity_of
 
 logger = logging.getLogger("kraftlab.controller")
 
@@ -108,12 +111,13 @@ class ControllerService:
         _name_initiator(row, call)
         try:
             self._check_header(row, header)
-            admission = self._admit(row, call)
+            identity = identity_of(call)
+            admission = self._admit(row, call) if identity is None else Admission(request)
         except ApiError:
             return False
         if timeout_ms <= 0 or admission.is_void:
             return False
-        written = self._write(row, call, admission.request, self._clock() + timeout_ms)
+        written = self._write(row, call, admission.request, self._clock() + timeout_ms, identity)
         written.when_done(partial(self._answer_written, row, call, admission, answer))
         return True
 
@@ -170,11 +174,12 @@ class ControllerService:
         is_linearizable = header.read_mode == admin_pb2.READ_MODE_LINEARIZABLE and row.kind is not Kind.WRITE
         if is_linearizable or header.min_offset > self.controller.applied_offset:
             await self._wait_for(header.min_offset, timeout_ms, is_linearizable)
-        admission = self._admit(row, call)
+        identity = identity_of(call)
+        admission = self._admit(row, call) if identity is None else Admission(request)
         if admission.is_void:
             return _completed(admission, METHODS[call.api].response()), self.controller.applied_offset
         if row.kind is Kind.WRITE:
-            answer = self._write(row, call, admission.request, arrived_ms + timeout_ms)
+            answer = self._write(row, call, admission.request, arrived_ms + timeout_ms, identity)
             return _completed(admission, await answer.wait()), answer.offset
         asked = (call.broker,) if row.knows_broker else ()
         response = row.run(self, admission.request, *asked)
@@ -191,12 +196,36 @@ class ControllerService:
         rights = authorizer.rights(image.acls if controller.is_loaded else None, call.principal, call.host)
         return admit(call.api, rights, call.request, image)
 
-    def _write(self, row: AdminApi, call: Call, request: Any, deadline_ms: int) -> Answer[Any]:
+    def _write(
+        self, row: AdminApi, call: Call, request: Any, deadline_ms: int, identity: exactly_once.RequestIdentity | None
+    ) -> Answer[Any]:
         api = call.api
         run = partial(_operation, row.run, request)
-        if row.strict_from is not None or row.knows_broker or row.asks_quorum:
+        if identity is not None:
+            run = partial(self._once, row, call, identity)
+        elif row.strict_from is not None or row.knows_broker or row.asks_quorum:
             run = partial(self._operation_of, row, call, request)
         return self.controller.write(api, run, deadline_ms=deadline_ms, answer_by_ms=deadline_ms)
+
+    def _once(
+        self,
+        row: AdminApi,
+        call: Call,
+        identity: exactly_once.RequestIdentity,
+        state: ControllerState,
+        context: Context,
+    ) -> Outcome[Any]:
+        """Runs a write with an id, if it has not run yet. What its caller may not have at all is refused and not remembered."""
+        response = METHODS[call.api].response()
+        answered = exactly_once.find(state.image.requests, identity, context.now_ms)
+        if answered is not None:
+            return exactly_once.repeated(answered, response)
+        admission = self._admit(row, call)
+        if admission.is_void:
+            return Outcome((), _completed(admission, response))
+        outcome = self._operation_of(row, call, admission.request, state, context)
+        _completed(admission, outcome.response)
+        return exactly_once.recorded(call.api, identity, outcome, state, context.now_ms)
 
     def _operation_of(self, row: AdminApi, call: Call, request: Any, state: ControllerState, context: Context) -> Outcome[Any]:
         """Runs a write that has to know who asks, or whom: its client's mutation quota, the broker, the quorum."""

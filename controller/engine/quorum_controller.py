@@ -324,7 +324,8 @@ class QuorumController:
             self.queue.prepend(Event(f"the rest of {name}", lambda: self._push_rest(quorum, epoch), lambda error: None))
         if outcome.appended is not None:
             outcome.appended(end_offset)
-        self._defer(lambda: answer.succeed(outcome.response, end_offset), answer.fail, end_offset)
+        reflects = end_offset if outcome.reflects is None else outcome.reflects
+        self._defer(lambda: answer.succeed(outcome.response, reflects), answer.fail, end_offset)
 
     def _finish(self, quorum: MetadataQuorum, epoch: int) -> bool:
         """Brings the rest of a large change into the log: False if this node cannot any more. NotNow if it takes no more yet."""

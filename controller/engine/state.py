@@ -91,6 +91,8 @@ class Outcome(NamedTuple, Generic[R]):
 
     `appended` is called with the end offset once the records are in the log (or with the highest pending one if there are
     none), for what the active controller keeps outside the log.
+
+    `reflects`: the end offset that the answer is told to reflect, if it is another one than where the log stands.
     """
 
     records: Sequence[AnyRecord]
@@ -98,6 +100,7 @@ class Outcome(NamedTuple, Generic[R]):
     atomic: bool = True
     appended: Callable[[int], None] | None = None
     transaction: str | None = None
+    reflects: int | None = None
 
 
 class ControllerState(msgspec.Struct, frozen=True):
