@@ -69,7 +69,8 @@ class MetadataPublisher:
         fatal: tuple[type[Exception], ...] = (),
     ) -> None:
         self.image = EMPTY
-        """The newest published image."""
+        """The newest image; publishers may still be at work on it."""
+        self._offset = EMPTY.stable_offset
         self._publishers = publishers
         self._fatal = fatal
         self._on_leader_changed = on_leader_changed
@@ -85,8 +86,8 @@ class MetadataPublisher:
 
     @property
     def offset(self) -> int:
-        """Everything below is published, 0 before the first image."""
-        return self.image.stable_offset
+        """Every publisher has been given everything below and is done with it; 0 before the first image."""
+        return self._offset
 
     # --- the state machine ---------------------------------------------------------------------------------------------------
 
@@ -164,11 +165,12 @@ class MetadataPublisher:
                 raise
             except Exception:
                 logger.exception("publishing metadata %s to %s failed", image.provenance, name)
+        self._offset = image.stable_offset
         self._published.set()
         self._published = trio.Event()
 
     async def wait_for(self, offset: int) -> None:
-        """Returns once an image at or beyond that offset is published."""
+        """Returns once an image at or beyond that offset is published, and what it changes here is done."""
         while self.offset < offset:
             await self._published.wait()
 

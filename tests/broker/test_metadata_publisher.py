@@ -86,6 +86,22 @@ async def test_nothing_is_published_before_the_high_watermark_known_at_the_start
     assert first.changes.configs == {(RESOURCE_BROKER, "")}
 
 
+async def test_who_waits_for_an_offset_waits_until_publishers_are_done_with_it(
+    autojump_clock: Any, nursery: trio.Nursery
+) -> None:
+    seen = Seen()
+    publisher = publisher_with(("seen", seen.publish))
+    nursery.start_soon(publisher.run)
+    seen.gate = trio.Event()
+    await publisher.apply([batch(0)], high_watermark=1)
+    with trio.move_on_after(1) as waited:
+        await publisher.wait_for(1)
+    assert (waited.cancelled_caught, publisher.offset) == (True, 0)
+    seen.gate.set()
+    await publisher.wait_for(1)
+    assert (seen.offsets, publisher.offset) == ([1], 1)
+
+
 async def test_what_comes_while_publishers_work_becomes_one_publication(autojump_clock: Any, nursery: trio.Nursery) -> None:
     seen = Seen()
     publisher = publisher_with(("seen", seen.publish))

@@ -51,7 +51,7 @@ class World:
             (RESOURCE_BROKER, "")
         }
         self.publications.append(publication)
-        self.published.append((self.publisher.offset, value_in(publication.after)))
+        self.published.append((publication.after.stable_offset, value_in(publication.after)))
 
     async def apply(self, *batches: list[AnyRecord]) -> None:
         """Hands all of them over at once and lets the publisher work."""
