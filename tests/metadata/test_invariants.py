@@ -15,6 +15,9 @@ from kraftlab.metadata.records import (
     RECOVERING,
     AnyRecord,
     BrokerRegistrationChange,
+    ClientQuota,
+    Config,
+    FeatureLevel,
     Partition,
     PartitionChange,
     RegisterBroker,
@@ -91,6 +94,26 @@ def test_a_sound_image_passes() -> None:
 )
 def test_a_broken_image_is_named(record: AnyRecord, rule: str) -> None:
     assert any(line.startswith(rule) for line in check_image(image_of(*CLUSTER, record)))
+
+
+ELR_ON = (FeatureLevel(0, "eligible.leader.replicas.version", 1), Config(0, 4, "", "min.insync.replicas", "1"))
+
+
+@pytest.mark.parametrize(
+    ("records", "rule"),
+    [
+        (ELR_ON[:1], "not so: with eligible leader replicas the cluster has a min.insync.replicas"),
+        ((*ELR_ON, Config(0, 4, "1", "min.insync.replicas", "1")), "not so: with eligible leader replicas the cluster has"),
+        (
+            (ClientQuota(0, (("user", "u"), ("client-id", "c")), "k", 1.0),),
+            "(('user', 'u'), ('client-id', 'c')): not so: an entity's",
+        ),
+        ((ClientQuota(0, (("user", "u"),), "k", 0.0),), "(('user', 'u'),): not so: quotas are above 0"),
+    ],
+)
+def test_configs_and_quotas_that_cannot_be_are_named(records: tuple[AnyRecord, ...], rule: str) -> None:
+    assert check_image(image_of(*ELR_ON)) == ()
+    assert any(line.startswith(rule) for line in check_image(image_of(*records)))
 
 
 def test_a_listing_that_differs_from_the_partitions_is_found() -> None:
