@@ -31,7 +31,7 @@ from kraftlab.metadata.uuids import Uuid, is_reserved, to_text
 
 from ..engine.levels import CORDONED_DIRECTORIES, DIRECTORIES, metadata_version
 from ..engine.state import Context, ControllerState, Outcome, Settings
-from ..partitions.partitions import check_broker_epoch, with_broker, without_broker, without_unclean_broker
+from ..partitions.partitions import check_broker_epoch, with_broker, without_broker, without_data, without_unclean_broker
 from .heartbeats import BrokerState, HeartbeatFacts, HeartbeatTable, next_state
 
 logger = logging.getLogger("kraftlab.controller")
@@ -316,7 +316,8 @@ def _with_directories_offline(
     offline: tuple[bytes, ...],
     context: Context,
 ) -> list[AnyRecord]:
-    """Adds the loss of directories after a heartbeat's own records: the replicas there leave ISRs and leaderships first.
+    """Adds the loss of directories after a heartbeat's own records: the replicas there leave ISRs and leaderships first, and are
+    not eligible to lead either, since a repaired directory may come back empty.
 
     A broker that loses its last directory is fenced as well: it can serve nothing.
     """
@@ -327,8 +328,8 @@ def _with_directories_offline(
     if remaining:
         keys = [key for directory in offline for key in state.index.partitions_in_directory(directory)]
     else:
-        keys = list(state.index.partitions_in_isr(broker.broker_id))
+        keys = [*state.index.partitions_in_isr(broker.broker_id), *state.index.partitions_in_elr(broker.broker_id)]
     change = BrokerRegistrationChange(
         0, broker.broker_id, broker.epoch, fenced=None if remaining or broker.fenced else True, log_dirs=remaining
     )
-    return [*records, *without_broker(state, keys, broker.broker_id, context.settings), change]
+    return [*records, *without_data(state, keys, broker.broker_id, context.settings), change]

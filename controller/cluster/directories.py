@@ -87,5 +87,6 @@ def _change(state: ControllerState, broker: BrokerImage, entry: DirectoryAssignm
         default_directory=default_directory(image.cluster.brokers),
         min_isr=min_isr_if_on(image, image.topics.by_id[entry.topic_id].name),
         target_isr=isr,
+        uncleanly_stopped=() if online else (broker.broker_id,),
         directories={broker.broker_id: entry.directory_id},
     )

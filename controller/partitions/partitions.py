@@ -90,6 +90,13 @@ def without_unclean_broker(state: ControllerState, broker_id: int, settings: Set
     """
     index = state.index
     keys = sorted({*index.partitions_in_isr(broker_id), *index.partitions_in_elr(broker_id)})
+    return without_data(state, keys, broker_id, settings)
+
+
+def without_data(
+    state: ControllerState, keys: Iterable[PartitionKey], broker_id: int, settings: Settings
+) -> list[PartitionChange]:
+    """Takes a broker out of the ISR, the ELR and the leadership of these partitions, whose logs it has lost or may have lost."""
     eligibility = Eligibility(state.image.cluster.brokers, removed=broker_id)
     return _updates(state, keys, eligibility, settings, uncleanly_stopped=(broker_id,))
 
