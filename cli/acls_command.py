@@ -142,12 +142,16 @@ def _find(client: AdminClient, pattern: Any) -> Any:
 
     from .acls_text import described
 
-    request = pb.DescribeAclsRequest(resource_type_filter=ANY, pattern_type_filter=ANY, operation=ANY, permission_type=ANY)
-    if pattern is not None:
-        request.resource_type_filter = pattern.resource_type
-        request.pattern_type_filter = pattern.pattern_type
-        request.resource_name_filter = pattern.name
-    return described(client.call("DescribeAcls", request).resources)
+    if pattern is None:
+        return described(client.describe_acls().resources)
+    wanted = pb.DescribeAclsRequest(
+        resource_type_filter=pattern.resource_type,
+        resource_name_filter=pattern.name,
+        pattern_type_filter=pattern.pattern_type,
+        operation=ANY,
+        permission_type=ANY,
+    )
+    return described(client.describe_acls(wanted).resources)
 
 
 def _list(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
@@ -201,7 +205,7 @@ def _add(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
                 )
                 for entry in new
             ]
-            raise_first_error(client.call("CreateAcls", pb.CreateAclsRequest(creations=creations)).results)
+            raise_first_error(client.create_acls(creations).results)
             added += [document(pattern, entry) for entry in new]
     out.result({"added": added, "existing": existing})
 
@@ -232,7 +236,7 @@ def _remove(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
             one.principal_filter, one.host_filter = entry.principal, entry.host
             one.operation, one.permission_type = entry.operation, entry.permission_type
             filters.append(one)
-        results = client.call("DeleteAcls", pb.DeleteAclsRequest(filters=filters)).filter_results
+        results = client.delete_acls(filters).filter_results
         raise_first_error(results)
         removed += [_document_of(acl) for result in results for acl in result.matching_acls]
     out.result({"removed": removed})

@@ -5,13 +5,12 @@ The password is salted here and stays here: what is sent is what RFC 5802 calls 
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import raise_first_error
+from kraftlab.client.credentials import DEFAULT_ITERATIONS, scram_credential
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.scram import ScramMechanism
 
@@ -23,20 +22,8 @@ if TYPE_CHECKING:
 
     from .configs_command import Changes
 
-DEFAULT_ITERATIONS = 4096
-SALT_BYTES = 20
-
-
-class Mechanism(NamedTuple):
-    number: ScramMechanism
-    hash_name: str
-
-
-MECHANISMS = {
-    "SCRAM-SHA-256": Mechanism(ScramMechanism.SCRAM_SHA_256, "sha256"),
-    "SCRAM-SHA-512": Mechanism(ScramMechanism.SCRAM_SHA_512, "sha512"),
-}
-_NAMES = {int(mechanism.number): name for name, mechanism in MECHANISMS.items()}
+MECHANISMS = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
+_NAMES = {int(mechanism): name for name, mechanism in MECHANISMS.items()}
 
 
 class Credential(NamedTuple):
@@ -60,11 +47,9 @@ def alter(client: AdminClient, out: Output, entities: Sequence[Entity], changes:
     others = [key for key in (*changes.added, *changes.deleted) if key not in MECHANISMS]
     if others:
         raise ConfigUsageError(f"SCRAM credentials are changed by themselves; change {', '.join(others)} with another command")
-    request = pb.AlterUserScramCredentialsRequest(
-        upsertions=[_upsertion(user.name, key, value) for key, value in changes.added.items()],
-        deletions=[pb.ScramCredentialDeletion(name=user.name, mechanism=MECHANISMS[key].number) for key in changes.deleted],
-    )
-    raise_first_error(client.call("AlterUserScramCredentials", request).results)
+    upsertions = [_upsertion(user.name, key, value) for key, value in changes.added.items()]
+    deletions = [pb.ScramCredentialDeletion(name=user.name, mechanism=MECHANISMS[key]) for key in changes.deleted]
+    raise_first_error(client.alter_user_scram_credentials(upsertions, deletions).results)
     out.lines([updated_line(user)])
     out.result({"updated": {"type": user.kind.singular, "name": user.name}})
 
@@ -79,15 +64,16 @@ def _upsertion(user: str, key: str, text: str) -> pb.ScramCredentialUpsertion:
         name, _, value = item.strip().partition("=")
         given[name] = value
     iterations = given.get("iterations", str(DEFAULT_ITERATIONS))
-    if not given.get("password") or given.keys() - {"iterations", "password"} or not iterations.isdecimal():
+    if (
+        not given.get("password")
+        or given.keys() - {"iterations", "password"}
+        or not iterations.isdecimal()
+        or len(iterations) > 9
+    ):
         raise ConfigUsageError(
             f"{key} needs [iterations=NUMBER,password=PASSWORD]; without iterations it has {DEFAULT_ITERATIONS}"
         )
-    mechanism, salt = MECHANISMS[key], secrets.token_bytes(SALT_BYTES)
-    salted = hashlib.pbkdf2_hmac(mechanism.hash_name, given["password"].encode(), salt, max(1, int(iterations)))
-    return pb.ScramCredentialUpsertion(
-        name=user, mechanism=mechanism.number, iterations=int(iterations), salt=salt, salted_password=salted
-    )
+    return scram_credential(user, MECHANISMS[key], given["password"], int(iterations))
 
 
 def find(client: AdminClient, entities: Sequence[Entity]) -> list[Credential]:
@@ -95,14 +81,8 @@ def find(client: AdminClient, entities: Sequence[Entity]) -> list[Credential]:
     user = entities[0]
     if len(entities) > 1 or user.kind.plural != "users" or (user.name is None and not user.is_any):
         return []
-    request = pb.DescribeUserScramCredentialsRequest()
-    if user.name is not None:
-        request.users.CopyFrom(pb.ScramUserNames(values=[pb.ScramUserName(name=user.name)]))
-    results = [
-        result
-        for result in client.call("DescribeUserScramCredentials", request).results
-        if result.error_code != ErrorCode.RESOURCE_NOT_FOUND
-    ]
+    response = client.describe_user_scram_credentials(None if user.name is None else [user.name])
+    results = [result for result in response.results if result.error_code != ErrorCode.RESOURCE_NOT_FOUND]
     raise_first_error(results)
     return [
         Credential(result.user, _NAMES.get(info.mechanism, f"UNKNOWN({info.mechanism})"), info.iterations)

@@ -517,6 +517,54 @@ class AdminClient:
         """Waits for one answer: asked again while the change is under way or done, the leader would only say so."""
         return self.call(api, request, timeout_ms=timeout_ms, attempt_timeout_s=math.inf, once=True)
 
+    # -- access ------------------------------------------------------------------------------------------------------
+
+    def create_acls(self, creations: Iterable[pb.AclCreation], *, timeout_ms: int | None = None) -> pb.CreateAclsResponse:
+        """Adds access rules; one result for each."""
+        request = pb.CreateAclsRequest(creations=creations)
+        return cast(pb.CreateAclsResponse, self.call("CreateAcls", request, timeout_ms=timeout_ms))
+
+    def delete_acls(self, filters: Iterable[pb.DeleteAclsFilter], *, timeout_ms: int | None = None) -> pb.DeleteAclsResponse:
+        """Removes what any of the filters matches; one result with the rules for each."""
+        request = pb.DeleteAclsRequest(filters=filters)
+        return cast(pb.DeleteAclsResponse, self.call("DeleteAcls", request, timeout_ms=timeout_ms))
+
+    def describe_acls(
+        self,
+        wanted: pb.DescribeAclsRequest | None = None,
+        *,
+        linearizable: bool | None = None,
+        timeout_ms: int | None = None,
+    ) -> pb.DescribeAclsResponse:
+        """The access rules that the filter of a request matches, or all."""
+        request = pb.DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
+        if wanted is not None:
+            request.CopyFrom(wanted)
+        request.header.CopyFrom(self._reading(linearizable))
+        return cast(pb.DescribeAclsResponse, self.call("DescribeAcls", request, timeout_ms=timeout_ms))
+
+    def alter_user_scram_credentials(
+        self,
+        upsertions: Iterable[pb.ScramCredentialUpsertion] = (),
+        deletions: Iterable[pb.ScramCredentialDeletion] = (),
+        *,
+        timeout_ms: int | None = None,
+    ) -> pb.AlterUserScramCredentialsResponse:
+        """Sets (`scram_credential` makes one) and removes SCRAM credentials; one result for each user."""
+        request = pb.AlterUserScramCredentialsRequest(upsertions=upsertions, deletions=deletions)
+        answer = self.call("AlterUserScramCredentials", request, timeout_ms=timeout_ms)
+        return cast(pb.AlterUserScramCredentialsResponse, answer)
+
+    def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None, *, timeout_ms: int | None = None
+    ) -> pb.DescribeUserScramCredentialsResponse:
+        """Mechanisms and iterations of the users named, or of all."""
+        request = pb.DescribeUserScramCredentialsRequest(header=self._reading(None))
+        if users is not None:
+            request.users.CopyFrom(pb.ScramUserNames(values=[pb.ScramUserName(name=user) for user in users]))
+        answer = self.call("DescribeUserScramCredentials", request, timeout_ms=timeout_ms)
+        return cast(pb.DescribeUserScramCredentialsResponse, answer)
+
     # -- what one node holds -----------------------------------------------------------------------------------------
 
     def create_snapshot(self, endpoint: Endpoint, *, timeout_ms: int | None = None) -> pb.CreateSnapshotResponse:

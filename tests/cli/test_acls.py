@@ -214,6 +214,8 @@ def test_credentials_of_a_user_are_set_shown_and_removed(run: Run) -> None:
             "SCRAM-SHA-256 needs [iterations=NUMBER,password=",
         ),
         (("--user", "bob", "--add-config", "SCRAM-SHA-256=[iterations=10,password=x]"), "Too few iterations"),
+        (("--user", "bob", "--add-config", "SCRAM-SHA-256=[iterations=999999999,password=x]"), "Too many iterations"),
+        (("--user", "bob", "--add-config", "SCRAM-SHA-256=[iterations=9999999999,password=x]"), "needs [iterations=NUMBER"),
         (("--user", "bob", "--delete-config", "SCRAM-SHA-256"), "does not exist"),
         (("--user-defaults", "--add-config", "SCRAM-SHA-256=[password=x]"), "give --user NAME"),
         (

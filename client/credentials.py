@@ -1,0 +1,30 @@
+"""What a client does to a password before it is sent (RFC 5802, KIP-554)."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.metadata.scram import ScramMechanism
+
+DEFAULT_ITERATIONS = 4096
+MAX_ITERATIONS = 16384
+SALT_BYTES = 20
+
+_HASHES: Mapping[ScramMechanism, str] = {
+    ScramMechanism.SCRAM_SHA_256: "sha256",
+    ScramMechanism.SCRAM_SHA_512: "sha512",
+}
+
+
+def scram_credential(
+    user: str, mechanism: ScramMechanism, password: str, iterations: int = DEFAULT_ITERATIONS
+) -> pb.ScramCredentialUpsertion:
+    """A credential to be sent: the password salted with random bytes, so that the password itself stays here. Nodes accept 4096
+    to 16384 iterations; other numbers are sent for them to refuse.
+    """
+    salt = secrets.token_bytes(SALT_BYTES)
+    salted = hashlib.pbkdf2_hmac(_HASHES[mechanism], password.encode(), salt, min(max(1, iterations), MAX_ITERATIONS))
+    return pb.ScramCredentialUpsertion(name=user, mechanism=mechanism, iterations=iterations, salt=salt, salted_password=salted)
