@@ -13,6 +13,14 @@ NO_PRODUCER_ID = NO_PRODUCER_EPOCH = -1
 FIRST_EPOCH = 0
 
 
+async def allocate(message: Message) -> Message:
+    """Blocks of ids are for brokers, which ask the active controller: nobody else's request is passed on."""
+    raise ApiError(
+        ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+        "AllocateProducerIds is between brokers and the active controller, and this is a broker; producers use InitProducerId.",
+    )
+
+
 class InitProducerId:
     """The handler of the call."""
 

@@ -244,7 +244,7 @@ class BrokerNode:
 
         from .admin_service import AdminService
         from .delete_records import DeleteRecordsApi
-        from .init_producer_id import InitProducerId
+        from .init_producer_id import InitProducerId, allocate
         from .log_dirs_api import LogDirsApi
 
         assert self._channel is not None
@@ -258,6 +258,7 @@ class BrokerNode:
             "DescribeMetadata": metadata.describe,
             "ApiVersions": self._api_versions,
             "InitProducerId": InitProducerId(self.producer_ids).init,
+            "AllocateProducerIds": allocate,
             **SnapshotCalls(self._config.node_id, self.driver).calls(),
         }
         service = AdminService(

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.broker.init_producer_id import InitProducerId
+from kraftlab.broker.init_producer_id import InitProducerId, allocate
 from kraftlab.broker.producer_ids import ProducerIds
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import AllocateProducerIdsRequest, AllocateProducerIdsResponse, Api
@@ -133,6 +133,12 @@ async def test_what_has_no_producer_id(ids: ProducerIds, controller: Controller,
         await InitProducerId(ids).init(init(**fields))
     assert caught.value.code is code
     assert controller.requests == []
+
+
+async def test_blocks_are_not_for_clients_of_a_broker() -> None:
+    with pytest.raises(ApiError) as caught:
+        await allocate(admin_pb2.AllocateProducerIdsRequest(broker_id=0, broker_epoch=1))
+    assert caught.value.code is ErrorCode.MISMATCHED_ENDPOINT_TYPE
 
 
 def test_a_refusal_names_no_producer() -> None:
