@@ -51,7 +51,7 @@ def rollback(image: MetadataImage, plan_id: str, force: bool) -> list[tuple[str,
         )
     wishes: dict[str, list[Wish]] = {}
     changed: list[str] = []
-    for key in sorted(plan.partitions, key=lambda key: (plan.partitions[key].topic, key[1])):
+    for key in sorted(plan.partitions, key=lambda key: (plan.partitions[key].topic, key[1], key[0])):
         entry = plan.partitions[key]
         partition = image.topics.partition(*key)
         problem = _moved_on(entry, partition)
@@ -80,13 +80,14 @@ def _moved_on(entry: PlannedPartition, partition: PartitionImage | None) -> str 
 
 def _wish_back(image: MetadataImage, entry: PlannedPartition, partition: PartitionImage | None) -> Wish:
     """Back to what was; a target of the plan that still waits is just taken off the queue."""
+    if partition is None:
+        return Wish(entry.topic, entry.partition, entry.replicas, is_rollback=True, is_gone=True)
     is_waiting = image.moves.waiting(entry.topic_id, entry.partition) is not None
-    if is_waiting and partition is not None and partition.replicas == entry.replicas:
+    if is_waiting and partition.replicas == entry.replicas:
         return Wish(entry.topic, entry.partition, None, is_rollback=True)
     directories = {
         broker_id: directory
         for broker_id, directory in zip(entry.replicas, entry.directories, strict=True)
         if not is_reserved(directory)
     }
-    is_gone = partition is None
-    return Wish(entry.topic, entry.partition, entry.replicas, {} if is_gone else directories, is_rollback=True)
+    return Wish(entry.topic, entry.partition, entry.replicas, directories, is_rollback=True)

@@ -182,6 +182,8 @@ class _Judge:
                     f"Partition {wish.name} is named more than once in this request; nothing was changed for it.",
                 )
             topic = self._image.topics.get(wish.topic)
+            if wish.is_gone:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Partition {wish.name} was deleted since.")
             if topic is None:
                 raise _unknown_topic(wish.topic)
             partition = topic.partitions.get(wish.partition_index)

@@ -14,6 +14,7 @@ class Wish(NamedTuple):
     """`target` None: cancel. `directories`: where replicas belong, by broker; the others are the brokers' choice.
 
     `expected_replicas`, `expected_epoch`: what the partition must be now. `is_repeated`: the request names it more than once.
+    `is_rollback`: it comes from a plan; `is_gone`: the partition that it means was deleted, though one of that name may exist.
     """
 
     topic: str
@@ -24,6 +25,7 @@ class Wish(NamedTuple):
     expected_epoch: int | None = None
     is_repeated: bool = False
     is_rollback: bool = False
+    is_gone: bool = False
 
     @property
     def name(self) -> str:

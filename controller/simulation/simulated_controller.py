@@ -89,6 +89,7 @@ class SimulatedController:
             session_timeout_ms=SESSION_TIMEOUT_MS,
             heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
             default_replication_factor=3,
+            static={"reassignment.max.moves.per.broker": "1"},
         )
         self.controller = QuorumController(settings, self.machine.now_ms, self._random, self._arm_timer)
         self.controller.attach(self)

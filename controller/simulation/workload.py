@@ -1,10 +1,10 @@
 """Who asks controllers: an administrator, and brokers as far as the metadata is concerned.
 
-The administrator creates and deletes topics, changes configs, starts, replaces and cancels reassignments, and now and then
-makes a change of more records than one batch holds, atomic or not. A broker registers, sends heartbeats, asks for in-sync sets
-where it believes to lead, leaves in order or falls silent for a while, and comes back as a new incarnation. What it believes is
-the image of one node, its home, and gets old while that is down. Requests travel for a while and are lost with the controller
-they go to.
+The administrator creates and deletes topics, changes configs, starts, queues, replaces and cancels reassignments, and now and
+then makes a change of more records than one batch holds, atomic or not. A broker registers, sends heartbeats, asks for in-sync
+sets where it believes to lead, leaves in order or falls silent for a while, and comes back as a new incarnation. What it
+believes is the image of one node, its home, and gets old while that is down. Requests travel for a while and are lost with the
+controller they go to.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ class Administrator:
     def __init__(self, world: MetadataWorld) -> None:
         self._world = world
         self._random = world.options.random("administrator")
+        self._moves_random = world.options.random("administrator/moves")
         self._serial = 0
         self._requests = (
             *(self._create, self._create, self._create, self._delete),
@@ -111,7 +112,7 @@ class Administrator:
         return "IncrementalAlterConfigs", lambda state, context: configs.alter(state, request, context)
 
     def _reassign(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
-        """Starts and replaces, or cancels: what runs already, and what does not."""
+        """Starts, replaces, queues, rolls back and cancels: what runs already, and what does not."""
         image = asked.controller.committed.image
         request = admin_pb2.AlterPartitionReassignmentsRequest()
         known = sorted(image.topics.by_name)
@@ -123,7 +124,27 @@ class Administrator:
                 if registered and self._random.random() < 0.75:
                     size = self._random.randint(1, min(3, len(registered)))
                     entry.replicas.values.extend(self._random.sample(registered, size))
+        self._say_how(request, sorted(image.moves.plans))
         return "AlterPartitionReassignments", lambda state, context: reassignments.alter(state, request, context)
+
+    def _say_how(self, request: admin_pb2.AlterPartitionReassignmentsRequest, plans: list[str]) -> None:
+        """What is ours in such a request: queue, throttles, plans, and what is asked of all moves at once."""
+        random = self._moves_random
+        kind = random.random()
+        if kind < 0.05 or (kind < 0.1 and plans):
+            del request.topics[:]
+            request.force = random.random() < 0.5
+            if kind < 0.05:
+                request.cancel_all = True
+            else:
+                request.rollback_plan_id = random.choice(plans)
+            return
+        request.queued = random.random() < 0.5
+        request.priority = random.choice((0, 0, 1))
+        if random.random() < 0.3:
+            request.plan_id = random.choice(("plan", "another plan"))
+        if random.random() < 0.3:
+            request.throttle, request.throttle_expires_ms = 1000, random.choice((50, 5_000))
 
     def _bulk(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
         key, value = f"bulk.{self._random.randrange(CONFIG_KEYS)}", f"value {self._serial}"

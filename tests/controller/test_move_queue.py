@@ -306,6 +306,19 @@ async def test_a_rollback_is_refused_by_name_where_a_partition_moved_on_unless_f
     assert [five.partition("t", number).replicas for number in (0, 1)] == [(0,), (0,)]
 
 
+async def test_a_forced_rollback_leaves_a_new_topic_of_the_same_name_alone(five: Any) -> None:
+    await five.create("t", (0,), (0,))
+    await move(five, "t", {0: (1,)}, plan_id="p")
+    await five.write(topics.delete, admin_pb2.DeleteTopicsRequest(topics=[{"name": "t"}]))
+    await five.create("t", (3,), (3,))
+    await move(five, "t", {0: (4,)}, plan_id="p")
+    with pytest.raises(ApiError, match="t:0 was deleted"):
+        await rollback(five, "p")
+    [topic] = await rollback(five, "p", force=True)
+    assert sorted(entry.error_code for entry in topic.partitions) == [0, 3]
+    assert five.partition("t", 0).replicas == (3,)
+
+
 async def test_a_plan_may_come_in_several_requests_and_goes_back_to_before_the_first(five: Any) -> None:
     await five.create("t", (0,), (0,))
     await move(five, "t", {0: (1,)}, plan_id="p")

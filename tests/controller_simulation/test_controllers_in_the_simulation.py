@@ -61,6 +61,7 @@ def test_everything_that_administrators_and_brokers_do_reaches_the_log(monkeypat
     for seed in (1, 8, 13, 17, 18):
         assert runner.run_seed(seed).ok
     kinds = ("Topic", "RemoveTopic", "Partition", "PartitionChange", "Config", "reassigning", "reassigned")
+    kinds += ("StartMoves", "QueueMoves", "DequeueMoves", "ChangeMoveThrottles", "MovePlan")
     missing = [kind for kind in kinds if not committed[kind, None]]
     assert not missing
     assert committed["RegisterBroker", True]
