@@ -217,8 +217,8 @@ def test_of_a_list_one_field_counts() -> None:
 
 
 def test_a_sentence_of_no_known_form_counts_by_its_field_names() -> None:
-    rules = tolerance.of(("whatever stands in the_field is anybody's guess", "who knows?"))
-    assert "the_field" in rules.names and rules.not_understood == ["who knows?"]
+    rules = tolerance.of(("whatever stands in the_field is anybody's guess", "Who knows?", "steps[x.y (order)"))
+    assert "the_field" in rules.names and rules.not_understood == ["Who knows?", "steps[x.y (order)"]
 
 
 def test_volatile_entries_of_all_documents_are_rules_too() -> None:

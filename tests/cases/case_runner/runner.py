@@ -103,7 +103,7 @@ class Run:
         elif "action" in step:
             self._attempt(index, "action", lambda: self._act(index, step))
         else:
-            self._fail(index, "", "a step with api or action", sorted(step))
+            self._fail(index, "step", "a step with api or action", sorted(step))
 
     def _attempt(self, index: int, what: str, do: Callable[[], None]) -> None:
         """A failed step is part of the outcome, not the end of the run."""

@@ -128,7 +128,11 @@ def _read(tolerance: Tolerance, entry: str) -> None:
 
 
 def _read_path(tolerance: Tolerance, text: str, remark: str) -> None:
-    path = paths.parse(text)
+    try:
+        path = paths.parse(text)
+    except ValueError:
+        tolerance.not_understood.append(text + remark)
+        return
     if path[-1] == "to":
         tolerance.is_any_standby.add(path[1] if len(path) > 1 and isinstance(path[1], int) else None)
     elif "order" in remark:
