@@ -186,7 +186,8 @@ class _Reader:
             if known is None:
                 near = difflib.get_close_matches(key, BROKER_KEYS, n=1)
                 advice = f"did you mean {near[0]}?" if near else "remove it"
-                raise ConfigError(f"{self.source} sets {key}={value}, which no node knows; {advice}")
+                shown = "(not shown)" if SECRETS.intersection(near) or "password" in key else value
+                raise ConfigError(f"{self.source} sets {key}={shown}, which no node knows; {advice}")
             fault = known.fault(value)
             if fault is not None:
                 raise ConfigError(f"{self.source}: {fault}")
