@@ -14,7 +14,7 @@ before the transaction does, and are replayed at the end or dropped at an abort.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import immutables
@@ -37,6 +37,7 @@ from .image import (
 )
 from .maps import written
 from .moves_delta import MovesDelta
+from .partition_sets import PARTITIONS_PER_TOPIC_MAX
 from .partitions import partition_after, partition_from
 from .quotas import QuotasDelta
 from .records import (
@@ -94,6 +95,10 @@ class _TopicDelta:
         """The partition as replayed so far."""
         changed = self.changed.get(partition_id)
         return self.before.get(partition_id) if changed is None else changed
+
+
+PartitionStep = tuple[int, PartitionImage | None, PartitionImage | None]
+"""A partition's number and its states before (None: it is new) and after (None: it is gone)."""
 
 
 class MetadataDelta:
@@ -190,6 +195,18 @@ class MetadataDelta:
             quotas=frozenset(self._quotas.changed),
         )
 
+    def changed_partitions(self) -> Iterator[tuple[Uuid, list[PartitionStep]]]:
+        """The same of the partitions alone, topic by topic, with their states in `image` and as replayed so far."""
+        nothing: immutables.Map[int, PartitionImage] = immutables.Map()
+        for topic_id, topic in self._topics.items():
+            found = self.image.topics.by_id.get(topic_id)
+            old = nothing if found is None else found.partitions
+            changed = {} if topic is None else topic.changed
+            steps: list[PartitionStep] = [(number, old.get(number), new) for number, new in changed.items()]
+            if topic is None or topic.is_new:
+                steps += [(number, partition, None) for number, partition in old.items() if number not in changed]
+            yield topic_id, steps
+
     def _apply_topics(self) -> TopicsImage:
         """The topics with their changed partitions, and the listing of those being reassigned."""
         topics = self.image.topics
@@ -243,6 +260,8 @@ class MetadataDelta:
         topic = self._topic(record.topic_id)
         if topic.get(record.partition_id) is not None:
             raise ReplayError("the partition exists")
+        if not 0 <= record.partition_id < PARTITIONS_PER_TOPIC_MAX:
+            raise ReplayError(f"partition numbers lie between 0 and {PARTITIONS_PER_TOPIC_MAX - 1}")
         topic.changed[record.partition_id] = partition_from(record)
 
     def _replay_partition_change(self, record: PartitionChange, offset: int) -> None:

@@ -1,10 +1,13 @@
 """Indexes derived from the image, persistent like the image itself: what to touch when a broker or a directory goes.
 
 Fencing a broker must cost what its partitions cost, not what the cluster has. So beside each image stands an index of the same
-offset: which partitions have a broker in their in-sync set (and does it lead them) or among their eligible leader replicas,
-which have no leader or another than the preferred one, which lie in a directory, and which names stand behind one collision
+offset: which partitions have a broker in their in-sync set, as their leader, or among their eligible leader replicas, which
+have no leader or another than the preferred one, which lie in a directory, and which names stand behind one collision
 form. It is never written to the log: `apply` brings it from one image to the next by looking at what a delta changed, and an
 older index is still there for who kept the reference.
+
+Where a partition stands in all these sets follows from a few of its fields, its *standing*. Partitions of a topic that go from
+the same standing to the same other one, as most do when a broker is fenced, are moved from set to set together.
 """
 
 from __future__ import annotations
@@ -19,13 +22,18 @@ from .changes import MetadataChanges, TopicPartition
 from .delta import MetadataDelta
 from .image import MetadataImage, PartitionImage
 from .maps import written
+from .partition_sets import EMPTY_SET, FamilyChanges, PartitionSet, SetChanges, bits_of, members
 from .records import NO_LEADER
 from .uuids import LOST, MIGRATING, UNASSIGNED, Uuid
 
 K = TypeVar("K")
 
 _NO_DIRECTORY = (MIGRATING, UNASSIGNED, LOST)
-_NOTHING: immutables.Map[TopicPartition, bool] = immutables.Map()
+
+_Standing = tuple[tuple[int, ...], int, int, tuple[int, ...], tuple[Uuid, ...]]
+"""In-sync set, leader, preferred leader, eligible leader replicas and directories of a partition."""
+_NOWHERE: _Standing = ((), NO_LEADER, NO_LEADER, (), ())
+"""The standing of a partition that does not exist."""
 
 
 def collision_form(name: str) -> str:
@@ -34,42 +42,44 @@ def collision_form(name: str) -> str:
 
 
 class MetadataIndex(msgspec.Struct, frozen=True):
-    """`in_sync`: broker → its in-sync partitions, True where it leads. `no_leader`: partitions without leader. `directories`:
-    directory id → partitions of replicas assigned to it. `owners`: directory id → broker that registered it. `names`: collision
-    form → topic names, sorted. `eligible`: broker → partitions that have it among their eligible leader replicas. `imbalanced`:
-    partitions that their preferred leader, the first replica, does not lead. Ask through the methods, whose answers are sorted.
+    """`in_sync`: broker → the partitions in whose in-sync set it is. `leads`: broker → partitions it leads. `no_leader`:
+    partitions without leader. `directories`: directory id → partitions of replicas assigned to it. `owners`: directory id →
+    broker that registered it. `names`: collision form → topic names, sorted. `eligible`: broker → partitions that have it among
+    their eligible leader replicas. `imbalanced`: partitions that their preferred leader, the first replica, does not lead. Ask
+    through the methods, whose answers are sorted.
     """
 
-    in_sync: immutables.Map[int, immutables.Map[TopicPartition, bool]] = immutables.Map()
-    no_leader: immutables.Map[TopicPartition, bool] = immutables.Map()
-    directories: immutables.Map[Uuid, immutables.Map[TopicPartition, bool]] = immutables.Map()
+    in_sync: immutables.Map[int, PartitionSet] = immutables.Map()
+    leads: immutables.Map[int, PartitionSet] = immutables.Map()
+    no_leader: PartitionSet = EMPTY_SET
+    directories: immutables.Map[Uuid, PartitionSet] = immutables.Map()
     owners: immutables.Map[Uuid, int] = immutables.Map()
     names: immutables.Map[str, tuple[str, ...]] = immutables.Map()
-    eligible: immutables.Map[int, immutables.Map[TopicPartition, bool]] = immutables.Map()
-    imbalanced: immutables.Map[TopicPartition, bool] = immutables.Map()
+    eligible: immutables.Map[int, PartitionSet] = immutables.Map()
+    imbalanced: PartitionSet = EMPTY_SET
 
     def partitions_in_isr(self, broker_id: int) -> list[TopicPartition]:
         """The partitions that have the broker in their in-sync set."""
-        return sorted(self.in_sync.get(broker_id, _NOTHING))
+        return members(self.in_sync.get(broker_id, EMPTY_SET))
 
     def partitions_in_elr(self, broker_id: int) -> list[TopicPartition]:
         """The partitions that have the broker among their eligible leader replicas (KIP-966)."""
-        return sorted(self.eligible.get(broker_id, _NOTHING))
+        return members(self.eligible.get(broker_id, EMPTY_SET))
 
     def leads_any(self, broker_id: int) -> bool:
-        return any(self.in_sync.get(broker_id, _NOTHING).values())
+        return broker_id in self.leads
 
     def leaderless(self) -> list[TopicPartition]:
         """The partitions that have no leader."""
-        return sorted(self.no_leader)
+        return members(self.no_leader)
 
     def led_by_others(self) -> list[TopicPartition]:
         """The partitions that are not led by their first replica, those without leader included."""
-        return sorted(self.imbalanced)
+        return members(self.imbalanced)
 
     def partitions_in_directory(self, directory_id: Uuid) -> list[TopicPartition]:
         """The partitions with a replica assigned to that directory."""
-        return sorted(self.directories.get(directory_id, _NOTHING))
+        return members(self.directories.get(directory_id, EMPTY_SET))
 
     def broker_of_directory(self, directory_id: Uuid) -> int | None:
         """The broker that has registered that directory as online, None if nobody has."""
@@ -81,83 +91,73 @@ class MetadataIndex(msgspec.Struct, frozen=True):
 
     def apply(self, delta: MetadataDelta, after: MetadataImage) -> MetadataIndex:
         """The index of `after`, which `delta` made; this one must be the index of `delta.image`."""
-        return self.apply_changes(delta.changes(), delta.image, after)
-
-    def apply_changes(self, changes: MetadataChanges, before: MetadataImage, after: MetadataImage) -> MetadataIndex:
-        """The index of `after`; this one must be the index of `before`, and `changes` all that differs between the two."""
-        in_sync: _Overlay[int] = defaultdict(dict)
-        directories: _Overlay[Uuid] = defaultdict(dict)
-        eligible: _Overlay[int] = defaultdict(dict)
-        no_leader: dict[TopicPartition, bool | None] = {}
-        imbalanced: dict[TopicPartition, bool | None] = {}
-        for key, old, new in changes.each_partition(before, after):
-            _compare_in_sync(in_sync, key, old, new)
-            _compare_directories(directories, key, old, new)
-            _compare_eligible(eligible, key, old, new)
-            is_imbalanced = new is not None and new.leader != new.replicas[0]
-            if is_imbalanced != (old is not None and old.leader != old.replicas[0]):
-                imbalanced[key] = is_imbalanced or None
-            lacks_leader = new is not None and new.leader == NO_LEADER
-            if lacks_leader != (old is not None and old.leader == NO_LEADER):
-                no_leader[key] = lacks_leader or None
-        return MetadataIndex(
-            _merged(self.in_sync, in_sync),
-            written(self.no_leader, no_leader),
-            _merged(self.directories, directories),
-            _owners(self.owners, changes, before, after),
-            _names(self.names, changes, before, after),
-            _merged(self.eligible, eligible),
-            written(self.imbalanced, imbalanced),
+        sets = _SetsChanges(self)
+        for topic_id, steps in delta.changed_partitions():
+            together: defaultdict[tuple[_Standing, _Standing], list[int]] = defaultdict(list)
+            for number, old, new in steps:
+                if old is None:
+                    together[_NOWHERE, _standing(new)].append(number)
+                elif new is None:
+                    together[_standing(old), _NOWHERE].append(number)
+                else:
+                    together[
+                        (old.isr, old.leader, old.replicas[0], old.elr, old.directories),
+                        (new.isr, new.leader, new.replicas[0], new.elr, new.directories),
+                    ].append(number)
+            for (before, now), numbers in together.items():
+                if before != now:
+                    sets.move(topic_id, bits_of(numbers), before, now)
+        changes = delta.changes()
+        return sets.finish(
+            _owners(self.owners, changes, delta.image, after),
+            _names(self.names, changes, delta.image, after),
         )
 
 
-_Overlay = dict[K, dict[TopicPartition, bool | None]]
-"""Changes of a map of maps: key → partition → new value, None to remove."""
+def _standing(partition: PartitionImage | None) -> _Standing:
+    if partition is None:
+        return _NOWHERE
+    return (partition.isr, partition.leader, partition.replicas[0], partition.elr, partition.directories)
 
 
-def _compare_in_sync(overlay: _Overlay[int], key: TopicPartition, old: PartitionImage | None, new: PartitionImage | None) -> None:
-    """Notes who left and who entered the in-sync set, and whose leadership changed."""
-    old_isr, old_leader = (old.isr, old.leader) if old is not None else ((), NO_LEADER)
-    new_isr, new_leader = (new.isr, new.leader) if new is not None else ((), NO_LEADER)
-    if old_isr == new_isr and old_leader == new_leader:
-        return
-    for broker_id in old_isr:
-        if broker_id not in new_isr:
-            overlay[broker_id][key] = None
-    for broker_id in new_isr:
-        leads = broker_id == new_leader
-        if broker_id not in old_isr or leads != (broker_id == old_leader):
-            overlay[broker_id][key] = leads
+class _SetsChanges:
+    """The sets of an index while partitions move between them."""
 
+    def __init__(self, index: MetadataIndex) -> None:
+        self._in_sync = FamilyChanges(index.in_sync)
+        self._leads = FamilyChanges(index.leads)
+        self._no_leader = SetChanges(index.no_leader)
+        self._directories = FamilyChanges(index.directories)
+        self._eligible = FamilyChanges(index.eligible)
+        self._imbalanced = SetChanges(index.imbalanced)
 
-def _compare_directories(
-    overlay: _Overlay[Uuid], key: TopicPartition, old: PartitionImage | None, new: PartitionImage | None
-) -> None:
-    """Notes directories that lost or got a replica of the partition. Reserved ids stand for no directory."""
-    old_directories = old.directories if old is not None else ()
-    new_directories = new.directories if new is not None else ()
-    if old_directories == new_directories:
-        return
-    for directory_id in old_directories:
-        if directory_id not in new_directories and directory_id not in _NO_DIRECTORY:
-            overlay[directory_id][key] = None
-    for directory_id in new_directories:
-        if directory_id not in old_directories and directory_id not in _NO_DIRECTORY:
-            overlay[directory_id][key] = True
+    def move(self, topic_id: Uuid, bits: int, before: _Standing, now: _Standing) -> None:
+        """These partitions of a topic, given as bits, stood there before and stand here now."""
+        for standing, is_member in ((before, False), (now, True)):
+            if standing is _NOWHERE:
+                continue
+            isr, leader, preferred, elr, directories = standing
+            self._in_sync.put(isr, topic_id, bits, is_member)
+            if leader == NO_LEADER:
+                self._no_leader.put(topic_id, bits, is_member)
+            else:
+                self._leads[leader].put(topic_id, bits, is_member)
+            if leader != preferred:
+                self._imbalanced.put(topic_id, bits, is_member)
+            self._directories.put([each for each in directories if each not in _NO_DIRECTORY], topic_id, bits, is_member)
+            self._eligible.put(elr, topic_id, bits, is_member)
 
-
-def _compare_eligible(
-    overlay: _Overlay[int], key: TopicPartition, old: PartitionImage | None, new: PartitionImage | None
-) -> None:
-    """Notes who left and who entered the eligible leader replicas."""
-    old_elr = old.elr if old is not None else ()
-    new_elr = new.elr if new is not None else ()
-    if old_elr == new_elr:
-        return
-    for broker_id in old_elr:
-        overlay[broker_id][key] = None
-    for broker_id in new_elr:
-        overlay[broker_id][key] = True
+    def finish(self, owners: immutables.Map[Uuid, int], names: immutables.Map[str, tuple[str, ...]]) -> MetadataIndex:
+        return MetadataIndex(
+            self._in_sync.finish(),
+            self._leads.finish(),
+            self._no_leader.finish(),
+            self._directories.finish(),
+            owners,
+            names,
+            self._eligible.finish(),
+            self._imbalanced.finish(),
+        )
 
 
 def _owners(
@@ -191,59 +191,24 @@ def _names(
     return written(names, {form: tuple(sorted(known)) or None for form, known in overlay.items()})
 
 
-def _merged(
-    base: immutables.Map[K, immutables.Map[TopicPartition, bool]], overlay: _Overlay[K]
-) -> immutables.Map[K, immutables.Map[TopicPartition, bool]]:
-    """`base` with the overlay's values written into its inner maps; inner maps that become empty are dropped."""
-    return written(base, {key: written(base.get(key, _NOTHING), inner) or None for key, inner in overlay.items()})
-
-
 EMPTY_INDEX = MetadataIndex()
 
 
 def index_of(image: MetadataImage) -> MetadataIndex:
     """The index of an image from scratch, for a loaded snapshot. One pass, and nothing is held twice."""
-    in_sync = _Mutations[int]()
-    directories = _Mutations[Uuid]()
-    eligible = _Mutations[int]()
-    no_leader: dict[TopicPartition, bool] = {}
-    imbalanced: dict[TopicPartition, bool] = {}
+    sets = _SetsChanges(EMPTY_INDEX)
     for topic_id, topic in image.topics.by_id.items():
+        together: defaultdict[_Standing, list[int]] = defaultdict(list)
         for number, partition in topic.partitions.items():
-            key, leader = (topic_id, number), partition.leader
-            if leader == NO_LEADER:
-                no_leader[key] = True
-            if leader != partition.replicas[0]:
-                imbalanced[key] = True
-            for broker_id in partition.elr:
-                eligible[broker_id][key] = True
-            for broker_id in partition.isr:
-                in_sync[broker_id][key] = broker_id == leader
-            for directory_id in partition.directories:
-                if directory_id not in _NO_DIRECTORY:
-                    directories[directory_id][key] = True
+            together[_standing(partition)].append(number)
+        for standing, numbers in together.items():
+            sets.move(topic_id, bits_of(numbers), _NOWHERE, standing)
     names: dict[str, list[str]] = defaultdict(list)
     for name in image.topics.by_name:
         names[collision_form(name)].append(name)
-    return MetadataIndex(
-        in_sync.finish(),
-        immutables.Map(no_leader),
-        directories.finish(),
+    return sets.finish(
         immutables.Map(
             {directory: broker.broker_id for _, broker in image.cluster.brokers.items() for directory in broker.log_dirs}
         ),
         immutables.Map({form: tuple(sorted(known)) for form, known in names.items()}),
-        eligible.finish(),
-        immutables.Map(imbalanced),
     )
-
-
-class _Mutations(dict[K, "immutables.MapMutation[TopicPartition, bool]"]):
-    """Inner maps of a map of maps while they are filled."""
-
-    def __missing__(self, key: K) -> immutables.MapMutation[TopicPartition, bool]:
-        made = self[key] = _NOTHING.mutate()
-        return made
-
-    def finish(self) -> immutables.Map[K, immutables.Map[TopicPartition, bool]]:
-        return immutables.Map({key: inner.finish() for key, inner in self.items()})

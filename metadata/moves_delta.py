@@ -15,8 +15,8 @@ import msgspec
 
 from .maps import written
 from .moves import MoveImage, MovesImage, PlanImage, PlannedPartition, QueuedMoveImage, TopicPartition
-from .replay_error import ReplayError
 from .records import AnyRecord, ChangeMoveThrottles, DequeueMoves, MovePlan, QueueMoves, RemovePlan, StartMoves
+from .replay_error import ReplayError
 from .uuids import Uuid
 
 M = TypeVar("M", MoveImage, QueuedMoveImage)

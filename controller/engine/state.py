@@ -114,8 +114,7 @@ class ControllerState(msgspec.Struct, frozen=True):
         end.
         """
         delta = MetadataDelta(self.image)
-        for offset, record in enumerate(records, base_offset):
-            delta.replay(record, offset)
+        delta.replay_all(records, base_offset)
         image = delta.apply(provenance)
         if image.topics is self.image.topics and image.cluster is self.image.cluster:
             return ControllerState(image, self.index)

@@ -14,7 +14,6 @@ from kraftlab.metadata.changes import MetadataChanges, changes_between, local_ch
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import EMPTY, MetadataImage, PartitionImage, Provenance
 from kraftlab.metadata.index import EMPTY_INDEX, index_of
-from kraftlab.metadata.replay_error import ReplayError
 from kraftlab.metadata.records import (
     RECOVERING,
     AbortTransaction,
@@ -34,6 +33,7 @@ from kraftlab.metadata.records import (
     Topic,
     UnregisterBroker,
 )
+from kraftlab.metadata.replay_error import ReplayError
 from kraftlab.metadata.snapshot import image_digest, image_records
 from kraftlab.metadata.uuids import MIGRATING
 

@@ -1,0 +1,104 @@
+"""Persistent sets of partitions: topic id → the numbers of its partitions as the bits of one integer.
+
+A set that a broker, a directory or a rule has of its own is large and dense: a broker holds a good part of each topic. As bits it
+takes a few bytes where a map of keys takes a hundred for each partition, a topic costs one update however many of its
+partitions change, and members come out in order. A topic's bits are copied when they change; even of a topic with
+100,000 partitions these are 12 KiB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import TypeVar
+
+import immutables
+
+from .maps import written
+from .uuids import Uuid
+
+K = TypeVar("K")
+
+PartitionSet = immutables.Map[Uuid, int]
+"""Topic id → bits. A topic without bits does not occur, so equal sets are equal maps."""
+
+EMPTY_SET: PartitionSet = immutables.Map()
+
+PARTITIONS_PER_TOPIC_MAX = 1 << 24
+"""Numbers of partitions are below this; a single one that is not would make a set of any size."""
+
+_FEW = 8
+_BITS_OF_BYTE = tuple(tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256))
+
+
+def bits_of(numbers: list[int]) -> int:
+    """The integer with these bits, none of them negative."""
+    if len(numbers) <= _FEW:
+        bits = 0
+        for number in numbers:
+            bits |= 1 << number
+        return bits
+    content = bytearray((max(numbers) >> 3) + 1)
+    for number in numbers:
+        content[number >> 3] |= 1 << (number & 7)
+    return int.from_bytes(content, "little")
+
+
+def numbers_of(bits: int) -> list[int]:
+    """The numbers of the bits that are set, ascending."""
+    content = bits.to_bytes((bits.bit_length() + 7) >> 3, "little")
+    return [(place << 3) + bit for place, byte in enumerate(content) if byte for bit in _BITS_OF_BYTE[byte]]
+
+
+def members(partitions: PartitionSet) -> list[tuple[Uuid, int]]:
+    """(topic id, partition number) of each member, sorted."""
+    return list(
+        chain.from_iterable([(topic_id, number) for number in numbers_of(bits)] for topic_id, bits in sorted(partitions.items()))
+    )
+
+
+class SetChanges:
+    """Who enters and who leaves a set, topic by topic. The last word on a partition counts."""
+
+    __slots__ = ("_base", "_changed")
+
+    def __init__(self, base: PartitionSet) -> None:
+        self._base = base
+        self._changed: dict[Uuid, int] = {}
+
+    def put(self, topic_id: Uuid, bits: int, is_member: bool) -> None:
+        """These partitions of a topic, given as bits, are in the set from now on, or are not."""
+        before = self._changed.get(topic_id)
+        if before is None:
+            before = self._base.get(topic_id, 0)
+        self._changed[topic_id] = before | bits if is_member else before & ~bits
+
+    def finish(self) -> PartitionSet:
+        """The set with all of this written into it; the same one if nothing is different."""
+        base = self._base
+        return written(
+            base, {topic_id: bits or None for topic_id, bits in self._changed.items() if bits != base.get(topic_id, 0)}
+        )
+
+
+class FamilyChanges(dict[K, SetChanges]):
+    """The same for a set per broker or directory: `changes[key]` are those of the key's set."""
+
+    def __init__(self, base: immutables.Map[K, PartitionSet]) -> None:
+        super().__init__()
+        self._base = base
+
+    def __missing__(self, key: K) -> SetChanges:
+        made = self[key] = SetChanges(self._base.get(key, EMPTY_SET))
+        return made
+
+    def put(self, keys: Iterable[K], topic_id: Uuid, bits: int, is_member: bool) -> None:
+        """They are in the sets of all these keys from now on, or in none of them."""
+        for key in keys:
+            self[key].put(topic_id, bits, is_member)
+
+    def finish(self) -> immutables.Map[K, PartitionSet]:
+        """The family with all of this written into it; sets that became empty are dropped."""
+        base = self._base
+        finished = {key: changes.finish() for key, changes in self.items()}
+        return written(base, {key: after or None for key, after in finished.items() if after is not base.get(key, EMPTY_SET)})
