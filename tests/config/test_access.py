@@ -61,7 +61,7 @@ def test_a_mistake_among_the_users_shows_no_password(tmp_path: Path) -> None:
     assert "secret" not in str(refused.value)
 
 
-@pytest.mark.parametrize("key", ["listener.name.grpc.user", "ssl.keystore.password"])
+@pytest.mark.parametrize("key", ["listener.name.grpc.user", "my.own.password"])
 def test_a_misspelt_secret_is_not_shown(tmp_path: Path, key: str) -> None:
     with pytest.raises(ConfigError, match=f"{key}=\\(not shown\\), which no node knows") as refused:
         load(tmp_path, f"{key}=alice:alice-secret\n")
