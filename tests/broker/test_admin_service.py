@@ -131,3 +131,39 @@ async def test_a_request_for_another_cluster_or_a_later_offset_is_refused_with_t
     response = await service.dispatch(Call("DescribeLogDirs", later, "User:alice"))
     assert response.header.error_code == ErrorCode.REQUEST_TIMED_OUT
     assert "99" in response.header.error_message
+
+
+async def test_a_deadline_that_is_over_from_the_start_is_the_controllers_business(autojump_clock: Any) -> None:
+    channel = Channel(done())
+    response: Any = await service_on(channel).dispatch(create(0))
+    assert response.header.metadata_offset == 42
+    [envelope] = channel.passed_on
+    assert admin_pb2.CreateTopicsRequest.FromString(envelope.request).header.timeout_ms == 0
+
+
+def describe_cluster(**fields: Any) -> Call:
+    return Call("DescribeCluster", admin_pb2.DescribeClusterRequest(**fields), "User:alice")
+
+
+async def test_a_broker_tells_of_brokers_to_who_wants_their_endpoints(autojump_clock: Any) -> None:
+    told = admin_pb2.DescribeClusterResponse(
+        endpoint_type=1,
+        brokers=[admin_pb2.DescribedBroker(broker_id=3)],
+        controllers=[admin_pb2.DescribedController(controller_id=3000)],
+    )
+    channel = Channel(EnvelopeResponse(0, None, told.SerializeToString()))
+    service = service_on(channel)
+    response: Any = await service.dispatch(describe_cluster(endpoint_type=1))
+    assert (len(response.brokers), len(response.controllers), response.endpoint_type) == (1, 0, 1)
+    response = await service.dispatch(describe_cluster())
+    assert (len(response.brokers), len(response.controllers)) == (1, 1)
+    assert not any(
+        admin_pb2.DescribeClusterRequest.FromString(envelope.request).HasField("endpoint_type") for envelope in channel.passed_on
+    )
+
+
+async def test_a_broker_does_not_tell_of_controllers_to_who_wants_a_controllers_endpoint(autojump_clock: Any) -> None:
+    channel = Channel(done())
+    response: Any = await service_on(channel).dispatch(describe_cluster(endpoint_type=2))
+    assert response.header.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+    assert (response.controller_id, channel.passed_on) == (-1, [])
