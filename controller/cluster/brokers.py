@@ -29,7 +29,7 @@ from kraftlab.metadata.peer_rpc import (
 from kraftlab.metadata.records import AnyRecord, BrokerRegistrationChange, RegisterBroker, UnregisterBroker
 from kraftlab.metadata.uuids import Uuid, is_reserved, to_text
 
-from ..engine.levels import CORDONED_DIRECTORIES, DIRECTORIES, metadata_version
+from ..engine.levels import CORDONED_DIRECTORIES, DIRECTORIES, TRANSACTIONS, metadata_version
 from ..engine.state import Context, ControllerState, Outcome, Settings
 from ..partitions.partitions import check_broker_epoch, with_broker, without_broker, without_data, without_unclean_broker
 from .heartbeats import BrokerState, HeartbeatFacts, HeartbeatTable, next_state
@@ -77,7 +77,9 @@ def register(
             logger.info("broker %d registered with epoch %d", request.broker_id, epoch)
 
     response = BrokerRegistrationResponse(ErrorCode.NONE, None, epoch)
-    return Outcome(records, response, transaction="broker registration", appended=appended)
+    # Before transactions existed, a prefix of the changes had to do: the broker is fenced until its registration is there.
+    is_one = metadata_version(state.image) >= TRANSACTIONS
+    return Outcome(records, response, is_one, appended, "broker registration")
 
 
 def _leave_to_successor(
