@@ -7,8 +7,12 @@ here: a broker that is fenced or goes leaves every ISR and leadership first and 
 marked first and then considered for partitions without leader. A controlled shutdown ends when every active broker has
 seen the leaderships move.
 
-Partitions are changed before the registration in one event, in batches if there are many: after any prefix of them the
-log tells a consistent story.
+A broker that names, when it registers, the epoch in which it was shut down cleanly has lost nothing and keeps its claim to
+lead; any other that was known before leaves ISRs and ELRs first (KIP-966). Heartbeats also tell of directories: of offline
+ones, whose replicas leave at once, and of cordoned ones, which get no new replicas (KIP-1066).
+
+A registration is one change for readers. Fencing and unregistering change partitions before the broker in one event, in
+batches if there are many: after any prefix of them the log tells a consistent story.
 """
 
 from __future__ import annotations

@@ -508,6 +508,21 @@ async def test_before_directories_are_known_registrations_have_none_and_need_non
     assert not cluster.broker(1).fenced
 
 
+async def test_before_transactions_are_known_large_registrations_come_in_steps(
+    tools: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = await at_level(tools, 12)
+    await cluster.start_brokers(1, 2)
+    await cluster.create("t", (1, 2), (1, 2), (1, 2))
+    cluster.clock.now_ms += cluster.settings.session_timeout_ms + 1
+    monkeypatch.setattr("kraftlab.controller.engine.log_writer.MAX_RECORDS", 2)
+    batches = len(cluster.quorum.batches)
+    epoch = await cluster.register(1, 2)
+    assert len(cluster.quorum.batches) - batches == 2
+    assert cluster.broker(1).epoch == epoch
+    assert [cluster.partition("t", number).leader for number in range(3)] == [2, 2, 2]
+
+
 async def test_before_cordons_are_known_they_are_not_noted(tools: Any) -> None:
     cluster = await at_level(tools, 29)
     await cluster.start_brokers(1)
