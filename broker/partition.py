@@ -305,11 +305,11 @@ class Partition:
             return True
         match reaction_to(result.error):
             case Reaction.ADOPT:
-                if result.leader_epoch == role.epoch:
+                if result.leader_epoch == role.epoch and not self._is_shrunk_ahead(result):
                     if result.partition_epoch >= self.state.partition_epoch:
                         self._set_state(_with_isr(self.state, result))
                     role.wish = None
-                # Else it completed a reassignment and began a leader epoch: the metadata will say with which ISR.
+                # Else the metadata will say it: it completed a reassignment and began a leader epoch, or the set is smaller.
             case Reaction.RESET:
                 role.wish = None
             case Reaction.WAIT:
@@ -318,6 +318,12 @@ class Partition:
                 return False
         self._raise_high_watermark()
         return True
+
+    def _is_shrunk_ahead(self, result: IsrChangeResult) -> bool:
+        """Whether the answer drops members and the metadata does not have it yet. With a smaller set it matters what the minimum
+        is at that place of the log: who is dropped below it must not miss anything that is committed from then on.
+        """
+        return result.partition_epoch > self.state.partition_epoch and not set(self.state.isr) <= set(result.isr)
 
     def is_below_min_isr(self) -> bool:
         """Fewer committed ISR members than min.insync.replicas (or than replicas, if those are fewer)."""

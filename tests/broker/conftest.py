@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,16 @@ class World:
         delta.replay_all(records, offset)
         before, self.image = self.image, delta.apply(Provenance(offset + len(records), 1, 0))
         self._unpublished.append(Publication(before, self.image, delta.changes(), False))
+
+    @asynccontextmanager
+    async def hold_publications(self) -> AsyncIterator[None]:
+        """What is appended inside is published when it ends."""
+        async with self._publishing:
+            yield
+        await self._publish()
+
+    def append_config(self, resource_type: int, resource: str, name: str, value: str) -> None:
+        self._append([Config(0, resource_type, resource, name, value)])
 
     async def _publish(self) -> None:
         """In order, one after the other; whoever waits here for one's own may find that it is done."""

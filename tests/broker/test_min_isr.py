@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -57,6 +57,24 @@ async def test_the_high_watermark_stands_still_while_the_isr_is_below_the_replic
     await trio_of.configure(resource_type, name, min_insync_replicas="1")
     await leader.produce("t", 0, batch(), acks=1)
     assert leader.log("t", 0).high_watermark == 3
+
+
+async def test_a_smaller_isr_counts_with_the_minimum_of_its_place_in_the_log(
+    trio_of: Any, batch: Batch, eventually: Callable[..., Awaitable[None]]
+) -> None:
+    """The controller's answer may come before the metadata, in which the minimum was raised just before."""
+    await trio_of.commit(FeatureLevel(0, "eligible.leader.replicas.version", 1))
+    leader = trio_of.brokers[0]
+    async with trio_of.hold_publications():
+        trio_of.append_config(RESOURCE_TOPIC, "t", "min.insync.replicas", "3")
+        trio_of.unreachable.add(0)
+        assert (await leader.produce("t", 0, batch(), acks=1)).error == 0
+        await eventually(lambda: bool(trio_of.isr_requests), "the leader asks to drop the others")
+        await trio.sleep(0.1)
+        assert trio_of.state("t", 0).isr == (0,)
+        assert leader.log("t", 0).high_watermark == 0
+    await eventually(lambda: leader.partition("t", 0).state.isr == (0,), "the metadata has arrived")
+    assert leader.log("t", 0).high_watermark == 0
 
 
 async def test_without_eligible_leader_replicas_the_brokers_own_configuration_counts(trio_of: Any, batch: Batch) -> None:

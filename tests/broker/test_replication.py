@@ -95,6 +95,7 @@ async def test_a_follower_that_stands_still_leaves_the_isr_and_comes_back(
     brokers = await three(world)
     await world.create_topic("t", [0, 1, 2])
     brokers[2].scope.cancel()
+    del world.brokers[2]
     sending = trio.current_time()
     answer = await brokers[0].produce("t", 0, batch())
     assert answer.error == ErrorCode.NONE
