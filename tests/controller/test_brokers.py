@@ -18,7 +18,7 @@ from kraftlab.metadata.peer_rpc import (
     ControllerRegistrationRequest,
     DirectoryAssignment,
 )
-from kraftlab.metadata.records import BrokerRegistrationChange, FeatureLevel, Listener, PartitionChange
+from kraftlab.metadata.records import BrokerRegistrationChange, FeatureLevel, Listener, PartitionChange, RegisterBroker
 from kraftlab.metadata.uuids import LOST, UNASSIGNED
 from kraftlab.quorum.core.errors import InvariantViolation
 from kraftlab.quorum.driver.errors import NotLeader
@@ -508,19 +508,22 @@ async def test_before_directories_are_known_registrations_have_none_and_need_non
     assert not cluster.broker(1).fenced
 
 
-async def test_before_transactions_are_known_large_registrations_come_in_steps(
-    tools: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cluster = await at_level(tools, 12)
+@pytest.mark.parametrize(("level", "is_one"), [(12, False), (13, True)])
+async def test_before_transactions_are_known_a_large_registration_may_be_cut(tools: Any, level: int, is_one: bool) -> None:
+    cluster = await at_level(tools, level)
     await cluster.start_brokers(1, 2)
-    await cluster.create("t", (1, 2), (1, 2), (1, 2))
-    cluster.clock.now_ms += cluster.settings.session_timeout_ms + 1
-    monkeypatch.setattr("kraftlab.controller.engine.log_writer.MAX_RECORDS", 2)
-    batches = len(cluster.quorum.batches)
-    epoch = await cluster.register(1, 2)
-    assert len(cluster.quorum.batches) - batches == 2
-    assert cluster.broker(1).epoch == epoch
-    assert [cluster.partition("t", number).leader for number in range(3)] == [2, 2, 2]
+    await cluster.create("t", (1, 2), (1, 2))
+    seen: list[Outcome[Any]] = []
+
+    def look(state: ControllerState, context: Context) -> Outcome[None]:
+        after_its_session = context._replace(now_ms=context.now_ms + cluster.settings.session_timeout_ms + 1)
+        seen.append(brokers.register(state, cluster.controller.heartbeats, cluster.registration(1, 2), after_its_session))
+        raise ApiError(ErrorCode.POLICY_VIOLATION, "only looking")
+
+    cluster.controller.write("look", look)
+    (outcome,) = seen
+    assert [type(record) for record in outcome.records] == [PartitionChange, PartitionChange, RegisterBroker]
+    assert outcome.atomic is is_one
 
 
 async def test_before_cordons_are_known_they_are_not_noted(tools: Any) -> None:
