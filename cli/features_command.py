@@ -107,7 +107,7 @@ Example:
 )
 @_levels_option
 @_metadata_option
-@click.option("--release-version", metavar="RELEASE", help="The metadata.version of a release, for example 4.3.")
+@click.option("--release-version", metavar="RELEASE", help="All levels that new clusters of a release have, for example 4.3.")
 @_change_options
 def upgrade(
     bootstrap_server: str,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from kraftlab.metadata.features import METADATA_VERSION, level_text, metadata_version_from
+from kraftlab.metadata.features import METADATA_VERSION, fresh_levels, level_text, metadata_version_from
 
 _NAME_WIDTH, _VERSION_WIDTH = 42, 17
 
@@ -34,16 +34,20 @@ def feature_lines(features: Iterable[FeatureView]) -> list[str]:
 
 
 def parse_levels(features: Iterable[str], metadata: str | None, release: str | None) -> dict[str, int]:
-    """`NAME=LEVEL` (metadata.version also by its name), `--metadata VERSION` → {name: level}. FeatureUsageError."""
+    """`NAME=LEVEL` (metadata.version also by its name), `--metadata VERSION` → {name: level}. FeatureUsageError.
+
+    A release stands for all the levels that its new clusters have, where none is named.
+    """
     levels: dict[str, int] = {}
     for item in features:
         name, equals, text = item.partition("=")
         if not equals or not name:
             raise FeatureUsageError(f"Can't parse feature=level string {item}: equals sign not found.")
         levels[name] = _level(name, text)
-    for version in (metadata, release):
-        if version is not None:
-            levels[METADATA_VERSION] = _level(METADATA_VERSION, version)
+    if metadata is not None:
+        levels[METADATA_VERSION] = _level(METADATA_VERSION, metadata)
+    if release is not None:
+        levels = {**fresh_levels(_level(METADATA_VERSION, release)), **levels}
     return levels
 
 

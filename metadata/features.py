@@ -83,6 +83,15 @@ SUPPORTED: dict[str, tuple[int, int]] = {
 }
 """Feature → lowest and highest level that this software works at."""
 
+DEFAULT_SINCE: dict[str, int] = {
+    ELIGIBLE_LEADER_REPLICAS_VERSION: 26,
+    "group.version": 22,
+    "share.version": 28,
+    "streams.version": 28,
+    "transaction.version": 24,
+}
+"""Feature → the oldest metadata.version whose new clusters have it at its newest level."""
+
 DEPENDS_ON_METADATA_VERSION: dict[str, int] = {ELIGIBLE_LEADER_REPLICAS_VERSION: 23}
 """Feature → metadata.version that its levels above 0 need."""
 
@@ -126,13 +135,9 @@ def loses_metadata(current: int, target: int) -> bool:
 def fresh_levels(metadata_version: int = METADATA_VERSION_LEVEL, chosen: Mapping[str, int] | None = None) -> dict[str, int]:
     """The levels that a new cluster of this metadata.version finalizes; `chosen` overrides single features.
 
-    Features that need a newer metadata.version stay off.
+    Features that were not there yet in that version stay off.
     """
-    levels = {
-        name: highest
-        for name, (_, highest) in SUPPORTED.items()
-        if name != KRAFT_VERSION and DEPENDS_ON_METADATA_VERSION.get(name, 0) <= metadata_version
-    }
+    levels = {name: SUPPORTED[name][1] for name, since in DEFAULT_SINCE.items() if since <= metadata_version}
     return levels | {METADATA_VERSION: metadata_version} | dict(chosen or {})
 
 

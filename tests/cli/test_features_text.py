@@ -30,6 +30,11 @@ def test_levels_are_numbers_and_metadata_versions_have_names() -> None:
         "metadata.version": 23,
     }
     assert parse_levels([], "4.3", None) == {"metadata.version": 30}
+    assert parse_levels(["group.version=0"], None, "4.0") == {
+        "group.version": 0,
+        "metadata.version": 25,
+        "transaction.version": 2,
+    }
     assert parse_levels(["metadata.version=25"], None, None) == {"metadata.version": 25}
 
 

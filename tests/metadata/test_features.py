@@ -44,9 +44,13 @@ def test_a_cluster_with_eligible_leader_replicas_begins_with_a_min_isr_that_ever
 
 
 def test_an_older_metadata_version_leaves_off_what_needs_a_newer_one() -> None:
-    levels = fresh_levels(metadata_version_from("3.9"))
-    assert levels[METADATA_VERSION] == 21
-    assert ELIGIBLE_LEADER_REPLICAS_VERSION not in levels
+    assert fresh_levels(metadata_version_from("3.9")) == {METADATA_VERSION: 21}
+    assert fresh_levels(metadata_version_from("4.1")) == {
+        ELIGIBLE_LEADER_REPLICAS_VERSION: 1,
+        "group.version": 1,
+        METADATA_VERSION: 27,
+        "transaction.version": 2,
+    }
 
 
 def test_only_levels_in_range_are_supported_and_any_feature_may_be_removed() -> None:
