@@ -21,6 +21,8 @@ from .state import Context, ControllerState, Outcome
 
 LOOK_TAG = "look after moves"
 EXPIRY_TAG = "end throttles of moves"
+SCAN_PAUSE_MS = 1000
+"""A throttle may end this much late, if very many moves come and go."""
 
 RunWrite = Callable[[str, Callable[[ControllerState, Context], Outcome[None]], Answer[Any]], None]
 
@@ -38,12 +40,14 @@ class MoveUpkeep:
         self._newest = newest
         self._seen = MovesImage()
         self._is_due = False
+        self._scan_from_ms = 0
 
     def activate(self, image: MetadataImage) -> None:
         """This controller became active: nothing is known of progress, and what waits is looked at."""
         self.progress.clear()
         self._seen = MovesImage()
         self._is_due = False
+        self._scan_from_ms = 0
         self.changed(image)
 
     def deactivate(self) -> None:
@@ -65,14 +69,21 @@ class MoveUpkeep:
         self._schedule_expiry()
 
     def _schedule_expiry(self) -> None:
+        """Looks for the next throttle to end, through all moves: so not more often than `SCAN_PAUSE_MS`."""
+        now_ms = self._clock()
         image = self._newest().image
-        if image.moves.running is not self._seen.running:
-            self._seen = image.moves
-            at_ms = upkeep.next_expiry_ms(image)
-            if at_ms is None:
-                self._queue.cancel(EXPIRY_TAG)
-            else:
-                self._queue.schedule(EXPIRY_TAG, at_ms, self._expire)
+        if image.moves.running is self._seen.running:
+            return
+        if now_ms < self._scan_from_ms:
+            self._queue.schedule(EXPIRY_TAG, self._scan_from_ms, self._expire)
+            return
+        self._scan_from_ms = now_ms + SCAN_PAUSE_MS
+        self._seen = image.moves
+        at_ms = upkeep.next_expiry_ms(image)
+        if at_ms is None:
+            self._queue.cancel(EXPIRY_TAG)
+        else:
+            self._queue.schedule(EXPIRY_TAG, at_ms, self._expire)
 
     def _expire(self) -> None:
         self._run_write("end throttles of moves", upkeep.end_throttles, Answer())
