@@ -26,6 +26,7 @@ from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse, F
 from kraftlab.quorum.driver.transport import PeerError, PeerTimeout, PeerUnreachable
 from kraftlab.rpc.endpoint_types import BROKERS, check_endpoint_type
 from kraftlab.rpc.methods import METHODS, Method, fault
+from kraftlab.rpc.request_ids import is_named
 from kraftlab.rpc.server import Call
 
 from . import logger_configs
@@ -40,7 +41,7 @@ RETRY_BACKOFF_S = 0.05
 PATIENCE_S = 5.0
 """How long a call is passed on whose deadline is over from the start."""
 ONCE = ("CreateTopics", "DeleteTopics", "AddRaftVoter", "RemoveRaftVoter", "UnregisterBroker")
-"""Made twice, these answer that the topic, voter or broker exists, or does not: their outcome would be told wrongly."""
+"""Made twice without an id, these answer that the topic, voter or broker exists, or does not: their outcome is told wrongly."""
 
 ABOUT_CONFIGS = ("IncrementalAlterConfigs", "AlterConfigs", "DescribeConfigs")
 """Calls whose answer depends on the broker that was asked."""
@@ -213,7 +214,8 @@ class AdminService:
             except PeerTimeout:
                 break
             except PeerUnreachable as error:
-                if call.api in ONCE and not error.refused and not isinstance(error, NoController):
+                is_safe = call.api not in ONCE or is_named(call.api, call.request)
+                if not is_safe and not error.refused and not isinstance(error, NoController):
                     return fault(method, f"{error}; whether {call.api} was carried out is unknown", ErrorCode.NETWORK_EXCEPTION)
                 reason = str(error)
             except PeerError as error:

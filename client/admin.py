@@ -3,10 +3,11 @@
 Theory of operation. A call goes to the active controller if it is known, else to the next bootstrap server; any node will do,
 since brokers forward. Every answer says who the active controller is, so the second call takes the direct way. NOT_CONTROLLER
 and broken connections move a call to the next node, with a short growing pause, until its deadline; then `ClusterUnreachable`
-says whom it asked. A write whose connection broke may have taken effect before it is sent again: the answer to the second
-sending then tells (TOPIC_ALREADY_EXISTS, say). An error of the whole request raises `ApiError`; errors of single topics or
-partitions stand in the response, and `raise_first_error` turns the first of them into an ApiError for callers that want all or
-nothing.
+says whom it asked. A write carries an id through all its sendings (`request_ids.py`): whichever of them took effect, it did so
+once, and the answer is that of the one that did. Without ids a write whose connection broke may have taken effect before it is
+sent again, and the answer to the second sending then tells (TOPIC_ALREADY_EXISTS, say). An error of the whole request raises
+`ApiError`; errors of single topics or partitions stand in the response, and `raise_first_error` turns the first of them into an
+ApiError for callers that want all or nothing.
 
 Reads see committed state, which may be a little old. `min_offset` demands that of your last write, wherever it is read;
 `linearizable` that of everybody's: then a majority of the controllers has to confirm that the one which answers still leads.
@@ -32,6 +33,7 @@ from .config_parts import in_parts
 from .errors import ClusterUnreachable, api_error
 from .moves import NO_OPTIONS, MoveOptions
 from .partitions import DeletedRecords, NewPartitions, create_partitions_request, delete_records, elect_leaders_request
+from .request_ids import RequestIds
 from .stream import CallStream
 
 _FIRST_PAUSE_S = 0.02
@@ -57,7 +59,8 @@ class AdminClient:
     `bootstrap_servers` is `host:port[,…]` of any nodes' gRPC endpoints. `timeout_ms` bounds each call with its retries.
     `linearizable`: what describe and list calls that do not say it themselves are. `user` and `password`: who the calls come
     from; a node that does not know them raises ApiError SASL_AUTHENTICATION_FAILED. Without: ANONYMOUS. `client_id`: what the
-    client calls itself; quotas can be about it.
+    client calls itself; quotas can be about it. `exactly_once`: whether writes get ids, so that a write that is sent again takes
+    effect once.
     """
 
     def __init__(
@@ -70,12 +73,14 @@ class AdminClient:
         user: str | None = None,
         password: str | None = None,
         client_id: str = "",
+        exactly_once: bool = True,
     ) -> None:
         self._bootstrap = parse_servers(bootstrap_servers)
         self._timeout_ms = timeout_ms
         self._cluster_id = cluster_id
         self._linearizable = linearizable
         self._channels = Channels(user, password, client_id)
+        self._request_ids = RequestIds(exactly_once)
         self._leader: Endpoint | None = None
         self._newest_offset = 0
         """The newest metadata offset that an answer reflected: no read of this client goes back behind it, at whatever node."""
@@ -110,8 +115,12 @@ class AdminClient:
         """Sends a request to whoever can answer it and returns the response. ApiError, ClusterUnreachable.
 
         A node that has not answered within `attempt_timeout_s` is given up, and the next one asked. `once`: not if it may have
-        carried the request out; ApiError NETWORK_EXCEPTION then.
+        carried the request out and the request has no id; ApiError NETWORK_EXCEPTION then.
         """
+        with self._request_ids.of(api, request) as is_named:
+            return self._call(api, request, timeout_ms, attempt_timeout_s, once and not is_named, is_named)
+
+    def _call(self, api: str, request: Any, timeout_ms: int | None, attempt_timeout_s: float, once: bool, is_named: bool) -> Any:
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         limited = request.header.HasField("timeout_ms")
         self._fill_header(request, timeout_ms)
@@ -136,7 +145,7 @@ class AdminClient:
                     if once and faults[endpoint] not in _NOBODY_THERE and not faults[endpoint].startswith(_NOT_CONNECTED):
                         raise _unknown_outcome(api, endpoint, faults[endpoint]) from error
                 except ApiError as error:
-                    if error.code not in _MOVED_ON:
+                    if error.code not in _MOVED_ON and not (is_named and self._is_early(error, limited, deadline - pause_s)):
                         raise
                     faults[endpoint] = str(error)
                     if self._leader not in (None, endpoint):
@@ -151,6 +160,10 @@ class AdminClient:
                 raise ClusterUnreachable(_unreachable(api, faults, time.monotonic() - started))
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+
+    def _is_early(self, error: ApiError, limited: bool, deadline: float) -> bool:
+        """Whether a node gave up before this client does: one that is shutting down, say."""
+        return error.code is ErrorCode.REQUEST_TIMED_OUT and not limited and time.monotonic() < deadline
 
     def call_at(self, endpoint: Endpoint, api: str, request: Any, *, timeout_ms: int | None = None) -> Any:
         """Sends a request to that node and no other. ApiError, ClusterUnreachable."""
@@ -318,6 +331,10 @@ class AdminClient:
 
     def _ask_about_configs(self, node: int | None, api: str, request: Any, timeout_ms: int | None) -> Any:
         """A broker that cannot be asked has its configs changed and described by the active controller, which takes any."""
+        with self._request_ids.of(api, request):
+            return self._ask_node(node, api, request, timeout_ms)
+
+    def _ask_node(self, node: int | None, api: str, request: Any, timeout_ms: int | None) -> Any:
         if node is None:
             return self.call(api, request, timeout_ms=timeout_ms)
         try:
