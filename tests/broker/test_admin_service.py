@@ -90,6 +90,18 @@ async def test_a_controller_lost_in_the_middle_is_asked_again_only_if_that_is_ha
     assert len(channel.passed_on) == 2
 
 
+async def test_a_controller_lost_in_the_middle_is_asked_again_for_a_write_with_an_id(autojump_clock: Any) -> None:
+    channel = Channel(PeerUnreachable("the connection to 127.0.0.1:9 was lost"), done())
+    call = create()
+    request: Any = call.request
+    request.validate_only = False
+    request.header.request_id.CopyFrom(admin_pb2.RequestId(client_id=bytes(16), sequence=3))
+    response: Any = await service_on(channel).dispatch(call)
+    assert response.header.metadata_offset == 42
+    sent = [admin_pb2.CreateTopicsRequest.FromString(envelope.request).header.request_id for envelope in channel.passed_on]
+    assert sent == [request.header.request_id] * 2
+
+
 async def test_a_controller_that_does_not_answer_in_time_is_a_timeout(autojump_clock: Any) -> None:
     response: Any = await service_on(Channel(PeerTimeout("no answer"))).dispatch(create())
     assert response.header.error_code == ErrorCode.REQUEST_TIMED_OUT
