@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from kraftlab.metadata import codec
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from kraftlab.metadata.records import (
+    RECOVERING,
     AnyRecord,
     BrokerRegistrationChange,
     PartitionChange,
@@ -292,3 +294,60 @@ async def test_when_all_producer_ids_are_gone_nobody_gets_one_twice(five: Any) -
     await five.write(lambda state, request, context: Outcome([ProducerIds(0, 1, epoch, last)], True), None)
     with pytest.raises(ApiError, match="Exhausted all producer ids"):
         await five.write(producer_ids.allocate, pb.AllocateProducerIdsRequest(broker_id=1, broker_epoch=epoch))
+
+
+# --- any history -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_whoever_restarted_uncleanly_has_no_claim_before_it_was_in_sync_again(five: Any, seed: int) -> None:
+    """Stops, restarts of both kinds, unregistrations, cordons and failovers in any order. The model remembers, per partition,
+    who may have lost what it acknowledged; the fixture checks the invariants after every commit.
+    """
+    source = random.Random(seed)
+    await five.create("t", (0, 1, 2), (1, 2, 3), (2, 3, 4), min_insync_replicas="2")
+    suspects: list[set[int]] = [set(), set(), set()]
+    incarnations = dict.fromkeys(range(5), 1)
+
+    async def restart(broker_id: int, *, clean: bool) -> None:
+        incarnations[broker_id] += 1
+        known = five.controller.newest.image.cluster.brokers.get(broker_id)
+        told = known.epoch if clean and known is not None else -1
+        await five.register(broker_id, incarnations[broker_id], previous_broker_epoch=told)
+        if told == -1:
+            for index in range(3):
+                suspects[index].add(broker_id)
+
+    for _ in range(80):
+        broker_id, index = source.randrange(5), source.randrange(3)
+        registered = broker_id in five.controller.newest.image.cluster.brokers
+        partition = five.partition("t", index)
+        match source.randrange(9):
+            case 0 | 1:
+                await restart(broker_id, clean=source.random() < 0.5)
+            case 2 | 3 if registered:
+                await five.heartbeat(broker_id)
+            case 4 if registered:
+                await five.heartbeat(broker_id, want_fence=True)
+            case 5 if registered and source.random() < 0.3:
+                await unregister(five, broker_id)
+                for suspect in suspects:
+                    suspect.add(broker_id)
+            case 6 if registered:
+                cordoned = source.choice([(), five.broker(broker_id).log_dirs])
+                await five.heartbeat(broker_id, want_fence=five.broker(broker_id).fenced, cordoned_log_dirs=cordoned)
+            case 7 if partition.leader >= 0:
+                brokers_now = five.controller.newest.image.cluster.brokers
+                live = [b for b in partition.replicas if b in brokers_now and brokers_now[b].is_active and b != partition.leader]
+                joined = source.sample(live, source.randint(0, len(live)))
+                if await five.set_isr("t", (partition.leader, *joined), index) == ErrorCode.NONE:
+                    suspects[index] -= {partition.leader, *joined}
+            case 8 if source.random() < 0.3:
+                await five.lose_leadership(survives=True)
+                await five.lead()
+        for number, suspect in enumerate(suspects):
+            now = five.partition("t", number)
+            if now.leader_recovery_state == RECOVERING:
+                suspect -= {now.leader}  # The last known leader, when nobody else has a claim: what it has is what there is.
+            assert not suspect & {*now.isr, *now.elr}, f"partition {number}: {now}"
+            assert now.leader not in suspect
