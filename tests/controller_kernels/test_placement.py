@@ -39,6 +39,9 @@ def brokers(text: str) -> list[UsableBroker]:
         ("1:10 1:11 3:30! 3:31!", 2, [(10, 30), (11, 31)]),
         ("A:10 A:11 B:20", 2, [(10, 20), (20, 11), (10, 20)]),
         ("A:10! A:11! B:20", 2, [(20, 10), (20, 11)]),
+        ("-:3! -:4 -:5!", 1, [(4,), (4,), (4,)]),
+        ("-:3! -:4 -:5!", 2, [(4, 3), (4, 5), (4, 3)]),
+        ("A:0 A:1 A:2 B:3", 2, [(0, 3), (3, 1), (2, 3)]),
     ],
 )
 def test_replicas_are_striped_over_racks(cluster: str, replication_factor: int, expected: list[tuple[int, ...]]) -> None:
@@ -108,6 +111,17 @@ def test_leaders_are_shared_evenly_in_a_cluster_without_racks(broker_count: int,
     cluster = [UsableBroker(i, None, False) for i in range(broker_count)]
     leaders = Counter(replicas[0] for replicas in place(cluster, broker_count * rounds, 1, random.Random(seed)))
     assert set(leaders.values()) == {rounds}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_over_many_partitions_every_pair_of_brokers_is_used_about_as_often(seed: int) -> None:
+    """Each broker leads its exact share; who follows it is shuffled, so that no two brokers stand for each other."""
+    cluster = [UsableBroker(broker_id, None, False) for broker_id in range(5)]
+    placed = place(cluster, 5 * 400, 2, random.Random(seed))
+    assert set(Counter(replicas[0] for replicas in placed).values()) == {400}
+    pairs = Counter(placed)
+    assert len(pairs) == 20
+    assert all(60 <= count <= 140 for count in pairs.values()), pairs
 
 
 def test_a_rack_skipped_for_a_whole_cycle_still_deals_afterwards() -> None:
