@@ -125,21 +125,22 @@ class MetadataDelta:
 
     def replay(self, record: AnyRecord, offset: int) -> None:
         """Takes in one record, which stands at `offset`. ReplayError if it does not fit."""
-        kind = type(record)
-        try:
-            if self._transaction is not None and kind not in TRANSACTION_MARKERS:
-                self._held.append((offset, record))
-            else:
-                _HANDLERS[kind](self, record, offset)
-        except ReplayError as error:
-            raise ReplayError(
-                f"metadata record {record!r} at offset {offset} cannot be replayed: {error}; {error.next_step}", error.next_step
-            ) from error
+        self.replay_all((record,), offset)
 
     def replay_all(self, records: Iterable[AnyRecord], base_offset: int) -> None:
         """Takes in a batch's records, the first of which stands at `base_offset`."""
         for offset, record in enumerate(records, base_offset):
-            self.replay(record, offset)
+            kind = type(record)
+            try:
+                if self._transaction is not None and kind not in TRANSACTION_MARKERS:
+                    self._held.append((offset, record))
+                else:
+                    _HANDLERS[kind](self, record, offset)
+            except ReplayError as error:
+                raise ReplayError(
+                    f"metadata record {record!r} at offset {offset} cannot be replayed: {error}; {error.next_step}",
+                    error.next_step,
+                ) from error
 
     def apply(self, provenance: Provenance) -> MetadataImage:
         """The image after the records replayed so far, which stands at `provenance`. The delta may be used further."""
@@ -265,13 +266,15 @@ class MetadataDelta:
         topic.changed[record.partition_id] = partition_from(record)
 
     def _replay_partition_change(self, record: PartitionChange, offset: int) -> None:
-        topic = self._topic(record.topic_id)
-        before = topic.get(record.partition_id)
+        """Most records of a large cluster are of this kind."""
+        topic = self._topics.get(record.topic_id) or self._topic(record.topic_id)
+        number = record.partition_id
+        before = topic.changed.get(number) or topic.before.get(number)
         if before is None:
             raise ReplayError(f"topic {topic.name} has no such partition")
-        topic.changed[record.partition_id] = partition_after(before, record)
+        topic.changed[number] = partition_after(before, record)
         if record.adding_replicas == () and record.removing_replicas == ():
-            self._moves.ended(record.topic_id, record.partition_id)
+            self._moves.ended(record.topic_id, number)
 
     def _replay_remove_topic(self, record: RemoveTopic, offset: int) -> None:
         name = self._topic(record.topic_id).name

@@ -49,13 +49,10 @@ class Elected(NamedTuple):
 def elect(mode: Election, candidates: Candidates, leader: int, acceptable: Callable[[int], bool]) -> Elected:
     """Chooses the leader. `leader` is the current one."""
     replicas, isr, elr, last_known = candidates
-    order = (leader, *replicas)
-    if mode is Election.PREFERRED:
-        order = (replicas[0], leader, *replicas[1:])
     valid = isr or elr
-    for broker_id in order:
-        if broker_id in valid and acceptable(broker_id):
-            return Elected(broker_id)
+    first = first_in_sync(mode, replicas, valid, leader, acceptable)
+    if first != NO_LEADER:
+        return Elected(first)
     if not valid and len(last_known) == 1 and acceptable(last_known[0]):
         return Elected(last_known[0], unclean=True)
     if mode is Election.UNCLEAN:
@@ -63,3 +60,17 @@ def elect(mode: Election, candidates: Candidates, leader: int, acceptable: Calla
             if acceptable(broker_id):
                 return Elected(broker_id, unclean=True)
     return Elected(NO_LEADER)
+
+
+def first_in_sync(
+    mode: Election, replicas: tuple[int, ...], valid: tuple[int, ...], leader: int, acceptable: Callable[[int], bool]
+) -> int:
+    """The first candidate among `valid`, the in-sync set or who stands for it, that is acceptable; NO_LEADER if none is."""
+    if mode is Election.PREFERRED and replicas[0] in valid and acceptable(replicas[0]):
+        return replicas[0]
+    if leader in valid and acceptable(leader):
+        return leader
+    for broker_id in replicas:
+        if broker_id != leader and broker_id in valid and acceptable(broker_id):
+            return broker_id
+    return NO_LEADER

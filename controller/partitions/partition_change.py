@@ -12,6 +12,10 @@ become empty; the last leader is remembered then. They stay within the replicas.
 in-sync set stays, and the partition has no leader; what was eligible when the feature was switched off may still be elected where
 the in-sync set is empty.
 
+Most changes of a large cluster are of the plainest kind: a partition at rest, nobody eligible, an in-sync set that is large
+enough. Then nothing but in-sync set and leader can change, and `build_change` says so without going through the rest; what
+`build_change_in_full` would say is the same.
+
 What the record says is minimal: a field is there only if it differs, and nothing at all is built if nothing differs. The lists
 of a reassignment are the exception: adding, removing, original and target are written together or not at all. A shrink of the
 in-sync set alone does not raise the leader epoch (metadata.version 12 and later).
@@ -29,7 +33,7 @@ from kraftlab.metadata.uuids import Uuid
 
 from ..reassignment import arithmetic as reassignment
 from ..reassignment.arithmetic import Reassignment
-from .election import Candidates, Elected, Election, elect
+from .election import Candidates, Elected, Election, elect, first_in_sync
 
 
 class _Standing(NamedTuple):
@@ -62,6 +66,54 @@ def build_change(
     `reassignment.cancel`. Brokers that are `uncleanly_stopped` may have lost records and are not eligible. `directories` sets
     directories of replicas explicitly; other replicas keep theirs, newcomers get `default_directory(broker_id)`.
     """
+    isr = partition.isr if target_isr is None else target_isr
+    is_plain = (
+        reassign is None
+        and not directories
+        and (recovery_state is None or recovery_state == partition.leader_recovery_state)
+        and not (partition.adding or partition.removing or partition.elr or partition.last_known_elr)
+        and (min_isr is None or len(isr) >= min(min_isr, len(partition.replicas)))
+        and partition.isr
+    )
+    if is_plain:
+        leader = first_in_sync(election, partition.replicas, isr, partition.leader, acceptable)
+        if leader != NO_LEADER:
+            other_isr = isr if isr != partition.isr else None
+            other_leader = leader if leader != partition.leader else None
+            is_same = other_isr is None and other_leader is None
+            return None if is_same else PartitionChange(0, partition_id, topic_id, other_isr, other_leader)
+    return build_change_in_full(
+        partition,
+        partition_id,
+        topic_id,
+        acceptable=acceptable,
+        default_directory=default_directory,
+        min_isr=min_isr,
+        target_isr=target_isr,
+        reassign=reassign,
+        election=election,
+        directories=directories,
+        recovery_state=recovery_state,
+        uncleanly_stopped=uncleanly_stopped,
+    )
+
+
+def build_change_in_full(
+    partition: PartitionImage,
+    partition_id: int,
+    topic_id: Uuid,
+    *,
+    acceptable: Callable[[int], bool],
+    default_directory: Callable[[int], Uuid],
+    min_isr: int | None,
+    target_isr: tuple[int, ...] | None,
+    reassign: Reassignment | None,
+    election: Election,
+    directories: Mapping[int, Uuid] | None,
+    recovery_state: int | None,
+    uncleanly_stopped: Collection[int],
+) -> PartitionChange | None:
+    """The same for any partition; arguments as there."""
     wanted = reassign or reassignment.current(partition)
     isr = partition.isr if target_isr is None else target_isr
     completed = reassignment.complete(wanted, isr)

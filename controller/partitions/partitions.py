@@ -11,7 +11,10 @@ error goes to the log of the leader that asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from kraftlab.metadata.eligible_leaders import min_isr_if_on
@@ -32,26 +35,37 @@ NOT_CHECKED = -1
 """A broker epoch in an ISR that the controller takes on trust (KIP-841)."""
 
 
-class Eligibility(NamedTuple):
-    """Who may lead: `removed` counts as gone, `added` as active, whatever the image says."""
+class Eligibility:
+    """Who may lead: `removed` counts as gone, `added` as active, whatever the image says. What is asked about a broker is found
+    out once, so make one per operation.
+    """
 
-    brokers: Mapping[int, BrokerImage]
-    removed: int | None = None
-    added: int | None = None
+    __slots__ = ("_added", "_brokers", "_online", "removed")
+
+    def __init__(self, brokers: Mapping[int, BrokerImage], removed: int | None = None, added: int | None = None) -> None:
+        self.removed = removed
+        self._brokers = brokers
+        self._added = added
+        self._online: dict[int, Collection[Uuid] | None] = {}
 
     def for_partition(self, partition: PartitionImage) -> Callable[[int], bool]:
         """Whether a broker is active and its directory for this partition is online (KIP-858)."""
+        return partial(self._accepts, partition)
 
-        def acceptable(broker_id: int) -> bool:
-            if broker_id == self.removed:
-                return False
-            broker = self.brokers.get(broker_id)
-            if broker is None or not (broker.is_active or broker_id == self.added):
-                return False
-            directory = partition.directory_of(broker_id)
-            return directory is None or broker.has_online(directory)
+    def _accepts(self, partition: PartitionImage, broker_id: int) -> bool:
+        online = self._online[broker_id] if broker_id in self._online else self._online_directories(broker_id)
+        if online is None:
+            return False
+        directory = partition.directory_of(broker_id)
+        return directory is None or directory in online or self._brokers[broker_id].has_online(directory)
 
-        return acceptable
+    def _online_directories(self, broker_id: int) -> Collection[Uuid] | None:
+        """Directories that are known to be online on this broker, None if it is not active."""
+        broker = None if broker_id == self.removed else self._brokers.get(broker_id)
+        is_active = broker is not None and (broker.is_active or broker_id == self._added)
+        online = broker.log_dirs if broker is not None and is_active else None
+        self._online[broker_id] = online
+        return online
 
 
 def default_directory(brokers: Mapping[int, BrokerImage]) -> Callable[[int], Uuid]:
@@ -110,28 +124,32 @@ def _updates(
 ) -> list[PartitionChange]:
     image = state.image
     directory_for = default_directory(image.cluster.brokers)
-    rules: dict[Uuid, tuple[Election, int | None]] = {}
+    smaller: dict[tuple[int, ...], tuple[int, ...]] = {}
     records = []
-    for topic_id, number in keys:
+    for topic_id, same_topic in groupby(keys, key=itemgetter(0)):
         topic = image.topics.by_id[topic_id]
-        partition = topic.partitions[number]
-        if topic_id not in rules:
-            unclean = unclean_election_enabled(image, topic.name, settings)
-            rules[topic_id] = (Election.UNCLEAN if unclean else Election.ONLINE, min_isr_if_on(image, topic.name))
-        election, min_isr = rules[topic_id]
-        record = build_change(
-            partition,
-            number,
-            topic_id,
-            acceptable=eligibility.for_partition(partition),
-            default_directory=directory_for,
-            min_isr=min_isr,
-            target_isr=tuple(member for member in partition.isr if member != eligibility.removed),
-            election=election,
-            uncleanly_stopped=uncleanly_stopped,
-        )
-        if record is not None:
-            records.append(record)
+        unclean = unclean_election_enabled(image, topic.name, settings)
+        election = Election.UNCLEAN if unclean else Election.ONLINE
+        min_isr = min_isr_if_on(image, topic.name)
+        for _, number in same_topic:
+            partition = topic.partitions[number]
+            isr = smaller.get(partition.isr)
+            if isr is None:
+                isr = tuple(member for member in partition.isr if member != eligibility.removed)
+                smaller[partition.isr] = isr
+            record = build_change(
+                partition,
+                number,
+                topic_id,
+                acceptable=eligibility.for_partition(partition),
+                default_directory=directory_for,
+                min_isr=min_isr,
+                target_isr=isr,
+                election=election,
+                uncleanly_stopped=uncleanly_stopped,
+            )
+            if record is not None:
+                records.append(record)
     return records
 
 
