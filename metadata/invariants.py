@@ -149,6 +149,10 @@ def _check_topics(image: MetadataImage) -> list[str]:
                 broken.append(f"{place}: not so: leader {partition.leader} is registered, unfenced and not shutting down")
             if partition.is_reassigning:
                 moving.append(number)
+            if partition.elr and eligible_leaders.are_on(image):
+                least = eligible_leaders.partition_min_isr(partition, eligible_leaders.min_insync_replicas(image, topic.name))
+                if len(partition.isr) >= least:
+                    broken.append(f"{place}: not so: with {least} in sync or more the ELR is empty in {partition}")
         if topics.reassigning.get(topic_id, ()) != tuple(moving):
             broken.append(f"{topic.name}: not so: the listing has exactly the partitions being reassigned, {moving}")
     broken.extend(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -269,6 +271,26 @@ async def test_a_mutation_quota_refuses_topics_and_writes_nothing_of_them(five: 
     deletion.topics.add(name="a")
     response = await five.write(charged(topics.delete, Budget(taken)), deletion)
     assert (response.responses[0].error_code, taken) == (89, [3])
+
+
+async def test_a_policy_of_the_server_refuses_topics_one_by_one(tools: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def at_most_two(name: str, assignments: dict[int, tuple[int, ...]], configs: dict[str, str]) -> None:
+        if len(assignments) > 2:
+            raise ValueError(f"{name} has {len(assignments)} partitions; 2 are enough here")
+
+    module = types.ModuleType("policy_of_this_test")
+    monkeypatch.setattr(module, "check", at_most_two, raising=False)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    static = {"create.topic.policy.class.name": f"{module.__name__}:check"}
+    cluster = tools.Cluster(tools.Settings(tools.cluster_id, 3000, static=static))
+    await cluster.lead()
+    await cluster.start_brokers(0)
+    results = await create(cluster, {"name": "a", "partitions": 3}, {"name": "b", "partitions": 2})
+    assert [(result.error_code, result.error_message) for result in results] == [
+        (44, "a has 3 partitions; 2 are enough here"),
+        (0, ""),
+    ]
+    assert sorted(cluster.controller.committed.image.topics.by_name) == ["b"]
 
 
 async def test_validate_only_answers_in_full_and_writes_nothing(five: Any) -> None:

@@ -28,8 +28,6 @@ T = b"topic id topic id"[:16]
 D1, D2, D3, D4 = (bytes([n]) * 16 for n in (101, 102, 103, 104))
 SOUND = PartitionImage((1, 2), (D1, D2), (1, 2), 1)
 MOVING = PartitionImage((3, 2, 1), (D3, D2, D1), (1, 2), 1, 0, 1, (3,), (1,), (1, 2), (3, 2))
-
-
 EMPTIED = PartitionImage((1, 2), (D1, D2), (), -1, elr=(2,), last_known_elr=(1,))
 
 
@@ -114,6 +112,14 @@ ELR_ON = (FeatureLevel(0, "eligible.leader.replicas.version", 1), Config(0, 4, "
 def test_configs_and_quotas_that_cannot_be_are_named(records: tuple[AnyRecord, ...], rule: str) -> None:
     assert check_image(image_of(*ELR_ON)) == ()
     assert any(line.startswith(rule) for line in check_image(image_of(*records)))
+
+
+@pytest.mark.parametrize(("minimum", "is_sound"), [("1", False), ("2", True), (None, False)])
+def test_eligible_leader_replicas_are_of_a_small_isr(minimum: str | None, is_sound: bool) -> None:
+    change = PartitionChange(0, 0, T, isr=(1,), eligible_leader_replicas=(2,))
+    configs = () if minimum is None else (Config(0, 2, "foo", "min.insync.replicas", minimum),)
+    image = image_of(FeatureLevel(0, "eligible.leader.replicas.version", 1), *CLUSTER, *configs, change)
+    assert (check_image(image) == ()) == is_sound
 
 
 def test_a_listing_that_differs_from_the_partitions_is_found() -> None:
