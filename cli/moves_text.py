@@ -7,11 +7,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from kraftlab.admin.v1 import admin_pb2 as pb
 
 from .tables import utc_text
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+class DirectoryMove(msgspec.Struct, frozen=True):
+    """A replica that moves between directories of its broker. -1: not known; `error`: why it stands still, or ""."""
+
+    topic: str
+    partition: int
+    broker: int
+    log_dir: str | None
+    target: str
+    bytes_left: int
+    bytes_per_second: float
+    started_ms: int
+    error: str
+
+    @property
+    def eta_ms(self) -> int:
+        if self.bytes_left == 0:
+            return 0
+        return int(self.bytes_left / self.bytes_per_second * 1000) if self.bytes_left > 0 and self.bytes_per_second > 0 else -1
 
 
 def bytes_text(size: float) -> str:
@@ -43,6 +65,26 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows under a header, two spaces between columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def directory_lines(moves: Sequence[DirectoryMove]) -> list[str]:
+    """The moves between directories, for people."""
+    if not moves:
+        return []
+    rows = [
+        (
+            f"{move.topic}-{move.partition}",
+            str(move.broker),
+            move.log_dir or "?",
+            move.target,
+            bytes_text(move.bytes_left),
+            f"{bytes_text(move.bytes_per_second)}/s" if move.bytes_per_second >= 0 else "?",
+            time_text(move.eta_ms),
+            move.error or "-",
+        )
+        for move in moves
+    ]
+    return ["", *table([("REPLICA", "BROKER", "FROM", "TO", "LEFT", "RATE", "ETA", "PROBLEM"), *rows])]
 
 
 def detail_lines(response: pb.ListPartitionReassignmentsResponse) -> list[str]:
@@ -104,7 +146,7 @@ def _queued_row(entry: pb.QueuedReassignment) -> tuple[str, ...]:
     )
 
 
-def document(response: pb.ListPartitionReassignmentsResponse) -> dict[str, Any]:
+def document(response: pb.ListPartitionReassignmentsResponse, moves: Sequence[DirectoryMove]) -> dict[str, Any]:
     """The listing for programs."""
     return {
         "reassignments": sorted(
@@ -140,6 +182,21 @@ def document(response: pb.ListPartitionReassignmentsResponse) -> dict[str, Any]:
                 "queued": plan.queued,
             }
             for plan in response.plans
+        ],
+        "directory_moves": [
+            {
+                "topic": move.topic,
+                "partition": move.partition,
+                "broker": move.broker,
+                "log_dir": move.log_dir,
+                "target": move.target,
+                "bytes_left": _known(move.bytes_left),
+                "bytes_per_second": move.bytes_per_second if move.bytes_per_second >= 0 else None,
+                "eta_ms": _known(move.eta_ms),
+                "started_ms": _known(move.started_ms),
+                "error": move.error or None,
+            }
+            for move in moves
         ],
         "metadata_offset": response.header.metadata_offset,
     }

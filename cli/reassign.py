@@ -61,6 +61,11 @@ def ongoing_of(response: pb.ListPartitionReassignmentsResponse) -> dict[TopicPar
     }
 
 
+def queued_of(response: pb.ListPartitionReassignmentsResponse) -> list[TopicPartition]:
+    """The partitions of a listing whose targets wait for a slot."""
+    return [(entry.topic, entry.partition_index) for entry in response.queued]
+
+
 def directories(client: AdminClient, replicas: Iterable[TopicPartitionReplica]) -> tuple[Directories, set[int]]:
     """Where replicas are, and the brokers that answered."""
     wanted: dict[int, list[TopicPartition]] = {}
@@ -181,8 +186,9 @@ class Execution:
 
     def run(self, additional: bool) -> None:
         """Starts the plan. ReassignmentFailed with the tool's text; what was printed before stays true."""
-        running = ongoing(self._client)
-        if running and not additional:
+        listing = self._client.list_partition_reassignments()
+        running = ongoing_of(listing)
+        if (running or listing.queued) and not additional:
             raise ReassignmentFailed(text.RUNNING_REFUSAL)
         alive = {broker.broker_id for broker in self._client.describe_cluster().brokers}
         unknown = next((broker for broker in self._plan.broker_ids() if broker not in alive), None)
@@ -366,7 +372,8 @@ class Verification:
     """The state of a plan: of its partitions, its log-dir moves, and whether anything runs in the cluster at all."""
 
     def __init__(self, client: AdminClient, plan: Plan) -> None:
-        running = ongoing(client)
+        listing = client.list_partition_reassignments()
+        running = {*ongoing_of(listing), *queued_of(listing)}
         topics = describe(client, plan.topics())
         self.anything_runs = bool(running)
         self.partitions: dict[TopicPartition, PartitionState] = {}
@@ -437,7 +444,7 @@ def _ask_to_cancel(
         if plan is None:
             return client.cancel_partition_reassignments(topics, options=options)
         listing = client.list_partition_reassignments()
-        busy = [*ongoing_of(listing), *((entry.topic, entry.partition_index) for entry in listing.queued)]
+        busy = [*ongoing_of(listing), *queued_of(listing)]
         wanted = [key for key in busy if key in plan.targets()]
         return client.alter_partition_reassignments(dict.fromkeys(wanted), options=options) if wanted else None
     except ApiError as error:

@@ -133,7 +133,7 @@ Exit codes: 0 done, 1 error (or not as planned), 2 --verify, --progress: still i
 @click.option("--reason", metavar="TEXT", help="Shown by --list --details.")
 @click.option("--throttle-ends-with-move", is_flag=True, help="The throttle belongs to these moves; no config is touched.")
 @click.option("--throttle-expires", type=click.IntRange(min=1), metavar="MS", help="…and ends so long after a move's start.")
-@click.option("--details", is_flag=True, help="With --list: progress, what holds moves up, the queue, plans.")
+@click.option("--details", is_flag=True, help="With --list: progress, what holds moves up, the queue, plans, log-dir moves.")
 @click.option("--watch", is_flag=True, help="With --progress: again and again until all is in sync.")
 @click.option("--kafka-exit-code", is_flag=True, help="With --verify: exit code 0 whatever the state, as Kafka's tool.")
 @caller_options
@@ -355,13 +355,16 @@ def _list(client: AdminClient, out: Output, given: dict[str, Any], files: Any) -
     from . import moves_text
     from . import reassign_text as text
     from .reassign import ongoing_of
+    from .reassign_moves import directory_moves
 
     response = client.list_partition_reassignments()
     running = ongoing_of(response)
     out.lines(text.list_lines(running))
+    between_directories = directory_moves(client) if "details" in given else []
     if "details" in given:
         out.lines(moves_text.detail_lines(response))
-    out.result(moves_text.document(response))
+        out.lines(moves_text.directory_lines(between_directories))
+    out.result(moves_text.document(response, between_directories))
     return DONE
 
 

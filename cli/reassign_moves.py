@@ -12,6 +12,7 @@ from kraftlab.client import AdminClient, ClusterUnreachable, MoveOptions
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
 from . import reassign_text as text
+from .moves_text import DirectoryMove
 from .reassign import ReassignmentFailed, after_of, alter_directories, describe, move_failure, partition_errors
 from .reassign_plan import Plan, TopicPartition, TopicPartitionReplica
 from .reassign_text import Ongoing, ReplicaState
@@ -70,6 +71,32 @@ def _move(client: AdminClient, moves: Mapping[TopicPartitionReplica, str], timeo
                 raise ReassignmentFailed(move_failure(replica, error))
         if pending:
             time.sleep(_RETRY_S)
+
+
+def directory_moves(client: AdminClient) -> list[DirectoryMove]:
+    """What moves between the directories of a broker, by broker and replica. Brokers that do not answer are left out."""
+    found: list[DirectoryMove] = []
+    for broker in sorted(broker.broker_id for broker in client.describe_cluster().brokers):
+        try:
+            response = client.describe_log_dirs(broker)
+        except (ApiError, ClusterUnreachable):
+            continue
+        homes: dict[TopicPartition, str] = {}
+        moving: list[tuple[TopicPartition, str, pb.LogDirPartition]] = []
+        for directory in response.results:
+            for topic in directory.topics:
+                for entry in topic.partitions:
+                    if entry.is_future_key:
+                        moving.append(((topic.name, entry.partition_index), directory.log_dir, entry))
+                    else:
+                        homes[topic.name, entry.partition_index] = directory.log_dir
+        found += [
+            DirectoryMove(
+                *key, broker, homes.get(key), path, entry.bytes_left, entry.bytes_per_second, entry.started_ms, entry.error
+            )
+            for key, path, entry in sorted(moving, key=lambda move: move[0])
+        ]
+    return found
 
 
 def replica_states(client: AdminClient, plan: Plan) -> dict[TopicPartitionReplica, ReplicaState]:

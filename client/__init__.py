@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .admin import AdminClient, raise_first_error
-from .errors import ClusterUnreachable
+from .errors import ClusterUnreachable, OutcomeUnknown
 from .moves import MoveOptions
 from .partitions import DeletedRecords, NewPartitions
 from .stream import CallStream
@@ -24,6 +24,7 @@ __all__ = [
     "DeletedRecords",
     "MoveOptions",
     "NewPartitions",
+    "OutcomeUnknown",
     "raise_first_error",
 ]
 

@@ -30,7 +30,7 @@ from kraftlab.quorum.core.types import Endpoint
 
 from .channels import Channels, authentication_error
 from .config_parts import in_parts
-from .errors import ClusterUnreachable, api_error
+from .errors import ClusterUnreachable, OutcomeUnknown, api_error
 from .moves import NO_OPTIONS, MoveOptions
 from .partitions import DeletedRecords, NewPartitions, create_partitions_request, delete_records, elect_leaders_request
 from .request_ids import RequestIds
@@ -232,7 +232,8 @@ class AdminClient:
         if header.HasField("leader") and header.leader.port:
             self._leader = Endpoint(header.leader.host, header.leader.port)
         if header.error_code:
-            raise api_error(header.error_code, header.error_message)
+            refusal = api_error(header.error_code, header.error_message)
+            raise OutcomeUnknown(refusal.code, refusal.message, header.metadata_offset) if header.outcome_unknown else refusal
         return response
 
     def _candidates(self) -> Iterable[Endpoint]:

@@ -9,6 +9,16 @@ class ClusterUnreachable(ConnectionError):
     """No node answered in time. The text names the nodes that were tried, why each failed, and the next step."""
 
 
+class OutcomeUnknown(ApiError):
+    """The change was written up to metadata offset `offset` and may still be committed, or not: the time was over, or the
+    leadership was lost. Read with that `min_offset`, or repeat the call.
+    """
+
+    def __init__(self, code: ErrorCode, message: str | None, offset: int) -> None:
+        super().__init__(code, message)
+        self.offset = offset
+
+
 def api_error(code: int, message: str | None) -> ApiError:
     """The ApiError of an answer's code and message; a code that this version does not know becomes UNKNOWN_SERVER_ERROR."""
     try:

@@ -1,0 +1,147 @@
+"""What --list --details, --progress, --rollback and --cancel say: pure lines."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.cli import moves_text
+from kraftlab.cli import reassign_text as text
+from kraftlab.cli.moves_text import DirectoryMove, bytes_text, time_text
+from kraftlab.cli.output import CommandFailed
+from kraftlab.cli.reassign_command import check_usage
+from kraftlab.cli.reassign_text import Ongoing, Progress, ReplicaState
+from kraftlab.cli.topics_text import factor_lines
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [(-1, "?"), (0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 * 1024**3, "5.0 GiB"), (1024**5, "1024.0 TiB")],
+)
+def test_bytes_are_shown_in_the_unit_that_reads_best(size: float, shown: str) -> None:
+    assert bytes_text(size) == shown
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "shown"), [(-1, "?"), (0, "0s"), (1, "1s"), (59_000, "59s"), (200_000, "3m20s"), (7_500_000, "2h05m")]
+)
+def test_times_are_shown_in_two_units_at_most(milliseconds: int, shown: str) -> None:
+    assert time_text(milliseconds) == shown
+
+
+def listing() -> pb.ListPartitionReassignmentsResponse:
+    response = pb.ListPartitionReassignmentsResponse(has_progress=True)
+    response.header.metadata_offset = 77
+    moving = response.topics.add(name="t").partitions.add(
+        partition_index=3,
+        replicas=[2, 1],
+        adding_replicas=[2],
+        removing_replicas=[1],
+        original_replicas=[1],
+        target_replicas=[2],
+        move_id="70.0",
+        initiator="User:a",
+        bytes_done=1024,
+        bytes_left=2048,
+        bytes_per_second=1024,
+        eta_ms=2000,
+        throttle=1024,
+    )
+    moving.blockers.add(broker_id=2, state="THROTTLED", text="broker 2 copies within its throttle, 2048 bytes to go")
+    response.queued.add(
+        topic="t", partition_index=4, position=1, move_id="70.1", replicas=[1], target_replicas=[2], size_bytes=-1
+    )
+    response.queued[0].waits_for = "its turn"
+    response.plans.add(plan_id="friday", created_ms=0, partitions=2, running=1, queued=1, initiator="User:a")
+    return response
+
+
+def test_details_are_tables_of_moves_blockers_queue_and_plans() -> None:
+    assert moves_text.detail_lines(listing()) == [
+        "",
+        "PARTITION  MOVE  FROM  TO  DONE     LEFT     RATE       ETA  THROTTLE   BY      REASON",
+        "t-3        70.0  1     2   1.0 KiB  2.0 KiB  1.0 KiB/s  2s   1.0 KiB/s  User:a  -",
+        "",
+        "WAITS FOR  BROKER  STATE      WHY",
+        "t-3        2       THROTTLED  broker 2 copies within its throttle, 2048 bytes to go",
+        "",
+        "QUEUE  PARTITION  MOVE  FROM  TO  SIZE  PRIORITY  WAITS FOR",
+        "1      t-4        70.1  1     2   ?     0         its turn",
+        "",
+        "PLAN    CREATED                   PARTITIONS  RUNNING  QUEUED  BY",
+        "friday  1970-01-01T00:00:00.000Z  2           1        1       User:a",
+    ]
+
+
+def test_nothing_that_moves_has_no_details() -> None:
+    assert moves_text.detail_lines(pb.ListPartitionReassignmentsResponse()) == []
+    assert moves_text.directory_lines([]) == []
+
+
+def test_the_document_says_null_where_nothing_is_known() -> None:
+    document = moves_text.document(listing(), [DirectoryMove("t", 0, 1, "/a", "/b", -1, -1.0, -1, "")])
+    assert (document["queued"][0]["size_bytes"], document["queued"][0]["plan_id"]) == (None, None)
+    assert (document["directory_moves"][0]["bytes_left"], document["directory_moves"][0]["error"]) == (None, None)
+    assert (document["reassignments"][0]["bytes_left"], document["metadata_offset"]) == (2048, 77)
+
+
+def test_directory_moves_tell_how_long_and_what_is_wrong() -> None:
+    moves = [DirectoryMove("t", 0, 1, "/a", "/b", 100, 50.0, 5, ""), DirectoryMove("t", 1, 1, "/a", "/b", 9, 0.0, 5, "disk full")]
+    assert moves_text.directory_lines(moves) == [
+        "",
+        "REPLICA  BROKER  FROM  TO  LEFT   RATE    ETA  PROBLEM",
+        "t-0      1       /a    /b  100 B  50 B/s  2s   -",
+        "t-1      1       /a    /b  9 B    0 B/s   ?    disk full",
+    ]
+
+
+def test_the_table_of_progress_is_that_of_the_kip() -> None:
+    states = {
+        ("my_topic", 0, 0): ReplicaState("In sync", 0),
+        ("my_topic", 0, 1): ReplicaState("Behind: 56 messages behind", 56),
+        ("asdf", 0, 1): ReplicaState("Unknown topic"),
+    }
+    assert text.progress_table(states) == [
+        "Topic     Partition  Broker  Status",
+        "-" * 55,
+        "my_topic  0          0       In sync",
+        "my_topic  0          1       Behind: 56 messages behind",
+        "asdf      0          1       Unknown topic",
+    ]
+    assert text.overall(states.values()) is Progress.WRONG
+
+
+def test_a_preview_shows_each_partition_as_the_list_does() -> None:
+    after = {("b", 1): Ongoing((2, 1), (2,), (1,)), ("a", 0): Ongoing((1,), (), ())}
+    assert text.preview_lines(after) == [
+        "a-0: would be replicas: 1.",
+        "b-1: would be replicas: 2,1. adding: 2. removing: 1.",
+    ]
+
+
+def test_factors_are_shown_as_a_plan_or_as_done() -> None:
+    plan = {("t", 0): ((1,), (1, 2), False), ("t", 1): ((2,), (2, 3), True)}
+    assert factor_lines(plan, True)[0] == "This is the plan; nothing was changed:"
+    assert factor_lines(plan, False) == [
+        "t-0: 1 -> 1,2",
+        "t-1: 2 -> 2,3 (waits for a free slot)",
+        "Successfully started the change of the replication factor for 2 partitions",
+    ]
+    assert factor_lines({}, False) == ["Every partition has that many replicas already."]
+
+
+@pytest.mark.parametrize(
+    ("given", "part"),
+    [
+        ({"cancel": True, "all": True, "topic": ("t",)}, "give one of"),
+        ({"execute": True, "reassignment-json-file": "f", "throttle-expires": 5}, "need --throttle"),
+        ({"execute": True, "reassignment-json-file": "f", "watch": True}, "can't be used with action"),
+        ({"rollback": "p", "additional": True}, "can't be used with action"),
+        ({"progress": True}, "Missing required argument"),
+        ({"rollback": "p", "list": True}, "exactly one action"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(given: dict[str, object], part: str) -> None:
+    with pytest.raises(CommandFailed) as caught:
+        check_usage({"bootstrap-server": "h:1", **given})
+    assert part in caught.value.text
