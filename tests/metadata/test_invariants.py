@@ -114,11 +114,15 @@ def test_configs_and_quotas_that_cannot_be_are_named(records: tuple[AnyRecord, .
     assert any(line.startswith(rule) for line in check_image(image_of(*records)))
 
 
-@pytest.mark.parametrize(("minimum", "is_sound"), [("1", False), ("2", True), (None, False)])
-def test_eligible_leader_replicas_are_of_a_small_isr(minimum: str | None, is_sound: bool) -> None:
-    change = PartitionChange(0, 0, T, isr=(1,), eligible_leader_replicas=(2,))
-    configs = () if minimum is None else (Config(0, 2, "foo", "min.insync.replicas", minimum),)
-    image = image_of(FeatureLevel(0, "eligible.leader.replicas.version", 1), *CLUSTER, *configs, change)
+@pytest.mark.parametrize(("of_topic", "of_cluster", "is_sound"), [("1", "2", False), ("2", "1", True), (None, "2", True)])
+def test_eligible_leader_replicas_are_of_a_small_isr(of_topic: str | None, of_cluster: str, is_sound: bool) -> None:
+    image = image_of(
+        FeatureLevel(0, "eligible.leader.replicas.version", 1),
+        *CLUSTER,
+        Config(0, 4, "", "min.insync.replicas", of_cluster),
+        Config(0, 2, "foo", "min.insync.replicas", of_topic),
+        PartitionChange(0, 0, T, isr=(1,), eligible_leader_replicas=(2,)),
+    )
     assert (check_image(image) == ()) == is_sound
 
 
