@@ -43,10 +43,14 @@ def _dropping(scenario: str, reason: str) -> tuple[Difference, ...]:
     fields = ("adding_replicas", "removing_replicas", "replica_nodes", "isr_nodes", "offline_replicas", "leader_id")
     rows = {
         "steps[*].response.topics": [],
-        "steps[*].action": ANYTHING,
         "steps[*].response.responses[0].partitions[0].error_code": 85,
     }
-    return (*_moves(scenario, reason, *fields), *_rows(scenario, reason, rows))
+    waiting = Difference(scenario, "steps[*].action", reason, when=_is_waiting)
+    return (*_moves(scenario, reason, *fields), *_rows(scenario, reason, rows), waiting)
+
+
+def _is_waiting(step: Step) -> bool:
+    return step.get("action") in ("await", "observe")
 
 
 def _names_a_partition_twice(step: Step) -> bool:
