@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
+
 from kraftlab.metadata.errors import ApiError
-from kraftlab.metadata.records import AnyRecord
+from kraftlab.metadata.records import AnyRecord, RequestOutcome
+from kraftlab.metadata.requests import RequestsImage
+from kraftlab.metadata.snapshot import ImageSnapshot, _chunks
 from kraftlab.quorum.simulation.mutants import Mutant
 
+from ..engine import exactly_once
+from ..engine.exactly_once import RequestIdentity
 from ..engine.log_writer import LogWriter
 from ..engine.purgatory import Purgatory
 from ..engine.quorum_controller import QuorumController
-from ..engine.state import Outcome
+from ..engine.state import ControllerState, Outcome
 
 
 def _answer_before_commit(_original: object) -> Callable[..., None]:
@@ -52,6 +58,30 @@ def _no_markers(_original: object) -> Callable[[LogWriter, Outcome[Any]], list[A
     return mutated
 
 
+def _outcome_apart(recorded: Callable[..., Outcome[Any]]) -> Callable[..., Outcome[Any]]:
+    late: list[RequestOutcome] = []
+
+    def mutated(api: str, identity: RequestIdentity, outcome: Outcome[Any], state: ControllerState, now_ms: int) -> Outcome[Any]:
+        whole = recorded(api, identity, outcome, state, now_ms)
+        *records, own = whole.records
+        assert isinstance(own, RequestOutcome)
+        for earlier in late:
+            client = state.image.requests.get(earlier.client_id)
+            if client is None or not (client.get(earlier.sequence) or client.is_too_old(earlier.sequence)):
+                records.append(earlier)
+        late[:] = [own]
+        return whole._replace(records=records)
+
+    return mutated
+
+
+def _outcomes_not_in_snapshots(_original: object) -> Callable[[ImageSnapshot], Iterator[tuple[bytes, int]]]:
+    def mutated(self: ImageSnapshot) -> Iterator[tuple[bytes, int]]:
+        yield from _chunks(msgspec.structs.replace(self._image, requests=RequestsImage()))
+
+    return mutated
+
+
 MUTANTS: dict[str, Mutant] = {
     mutant.name: mutant
     for mutant in (
@@ -79,6 +109,20 @@ MUTANTS: dict[str, Mutant] = {
             LogWriter,
             "_as_transaction",
             _no_markers,
+        ),
+        Mutant(
+            "outcome-apart",
+            "what a request was answered is written in another batch than what it did",
+            exactly_once,
+            "recorded",
+            _outcome_apart,
+        ),
+        Mutant(
+            "outcomes-not-in-snapshots",
+            "a snapshot says nothing of what requests were answered",
+            ImageSnapshot,
+            "batches",
+            _outcomes_not_in_snapshots,
         ),
     )
 }

@@ -1,4 +1,4 @@
-"""The committed log, replayed from scratch beside all nodes: the state that theirs are compared with (M1, M2, M4).
+"""The committed log, replayed from scratch beside all nodes: the state that theirs are compared with (M1, M2, M4, M10).
 
 The first node that applies a batch brings it here; the raft checkers see to it that the others apply the same one. Each record is
 replayed alone, as no node does it, and judged as a step; a changed partition is judged after each batch, the whole image
@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from kraftlab.metadata import codec
 from kraftlab.metadata.image import MetadataImage, Provenance
-from kraftlab.metadata.invariants import check_image, check_partition, check_step
-from kraftlab.metadata.records import AnyRecord, NoOp, Partition, PartitionChange
+from kraftlab.metadata.invariants import check_image, check_partition, check_requests, check_step
+from kraftlab.metadata.records import AnyRecord, NoOp, Partition, PartitionChange, RequestOutcome
 from kraftlab.metadata.records import Config as ConfigRecord
 from kraftlab.metadata.snapshot import image_digest
 from kraftlab.quorum.simulation.invariants import Violation
 from kraftlab.quorum.state_machine import CommittedBatch
 
 from ..engine.state import EMPTY_STATE, ControllerState
+from .named_requests import AppliedRequests
 
 SINGLY_MAX = 100
 """Batches with more records are replayed as a whole."""
 WHOLE_IMAGE_EVERY = 16
-_LOCAL_RECORDS = (Partition, PartitionChange, ConfigRecord, NoOp)
+_LOCAL_RECORDS = (Partition, PartitionChange, ConfigRecord, NoOp, RequestOutcome)
 """Records whose effects `check_partition` judges well enough most of the time."""
 
 
@@ -32,6 +33,7 @@ class ReplayedLog:
         self.state: ControllerState = EMPTY_STATE
         self.end_offset = 0
         self.records: dict[int, tuple[int, list[AnyRecord]]] = {}
+        self.applied = AppliedRequests()
         self._digests: dict[int, bytes] = {0: image_digest(EMPTY_STATE.image)}
         self._batches = 0
 
@@ -84,6 +86,8 @@ class ReplayedLog:
         self._batches += 1
         if self._batches % WHOLE_IMAGE_EVERY == 0 or not all(isinstance(record, _LOCAL_RECORDS) for record in records):
             self._judge(batch, check_image(image))
+        self._judge(batch, check_requests(image.requests))
+        self.applied.extend(image)
 
     def _judge(self, batch: CommittedBatch, broken: tuple[str, ...]) -> None:
         if broken:

@@ -36,6 +36,7 @@ from ..engine.state import Context, ControllerState, Outcome
 from ..partitions.partitions import NOT_CHECKED, alter_partition
 from ..reassignment import reassignments
 from ..topics import topics
+from .named_requests import NamedClients
 from .simulated_controller import (
     CLUSTER_ID,
     CONFIG_KEYS,
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 TOPIC_NAMES = ("a", "b", "c.d", "c_d", "e", "f")
 TIMEOUTS_MS = (20, 500, 500, 5_000)
 TRAVEL_US = (200, 200, 2_000, 40_000)
+NAMED_RATE = 0.3
+"""Of the administrator's requests, how many have ids."""
 TURN_US = 120_000
 """Between two turns of a broker, at most."""
 BULK_RATE = 0.0015
@@ -64,6 +67,7 @@ class Administrator:
         self._world = world
         self._random = world.options.random("administrator")
         self._moves_random = world.options.random("administrator/moves")
+        self._named = NamedClients(world)
         self._serial = 0
         self._requests = (
             *(self._create, self._create, self._create, self._delete),
@@ -74,6 +78,10 @@ class Administrator:
     def ask(self, asked: SimulatedController) -> None:
         random = self._random
         self._serial += 1
+        if random.random() < NAMED_RATE:
+            named, judge = self._named.next()
+            self._world.write(asked, "named", named, random.choice(TIMEOUTS_MS), judge)
+            return
         request = random.choice((self._bulk, self._whole)) if random.random() < BULK_RATE else random.choice(self._requests)
         name, generate = request(asked)
         self._world.write(asked, name, generate, random.choice(TIMEOUTS_MS))

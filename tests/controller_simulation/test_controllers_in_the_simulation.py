@@ -26,6 +26,8 @@ EXPECTED = {
     "answers-forgotten": ("M3", "M4"),
     "refusals-at-once": ("M3",),
     "transaction-in-parts": ("M9",),
+    "outcome-apart": ("M10",),
+    "outcomes-not-in-snapshots": ("M2", "M10"),
 }
 
 
@@ -68,6 +70,7 @@ def test_everything_that_administrators_and_brokers_do_reaches_the_log(monkeypat
     assert committed["BrokerRegistrationChange", False], "no broker was unfenced"
     assert committed["BrokerRegistrationChange", True], "no broker was fenced"
     assert committed["EndTransaction", None], "no change was a transaction"
+    assert committed["RequestOutcome", None], "no request had an id"
 
 
 def test_a_seed_is_a_run():
