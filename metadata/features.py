@@ -142,11 +142,12 @@ def fresh_levels(metadata_version: int = METADATA_VERSION_LEVEL, chosen: Mapping
 
 
 def bootstrap_records(levels: Mapping[str, int] | None = None, min_insync_replicas: str = "1") -> list[AnyRecord]:
-    """What the first active controller of a cluster writes before anything else: the levels (None: the newest), and what eligible
-    leader replicas need to be safe, a cluster-wide min.insync.replicas that everybody reads from the log.
+    """What the first active controller of a cluster writes before anything else: the levels (None: the newest), metadata.version
+    first, and what eligible leader replicas need to be safe, a min.insync.replicas that everybody reads from the log.
     """
     levels = fresh_levels() if levels is None else levels
-    records: list[AnyRecord] = [FeatureLevel(0, name, level) for name, level in sorted(levels.items()) if level > 0]
+    in_order = sorted(levels.items(), key=lambda item: (item[0] != METADATA_VERSION, item[0]))
+    records: list[AnyRecord] = [FeatureLevel(0, name, level) for name, level in in_order if level > 0]
     if levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0:
         records.append(Config(0, RESOURCE_BROKER, "", MIN_INSYNC_REPLICAS, min_insync_replicas))
     return records

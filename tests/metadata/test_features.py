@@ -34,7 +34,9 @@ def test_a_fresh_cluster_finalizes_every_feature_but_the_quorums_at_its_newest_l
     )
     highest = {name: highest for name, _, highest in supported_features() if name != KRAFT_VERSION}
     assert fresh_levels() == highest
-    assert {r.name: r.feature_level for r in bootstrap_records() if isinstance(r, FeatureLevel)} == highest
+    written = {r.name: r.feature_level for r in bootstrap_records() if isinstance(r, FeatureLevel)}
+    assert written == highest
+    assert list(written) == ["metadata.version", *sorted(highest.keys() - {"metadata.version"})]
 
 
 def test_a_cluster_with_eligible_leader_replicas_begins_with_a_min_isr_that_everybody_reads_from_the_log() -> None:
