@@ -23,6 +23,9 @@ HASHED = (
     "ApiVersions: order of supported_features, finalized_features",
     "DescribeConfigs: order of configs",
     "CreatePartitions: order of results",
+    "AlterClientQuotas: order of entries",
+    "DescribeClientQuotas: order of entries, values, entity",
+    "ListConfigResources: order of config_resources",
 )
 """Lists that Kafka reads out of a hash map: most recordings sort them, as nobody can mean the order."""
 
