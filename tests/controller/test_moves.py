@@ -347,3 +347,24 @@ async def test_a_change_that_is_not_begun_in_time_never_is(five: Any) -> None:
     assert (answer.error.code, "nothing was done" in answer.error.message) == (ErrorCode.REQUEST_TIMED_OUT, True)
     five.controller.queue.resume()
     assert five.listed() == []
+
+
+# --- size ------------------------------------------------------------------------------------------------------------------
+
+
+async def test_as_many_entries_as_a_batch_has_records_are_one_change_with_whose_they_are(five: Any) -> None:
+    for name in ("a", "b"):
+        await five.create(name, *[(0,)] * 5000)
+    request = admin_pb2.AlterPartitionReassignmentsRequest(plan_id="p")
+    for name in ("a", "b"):
+        topic = request.topics.add(name=name)
+        for number in range(5000):
+            topic.partitions.add(partition_index=number).replicas.values.extend((1,))
+    response = await five.write(reassignments.alter, request)
+    assert {entry.error_code for topic in response.responses for entry in topic.partitions} == {0}
+    image = five.controller.committed.image
+    assert sum(len(moves) for moves in image.moves.running.values()) == 10_000
+    assert image.transaction is None
+    assert len(image.moves.plans["p"].partitions) == 10_000
+    await ask(five, cancel_all=True)
+    assert not five.controller.committed.image.moves.running
