@@ -35,7 +35,7 @@ CLIENTS = 3
 REMEMBERED = KEPT_PER_CLIENT + 2
 """Requests of a client that are sent again: some are too old."""
 AGAIN_RATE = 0.6
-LARGE_RATE = 0.005
+LARGE_RATE = 0.02
 
 
 def count_key(client: int) -> str:
