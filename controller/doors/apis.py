@@ -195,7 +195,9 @@ APIS: Mapping[str, AdminApi] = {
         refusals.alter_replication_factors,
         names_initiator=True,
     ),
-    "AlterPartitionCounts": AdminApi(Kind.WRITE, kip_179.alter_partition_counts, "topics", refusals.alter_partition_counts),
+    "AlterPartitionCounts": AdminApi(
+        Kind.WRITE, kip_179.alter_partition_counts, "topics", refusals.alter_partition_counts, strict_from=0
+    ),
     "AlterInterBrokerThrottle": AdminApi(Kind.WRITE, kip_179.alter_inter_broker_throttle),
     "DescribeCluster": AdminApi(Kind.READ, _describe_cluster, refuse=refusals.describe_cluster),
     "Metadata": AdminApi(Kind.READ, _metadata, refuse=refusals.metadata),
