@@ -1,0 +1,102 @@
+"""Records as people and scripts read them: the JSON shape of Kafka's own decoder, `{"type", "version", "data"}`.
+
+Types are named TOPIC_RECORD and fields in camel case as there; ids are 22 characters of base64url, other bytes base64. Fields
+that Kafka writes only when they say something (tagged ones, and what a change record leaves as it is) are left out while they
+hold their default. What proves a password, answers to requests and the values of secret configs are never shown: who asks for
+the shape says which configs are secret, since the metadata does not know what keys mean.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from .records import Config, Listener, Record, RequestOutcome, UserScramCredential
+from .uuids import to_text
+
+HIDDEN = "[hidden]"
+
+IsSecret = Callable[[int, str], bool]
+"""(resource type, config name) → whether its value must not be shown."""
+
+_TAGGED = frozenset(
+    {
+        "leader_recovery_state",
+        "eligible_leader_replicas",
+        "last_known_elr",
+        "original_replicas",
+        "target_replicas",
+        "registration_offset",
+        "plan_id",
+        "throttle",
+        "throttle_until_ms",
+        "throttle_for_ms",
+        "end_offset",
+        "cordoned_log_dirs",
+    }
+)
+_NAMES = {"listeners": "endPoints", "acl_id": "id"}
+_ENTITY = ("entityType", "entityName")
+_FEATURE = ("name", "minSupportedVersion", "maxSupportedVersion")
+
+
+def nothing_is_secret(resource_type: int, name: str) -> bool:
+    """For tests, and for records without configs."""
+    return False
+
+
+def record_type_name(record: Record) -> str:
+    """`Topic` is TOPIC_RECORD, `NoOp` is NO_OP_RECORD."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(record).__name__).upper() + "_RECORD"
+
+
+def camel_case(name: str) -> str:
+    """`topic_id` is topicId."""
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)
+
+
+def record_document(record: Record, is_secret: IsSecret) -> dict[str, Any]:
+    """`{"type", "version", "data"}` of any record, secrets hidden."""
+    data: dict[str, Any] = {}
+    version: int = getattr(record, "version")  # noqa: B009 — the base class has no fields, each record begins with it
+    for field in msgspec.structs.fields(record):
+        value = getattr(record, field.name)
+        is_default = value == field.default
+        if field.name == "version" or (is_default and (value is None or field.name in _TAGGED)):
+            continue
+        data[_NAMES.get(field.name, camel_case(field.name))] = _shown(record, field.name, value, is_secret)
+    return {"type": record_type_name(record), "version": version, "data": data}
+
+
+def _shown(record: Record, field: str, value: Any, is_secret: IsSecret) -> Any:
+    if isinstance(record, UserScramCredential) and isinstance(value, bytes):
+        return HIDDEN
+    if isinstance(record, Config) and field == "value" and value is not None:
+        return HIDDEN if is_secret(record.resource_type, record.name) else value
+    if isinstance(record, RequestOutcome) and field == "answer":
+        return f"[{len(value)} bytes]"
+    if field == "entity":
+        return [dict(zip(_ENTITY, part, strict=True)) for part in value]
+    if field == "features":
+        return [dict(zip(_FEATURE, part, strict=True)) for part in value]
+    return plain(value)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, bytes):
+        return to_text(value) if len(value) == 16 else base64.b64encode(value).decode()
+    if isinstance(value, Listener):
+        return {"name": value.name, "host": value.host, "port": value.port, "securityProtocol": 0}
+    if isinstance(value, msgspec.Struct):
+        return {camel_case(field.name): plain(getattr(value, field.name)) for field in msgspec.structs.fields(value)}
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    return value

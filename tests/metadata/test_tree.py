@@ -1,0 +1,185 @@
+"""An image as a tree: nothing is forgotten, nothing secret is shown, and differences lead from one image to the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kraftlab.metadata import image as image_module
+from kraftlab.metadata.acls import AclsImage
+from kraftlab.metadata.delta import MetadataDelta
+from kraftlab.metadata.difference import ABSENT, change_documents, change_lines, changes_of, image_differences
+from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance, TopicsImage
+from kraftlab.metadata.record_text import nothing_is_secret, record_document
+from kraftlab.metadata.records import (
+    AnyRecord,
+    BeginTransaction,
+    Config,
+    Partition,
+    PartitionChange,
+    Topic,
+    UserScramCredential,
+)
+from kraftlab.metadata.snapshot import image_digest
+from kraftlab.metadata.tree import Directory, Hidden, Node, image_tree, plain_document
+
+History = list[AnyRecord]
+TOPIC_ID = bytes([9]) * 16
+
+
+def after(records: History, image: MetadataImage = EMPTY) -> MetadataImage:
+    delta = MetadataDelta(image)
+    delta.replay_all(records, image.provenance.offset)
+    return delta.apply(Provenance(image.provenance.offset + len(records), 1, 1000))
+
+
+def tree(image: MetadataImage) -> Directory:
+    return image_tree(image, nothing_is_secret)
+
+
+def values(node: Node) -> Any:
+    """The node with hidden values as they are compared."""
+    return {name: values(child) for name, child in node.items()} if isinstance(node, Directory) else node
+
+
+def at(node: Node, *path: str) -> Node:
+    for name in path:
+        assert isinstance(node, Directory)
+        node = node.get(name)
+    return node
+
+
+def comparable(image: MetadataImage) -> Any:
+    """Everything but where the image stands; topics once."""
+    found = values(tree(image))
+    del found["provenance"], found["topics"]["byId"]
+    return found
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), first=st.integers(10, 120), more=st.integers(0, 60))
+def test_the_differences_of_two_images_put_into_one_give_the_other(
+    history: Callable[[int, int], History], seed: int, first: int, more: int
+) -> None:
+    records = history(seed, first + more)
+    before = after(records[:first])
+    later = after(records[first:], before)
+    for old, new in ((before, later), (later, before), (EMPTY, later)):
+        patched = comparable(old)
+        for path, _, node in image_differences(old, new, nothing_is_secret):
+            *way, name = path
+            place = patched
+            for step in way:
+                place = place[step]
+            if node is ABSENT:
+                del place[name]
+            else:
+                place[name] = values(node)  # type: ignore[arg-type]
+        assert patched == comparable(new)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), cut=st.integers(10, 80), more=st.integers(0, 4))
+def test_images_differ_exactly_if_their_snapshots_do(
+    history: Callable[[int, int], History], seed: int, cut: int, more: int
+) -> None:
+    records = history(seed, cut + more)
+    before, later = after(records[:cut]), after(records[: cut + more])
+    if before.transaction is None and later.transaction is None:
+        is_different = any(image_differences(before, later, nothing_is_secret))
+        assert is_different == (image_digest(before) != image_digest(later))
+
+
+def structs_of(module: Any) -> Iterator[type[msgspec.Struct]]:
+    return (kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct))
+
+
+@pytest.mark.parametrize("kind", [MetadataImage, image_module.ClusterImage, image_module.Provenance, image_module.PartitionImage])
+def test_every_field_of_the_image_is_in_the_tree(kind: type[msgspec.Struct]) -> None:
+    """A field that the image gets one day has to be here, or among the derived ones below."""
+    image = after([Topic(0, "t", TOPIC_ID), Partition(0, 0, TOPIC_ID, (1,), (1,))])
+    node = {
+        MetadataImage: tree(image),
+        image_module.ClusterImage: at(tree(image), "cluster"),
+        image_module.Provenance: at(tree(image), "provenance"),
+        image_module.PartitionImage: at(tree(image), "topics", "byName", "t", "0"),
+    }[kind]
+    assert isinstance(node, Directory)
+    assert len(node.names()) == len(kind.__struct_fields__)
+
+
+def test_only_what_follows_from_other_fields_is_left_out() -> None:
+    from kraftlab.metadata.tree import _DERIVED
+
+    assert {
+        (AclsImage, "ids"),
+        (AclsImage, "said"),
+        (AclsImage, "patterns"),
+        (AclsImage, "prefix_lengths"),
+        (TopicsImage, "by_name"),
+        (TopicsImage, "reassigning"),
+    } == _DERIVED
+    assert set(AclsImage.__struct_fields__) - {field for kind, field in _DERIVED if kind is AclsImage} == {"by_id"}
+    assert set(TopicsImage.__struct_fields__) == {"by_id", "by_name", "reassigning"}
+
+
+def test_the_tree_has_the_names_that_people_know() -> None:
+    image = after([Topic(0, "t", TOPIC_ID), Partition(0, 0, TOPIC_ID, (1, 2), (1,)), Config(0, 4, "", "k", "v")])
+    names = tree(image).names()
+    assert {"provenance", "features", "cluster", "topics", "configs", "clientQuotas", "producerIds", "acls", "scram"} <= {*names}
+    assert plain_document(at(tree(image), "configs")) == {"BROKER": {"k": "v"}}
+    assert at(tree(image), "topics", "byName", "t", "0", "replicas") == [1, 2]
+    assert at(tree(image), "topics", "byId", "CQkJCQkJCQkJCQkJCQkJCQ", "name") == "t"
+
+
+def test_secrets_are_compared_and_not_shown() -> None:
+    one = after([UserScramCredential(0, "bob", 1, b"pepper", b"hash", b"server", 4096), Config(0, 4, "", "secret", "a")])
+    other = after([UserScramCredential(0, "bob", 1, b"pepper", b"else", b"server", 4096), Config(0, 4, "", "secret", "b")])
+    lines = list(change_lines(changes_of(image_differences(one, other, lambda kind, name: name == "secret"))))
+    assert lines == [
+        "~ configs/BROKER  secret: [hidden] -> [hidden]",
+        "~ scram/SCRAM-SHA-256/bob  storedKey: [hidden] -> [hidden]",
+    ]
+    shown = str(plain_document(image_tree(one, lambda kind, name: True)))
+    assert not any(secret in shown for secret in ("pepper", "hash", "'a'"))
+
+
+def test_a_change_reads_like_a_line_of_a_diff() -> None:
+    before = after([Topic(0, "t", TOPIC_ID), Partition(0, 0, TOPIC_ID, (1, 2), (1, 2), leader=1)])
+    later = after([PartitionChange(0, 0, TOPIC_ID, isr=(2,), leader=2), Config(0, 2, "t", "retention.ms", "7")], before)
+    assert list(change_lines(changes_of(image_differences(before, later, nothing_is_secret)))) == [
+        "~ topics/byName/t/0  isr: [1,2] -> [2]; leader: 1 -> 2; leaderEpoch: 0 -> 1; partitionEpoch: 0 -> 1",
+        "+ configs/TOPIC:t  retention.ms=7",
+    ]
+    removed = list(change_documents(changes_of(image_differences(later, before, nothing_is_secret))))
+    assert removed[1] == {
+        "path": "configs/TOPIC:t",
+        "change": "removed",
+        "fields": {"retention.ms": {"before": "7", "after": None}},
+    }
+
+
+def test_what_an_open_transaction_holds_is_seen_before_it_counts() -> None:
+    image = after([BeginTransaction(0, "big"), Topic(0, "t", TOPIC_ID)])
+    held = at(tree(image), "transaction", "held", "1")
+    assert isinstance(held, Hidden)
+    assert held.text == '{"type":"TOPIC_RECORD","version":0,"data":{"name":"t","topicId":"CQkJCQkJCQkJCQkJCQkJCQ"}}'
+
+
+def test_records_have_the_shape_of_kafkas_decoder() -> None:
+    assert record_document(Config(0, 4, "", "min.insync.replicas", "1"), nothing_is_secret) == {
+        "type": "CONFIG_RECORD",
+        "version": 0,
+        "data": {"resourceType": 4, "resourceName": "", "name": "min.insync.replicas", "value": "1"},
+    }
+    assert record_document(PartitionChange(0, 2, TOPIC_ID, isr=(1,)), nothing_is_secret)["data"] == {
+        "partitionId": 2,
+        "topicId": "CQkJCQkJCQkJCQkJCQkJCQ",
+        "isr": [1],
+    }
+    assert "c2VjcmV0" not in str(record_document(UserScramCredential(0, "b", 1, b"s", b"secret", b"k", 1), nothing_is_secret))
