@@ -114,6 +114,8 @@ def queued_line(partitions: Sequence[TopicPartition]) -> str:
 
 
 def own_throttle_line(rate: int) -> str:
+    if not rate:
+        return "These moves have no throttle of their own any more."
     return f"These moves are limited to {rate} B/s into each broker; that ends with them, nothing has to be removed."
 
 

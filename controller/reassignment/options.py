@@ -10,7 +10,7 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 ANONYMOUS = "User:ANONYMOUS"
 TEXT_LENGTH_MAX = 1000
 NAME_LENGTH_MAX = 249
-THROTTLE_MAX = (1 << 63) - 1
+THROTTLE_FOR_MAX_MS = 10 * 365 * 24 * 3600 * 1000
 PRIORITY_MAX = 1_000_000
 
 
@@ -60,6 +60,8 @@ class MoveOptions(NamedTuple):
             raise _refusal(f"throttle {throttle} is negative; give bytes per second, or 0 for none")
         if throttle_for_ms is not None and (throttle_for_ms <= 0 or not throttle):
             raise _refusal(f"throttle_expires_ms {throttle_for_ms} needs a throttle to expire, and must be positive")
+        if throttle_for_ms is not None and throttle_for_ms > THROTTLE_FOR_MAX_MS:
+            raise _refusal(f"throttle_expires_ms {throttle_for_ms} is more than ten years; leave it out for no end")
         if plan_id is not None and not 0 < len(plan_id) <= NAME_LENGTH_MAX:
             raise _refusal(f"a plan_id has 1 to {NAME_LENGTH_MAX} characters, this one {len(plan_id)}")
         if len(initiator) > NAME_LENGTH_MAX or len(request.reason) > TEXT_LENGTH_MAX:

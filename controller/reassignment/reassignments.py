@@ -262,7 +262,7 @@ class _Judge:
 
     def _build(self, wish: Wish, target: tuple[int, ...], topic: TopicImage, partition: PartitionImage) -> PartitionChange | None:
         brokers = self._image.cluster.brokers
-        births = {
+        births = wish.directories and {
             broker_id: directory
             for broker_id, directory in wish.directories.items()
             if broker_id not in partition.replicas and brokers[broker_id].has_online(directory)
