@@ -1,10 +1,10 @@
 """Who asks controllers: an administrator, and brokers as far as the metadata is concerned.
 
-The administrator creates and deletes topics, changes configs, starts, queues, replaces and cancels reassignments, and now and
-then makes a change of more records than one batch holds, atomic or not. A broker registers, sends heartbeats, asks for in-sync
-sets where it believes to lead, leaves in order or falls silent for a while, and comes back as a new incarnation. What it
-believes is the image of one node, its home, and gets old while that is down. Requests travel for a while and are lost with the
-controller they go to.
+The administrator creates and deletes topics, changes configs, quotas and whether eligible leader replicas are kept, starts,
+queues, replaces and cancels reassignments, and now and then makes a change of more records than one batch holds, atomic or not. A
+broker registers, sends heartbeats, asks for in-sync sets where it believes to lead, leaves in order or falls silent for a while,
+and comes back as a new incarnation. What it believes is the image of one node, its home, and gets old while that is down.
+Requests travel for a while and are lost with the controller they go to.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ErrorCode
-from kraftlab.metadata.features import supported_features
+from kraftlab.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION, MIN_INSYNC_REPLICAS, supported_features
 from kraftlab.metadata.image import EMPTY, PartitionImage
 from kraftlab.metadata.peer_rpc import (
     AlterPartitionRequest,
@@ -29,7 +29,7 @@ from kraftlab.metadata.uuids import Uuid
 from kraftlab.quorum.core.batch import MAX_RECORDS
 
 from ..cluster import brokers
-from ..configs import configs
+from ..configs import client_quotas, configs, features
 from ..engine.purgatory import Answer
 from ..engine.quorum_controller import Generate
 from ..engine.state import Context, ControllerState, Outcome
@@ -73,6 +73,7 @@ class Administrator:
             *(self._create, self._create, self._create, self._delete),
             *(self._configure, self._configure, self._configure, self._set_up),
             *(self._reassign, self._reassign, self._reassign, self._reassign),
+            *(self._min_isr, self._min_isr, self._eligible_leaders, self._quota),
         )
 
     def ask(self, asked: SimulatedController) -> None:
@@ -118,6 +119,32 @@ class Administrator:
         else:
             resource.configs.add(name="unclean.leader.election.enable", config_operation=1)
         return "IncrementalAlterConfigs", lambda state, context: configs.alter(state, request, context)
+
+    def _min_isr(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+        """Of a topic, of the cluster, or of a broker, which may not have one while eligible leader replicas are kept."""
+        random = self._random
+        request = admin_pb2.IncrementalAlterConfigsRequest()
+        resource = request.resources.add(resource_type=RESOURCE_TOPIC, resource_name=random.choice(TOPIC_NAMES))
+        if random.random() < 0.4:
+            resource.resource_type, resource.resource_name = RESOURCE_BROKER, random.choice(("", "0", "1"))
+        change = resource.configs.add(name=MIN_INSYNC_REPLICAS, config_operation=1)
+        if random.random() < 0.7:
+            change.config_operation, change.value = 0, str(random.randint(1, 3))
+        return "IncrementalAlterConfigs", lambda state, context: configs.alter(state, request, context)
+
+    def _eligible_leaders(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+        """Switched on, off, or left as it is."""
+        request = admin_pb2.UpdateFeaturesRequest()
+        level, upgrade_type = self._random.choice(((0, 2), (1, 1), (1, 1)))
+        request.feature_updates.add(feature=ELIGIBLE_LEADER_REPLICAS_VERSION, max_version_level=level, upgrade_type=upgrade_type)
+        return "UpdateFeatures", lambda state, context: features.update(state, request, context)
+
+    def _quota(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+        request = admin_pb2.AlterClientQuotasRequest()
+        entry = request.entries.add()
+        entry.entity.add(entity_type="user", entity_name=self._random.choice(("alice", "bob")))
+        entry.ops.add(key="producer_byte_rate", value=self._random.randint(1, 9), remove=self._random.random() < 0.3)
+        return "AlterClientQuotas", lambda state, context: client_quotas.alter(state, request, context)
 
     def _reassign(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
         """Starts, replaces, queues, rolls back and cancels: what runs already, and what does not."""
