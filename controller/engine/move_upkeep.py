@@ -42,6 +42,11 @@ class MoveUpkeep:
         self._is_due = False
         self._scan_from_ms = 0
 
+    @property
+    def is_due(self) -> bool:
+        """A look is about to come."""
+        return self._is_due
+
     def activate(self, image: MetadataImage) -> None:
         """This controller became active: nothing is known of progress, and what waits is looked at."""
         self.progress.clear()

@@ -20,6 +20,7 @@ The rules, by the names that violations begin with:
 - M8: no manager meets an error it did not expect, and no controller finds that it must stop.
 - M9: of a transaction, readers see everything or nothing.
 - M10: a request with an id is applied at most once, and every answer to it is the same (`named_requests.py`).
+- M11: in the end no queued move waits for which there is a slot.
 
 Not simulated: the brokers' data, sockets, and gRPC. Plant a bug from `mutants.py` to see a rule break.
 """

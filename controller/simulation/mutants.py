@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from kraftlab.metadata.errors import ApiError
+from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import AnyRecord, RequestOutcome
 from kraftlab.metadata.requests import RequestsImage
 from kraftlab.metadata.snapshot import ImageSnapshot, _chunks
@@ -16,6 +17,7 @@ from kraftlab.quorum.simulation.mutants import Mutant
 from ..engine import exactly_once
 from ..engine.exactly_once import RequestIdentity
 from ..engine.log_writer import LogWriter
+from ..engine.move_upkeep import MoveUpkeep
 from ..engine.purgatory import Purgatory
 from ..engine.quorum_controller import QuorumController
 from ..engine.state import ControllerState, Outcome
@@ -82,6 +84,13 @@ def _outcomes_not_in_snapshots(_original: object) -> Callable[[ImageSnapshot], I
     return mutated
 
 
+def _queue_stands_still(_original: object) -> Callable[[MoveUpkeep, MetadataImage], None]:
+    def mutated(self: MoveUpkeep, image: MetadataImage) -> None:
+        """Nobody looks at the queue when slots get free."""
+
+    return mutated
+
+
 MUTANTS: dict[str, Mutant] = {
     mutant.name: mutant
     for mutant in (
@@ -123,6 +132,13 @@ MUTANTS: dict[str, Mutant] = {
             ImageSnapshot,
             "batches",
             _outcomes_not_in_snapshots,
+        ),
+        Mutant(
+            "queue-stands-still",
+            "queued moves are not started when others end",
+            MoveUpkeep,
+            "changed",
+            _queue_stands_still,
         ),
     )
 }

@@ -27,6 +27,7 @@ from kraftlab.quorum.simulation.world import World
 from ..engine.purgatory import Answer
 from ..engine.quorum_controller import Generate
 from ..engine.state import Context, ControllerState, Outcome
+from ..reassignment import upkeep
 from .replayed_log import ReplayedLog
 from .simulated_controller import SimulatedController
 from .workload import Administrator, SimulatedBroker
@@ -222,6 +223,17 @@ class MetadataWorld(World):
             if operation.answer is None and operation.asked.is_alive:
                 raise Violation(f"M7 {operation} has no answer although everything is committed")
         self._check_configs(self.replayed.state.image)
+        return self._has_settled_moves(self.active_controllers()[0])
+
+    def _has_settled_moves(self, active: SimulatedController) -> bool:
+        """M11. False while the controller is about to look after moves."""
+        controller = active.controller
+        if controller.moves.is_due:
+            return False
+        state = controller.newest
+        context = Context(active.machine.now_ms(), self.options.random("judge of moves"), controller.settings, 0)
+        if upkeep.start_waiting(state, {}, context).records:
+            raise Violation(f"M11 a queued move waits at {state.image.provenance}, and there is a slot for it")
         return True
 
     def _check_configs(self, image: MetadataImage) -> None:

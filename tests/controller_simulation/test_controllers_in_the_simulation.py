@@ -28,6 +28,7 @@ EXPECTED = {
     "transaction-in-parts": ("M4", "M9"),
     "outcome-apart": ("M10",),
     "outcomes-not-in-snapshots": ("M2", "M10"),
+    "queue-stands-still": ("M11",),
 }
 
 
