@@ -176,10 +176,11 @@ def parse(data: bytes, position: int) -> tuple[BatchHeader, bool]:
 
 def scan(data: bytes, position: int) -> Iterator[BatchHeader]:
     """Every valid sealed batch at or behind `position`, found by its magic, chained or not."""
-    return (header for _, header in _scan(data, position))
+    return (header for _, header in scan_positions(data, position))
 
 
-def _scan(data: bytes, position: int) -> Iterator[tuple[int, BatchHeader]]:
+def scan_positions(data: bytes, position: int) -> Iterator[tuple[int, BatchHeader]]:
+    """As `scan`, with the position of each."""
     while (position := data.find(SEALED, position)) >= 0:
         try:
             header, _ = parse(data, position)
@@ -192,7 +193,7 @@ def _scan(data: bytes, position: int) -> Iterator[tuple[int, BatchHeader]]:
 
 def _voters_in(data: bytes) -> list[tuple[int, VoterSet]]:
     found: list[tuple[int, VoterSet]] = []
-    for position, header in _scan(data, 0):
+    for position, header in scan_positions(data, 0):
         if header.is_control:
             records = _decode_control(data[position + batch.HEADER_BYTES : position + header.size_bytes], header)
             found += [(header.base_offset, record.voters) for record in records if isinstance(record, KRaftVoters)]
@@ -323,7 +324,7 @@ def _find(image: Image, start: SnapshotSummary) -> int | None:
         follows = (header.previous_epoch, header.previous_crc) == (start.id.epoch, start.last_crc)
         return HEADER_PAGE_BYTES if follows else None
     data = image.read()
-    for position, found in _scan(data, HEADER_PAGE_BYTES):
+    for position, found in scan_positions(data, HEADER_PAGE_BYTES):
         if (found.base_offset, found.previous_crc) == (start.id.offset, start.last_crc):
             return position
         if (found.end_offset, found.epoch, found.crc) == (*start.id, start.last_crc):

@@ -1,0 +1,164 @@
+"""Images and records of the past: the same as replaying from the beginning, over whole and broken directories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from kraftlab.metadata import codec
+from kraftlab.metadata.delta import MetadataDelta
+from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
+from kraftlab.metadata.records import AnyRecord, Config, Topic
+from kraftlab.metadata.snapshot import ImageSnapshot
+from kraftlab.node.history import NEWEST, History, Moment, NoHistory, UnreadableSnapshot, read_snapshot
+from kraftlab.quorum.core import OffsetAndEpoch, batch
+from kraftlab.quorum.core.batch import SnapshotHeader
+from kraftlab.quorum.storage import MetadataStore, RealFileSystem
+from kraftlab.quorum.storage.survey import metadata_partition, segments_in, snapshots_in
+
+BATCHES = 30
+
+
+class Lab(NamedTuple):
+    """A log of `BATCHES` batches of two records each, batch N appended at 1000 * N ms; `images[n]` after n batches."""
+
+    partition: str
+    images: list[MetadataImage]
+    records: list[list[AnyRecord]]
+
+    @property
+    def history(self) -> History:
+        return History(self.partition)
+
+    def damage(self, path: str, position: int) -> None:
+        data = bytearray(Path(path).read_bytes())
+        data[position] ^= 0x10
+        Path(path).write_bytes(data)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    """Several segments, snapshots after 10 and 20 batches, nothing cleaned."""
+    store = MetadataStore.open(RealFileSystem(), str(tmp_path), "test", bytes(16), segment_bytes=5000, preallocate_bytes=8192)
+    images, written = [EMPTY], []
+    for number in range(BATCHES):
+        records: list[AnyRecord] = [Topic(0, f"t{number}", bytes([number]) * 16), Config(0, 4, "", "retention.ms", str(number))]
+        body, count = codec.encode(records)
+        base = 2 * number
+        data, _ = batch.encode(
+            body,
+            base_offset=base,
+            epoch=1,
+            record_count=count,
+            append_time_ms=1000 * number,
+            high_watermark=base,
+            previous_crc=store.log_view().last_crc,
+        )
+        store.log.append(base, base + 2, data)
+        delta = MetadataDelta(images[-1])
+        delta.replay_all(records, base)
+        images.append(delta.apply(Provenance(base + 2, 1, 1000 * number)))
+        written.append(records)
+    store.log.flush()
+    for number in (10, 20):
+        header = SnapshotHeader(0, "test", 0, store.log_view().crc_at(2 * number), 1000 * (number - 1))
+        writer = store.snapshots.writer(OffsetAndEpoch(2 * number, 1), [header])
+        for body, count in ImageSnapshot(images[number]).batches():
+            writer.append(body, count)
+        writer.finish()
+    store.close()
+    return Lab(metadata_partition(str(tmp_path)), images, written)
+
+
+def test_the_image_of_any_offset_is_what_replaying_from_the_beginning_gives(lab: Lab) -> None:
+    for offset in range(2 * BATCHES + 1):
+        found = lab.history.at(Moment(offset=offset))
+        assert found == (lab.images[offset // 2], None, ())
+    assert lab.history.at(NEWEST).image == lab.images[-1]
+    assert lab.history.at(Moment(offset=999)).image == lab.images[-1]
+
+
+def test_a_time_means_everything_that_was_appended_until_then(lab: Lab) -> None:
+    for time_ms in (0, 999, 1000, 9_500, 10_000, 25_001, 10**9):
+        assert lab.history.at(Moment(time_ms=time_ms)).image == lab.images[min(time_ms // 1000 + 1, BATCHES)]
+
+
+def test_the_records_between_two_moments_are_told_batch_by_batch(lab: Lab) -> None:
+    steps = list(lab.history.steps(Moment(offset=18), Moment(offset=24)))
+    assert [list(step.records) for step in steps if not isinstance(step, str)] == lab.records[9:12]
+    assert [step.image for step in steps if not isinstance(step, str)] == lab.images[10:13]
+
+
+def test_reading_changes_nothing(lab: Lab) -> None:
+    before = {path: path.read_bytes() for path in Path(lab.partition).iterdir()}
+    lab.history.at(NEWEST)
+    lab.history.known_committed()
+    assert {path: path.read_bytes() for path in Path(lab.partition).iterdir()} == before
+
+
+def test_where_a_log_breaks_off_is_said_and_what_lies_before_is_there(lab: Lab) -> None:
+    _, path = segments_in(lab.partition)[-1]
+    lab.damage(path, 4096 + 60)
+    found = lab.history.at(NEWEST)
+    assert found.stopped is not None
+    assert f"{path} position 4096: " in found.stopped
+    assert "crc" in found.stopped
+    assert found.image in lab.images
+    assert f"offset {found.image.provenance.offset} and what follows it is not readable" in found.stopped
+
+
+def test_damage_before_a_snapshot_only_hides_what_lies_between(lab: Lab) -> None:
+    base, path = segments_in(lab.partition)[0]
+    assert base == 0
+    lab.damage(path, 4096 + 60)
+    with pytest.raises(NoHistory, match=r"position 4096: .* Its oldest snapshot ends at offset 20; ask for that or a later one"):
+        lab.history.at(Moment(offset=18))
+    for offset in range(20, 2 * BATCHES + 1):
+        assert lab.history.at(Moment(offset=offset)).image == lab.images[offset // 2]
+
+
+def test_a_snapshot_that_does_not_hold_is_named_and_an_older_one_does(lab: Lab) -> None:
+    (_, newest), (_, older) = snapshots_in(lab.partition)
+    lab.damage(newest, 200)
+    found = lab.history.at(NEWEST)
+    assert (found.image, found.stopped) == (lab.images[-1], None)
+    assert newest in found.notes[0]
+    lab.damage(older, 200)
+    assert lab.history.at(NEWEST).image == lab.images[-1]
+    with pytest.raises(UnreadableSnapshot, match="is no valid snapshot"):
+        read_snapshot(older)
+
+
+def test_a_log_that_was_cleaned_says_how_far_back_it_goes(lab: Lab) -> None:
+    for base, path in segments_in(lab.partition):
+        if base < 20:
+            Path(path).unlink()
+    first = segments_in(lab.partition)[0][0]
+    with pytest.raises(NoHistory, match=f"the log starts at offset {first}.*oldest snapshot ends at offset 20"):
+        lab.history.at(Moment(offset=10))
+
+
+def test_a_missing_segment_is_a_hole_that_is_named(lab: Lab) -> None:
+    for _, path in snapshots_in(lab.partition):
+        Path(path).unlink()
+    segments = segments_in(lab.partition)
+    Path(segments[-2][1]).unlink()
+    found = lab.history.at(NEWEST)
+    assert found.stopped is not None
+    assert f"{Path(segments[-1][1]).name} does not follow it" in found.stopped
+    assert found.image.provenance.offset == segments[-2][0]
+
+
+def test_what_is_committed_for_certain_is_what_leaders_noted(lab: Lab) -> None:
+    assert lab.history.known_committed() == 2 * (BATCHES - 1)
+
+
+def test_a_snapshot_alone_gives_its_image(lab: Lab) -> None:
+    (_, newest), _ = snapshots_in(lab.partition)
+    found = read_snapshot(newest)
+    assert found is not None
+    assert found[0] == lab.images[20]
+    with pytest.raises(UnreadableSnapshot, match="has no snapshot's name"):
+        read_snapshot(segments_in(lab.partition)[0][1])
