@@ -161,8 +161,10 @@ class _LeaderFetcher:
         self._open_lane(STEADY)
 
     def add(self, source: _Source) -> None:
+        """Costs the same however many there are already: whole plans come one by one."""
         self._sources[source.partition.id] = source
-        self.wake()
+        self._make_way_for(source)
+        self._stir()
 
     def remove(self, replica: ReplicaId) -> None:
         self._sources.pop(replica, None)
@@ -170,9 +172,15 @@ class _LeaderFetcher:
     def wake(self) -> None:
         """Sources or their throttles may have changed: every lane looks again."""
         for source in self._sources.values():
-            gates = self._owner.context.follower_gates(source.partition)
-            if gates not in self._lanes:
-                self._open_lane(gates)
+            self._make_way_for(source)
+        self._stir()
+
+    def _make_way_for(self, source: _Source) -> None:
+        gates = self._owner.context.follower_gates(source.partition)
+        if gates not in self._lanes:
+            self._open_lane(gates)
+
+    def _stir(self) -> None:
         for lane in self._lanes.values():
             lane.wake.set()
             if lane.in_flight is not None:
