@@ -11,7 +11,6 @@ takes no entity that has other types besides.
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
@@ -37,9 +36,8 @@ _CLIENT_KEYS: Mapping[str, bool] = {
 _IP_KEYS: Mapping[str, bool] = {"connection_creation_rate": True}
 """Key → whether its value is a whole number."""
 
-_INTEGER_MAX = {"connection_creation_rate": (1 << 31) - 1}
-_LONG_MAX = (1 << 63) - 1
-_HOST_NAME = re.compile(r"(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]{0,62})(\.[A-Za-z0-9][A-Za-z0-9-]{0,62})*\.?")
+_LIMITS = {"connection_creation_rate": ("an INT", (1 << 31) - 1)}
+_LIMIT = ("a LONG", (1 << 63) - 1)
 
 
 class _Parts(Protocol):
@@ -132,11 +130,11 @@ def _keys_of(entity: QuotaEntity) -> Mapping[str, bool]:
 
 
 def _is_host(text: str) -> bool:
-    """An address, or what could be a host's name: no controller asks a name server in the middle of a change."""
+    """An address, or this very host: no controller asks a name server in the middle of a change."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
-        return _HOST_NAME.fullmatch(text) is not None
+        return text == "localhost"
     return True
 
 
@@ -149,9 +147,9 @@ def _check_value(keys: Mapping[str, bool], key: str, value: float) -> None:
         if value == float("inf"):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{key} must be a number, not {value}")
         return
-    limit = _INTEGER_MAX.get(key, _LONG_MAX)
+    kind, limit = _LIMITS.get(key, _LIMIT)
     if value > limit:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Proposed value for {key} is too large; it is at most {limit}")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Proposed value for {key} is too large for {kind}.")
     if value != int(value):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{key} cannot be a fractional value.")
 

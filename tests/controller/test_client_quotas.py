@@ -78,7 +78,7 @@ async def test_what_stays_as_it_is_makes_no_record(cluster: Any) -> None:
         (
             [("user", "u")],
             [(PRODUCED, 1e30)],
-            "Proposed value for producer_byte_rate is too large; it is at most 9223372036854775807",
+            "Proposed value for producer_byte_rate is too large for a LONG.",
         ),
         (
             [("user", "u"), ("ip", "1.2.3.4")],
@@ -86,6 +86,12 @@ async def test_what_stays_as_it_is_makes_no_record(cluster: Any) -> None:
             "Invalid quota entity combination, IP entity should not be combined with User or ClientId",
         ),
         ([("ip", "not an ip")], [("connection_creation_rate", 1.0)], "not an ip is not a valid IP or resolvable host."),
+        ([("ip", "no.such.host")], [("connection_creation_rate", 1.0)], "no.such.host is not a valid IP or resolvable host."),
+        (
+            [("ip", "::1")],
+            [("connection_creation_rate", 2.0**31)],
+            "Proposed value for connection_creation_rate is too large for an INT.",
+        ),
         ([("ip", "1.2.3.4")], [(PRODUCED, 1.0)], "Invalid configuration key producer_byte_rate"),
         ([("user", "")], [(PRODUCED, 1.0)], "Empty user not supported"),
         (
