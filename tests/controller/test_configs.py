@@ -438,6 +438,33 @@ async def test_a_policy_of_the_server_may_refuse(tools: Any, monkeypatch: pytest
     assert await cluster.configure(TOPIC, "t", ("retention.ms", SET, "50000")) == (0, "")
 
 
+def two_replicas(name: str, assignments: dict[int, tuple[int, ...]], values: dict[str, str]) -> None:
+    if any(len(replicas) != 2 for replicas in assignments.values()) and values.get("cleanup.policy") != "compact":
+        raise ValueError(f"{name} must have two replicas, or be compacted")
+
+
+async def test_a_policy_of_the_server_sees_topics_before_they_are_created(tools: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import kraftlab.controller.configs.policies as policies
+    from kraftlab.controller.topics import topics
+
+    monkeypatch.setattr(policies, "two_replicas", two_replicas, raising=False)
+    static = {"create.topic.policy.class.name": "kraftlab.controller.configs.policies:two_replicas"}
+    cluster = tools.Cluster(tools.Settings(tools.cluster_id, 3000, static=static, max_idle_interval_ms=0))
+    await cluster.lead()
+    await cluster.start_brokers(0, 1)
+    request = admin_pb2.CreateTopicsRequest()
+    for name, factor in (("one", 1), ("two", 2), ("compacted", 1)):
+        topic = request.topics.add(name=name, num_partitions=1, replication_factor=factor)
+        if name == "compacted":
+            topic.configs.add(name="cleanup.policy", value="compact")
+    response = await cluster.write(topics.create, request)
+    assert [(topic.error_code, topic.error_message) for topic in response.topics] == [
+        (44, "one must have two replicas, or be compacted"),
+        (0, ""),
+        (0, ""),
+    ]
+
+
 @pytest.mark.parametrize("entry", ["no.such.module:f", "os:no_such", "os:sep", "os"])
 def test_a_policy_that_cannot_be_had_is_told_at_the_start(entry: str) -> None:
     from kraftlab.config.errors import ConfigError
