@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import grpc
@@ -127,6 +127,7 @@ class AdminClient:
         started = time.monotonic()
         deadline = started + timeout_ms / 1000
         faults: dict[Endpoint, str] = {}
+        silent: Endpoint | None = None
         pause_s = _FIRST_PAUSE_S
         while True:
             for endpoint in self._candidates():
@@ -141,11 +142,15 @@ class AdminClient:
                     self._newest_offset = max(self._newest_offset, response.header.metadata_offset)
                     return response
                 except grpc.RpcError as error:
-                    faults[endpoint] = _detail(error)
-                    if once and faults[endpoint] not in _NOBODY_THERE and not faults[endpoint].startswith(_NOT_CONNECTED):
-                        raise _unknown_outcome(api, endpoint, faults[endpoint]) from error
+                    fault = faults[endpoint] = _detail(error)
+                    if fault not in _NOBODY_THERE and not fault.startswith(_NOT_CONNECTED):
+                        silent = endpoint
+                        if once:
+                            raise _unknown_outcome(api, endpoint, fault) from error
                 except ApiError as error:
                     if error.code not in _MOVED_ON and not (is_named and self._is_early(error, limited, deadline - pause_s)):
+                        if silent is not None and error.code is ErrorCode.REQUEST_TIMED_OUT:
+                            raise _not_of_all_sendings(error, silent) from error
                         raise
                     faults[endpoint] = str(error)
                     if self._leader not in (None, endpoint):
@@ -602,6 +607,31 @@ class AdminClient:
         request = pb.DescribeMetadataRequest(reread_log=reread_log, at_offset=at_offset)
         return cast(pb.DescribeMetadataResponse, self.call_at(endpoint, "DescribeMetadata", request, timeout_ms=timeout_ms))
 
+    def describe_image(
+        self, endpoint: Endpoint, *, offset: int | None = None, time_ms: int | None = None, timeout_ms: int | None = None
+    ) -> tuple[pb.DescribeImageResponse, list[bytes]]:
+        """The image of that offset or time, or the newest, from the disk of the node at that gRPC endpoint: where it stands, and
+        the bodies of records that make it, secrets masked. ApiError, ClusterUnreachable.
+        """
+        request = pb.DescribeImageRequest(offset=offset, time_ms=time_ms)
+        first = answer = cast(pb.DescribeImageResponse, self.call_at(endpoint, "DescribeImage", request, timeout_ms=timeout_ms))
+        bodies = list(first.bodies)
+        while answer.next_record:
+            request = pb.DescribeImageRequest(offset=first.offset, first_record=answer.next_record)
+            answer = cast(pb.DescribeImageResponse, self.call_at(endpoint, "DescribeImage", request, timeout_ms=timeout_ms))
+            bodies += answer.bodies
+        return first, bodies
+
+    def list_metadata_records(
+        self, endpoint: Endpoint, from_offset: int, to_offset: int, *, timeout_ms: int | None = None
+    ) -> Iterator[pb.MetadataBatch]:
+        """The batches of the metadata log between two offsets, from the disk of the node at that gRPC endpoint, secrets masked."""
+        while from_offset < to_offset:
+            request = pb.ListMetadataRecordsRequest(from_offset=from_offset, to_offset=to_offset)
+            answer = self.call_at(endpoint, "ListMetadataRecords", request, timeout_ms=timeout_ms)
+            yield from answer.batches
+            from_offset = answer.next_offset
+
     # -- log directories -----------------------------------------------------------------------------------------------
 
     def alter_replica_log_dirs(
@@ -662,6 +692,11 @@ def _unknown_outcome(api: str, endpoint: Endpoint, fault: str) -> ApiError:
         f"{endpoint} did not answer {api} ({fault}); whether it was carried out is unknown, see: "
         "kraftlab metadata-quorum describe",
     )
+
+
+def _not_of_all_sendings(error: ApiError, silent: Endpoint) -> ApiError:
+    """A timeout says of one sending that nothing was done; another one got no answer."""
+    return ApiError(error.code, f"{error.message} But {silent} was asked before and did not answer; it may have carried it out.")
 
 
 def _unreachable(api: str, faults: Mapping[Endpoint, str], seconds: float) -> str:

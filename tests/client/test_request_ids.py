@@ -83,6 +83,19 @@ def test_without_ids_a_timeout_is_told_at_once(cluster) -> None:
     assert len(ids(cluster.nodes[0])) == 1
 
 
+def test_a_timeout_after_a_sending_without_answer_does_not_say_that_nothing_was_done(cluster) -> None:
+    never = threading.Event()
+
+    def answer(request: Any) -> pb.CreateTopicsResponse:
+        never.wait(0.4 if len(ids(cluster.nodes[0])) == 1 else 0)
+        return pb.CreateTopicsResponse(header=pb.ResponseHeader(error_code=7, error_message="Nothing was done."))
+
+    cluster.nodes[0].answers["CreateTopics"] = answer
+    client = AdminClient(cluster.nodes[0].server, exactly_once=False)
+    with client, pytest.raises(ApiError, match=r"Nothing was done\. But .* did not answer; it may have carried it out"):
+        client.call("CreateTopics", pb.CreateTopicsRequest(), attempt_timeout_s=0.2)
+
+
 def test_reads_and_validations_have_no_id(cluster) -> None:
     with AdminClient(cluster.nodes[0].server) as client:
         create(client, validate_only=True)

@@ -110,7 +110,7 @@ def test_killed_controllers_make_no_creation_fail_or_happen_twice(lab: Any, crea
     counts = [0, 0]
     for _ in range(KILLS):
         wait_until("both create topics", have_gone_on)
-        killed = lab.active
+        killed = lab.admin.describe_cluster(linearizable=True).controller_id
         lab.cluster.kill_node(killed)
         counts = [len(creator.answers) for creator in creators]
         wait_until("both go on", have_gone_on)
