@@ -26,11 +26,16 @@ def write_durably(path: Path, text: str) -> None:
     fsync_directory(path.parent)
 
 
-def rename_durably(source: Path, target: Path) -> None:
-    """Rename a directory and make both parents' names durable. OSError if `target` exists."""
+def rename_new(source: Path, target: Path) -> None:
+    """Rename a directory; the names are not durable yet. OSError if `target` exists."""
     if target.exists():
         raise FileExistsError(f"{target} exists already; {source} is not renamed over it")
     os.rename(source, target)
+
+
+def rename_durably(source: Path, target: Path) -> None:
+    """Rename a directory and make both parents' names durable. OSError if `target` exists."""
+    rename_new(source, target)
     fsync_directory(target.parent)
     if source.parent != target.parent:
         fsync_directory(source.parent)

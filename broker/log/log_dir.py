@@ -12,7 +12,7 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from kraftlab.config import meta_properties
@@ -142,10 +142,12 @@ class LogDir:
                 by_partition = {}
             self._written[name] = frozenset(by_partition)
 
-    def forget_checkpoints(self, replica: TopicPartition, logs: Iterable[PartitionLog]) -> None:
-        """Before a replica is created: no offset of an earlier one of its name may be taken for its own after a crash."""
+    def forget_checkpoints(self, replica: TopicPartition, logs: Callable[[], Iterable[PartitionLog]]) -> None:
+        """Before a replica is created: no offset of an earlier one of its name may be taken for its own after a crash. `logs`
+        gives those that lie here now.
+        """
         if any(replica in written for written in self._written.values()):
-            self.write_checkpoints(logs)
+            self.write_checkpoints(logs())
 
     def write_clean_mark(self, broker_epoch: int) -> None:
         """The last thing that a clean shutdown writes."""

@@ -4,8 +4,10 @@
 others go on. Once the broker knows the metadata, `start` carries out the start-up plan (`startup.py`), and from then on the maps
 here say which log is a replica's current one and which is being built by a move.
 
-A replica's directory appears whole: it is made under another name, with its topic id in it, and renamed. A move's end, `swap`,
-renames the old directory to -delete and then the future one to the plain name, each rename fsynced, both logs locked: at every
+A replica's directory appears whole: it is made under another name, with its topic id in it, and renamed. Only the renaming needs
+the manager's lock: when thousands of replicas appear at once, their waits for the disk run beside each other.
+
+A move's end, `swap`, renames the old directory to -delete and then the future one to the plain name, each rename fsynced, both logs locked: at every
 moment at least one of the two is found by the next start, and the plan there says which (KIP-113's order). Directories to delete
 are renamed first and removed later by `remove_expired`.
 
@@ -23,6 +25,7 @@ import resource
 import shutil
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -38,7 +41,7 @@ from . import checkpoints
 from .descriptions import DirDescription, StrayDescription, describe_replicas, log_bytes_in
 from .dir_names import CREATING_PREFIX, DirKind, current_name, keeps_name_inside, transient_name
 from .errors import LogClosed, LogDirFailed, LogError, NoSpace, ReplicaConflict, ReplicaOffline, StartupRefused, disk_errors
-from .files import rename_durably
+from .files import fsync_directory, rename_new
 from .loading import LoadedDir, load_log_dir
 from .log_dir import UNKNOWN_EPOCH, LogDir
 from .partition_log import LogConfig, PartitionLog
@@ -84,6 +87,8 @@ class LogManager:
         self._deletions: list[_Deletion] = []
         self._destinations: dict[tuple[str, int], Path] = {}
         self._cordoned: frozenset[Path] = frozenset()
+        self._counted: Counter[Path] | None = None
+        """How many logs are open in each directory, None if that has to be counted anew."""
         self._lock = threading.RLock()
 
     # Starting and stopping
@@ -152,6 +157,7 @@ class LogManager:
                 except LogDirFailed as error:
                     self.mark_offline(error.log_dir, error)
             self._loaded = []
+            self._counted = None
             for log_dir in list(self._online.values()):
                 try:
                     log_dir.write_checkpoints(self._logs_in(log_dir.path))
@@ -252,6 +258,7 @@ class LogManager:
                 return OfflineReplicas()
             logger.error("log directory %s is offline: %s", path, error)
             self._offline[path] = str(error)
+            self._counted = None
             failure = error if isinstance(error, LogDirFailed) else LogDirFailed(path, OSError(str(error)))
             for log in self._logs_in(path):
                 log.abandon(failure)
@@ -313,20 +320,31 @@ class LogManager:
         `is_new`: the broker is known not to have had the replica before. ReplicaOffline: it may exist in a directory that is
         offline. LogDirFailed, NoSpace: the chosen directory could not take it; after `mark_offline` another one is chosen.
         """
+        key = (topic_id, partition)
         with self._lock:
-            key = (topic_id, partition)
-            if key in self._currents:
-                return self._currents[key]
-            if key in self._unclaimed:
-                self._currents[key] = self._unclaimed.pop(key)[1]
-                return self._currents[key]
+            if (known := self._claim(key)) is not None:
+                return known
             log_dir = self._place(topic, topic_id, partition, directory_id or UNASSIGNED, is_new=is_new)
+            self._count(log_dir)
+        prepared = self._prepare(log_dir, topic, topic_id)
+        with self._lock:
+            if (known := self._claim(key)) is not None:
+                shutil.rmtree(prepared, ignore_errors=True)
+                return known
             name = current_name(topic, partition)
             self._make_way(log_dir.path / name)
-            log = self._create(log_dir, name, topic, topic_id, partition, config or self.config, start_offset=0)
+            log = self._open_new(log_dir, prepared, name, topic, topic_id, partition, config or self.config, start_offset=0)
             self._currents[key] = log
             self._destinations.pop((topic, partition), None)
-            return log
+        with disk_errors(log_dir.path):
+            fsync_directory(log_dir.path)
+        return log
+
+    def _claim(self, key: ReplicaId) -> PartitionLog | None:
+        """The replica's current log if there is one; one that nobody had claimed is its own from now on."""
+        if key not in self._currents and key in self._unclaimed:
+            self._currents[key] = self._unclaimed.pop(key)[1]
+        return self._currents.get(key)
 
     def _place(self, topic: str, topic_id: Uuid, partition: int, directory_id: Uuid, *, is_new: bool) -> LogDir:
         destination = self._online.get(self._destinations.get((topic, partition), Path()))
@@ -342,11 +360,18 @@ class LogManager:
             raise ReplicaOffline(f"{topic}-{partition} is not created: {action.reason}")
         if directory_id in ids:
             return ids[directory_id]
-        counts = {path: len(self._logs_in(path)) for path in self._online}
+        if self._counted is None:
+            self._counted = Counter(log.log_dir for log in self._logs())
+        counted = self._counted
         return min(
             self._online.values(),
-            key=lambda log_dir: (log_dir.path in self._cordoned, counts[log_dir.path], -log_dir.usable_bytes),
+            key=lambda log_dir: (log_dir.path in self._cordoned, counted[log_dir.path], -log_dir.usable_bytes),
         )
+
+    def _count(self, log_dir: LogDir) -> None:
+        """A log is about to be there: others that are placed at the same time shall see it."""
+        if self._counted is not None:
+            self._counted[log_dir.path] += 1
 
     def create_future(self, topic_id: Uuid, partition: int, log_dir: Path) -> PartitionLog:
         """Begin a move of the replica to `log_dir`: an empty log that starts where the current one does.
@@ -363,8 +388,12 @@ class LogManager:
                 raise ReplicaConflict(f"{current.name} is in {log_dir} or on a move already; cancel that move first")
             name = transient_name(current.topic, partition, DirKind.FUTURE)
             start = current.log_start_offset
-            log = self._create(target, name, current.topic, topic_id, partition, current.config, start_offset=start)
+            self._count(target)
+            prepared = self._prepare(target, current.topic, topic_id)
+            log = self._open_new(target, prepared, name, current.topic, topic_id, partition, current.config, start_offset=start)
             self._futures[topic_id, partition] = log
+            with disk_errors(log_dir):
+                fsync_directory(log_dir)
             return log
 
     def swap(self, topic_id: Uuid, partition: int, now_ms: int) -> PartitionLog:
@@ -413,6 +442,7 @@ class LogManager:
             old.rename(before)
             raise
         old.close(LogClosed(f"{old.name} has moved from {old.log_dir} to {future.log_dir}"))
+        self._counted = None
         self._deletions.append(_Deletion(now_ms + self.delete_delay_ms, old.directory))
 
     def drop_future(self, topic_id: Uuid, partition: int, now_ms: int) -> bool:
@@ -440,23 +470,47 @@ class LogManager:
             raise ReplicaConflict(f"partition {partition} of topic {to_text(topic_id)} has no log on this broker that works")
         return current
 
-    def _create(
-        self, log_dir: LogDir, name: str, topic: str, topic_id: Uuid, partition: int, config: LogConfig, *, start_offset: int
-    ) -> PartitionLog:
-        log_dir.forget_checkpoints((topic, partition), self._logs_in(log_dir.path))
-        temporary = log_dir.path / f"{CREATING_PREFIX}{uuid.uuid4().hex}"
+    def _prepare(self, log_dir: LogDir, topic: str, topic_id: Uuid) -> Path:
+        """A durable directory under a passing name, with what a replica's directory holds from the start. It needs no lock, so
+        that replicas which appear together wait for the disk together.
+        """
+        prepared = log_dir.path / f"{CREATING_PREFIX}{uuid.uuid4().hex}"
         try:
             with disk_errors(log_dir.path):
-                temporary.mkdir()
-                checkpoints.write_partition_metadata(temporary, topic_id)
+                prepared.mkdir()
+                checkpoints.write_partition_metadata(prepared, topic_id)
                 if keeps_name_inside(topic):
-                    checkpoints.write_topic_name(temporary, topic)
-                rename_durably(temporary, log_dir.path / name)
+                    checkpoints.write_topic_name(prepared, topic)
         except LogError:
-            shutil.rmtree(temporary, ignore_errors=True)
+            shutil.rmtree(prepared, ignore_errors=True)
+            raise
+        return prepared
+
+    def _open_new(
+        self,
+        log_dir: LogDir,
+        prepared: Path,
+        name: str,
+        topic: str,
+        topic_id: Uuid,
+        partition: int,
+        config: LogConfig,
+        *,
+        start_offset: int,
+    ) -> PartitionLog:
+        """Gives a prepared directory its name and opens the log in it. The caller makes the name durable then."""
+        if self._online.get(log_dir.path) is not log_dir:
+            raise LogDirFailed(log_dir.path, OSError(self._offline.get(log_dir.path, "it was given back")))
+        directory = log_dir.path / name
+        try:
+            log_dir.forget_checkpoints((topic, partition), lambda: self._logs_in(log_dir.path))
+            with disk_errors(log_dir.path):
+                rename_new(prepared, directory)
+        except LogError:
+            shutil.rmtree(prepared, ignore_errors=True)
             raise
         return PartitionLog.open(
-            log_dir.path / name,
+            directory,
             topic=topic,
             partition=partition,
             topic_id=topic_id,
@@ -469,6 +523,7 @@ class LogManager:
     def _retire(self, log: PartitionLog, now_ms: int) -> None:
         log.rename(log.log_dir / transient_name(log.topic, log.partition, DirKind.DELETE))
         log.close(LogClosed(f"{log.name} in {log.log_dir} was deleted"))
+        self._counted = None
         self._deletions.append(_Deletion(now_ms + self.delete_delay_ms, log.directory))
 
     def _make_way(self, plain: Path) -> None:
@@ -480,6 +535,7 @@ class LogManager:
     def _set_aside(self, log: PartitionLog) -> None:
         log.rename(log.log_dir / transient_name(log.topic, log.partition, DirKind.STRAY))
         log.close(LogClosed(f"{log.name} in {log.log_dir} was set aside"))
+        self._counted = None
         self._strays.append(StrayDescription(log.directory, log.topic, log.partition, log.size_bytes))
         logger.warning("%s is not this broker's by the metadata; its files are kept in %s", log.name, log.directory)
 
@@ -536,9 +592,12 @@ class LogManager:
 
     def _logs_in(self, path: Path) -> list[PartitionLog]:
         """Every log that is open in a directory, served or not."""
+        return [log for log in self._logs() if log.log_dir == path]
+
+    def _logs(self) -> Iterable[PartitionLog]:
         logs = [*self._currents.values(), *self._futures.values(), *(log for _, log in self._unclaimed.values())]
         logs += [item.log for item in self._loaded if item.log is not None]
-        return [log for log in {id(log): log for log in logs}.values() if log.log_dir == path]
+        return {id(log): log for log in logs}.values()
 
     # What there is
 

@@ -98,6 +98,8 @@ class PartitionLog:
         self.partition = partition
         self.topic_id = topic_id
         self.directory = directory
+        self.log_dir = directory.parent
+        """The log directory that the replica's directory lies in; it stays there under all its names."""
         self.directory_id = directory_id
         self.config = config
         self.recovery: RecoveryReport = opened.report
@@ -162,11 +164,6 @@ class PartitionLog:
     @property
     def name(self) -> str:
         return f"{self.topic}-{self.partition}"
-
-    @property
-    def log_dir(self) -> Path:
-        """The log directory that the replica's directory lies in."""
-        return self.directory.parent
 
     @property
     def log_start_offset(self) -> int:
