@@ -439,6 +439,8 @@ CALLS: Mapping[str, Admit] = {
     "CreateSnapshot": _ALTER,
     "ListSnapshots": _DESCRIBE,
     "DescribeMetadata": _DESCRIBE,
+    "DescribeImage": _DESCRIBE,
+    "ListMetadataRecords": _DESCRIBE,
     "AlterReplicaLogDirs": _ALTER,
     "DescribeLogDirs": _DESCRIBE,
     "CreateAcls": _ALTER,

@@ -240,6 +240,7 @@ class BrokerNode:
         await trio.to_thread.run_sync(_import_admin)
         from kraftlab.node.metadata_digests import MetadataDigests
         from kraftlab.node.snapshots import SnapshotCalls
+        from kraftlab.node.time_travel import TimeTravel
         from kraftlab.rpc.server import AdminServer
 
         from .admin_service import AdminService
@@ -260,6 +261,7 @@ class BrokerNode:
             "InitProducerId": InitProducerId(self.producer_ids).init,
             "AllocateProducerIds": allocate,
             **SnapshotCalls(self._config.node_id, self.driver).calls(),
+            **TimeTravel(self._config.node_id, metadata_dir, lambda: self.publisher.offset).calls(),
         }
         service = AdminService(
             self._cluster_id, self._channel, self.publisher, local, self._config.access, _identity_of(self._config)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import grpc
@@ -606,31 +606,6 @@ class AdminClient:
         """What the node at that gRPC endpoint itself holds."""
         request = pb.DescribeMetadataRequest(reread_log=reread_log, at_offset=at_offset)
         return cast(pb.DescribeMetadataResponse, self.call_at(endpoint, "DescribeMetadata", request, timeout_ms=timeout_ms))
-
-    def describe_image(
-        self, endpoint: Endpoint, *, offset: int | None = None, time_ms: int | None = None, timeout_ms: int | None = None
-    ) -> tuple[pb.DescribeImageResponse, list[bytes]]:
-        """The image of that offset or time, or the newest, from the disk of the node at that gRPC endpoint: where it stands, and
-        the bodies of records that make it, secrets masked. ApiError, ClusterUnreachable.
-        """
-        request = pb.DescribeImageRequest(offset=offset, time_ms=time_ms)
-        first = answer = cast(pb.DescribeImageResponse, self.call_at(endpoint, "DescribeImage", request, timeout_ms=timeout_ms))
-        bodies = list(first.bodies)
-        while answer.next_record:
-            request = pb.DescribeImageRequest(offset=first.offset, first_record=answer.next_record)
-            answer = cast(pb.DescribeImageResponse, self.call_at(endpoint, "DescribeImage", request, timeout_ms=timeout_ms))
-            bodies += answer.bodies
-        return first, bodies
-
-    def list_metadata_records(
-        self, endpoint: Endpoint, from_offset: int, to_offset: int, *, timeout_ms: int | None = None
-    ) -> Iterator[pb.MetadataBatch]:
-        """The batches of the metadata log between two offsets, from the disk of the node at that gRPC endpoint, secrets masked."""
-        while from_offset < to_offset:
-            request = pb.ListMetadataRecordsRequest(from_offset=from_offset, to_offset=to_offset)
-            answer = self.call_at(endpoint, "ListMetadataRecords", request, timeout_ms=timeout_ms)
-            yield from answer.batches
-            from_offset = answer.next_offset
 
     # -- log directories -----------------------------------------------------------------------------------------------
 

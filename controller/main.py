@@ -30,6 +30,7 @@ from kraftlab.node.metadata_digests import MetadataDigests
 from kraftlab.node.process import run_to_end, through_generations, watch_signals
 from kraftlab.node.replica import driver_config
 from kraftlab.node.snapshots import SnapshotCalls
+from kraftlab.node.time_travel import TimeTravel
 from kraftlab.quorum.core.messages import LeaderView
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver.interpreter import tame_interpreter
@@ -108,6 +109,7 @@ class ControllerNode:
         local = {
             **operations.calls(),
             **snapshots.calls(),
+            **TimeTravel(config.node_id, str(config.metadata_log_dir), lambda: self.controller.applied_offset).calls(),
             "DescribeMetadata": digests.describe,
             "ApiVersions": self._api_versions,
         }

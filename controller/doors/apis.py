@@ -209,6 +209,8 @@ APIS: Mapping[str, AdminApi] = {
     "CreateSnapshot": AdminApi(Kind.LOCAL, _local("CreateSnapshot")),
     "ListSnapshots": AdminApi(Kind.LOCAL, _local("ListSnapshots")),
     "DescribeMetadata": AdminApi(Kind.LOCAL, _local("DescribeMetadata")),
+    "DescribeImage": AdminApi(Kind.LOCAL, _local("DescribeImage")),
+    "ListMetadataRecords": AdminApi(Kind.LOCAL, _local("ListMetadataRecords")),
     "AlterReplicaLogDirs": AdminApi(Kind.LOCAL, _broker_only),
     "DescribeLogDirs": AdminApi(Kind.LOCAL, _broker_only),
     "UnregisterBroker": AdminApi(Kind.WRITE, brokers.unregister),

@@ -41,7 +41,9 @@ def test_every_call_that_kafka_has_is_in_the_table_by_its_name() -> None:
         "AlterPartitionCounts",
         "AlterReplicationFactors",
         "CreateSnapshot",
+        "DescribeImage",
         "DescribeMetadata",
+        "ListMetadataRecords",
         "ListSnapshots",
         "TransferLeadership",
     }

@@ -149,6 +149,16 @@ class AdminStub(object):
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeMetadataRequest.SerializeToString,
                 response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeMetadataResponse.FromString,
                 _registered_method=True)
+        self.DescribeImage = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/DescribeImage',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeImageRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeImageResponse.FromString,
+                _registered_method=True)
+        self.ListMetadataRecords = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/ListMetadataRecords',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListMetadataRecordsRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListMetadataRecordsResponse.FromString,
+                _registered_method=True)
         self.AlterReplicaLogDirs = channel.unary_unary(
                 '/kraftlab.admin.v1.Admin/AlterReplicaLogDirs',
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterReplicaLogDirsRequest.SerializeToString,
@@ -376,6 +386,19 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeImage(self, request, context):
+        """The metadata as it was, from what the asked node has on its own disk; never forwarded.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListMetadataRecords(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AlterReplicaLogDirs(self, request, context):
         """Broker only: its own log directories.
         """
@@ -597,6 +620,16 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.DescribeMetadata,
                     request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeMetadataRequest.FromString,
                     response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeMetadataResponse.SerializeToString,
+            ),
+            'DescribeImage': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeImage,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeImageRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeImageResponse.SerializeToString,
+            ),
+            'ListMetadataRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListMetadataRecords,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListMetadataRecordsRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListMetadataRecordsResponse.SerializeToString,
             ),
             'AlterReplicaLogDirs': grpc.unary_unary_rpc_method_handler(
                     servicer.AlterReplicaLogDirs,
@@ -1300,6 +1333,60 @@ class Admin(object):
             '/kraftlab.admin.v1.Admin/DescribeMetadata',
             kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeMetadataRequest.SerializeToString,
             kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeMetadataResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeImage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/DescribeImage',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeImageRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeImageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListMetadataRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/ListMetadataRecords',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListMetadataRecordsRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListMetadataRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,

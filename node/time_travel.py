@@ -1,0 +1,165 @@
+"""DescribeImage and ListMetadataRecords: the metadata as it was, from what one node has on its disk.
+
+Files are read in a worker thread, one request at a time, and an answer holds at most `ANSWER_BYTES`: longer ones are fetched in
+parts. Nothing that this node has not published is told. The image of the last request is kept until the next one asks for
+another, so that its parts need not be made again.
+
+What is secret is replaced by a keyed digest. The key is made when the process starts and told to nobody, so who sees two digests
+can tell whether the values are equal, and nothing about what they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any, TypeVar
+
+import msgspec
+import trio
+from google.protobuf.message import Message
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.config.secrets import is_secret
+from kraftlab.metadata import codec
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.image import MetadataImage
+from kraftlab.metadata.records import AnyRecord, Config, RequestOutcome, UserScramCredential
+from kraftlab.metadata.snapshot import image_records
+from kraftlab.quorum.storage.identity import partition_directory
+
+from .history import History, Moment, NoHistory
+
+T = TypeVar("T")
+
+ANSWER_BYTES = 1024 * 1024
+RECORDS_PER_BODY = 256
+
+
+class TimeTravel:
+    """Answers for one node. `newest` is the end offset that it has published."""
+
+    def __init__(self, node_id: int, metadata_log_dir: str, newest: Callable[[], int]) -> None:
+        self._node_id = node_id
+        self._history = History(partition_directory(metadata_log_dir))
+        self._newest = newest
+        self._limiter = trio.CapacityLimiter(1)
+        self._key = os.urandom(32)
+        self._image: MetadataImage | None = None
+        self._records: Iterator[AnyRecord] = iter(())
+        self._next_record = 0
+        """What `_records`, those of `_image`, gives next."""
+
+    def calls(self) -> Mapping[str, Callable[[Any], Awaitable[Message]]]:
+        """By method of the Admin service."""
+        return {"DescribeImage": self.describe_image, "ListMetadataRecords": self.list_records}
+
+    async def describe_image(self, request: admin_pb2.DescribeImageRequest) -> admin_pb2.DescribeImageResponse:
+        """The response without its header. ApiError OFFSET_OUT_OF_RANGE for what the node has not published, or not any more."""
+        newest = self._newest()
+        if request.HasField("offset") and request.HasField("time_ms"):
+            raise ApiError(ErrorCode.INVALID_REQUEST, "offset and time_ms are both given; give one of the two")
+        offset = request.offset if request.HasField("offset") else newest
+        self._check(offset, newest)
+        moment = Moment(time_ms=request.time_ms) if request.HasField("time_ms") else Moment(offset=offset)
+        if request.first_record < 0:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"first_record is {request.first_record}; it is 0, or what an answer said")
+        return await self._in_thread(lambda: self._describe(moment, newest, request.first_record))
+
+    async def list_records(self, request: admin_pb2.ListMetadataRecordsRequest) -> admin_pb2.ListMetadataRecordsResponse:
+        """The response without its header. ApiError OFFSET_OUT_OF_RANGE as `describe_image`."""
+        newest = self._newest()
+        self._check(request.to_offset, newest)
+        if not 0 <= request.from_offset <= request.to_offset:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {request.from_offset} is not before {request.to_offset}; swap the two"
+            )
+        return await self._in_thread(lambda: self._list(request.from_offset, request.to_offset))
+
+    def _check(self, offset: int, newest: int) -> None:
+        if not 0 <= offset <= newest:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"node {self._node_id} has metadata up to offset {newest}, not {offset}; ask for that or an earlier one",
+            )
+
+    async def _in_thread(self, read: Callable[[], T]) -> T:
+        try:
+            return await trio.to_thread.run_sync(read, limiter=self._limiter)
+        except NoHistory as error:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"node {self._node_id}: {error}") from None
+        except OSError as error:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"node {self._node_id} cannot read its metadata log: {error}") from None
+
+    def _describe(self, moment: Moment, newest: int, first: int) -> admin_pb2.DescribeImageResponse:
+        image = self._image
+        if image is None or moment.offset is None or image.provenance.offset != moment.offset or first != self._next_record:
+            image = self._image = self._read(moment, newest)
+            self._records = iter(islice(image_records(image), first, None))
+            self._next_record = first
+        response = admin_pb2.DescribeImageResponse(
+            node_id=self._node_id,
+            offset=image.provenance.offset,
+            epoch=image.provenance.epoch,
+            append_time_ms=image.provenance.append_time_ms,
+        )
+        size_bytes = 0
+        while chunk := list(islice(self._records, RECORDS_PER_BODY)):
+            body, count = codec.encode([masked(record, self._key) for record in chunk])
+            response.bodies.append(body)
+            self._next_record += count
+            size_bytes += len(body)
+            if size_bytes >= ANSWER_BYTES:
+                response.next_record = self._next_record
+                return response
+        self._image, self._next_record = None, 0
+        return response
+
+    def _read(self, moment: Moment, newest: int) -> MetadataImage:
+        found = self._history.at(moment)
+        if found.image.provenance.offset > newest:
+            found = self._history.at(Moment(offset=newest))
+        if found.stopped is not None and found.image.provenance.offset < (moment.offset or 0):
+            raise NoHistory(found.stopped)
+        return found.image
+
+    def _list(self, start: int, end: int) -> admin_pb2.ListMetadataRecordsResponse:
+        response = admin_pb2.ListMetadataRecordsResponse(node_id=self._node_id, next_offset=end)
+        size_bytes = 0
+        for step in self._history.steps(Moment(offset=start), Moment(offset=end)):
+            if isinstance(step, str):
+                raise NoHistory(step)
+            header = step.header
+            body = codec.encode([masked(record, self._key) for record in step.records])[0] if step.records else b""
+            response.batches.add(
+                base_offset=header.base_offset,
+                epoch=header.epoch,
+                append_time_ms=header.append_time_ms,
+                record_count=header.record_count,
+                is_control=header.is_control,
+                body=body,
+            )
+            size_bytes += len(body)
+            if size_bytes >= ANSWER_BYTES and header.end_offset < end:
+                response.next_offset = header.end_offset
+                break
+        return response
+
+
+def masked(record: AnyRecord, key: bytes) -> AnyRecord:
+    """The record with what is secret in it replaced by digests that nobody can make without the key."""
+
+    def digest(value: bytes) -> bytes:
+        return hmac.new(key, value, hashlib.sha256).digest()
+
+    if isinstance(record, UserScramCredential):
+        return msgspec.structs.replace(
+            record, salt=digest(record.salt), stored_key=digest(record.stored_key), server_key=digest(record.server_key)
+        )
+    if isinstance(record, RequestOutcome):
+        return msgspec.structs.replace(record, answer=digest(record.answer))
+    if isinstance(record, Config) and record.value is not None and is_secret(record.resource_type, record.name):
+        return msgspec.structs.replace(record, value=digest(record.value.encode()).hex())
+    return record
