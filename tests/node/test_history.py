@@ -7,12 +7,16 @@ from typing import NamedTuple
 
 import pytest
 
+from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.metadata import codec
 from kraftlab.metadata.delta import MetadataDelta
+from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
-from kraftlab.metadata.records import AnyRecord, Config, Topic
-from kraftlab.metadata.snapshot import ImageSnapshot
+from kraftlab.metadata.records import AnyRecord, Config, RequestOutcome, Topic, UserScramCredential
+from kraftlab.metadata.snapshot import ImageSnapshot, image_digest, image_from
+from kraftlab.node import time_travel
 from kraftlab.node.history import NEWEST, History, Moment, NoHistory, UnreadableSnapshot, read_snapshot
+from kraftlab.node.time_travel import TimeTravel, masked
 from kraftlab.quorum.core import OffsetAndEpoch, batch
 from kraftlab.quorum.core.batch import SnapshotHeader
 from kraftlab.quorum.storage import MetadataStore, RealFileSystem
@@ -44,7 +48,7 @@ def lab(tmp_path: Path) -> Lab:
     store = MetadataStore.open(RealFileSystem(), str(tmp_path), "test", bytes(16), segment_bytes=5000, preallocate_bytes=8192)
     images, written = [EMPTY], []
     for number in range(BATCHES):
-        records: list[AnyRecord] = [Topic(0, f"t{number}", bytes([number]) * 16), Config(0, 4, "", "retention.ms", str(number))]
+        records: list[AnyRecord] = [Topic(0, f"t{number}", bytes([number]) * 16), Config(0, 4, "", "min.insync.replicas", str(number))]
         body, count = codec.encode(records)
         base = 2 * number
         data, _ = batch.encode(
@@ -162,3 +166,66 @@ def test_a_snapshot_alone_gives_its_image(lab: Lab) -> None:
     assert found[0] == lab.images[20]
     with pytest.raises(UnreadableSnapshot, match="has no snapshot's name"):
         read_snapshot(segments_in(lab.partition)[0][1])
+
+
+async def pages(travel: TimeTravel, request: pb.DescribeImageRequest) -> tuple[pb.DescribeImageResponse, list[bytes], int]:
+    """The first answer, all bodies, and how many answers it took."""
+    first = answer = await travel.describe_image(request)
+    bodies, count = list(first.bodies), 1
+    while answer.next_record:
+        answer = await travel.describe_image(pb.DescribeImageRequest(offset=first.offset, first_record=answer.next_record))
+        bodies += answer.bodies
+        count += 1
+    return first, bodies, count
+
+
+def travel_of(lab: Lab, newest: int = 2 * BATCHES) -> TimeTravel:
+    return TimeTravel(1, str(Path(lab.partition).parent), lambda: newest)
+
+
+async def test_a_node_tells_an_image_in_parts(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_travel, "ANSWER_BYTES", 200)
+    monkeypatch.setattr(time_travel, "RECORDS_PER_BODY", 4)
+    for request, number in (
+        (pb.DescribeImageRequest(), BATCHES),
+        (pb.DescribeImageRequest(offset=31), 15),
+        (pb.DescribeImageRequest(time_ms=19_500), 20),
+    ):
+        first, bodies, count = await pages(travel_of(lab), request)
+        assert (first.offset, first.append_time_ms) == (2 * number, 1000 * (number - 1))
+        assert image_digest(image_from(bodies)) == image_digest(lab.images[number])
+        assert count > 2
+
+
+async def test_a_node_tells_the_records_between_offsets(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_travel, "ANSWER_BYTES", 10)
+    answer = await travel_of(lab).list_records(pb.ListMetadataRecordsRequest(from_offset=10, to_offset=14))
+    assert answer.next_offset == 12
+    assert codec.decode(answer.batches[0].body) == lab.records[5]
+    answer = await travel_of(lab).list_records(pb.ListMetadataRecordsRequest(from_offset=12, to_offset=14))
+    assert answer.next_offset == 14
+
+
+async def test_a_node_tells_nothing_that_it_has_not_published(lab: Lab) -> None:
+    travel = travel_of(lab, newest=40)
+    first, _, _ = await pages(travel, pb.DescribeImageRequest(time_ms=10**9))
+    assert first.offset == 40
+    for wrong in (pb.DescribeImageRequest(offset=41), pb.DescribeImageRequest(offset=-1)):
+        with pytest.raises(ApiError, match="has metadata up to offset 40"):
+            await travel.describe_image(wrong)
+    with pytest.raises(ApiError, match="give one of the two"):
+        await travel.describe_image(pb.DescribeImageRequest(offset=1, time_ms=1))
+    with pytest.raises(ApiError, match="swap the two"):
+        await travel.list_records(pb.ListMetadataRecordsRequest(from_offset=20, to_offset=10))
+
+
+def test_masked_secrets_are_equal_exactly_if_the_secrets_are() -> None:
+    records: list[AnyRecord] = [
+        UserScramCredential(0, "bob", 1, b"salt", b"stored", b"server", 4096),
+        Config(0, 4, "", "ssl.keystore.password", "geheim"),
+        RequestOutcome(0, bytes(16), 1, b"d", 1, b"answer"),
+    ]
+    one, again, other = ([masked(record, key) for record in records] for key in (b"k", b"k", b"l"))
+    assert one == again != other
+    assert not any(secret in codec.encode(one)[0] for secret in (b"salt", b"stored", b"server", b"geheim", b"answer"))
+    assert masked(Config(0, 2, "t", "retention.ms", "1"), b"k") == Config(0, 2, "t", "retention.ms", "1")
