@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import msgspec
 import trio
@@ -23,13 +23,13 @@ from kraftlab.access.authorizer import NOT_ASKED, AccessSettings, Authorizer
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse, ForwardingBroker
+from kraftlab.node import logger_configs
 from kraftlab.quorum.driver.transport import PeerError, PeerTimeout, PeerUnreachable
 from kraftlab.rpc.endpoint_types import BROKERS, check_endpoint_type
 from kraftlab.rpc.methods import METHODS, Method, fault
 from kraftlab.rpc.request_ids import is_named
 from kraftlab.rpc.server import Call
 
-from . import logger_configs
 from .controller_channel import NoController
 from .metadata_publisher import MetadataPublisher
 from .refusals import REFUSALS
@@ -92,10 +92,8 @@ class AdminService:
         deadline = trio.current_time() + max(timeout_ms, 0) / 1000
         if call.api == "DescribeCluster":
             return await self._describe_cluster(call, method, deadline)
-        if call.api in logger_configs.APIS and self._identity is not None:
-            of_loggers, of_others = logger_configs.split(call.request)
-            if of_loggers.resources:
-                return await self._with_loggers(call, of_loggers, of_others, self._identity.node_id, deadline)
+        if self._identity is not None and logger_configs.concerns(call.api, call.request):
+            return await self._with_loggers(call, self._identity.node_id, deadline)
         if call.api not in self._local:
             return await self._pass_on(call, method, deadline)
         if header.cluster_id and header.cluster_id != self._cluster_id:
@@ -129,26 +127,23 @@ class AdminService:
         behind = f"this broker has metadata up to {self._publisher.offset}, asked was {header.min_offset}"
         return fault(method, f"not done within {timeout_ms} ms; {behind}", ErrorCode.REQUEST_TIMED_OUT)
 
-    async def _with_loggers(self, call: Call, of_loggers: Any, of_others: Any, node_id: int, deadline: float) -> Message:
+    async def _with_loggers(self, call: Call, node_id: int, deadline: float) -> Message:
         """Answers for this broker's loggers; the rest of the request is passed on."""
         method = METHODS[call.api]
-        is_change = call.api == "IncrementalAlterConfigs"
-        answers = "responses" if is_change else "results"
-        admission = self._admit(call._replace(request=of_loggers))
-        run: Any = logger_configs.alter if is_change else logger_configs.describe
-        own: Any = method.response() if admission.is_void else run(node_id, admission.request)
-        if admission.complete is not None:
-            admission.complete(own)
-        response: Any = method.response(header=self._header())
-        if of_others.resources:
-            response = await self._pass_on(call._replace(request=of_others), method, deadline)
-        if len(getattr(response, answers)) != len(of_others.resources):
-            return response  # type: ignore[no-any-return]
-        resources = cast("admin_pb2.DescribeConfigsRequest", call.request).resources
-        all_answers = logger_configs.merged(resources, getattr(own, answers), getattr(response, answers))
-        merged: Any = method.response(header=response.header)
-        getattr(merged, answers).extend(all_answers)
-        return merged  # type: ignore[no-any-return]
+
+        def admit(request: Any) -> Admission:
+            return self._admit(call._replace(request=request))
+
+        async def others(request: Any) -> Message:
+            return await self._pass_on(call._replace(request=request), method, deadline)
+
+        try:
+            response: Any = await logger_configs.answer(call.api, call.request, node_id, admit, others)
+        except ApiError as error:
+            return fault(method, error.message or "", error.code)
+        if not response.HasField("header"):
+            response.header.CopyFrom(self._header())
+        return response  # type: ignore[no-any-return]
 
     def _admit(self, call: Call) -> Admission:
         """What of a call its caller may have; ApiError for nothing."""

@@ -46,6 +46,7 @@ from kraftlab.metadata.peer_rpc import (
     MoveProgressRequest,
     MoveProgressResponse,
 )
+from kraftlab.node import logger_configs
 from kraftlab.quorum.driver.transport import DirectHandler, PeerHandler, PeerRequest, Responder
 from kraftlab.rpc.methods import METHODS, fault
 from kraftlab.rpc.server import Call
@@ -105,7 +106,7 @@ class ControllerService:
         header = request.header
         if row is None or row.kind is not Kind.WRITE or header.min_offset > self.controller.applied_offset:
             return False
-        if row.asks_for_nothing(request):
+        if row.asks_for_nothing(request) or logger_configs.concerns(call.api, request):
             return False
         timeout_ms = _timeout_ms(header)
         _name_initiator(row, call)
@@ -150,12 +151,29 @@ class ControllerService:
         request: Any = call.request
         _name_initiator(row, call)
         try:
+            if logger_configs.concerns(call.api, request):
+                return await self._with_loggers(call)
             response, offset = await self._run(row, call)
         except ApiError as error:
             response, offset = self._refusal(method.response, row, request, error), self._offset_of(error)
         self._fill_header(response.header, offset)
         answered: Message = response
         return answered
+
+    async def _with_loggers(self, call: Call) -> Message:
+        """Answers for this controller's loggers; the rest of the request is served as any other."""
+
+        def admit(request: Any) -> Admission:
+            return self._rights(call, request)
+
+        async def others(request: Any) -> Message:
+            return await self.dispatch(call._replace(request=request))
+
+        node_id = self.controller.settings.node_id
+        response: Any = await logger_configs.answer(call.api, call.request, node_id, admit, others)
+        if not response.HasField("header"):
+            self._fill_header(response.header, self.controller.applied_offset)
+        return response  # type: ignore[no-any-return]
 
     async def _run(self, row: AdminApi, call: Call) -> tuple[Any, int]:
         """The response and the metadata offset it reflects; ApiError refuses the whole request."""
@@ -192,9 +210,14 @@ class ControllerService:
         controller, authorizer = self.controller, self._authorizer
         if row.kind is Kind.WRITE and authorizer.settings.is_enabled and not controller.is_active:
             raise controller.not_controller()
+        return self._rights(call, call.request)
+
+    def _rights(self, call: Call, request: Any) -> Admission:
+        """What of a request the caller may have, wherever it is carried out."""
+        controller = self.controller
         image = controller.committed.image
-        rights = authorizer.rights(image.acls if controller.is_loaded else None, call.principal, call.host)
-        return admit(call.api, rights, call.request, image)
+        rights = self._authorizer.rights(image.acls if controller.is_loaded else None, call.principal, call.host)
+        return admit(call.api, rights, request, image)
 
     def _write(
         self, row: AdminApi, call: Call, request: Any, deadline_ms: int, identity: exactly_once.RequestIdentity | None

@@ -492,3 +492,41 @@ async def test_a_change_is_described_and_answered_once_it_is_committed(topic: An
 async def test_only_what_exists_can_be_configured(topic: Any, resource: tuple[int, str], code: int) -> None:
     key = "retention.ms" if resource[0] == TOPIC else "log.retention.ms"
     assert (await topic.configure(*resource, (key, SET, "5")))[0] == code
+
+
+# --- loggers ------------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_controller_answers_for_its_own_loggers_and_for_the_rest_of_the_request(topic: Any) -> None:
+    import trio
+    import trio.testing
+
+    from kraftlab.controller.doors.service import ControllerService
+    from kraftlab.rpc.server import Call
+
+    service = ControllerService(topic.controller, topic.clock, {})
+
+    async def call(api: str, request: Any) -> Any:
+        answers: list[Any] = []
+        assert not service.accept(Call(api, request, "User:ANONYMOUS"), answers.append)
+
+        async def dispatch() -> None:
+            answers.append(await service.dispatch(Call(api, request, "User:ANONYMOUS")))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(dispatch)
+            await trio.testing.wait_all_tasks_blocked()
+            await topic.commit()
+        return answers[0]
+
+    changes = admin_pb2.IncrementalAlterConfigsRequest()
+    changes.resources.add(resource_type=8, resource_name="3000").configs.add(name="no.such", value="INFO")
+    changes.resources.add(resource_type=TOPIC, resource_name="t").configs.add(name="retention.ms", value="5")
+    changes.resources.add(resource_type=8, resource_name="0").configs.add(name="root", value="INFO")
+    answer = await call("IncrementalAlterConfigs", changes)
+    assert [(entry.error_code, entry.resource_name) for entry in answer.responses] == [(40, "3000"), (0, "t"), (42, "0")]
+    assert stored(topic, TOPIC, "t", "retention.ms") == "5"
+    question = admin_pb2.DescribeConfigsRequest()
+    question.resources.add(resource_type=8, resource_name="3000").configuration_keys.values.append("root")
+    (result,) = (await call("DescribeConfigs", question)).results
+    assert [(entry.name, entry.config_source) for entry in result.configs] == [("root", 6)]

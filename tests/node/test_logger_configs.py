@@ -1,4 +1,4 @@
-"""Loggers of a broker as configs: what is answered here, what is passed on, what is refused."""
+"""Loggers of a node as configs: what is answered here, what is passed on, what is refused."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.broker import logger_configs
 from kraftlab.config import loggers
+from kraftlab.node import logger_configs
 
 NAME = "kraftlab.test.logger_configs"
 SET, DELETE, APPEND = 0, 1, 2

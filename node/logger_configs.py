@@ -1,13 +1,15 @@
-"""The loggers of this broker as configs: IncrementalAlterConfigs and DescribeConfigs of BROKER_LOGGER (KIP-412).
+"""The loggers of this node as configs: IncrementalAlterConfigs and DescribeConfigs of BROKER_LOGGER (KIP-412).
 
-They are answered by the broker itself and never passed on; what else such a request is about goes its usual way.
+They are answered by the node itself, broker or controller, and never passed on; what else such a request is about goes its usual
+way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
+from kraftlab.access.admission import Admission
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.config import loggers
 from kraftlab.metadata.errors import ApiError, ErrorCode
@@ -16,6 +18,37 @@ BROKER_LOGGER = 8
 APIS = ("IncrementalAlterConfigs", "DescribeConfigs")
 _SET, _DELETE = 0, 1
 _LOGGER_SOURCE = admin_pb2.CONFIG_SOURCE_DYNAMIC_BROKER_LOGGER_CONFIG
+
+
+def concerns(api: str, request: Any) -> bool:
+    """Whether a call is about loggers, among other things."""
+    return api in APIS and any(resource.resource_type == BROKER_LOGGER for resource in request.resources)
+
+
+async def answer(
+    api: str, request: Any, node_id: int, admit: Callable[[Any], Admission], others: Callable[[Any], Awaitable[Any]]
+) -> Any:
+    """The response to a call that concerns loggers; it has a header if `others`, which answers for the rest, was asked.
+
+    `admit` says what of a request its caller may have, or raises ApiError.
+    """
+    is_change = api == "IncrementalAlterConfigs"
+    answers = "responses" if is_change else "results"
+    of_loggers, of_others = split(request)
+    admission = admit(of_loggers)
+    own: Any = admin_pb2.IncrementalAlterConfigsResponse() if is_change else admin_pb2.DescribeConfigsResponse()
+    if not admission.is_void:
+        own = alter(node_id, admission.request) if is_change else describe(node_id, admission.request)
+    if admission.complete is not None:
+        admission.complete(own)
+    if not of_others.resources:
+        return own
+    response = await others(of_others)
+    if len(getattr(response, answers)) != len(of_others.resources):
+        return response
+    merged_response = type(own)(header=response.header)
+    getattr(merged_response, answers).extend(merged(request.resources, getattr(own, answers), getattr(response, answers)))
+    return merged_response
 
 
 def split(request: Any) -> tuple[Any, Any]:
@@ -84,7 +117,7 @@ def describe(node_id: int, request: admin_pb2.DescribeConfigsRequest) -> admin_p
 
 
 def _check_name(node_id: int, name: str, what: str) -> None:
-    """ApiError INVALID_REQUEST unless it is this broker's id."""
+    """ApiError INVALID_REQUEST unless it is this node's id."""
     if not name:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{what} must not be empty")
     try:
