@@ -38,6 +38,11 @@ class Output:
             for line in lines:
                 click.echo(line)
 
+    def findings(self, lines: Iterable[str]) -> None:
+        """What a long run has found already: at once, with `as_json` on stderr, beside the progress."""
+        for line in lines:
+            click.echo(line, err=self.as_json)
+
     def result(self, document: Any) -> None:
         if self.as_json:
             print_json(document)

@@ -168,7 +168,7 @@ def _play_many(choice: Choice, seeds: range, jobs: int | None, with_coverage: bo
         tally.add(result)
         if not result.ok:
             replay = sim_text.replay_command(result, chosen_faults=choice.faults)
-            out.lines(sim_text.failure_lines(result, replay, with_tail=len(tally.failures) <= SHOWN_TAILS))
+            out.findings(sim_text.failure_lines(result, replay, with_tail=len(tally.failures) <= SHOWN_TAILS))
     summary = tally.summary(time.perf_counter() - started)
     if with_coverage:
         out.lines(sim_text.coverage_lines(summary.coverage))

@@ -8,7 +8,8 @@ repaired grants nothing (repair.py). A pre-vote never touches a timer.
 A candidate needs a majority of the voters that its own log names; the set can not change under it, since only followers and
 leaders append. Whoever is asked answers, whether or not its own log names the candidate, or itself, as a voter: logs differ in
 how far they are, and a new voter whose vote decides may not know yet that it has one (Raft §6). The request names the directory
-as well, so a wiped disk does not vote in its predecessor's name.
+as well, so a wiped disk does not vote in its predecessor's name. A voter that has moved since the set was written says where
+it is: its log may be too short to win, and then who has the longer one must be able to ask it.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ class Elections:
         error = self._vote_error(request)
         if error is not ErrorCode.NONE:
             return VoteResponse(error, quorum.view, False, request.pre_vote)
+        if quorum.membership.hear(request.candidate, request.endpoints):
+            quorum.trace("peer", f"{request.candidate!r} is reached elsewhere than the voter set says")
         if request.epoch > quorum.epoch:
             quorum.adopt_epoch(request.epoch, now_ms, f"{request.candidate!r} asks for a vote")
         view = self._log.view
@@ -206,5 +209,6 @@ class Elections:
                 end_offset=view.end_offset,
                 pre_vote=isinstance(state, Prospective),
                 initial_voters=quorum.membership.initial_voters,
+                endpoints=quorum.membership.own.endpoints if quorum.membership.has_moved else {},
             )
             self._requests.send(voter_id, request, quorum.barrier, quorum.config.election_timeout_ms)

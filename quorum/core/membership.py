@@ -25,7 +25,7 @@ import msgspec
 from .batch import ControlRecord
 from .boot import BootState
 from .raft_config import RaftConfig
-from .types import Endpoint, ReplicaKey, Voter, VoterSet
+from .types import Endpoint, ReplicaKey, Voter, VoterSet, are_sane_endpoints
 from .voter_set_history import VoterSetHistory
 
 
@@ -35,6 +35,7 @@ class Membership:
     __slots__ = (
         "_high_watermark",
         "_keys",
+        "_relocated",
         "has_moved",
         "history",
         "initial_voters",
@@ -55,6 +56,8 @@ class Membership:
         self.own_key = own.key
         self.history = history
         self._high_watermark = high_watermark
+        self._relocated: dict[int, tuple[dict[str, Endpoint], dict[str, Endpoint]]] = {}
+        """Voter → its endpoints as the set had them when it said where it is, and what it said."""
         self._refresh()
 
     @classmethod
@@ -133,8 +136,22 @@ class Membership:
         return self._keys.get(node_id) or ReplicaKey(node_id)
 
     def endpoints_of(self, node_id: int) -> dict[str, Endpoint]:
+        """The voter's endpoints as the set has them."""
         voter = self.voters.get(node_id)
         return voter.endpoints if voter else {}
+
+    def address_of(self, node_id: int) -> dict[str, Endpoint]:
+        """Where the voter is reached: what it said itself counts until the set says something new."""
+        written = self.endpoints_of(node_id)
+        before, said = self._relocated.get(node_id, (written, written))
+        return said if before == written else written
+
+    def hear(self, voter: ReplicaKey, endpoints: dict[str, Endpoint]) -> bool:
+        """A voter says where it is reached; True if that is news. Anybody else's word counts for nothing."""
+        if not self.has(voter) or not are_sane_endpoints(endpoints) or endpoints in ({}, self.address_of(voter.node_id)):
+            return False
+        self._relocated[voter.node_id] = self.endpoints_of(voter.node_id), endpoints
+        return True
 
     def can_reach(self, node_id: int, endpoints: dict[str, Endpoint]) -> bool:
         """True if this node would know where to send a request to `node_id`."""

@@ -42,6 +42,8 @@ class VoteRequest(msgspec.Struct, frozen=True, array_like=True):
     """Asks for a vote. A pre-vote carries the current, unbumped epoch (KIP-996).
 
     `initial_voters` tells voter sets apart that formatting wrote; 0 if the candidate's stands in its log or its configuration.
+    `endpoints` are given by a voter that is reached elsewhere than the voter set says: as long as nobody leads, nobody can
+    write that down, and who is asked may have to ask back.
     """
 
     epoch: int
@@ -51,9 +53,11 @@ class VoteRequest(msgspec.Struct, frozen=True, array_like=True):
     end_offset: int
     pre_vote: bool
     initial_voters: int = 0
+    endpoints: dict[str, Endpoint] = {}
 
     def __repr__(self) -> str:
-        return f"{'PreVote' if self.pre_vote else 'Vote'}(e{self.epoch} log={self.end_offset}@{self.last_epoch})"
+        moved = " from elsewhere" if self.endpoints else ""
+        return f"{'PreVote' if self.pre_vote else 'Vote'}(e{self.epoch} log={self.end_offset}@{self.last_epoch}{moved})"
 
 
 def _shown(error: ErrorCode) -> str:

@@ -423,7 +423,7 @@ class QuorumState:
             epoch,
             leader_id,
             voted_key=voted_key,
-            leader_endpoints=endpoints or self.membership.endpoints_of(leader_id),
+            leader_endpoints=endpoints or self.membership.address_of(leader_id),
             fetch_timeout_ms=self.config.fetch_timeout_ms + self.random_below_ms(self.config.fetch_timeout_spread_ms + 1),
             now_ms=now_ms,
         )

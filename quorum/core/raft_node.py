@@ -312,7 +312,7 @@ class RaftNode:
         state = self._quorum.state
         if node_id == state.leader_id and state.leader_endpoints:
             return state.leader_endpoints
-        return self._reconfiguration.pending_endpoints_of(node_id) or self._quorum.membership.endpoints_of(node_id)
+        return self._reconfiguration.pending_endpoints_of(node_id) or self._quorum.membership.address_of(node_id)
 
     def voters_at(self, offset: int) -> VoterSet:
         """The voter set that the log below `offset` ends with."""

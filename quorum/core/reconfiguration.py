@@ -56,12 +56,8 @@ from .messages import (
 )
 from .quorum_state import QuorumState
 from .requests import InFlight, RequestManager
-from .types import ZERO_UUID, Endpoint, ReplicaKey, Voter, VoterSet
+from .types import ENDPOINTS_MAX, ZERO_UUID, Endpoint, ReplicaKey, Voter, VoterSet, are_sane_endpoints
 from .voter_set_history import KRAFT_VERSION_MAX
-
-ENDPOINTS_MAX = 16
-NAME_LENGTH_MAX = 255
-PORT_MAX = 65535
 
 
 class Refusal(NamedTuple):
@@ -156,7 +152,7 @@ class Reconfiguration:
         """
         endpoints = request.voter.endpoints
         has_some = bool(endpoints) or isinstance(request, AddVoterRequest)
-        if has_some and len(endpoints) <= ENDPOINTS_MAX and all(map(_is_sane_endpoint, endpoints.items())):
+        if has_some and are_sane_endpoints(endpoints):
             return None
         message = (
             f"a voter needs 1 to {ENDPOINTS_MAX} endpoints with a listener name, a host and a port from 1 to 65535, unlike what "
@@ -363,11 +359,6 @@ class Reconfiguration:
         if change is not None and isinstance(change.request, AddVoterRequest) and change.request.voter.key.node_id == node_id:
             return change.request.voter.endpoints
         return {}
-
-
-def _is_sane_endpoint(entry: tuple[str, Endpoint]) -> bool:
-    name, endpoint = entry
-    return 0 < len(name) <= NAME_LENGTH_MAX and 0 < len(endpoint.host) <= NAME_LENGTH_MAX and 0 < endpoint.port <= PORT_MAX
 
 
 def _key_of(request: AddVoterRequest | RemoveVoterRequest | TransferLeadershipRequest) -> ReplicaKey:

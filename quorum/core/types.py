@@ -15,6 +15,10 @@ import msgspec
 ZERO_UUID = bytes(16)
 """A directory id that is not known (static voter sets name voters by node id alone)."""
 
+ENDPOINTS_MAX = 16
+NAME_LENGTH_MAX = 255
+PORT_MAX = 65535
+
 
 class OffsetAndEpoch(NamedTuple):
     """A log position: `offset` and the epoch of the record before it."""
@@ -55,6 +59,14 @@ class Endpoint(msgspec.Struct, frozen=True, array_like=True):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def are_sane_endpoints(endpoints: dict[str, Endpoint]) -> bool:
+    """Whether these can be a node's: few enough, each with a listener name, a host and a port that fit."""
+    return len(endpoints) <= ENDPOINTS_MAX and all(
+        0 < len(name) <= NAME_LENGTH_MAX and 0 < len(endpoint.host) <= NAME_LENGTH_MAX and 0 < endpoint.port <= PORT_MAX
+        for name, endpoint in endpoints.items()
+    )
 
 
 class Voter(msgspec.Struct, frozen=True, array_like=True):

@@ -265,3 +265,41 @@ def test_nobody_asks_anybody_while_the_leader_answers(world) -> None:
         quorum.run(100)
     quorum.settle()
     assert not [send for host in quorum.up() for send in host.seen(Send) if send.destination == ANYBODY]
+
+
+# A voter that has moved while there is no leader that could write it down
+
+
+@pytest.fixture
+def asked_by_2(driven, key_of):
+    """Node 2 asks for a vote and says where it is reached: its endpoints in node 1's eyes before and after, and the answer."""
+
+    def ask(endpoints):
+        node = driven(dynamic=True, log=((1, 3),))
+        before = node.node.endpoints_of(2)
+        answer = node.request(2, VoteRequest(5, key_of(2), key_of(1), 0, 0, True, endpoints=endpoints))
+        return before, node.node.endpoints_of(2), answer
+
+    return ask
+
+
+def test_a_candidate_is_reached_where_it_says_also_if_it_is_refused(asked_by_2) -> None:
+    before, after, answer = asked_by_2(MOVED)
+    assert not answer.granted
+    assert before != MOVED
+    assert after == MOVED
+
+
+@pytest.mark.parametrize(
+    "endpoints",
+    [
+        {},
+        {"CONTROLLER": Endpoint("elsewhere", 0)},
+        {"": Endpoint("elsewhere", 1)},
+        {str(number): Endpoint("elsewhere", 1) for number in range(17)},
+    ],
+    ids=["says nothing", "no port", "no listener", "too many"],
+)
+def test_endpoints_that_cannot_be_are_not_believed(asked_by_2, endpoints) -> None:
+    before, after, _ = asked_by_2(endpoints)
+    assert after == before

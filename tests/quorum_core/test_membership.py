@@ -348,6 +348,28 @@ def test_an_observer_also_asks_bootstrap_endpoints_for_its_voters_may_all_be_gon
     assert sorted(dict.fromkeys(asked)) == [-1, 1, 2, 3]
 
 
+def test_what_a_voter_says_of_its_address_counts_until_the_set_says_something_new() -> None:
+    moved = voter(2, port=2).endpoints
+    membership = Membership(voter(1), VoterSetHistory(VoterSet(()), [VERSION, record(1, 2, 3)]), -1)
+    written = membership.endpoints_of(2)
+    assert membership.hear(voter(2).key, moved)
+    assert not membership.hear(voter(2).key, moved), "it is no news any more"
+    assert (membership.endpoints_of(2), membership.address_of(2)) == (written, moved)
+    assert membership.address_of(3) == membership.endpoints_of(3)
+    again = voter(2, port=3)
+    membership.append([(5, KRaftVoters(0, voters(1, 2, 3).with_voter(again)))])
+    assert membership.address_of(2) == again.endpoints
+
+
+def test_only_the_voter_that_the_set_names_says_where_it_is() -> None:
+    membership = Membership(voter(1), VoterSetHistory(VoterSet(()), [VERSION, record(1, 2, 3)]), -1)
+    moved = voter(2, port=2).endpoints
+    assert not membership.hear(voter(4).key, moved)
+    assert not membership.hear(voter(2, disk=6).key, moved)
+    assert membership.address_of(4) == {}
+    assert membership.address_of(2) == membership.endpoints_of(2)
+
+
 def removed(*, high_watermark: int, own: Voter = voter(3)) -> Membership:
     history = VoterSetHistory(VoterSet(()), [VERSION, record(1, 2, 3)])
     history.append([(0, LeaderChange(0, 1, (1, 2, 3), (1, 2))), (1, VERSION), (2, record(1, 2, 3)), (7, record(1, 2))])
