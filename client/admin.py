@@ -336,7 +336,9 @@ class AdminClient:
         return cast(pb.ListConfigResourcesResponse, self.call("ListConfigResources", request, timeout_ms=timeout_ms))
 
     def _ask_about_configs(self, node: int | None, api: str, request: Any, timeout_ms: int | None) -> Any:
-        """A broker that cannot be asked has its configs changed and described by the active controller, which takes any."""
+        """A broker that cannot be asked has its configs changed and described by the active controller, which takes any. A
+        controller has loggers of its own.
+        """
         with self._request_ids.of(api, request):
             return self._ask_node(node, api, request, timeout_ms)
 
@@ -347,9 +349,10 @@ class AdminClient:
             response = self.call_broker(node, api, request, timeout_ms=timeout_ms)
         except (ApiError, ClusterUnreachable) as error:
             is_gone = isinstance(error, ClusterUnreachable) or error.code == ErrorCode.BROKER_NOT_AVAILABLE
-            if not is_gone or self._leader is None:
+            other = self._controllers.get(node, self._leader)
+            if not is_gone or other is None:
                 raise
-            response = self.call_at(self._leader, api, request, timeout_ms=timeout_ms)
+            response = self.call_at(other, api, request, timeout_ms=timeout_ms)
         self._newest_offset = max(self._newest_offset, response.header.metadata_offset)
         return response
 

@@ -94,6 +94,8 @@ def test_loggers_of_a_broker_have_levels(run: Run) -> None:
     assert run("configs", "--alter", "--broker-logger", "1", "--add-config", "kraftlab.broker=DEBUG").code == 0
     assert "  kraftlab.broker=DEBUG sensitive=false synonyms={}\n" in run("configs", "--describe", "--broker-logger", "1").out
     assert "kraftlab.broker=DEBUG" not in run("configs", "--describe", "--broker-logger", "0").out
+    assert run("configs", "--alter", "--broker-logger", "3000", "--add-config", "kraftlab.controller=WARN").code == 0
+    assert "  kraftlab.controller=WARN " in run("configs", "--describe", "--broker-logger", "3000").out
     refused = run("configs", "--alter", "--broker-logger", "1", "--add-config", "no.such=DEBUG")
     assert refused.err == "Error: Logger no.such does not exist!\n"
 
