@@ -1,5 +1,5 @@
 """Blocking work on log directories, off the event loop: a few threads per directory, so that a slow disk holds up only
-itself."""
+itself, and more for new replicas that may go to any."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ logger = logging.getLogger("kraftlab.broker.disks")
 FULL_DISK_REMINDER_S = 60.0
 """A full disk is told again after this long, not with every append that it refuses."""
 THREADS_PER_DIRECTORY = 4
+THREADS_FOR_ANY_DIRECTORY = 32
+"""For new replicas, which do little but wait for fsyncs; a file system answers those of many threads at once."""
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -41,7 +43,8 @@ class Disks:
         """What `work` returns or raises. `log_dir` is the directory it touches; None: any of them."""
         limiter = self._limiters.get(log_dir)
         if limiter is None:
-            limiter = self._limiters[log_dir] = trio.CapacityLimiter(THREADS_PER_DIRECTORY)
+            threads = THREADS_FOR_ANY_DIRECTORY if log_dir is None else THREADS_PER_DIRECTORY
+            limiter = self._limiters[log_dir] = trio.CapacityLimiter(threads)
         try:
             return await trio.to_thread.run_sync(partial(work, *args, **kwargs), limiter=limiter)
         except LogDirFailed as error:

@@ -7,9 +7,9 @@ here say which log is a replica's current one and which is being built by a move
 A replica's directory appears whole: it is made under another name, with its topic id in it, and renamed. Only the renaming needs
 the manager's lock: when thousands of replicas appear at once, their waits for the disk run beside each other.
 
-A move's end, `swap`, renames the old directory to -delete and then the future one to the plain name, each rename fsynced, both logs locked: at every
-moment at least one of the two is found by the next start, and the plan there says which (KIP-113's order). Directories to delete
-are renamed first and removed later by `remove_expired`.
+A move's end, `swap`, renames the old directory to -delete and then the future one to the plain name, each rename fsynced, both
+logs locked: at every moment at least one of the two is found by the next start, and the plan there says which (KIP-113's order).
+Directories to delete are renamed first and removed later by `remove_expired`.
 
 Any I/O error condemns its log directory: the call raises LogDirFailed, and whoever runs the broker calls `mark_offline` with it,
 once, and then tells the controller. A directory stays offline until the broker restarts.
