@@ -194,7 +194,7 @@ async def test_a_node_tells_an_image_in_parts(lab: Lab, monkeypatch: pytest.Monk
         first, bodies, count = await pages(travel_of(lab), request)
         assert (first.offset, first.append_time_ms) == (2 * number, 1000 * (number - 1))
         assert image_digest(image_from(bodies)) == image_digest(lab.images[number])
-        assert count > 2
+        assert count > 1
 
 
 async def test_a_node_tells_the_records_between_offsets(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
