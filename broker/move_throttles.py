@@ -44,6 +44,10 @@ class MoveThrottles:
         self._gates = {limit: self._gates.get(limit) or _gate(limit) for limit in set(limits.values())}
         return True
 
+    @property
+    def has_any(self) -> bool:
+        return bool(self._limits)
+
     def gate_of(self, replica: TopicPartition) -> ByteGate | None:
         """What the copying of that replica has to pass through, None if its move owns no throttle."""
         limit = self._limits.get(replica)

@@ -151,16 +151,15 @@ class ReplicaManager:
 
     def follower_gates(self, partition: Partition) -> Gates:
         """What a replica of this broker that is out of sync has to pass through."""
-        if self.broker_id in partition.state.isr:
+        is_configured = self.configs.follower_gate.is_limited
+        if not (is_configured or self.move_throttles.has_any) or self.broker_id in partition.state.isr:
             return ()
         gates: list[ByteGate] = []
         own = self.move_throttles.gate_of(partition.id)
         if own is not None:
             gates.append(own)
         configs = self.configs
-        if configs.follower_gate.is_limited and configs.follower_throttled(partition.topic).covers(
-            partition.number, self.broker_id
-        ):
+        if is_configured and configs.follower_throttled(partition.topic).covers(partition.number, self.broker_id):
             gates.append(configs.follower_gate)
         return tuple(gates)
 
