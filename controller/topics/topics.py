@@ -161,8 +161,8 @@ def delete(
     """
     image = state.image
     _check_deletion_enabled(request, context.settings)
-    by_name = Counter(entry.name for entry in request.topics if entry.HasField("name"))
-    by_id = Counter(entry.topic_id for entry in request.topics if _has_id(entry))
+    by_name = Counter(entry.name for entry in request.topics if entry.HasField("name") and not _has_id(entry))
+    by_id = Counter(entry.topic_id for entry in request.topics if _has_id(entry) and not entry.HasField("name"))
     ids_of_names = {to_text(topic.topic_id) for name in by_name if (topic := image.topics.get(name)) is not None}
     response = admin_pb2.DeleteTopicsResponse()
     records: list[AnyRecord] = []
@@ -172,7 +172,7 @@ def delete(
         identity = (entry.name, entry.topic_id if has_id else "")
         if identity in answered or (has_id and not named and entry.topic_id in ids_of_names):
             continue
-        if named or has_id:
+        if named != has_id:
             answered.add(identity)
         result = admin_pb2.DeletableTopicResult(topic_id=entry.topic_id if has_id else to_text(ZERO))
         if named:
@@ -210,7 +210,7 @@ def _has_id(entry: admin_pb2.DeleteTopicState) -> bool:
 def _to_delete(image: MetadataImage, entry: admin_pb2.DeleteTopicState, by_name: Counter[str], by_id: Counter[str]) -> TopicImage:
     """The topic an entry means; ApiError if it means none, or if another entry means it too."""
     if entry.HasField("name") and _has_id(entry):
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Both topic name and id were specified; give one of them.")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
     if entry.HasField("name"):
         if by_name[entry.name] > 1:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")

@@ -220,6 +220,12 @@ BETTER_TEXTS: tuple[BetterText, ...] = (
         "names the topic that there is not",
     ),
     BetterText(
+        "CreateTopics",
+        r"Excessively large number of partitions per request\.",
+        r"Excessively large number of partitions per request: \d+ is more than 10000\. .*",
+        "says how many are too many, and what to do",
+    ),
+    BetterText(
         "RemoveRaftVoter",
         r"Cannot remove voter ReplicaKey\(.*",
         r"node -?\d+ with directory id \S+ is not a voter: .*",

@@ -345,10 +345,19 @@ async def test_topics_are_deleted_by_name_or_id(five: Any) -> None:
 
 async def test_deletions_are_refused_one_by_one(five: Any) -> None:
     await five.create("t", (0,))
-    results = await delete(five, ("no such", None), ("t", None), (None, None), ("t", id_of(five, "t")), (None, "short"))
-    assert [(name, code) for name, _, code, _ in results] == [("no such", 3), ("t", 42), (None, 42), ("t", 42), (None, 100)]
-    results = await delete(five, ("t", None), ("", None))
-    assert [(name, code) for name, _, code, _ in results] == [("t", 0), ("", 3)]
+    both = ("t", id_of(five, "t"))
+    results = await delete(five, ("no such", None), (None, None), both, both, (None, "short"), ("", None))
+    assert [(name, code) for name, _, code, _ in results] == [
+        ("no such", 3),
+        (None, 42),
+        ("t", 42),
+        ("t", 42),
+        (None, 100),
+        ("", 3),
+    ]
+    assert results[2] == (*both, 42, "You may not specify both topic name and topic id.")
+    results = await delete(five, ("t", None), both)
+    assert [(name, code) for name, _, code, _ in results] == [("t", 0), ("t", 42)], "what is wrong by itself names nothing"
 
 
 async def test_what_is_named_twice_is_refused_once_and_kept(five: Any) -> None:
