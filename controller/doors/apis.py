@@ -22,7 +22,7 @@ from ..cluster import brokers, producer_ids
 from ..cluster import describe as cluster
 from ..configs import client_quotas, configs, features
 from ..configs import description as config_description
-from ..partitions.leader_elections import elect_leaders
+from ..partitions.leader_elections import asks_for_no_partition, elect_leaders
 from ..reassignment import kip_179, reassignments
 from ..reassignment.listing import Observer, listing
 from ..security import acls, scram
@@ -47,7 +47,8 @@ class AdminApi(NamedTuple):
 
     `entries` is the request's repeated field, or says of a request whether it asks for nothing: a write that does is answered at
     once, wherever it is asked.
-    `refuse` repeats an error of the whole request in the response's entries, where Kafka does.
+    `refuse` repeats an error of the whole request in the response's entries, where Kafka does. `prepare` brings a request in an
+    older form into the newest.
     `is_of_quorum`: a call of the leader's own that can be linearizable, as reads can. `names_initiator`: its request has an
     initiator, the principal if it names none. `knows_broker`: the answer depends on the broker that was asked; a write finds it
     in its context, a read gets it as well. `strict_from`: it counts against the client's mutation quota, strictly from this
@@ -58,6 +59,7 @@ class AdminApi(NamedTuple):
     run: Callable[..., Any]
     entries: str | Callable[[Any], bool] | None = None
     refuse: Callable[[Any, Any, ApiError], None] = lambda request, response, error: None
+    prepare: Callable[[Any], None] = lambda request: None
     is_of_quorum: bool = False
     names_initiator: bool = False
     knows_broker: bool = False
@@ -166,9 +168,9 @@ async def _records_are_brokers(service: ControllerService, request: Message) -> 
 
 APIS: Mapping[str, AdminApi] = {
     "CreateTopics": AdminApi(Kind.WRITE, topics.create, "topics", refusals.create_topics, strict_from=6),
-    "DeleteTopics": AdminApi(Kind.WRITE, topics.delete, "topics", refusals.delete_topics, strict_from=5),
+    "DeleteTopics": AdminApi(Kind.WRITE, topics.delete, "topics", refusals.delete_topics, topics.take_in_names, strict_from=5),
     "CreatePartitions": AdminApi(Kind.WRITE, create_partitions, "topics", refusals.create_partitions, strict_from=3),
-    "ElectLeaders": AdminApi(Kind.WRITE, elect_leaders, refuse=refusals.elect_leaders),
+    "ElectLeaders": AdminApi(Kind.WRITE, elect_leaders, asks_for_no_partition, refusals.elect_leaders),
     "DeleteRecords": AdminApi(Kind.LOCAL, _records_are_brokers),
     "DescribeTopicPartitions": AdminApi(Kind.READ, _describe_topics, refuse=refusals.describe_topic_partitions),
     "IncrementalAlterConfigs": AdminApi(

@@ -106,6 +106,7 @@ class ControllerService:
         header = request.header
         if row is None or row.kind is not Kind.WRITE or header.min_offset > self.controller.applied_offset:
             return False
+        row.prepare(request)
         if row.asks_for_nothing(request) or logger_configs.concerns(call.api, request):
             return False
         timeout_ms = _timeout_ms(header)
@@ -149,6 +150,7 @@ class ControllerService:
             )
             return admin_pb2.CallResponse(fault=header)
         request: Any = call.request
+        row.prepare(request)
         _name_initiator(row, call)
         try:
             if logger_configs.concerns(call.api, request):

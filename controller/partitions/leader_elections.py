@@ -80,6 +80,11 @@ def elect_leaders(
     return Outcome(list(changes.values()), response, atomic=False)
 
 
+def asks_for_no_partition(request: admin_pb2.ElectLeadersRequest) -> bool:
+    """Whether it names partitions, and none of them."""
+    return request.HasField("topic_partitions") and not request.topic_partitions.values
+
+
 def _every_partition(image: MetadataImage) -> Iterator[tuple[str, Iterable[int]]]:
     for name, topic_id in sorted(image.topics.by_name.items()):
         yield name, sorted(image.topics.by_id[topic_id].partitions)

@@ -193,6 +193,13 @@ def delete(
     return Outcome(records, response, transaction="topic deletion")
 
 
+def take_in_names(request: admin_pb2.DeleteTopicsRequest) -> None:
+    """Brings the names of an older version's request in among its entries."""
+    for name in request.topic_names:
+        request.topics.add(name=name)
+    del request.topic_names[:]
+
+
 def _check_deletion_enabled(request: admin_pb2.DeleteTopicsRequest, settings: Settings) -> None:
     if settings.static.get("delete.topic.enable", "true").strip().lower() == "false":
         header = request.header

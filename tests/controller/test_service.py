@@ -528,3 +528,26 @@ async def test_progress_is_taken_from_brokers_of_this_registration_by_the_active
     assert await report(epoch) == ErrorCode.NOT_CONTROLLER
     stale = await door.call("ListPartitionReassignments", pb.ListPartitionReassignmentsRequest())
     assert (stale.has_progress, stale.topics[0].partitions[0].bytes_left) == (False, -1)
+
+
+async def test_names_of_an_older_deletion_are_entries(door: Door) -> None:
+    for name in ("a", "b"):
+        await door.cluster.create(name, (0,))
+    response = await door.call("DeleteTopics", pb.DeleteTopicsRequest(topic_names=["a", "no-such"]), api_version=4)
+    assert [(result.name, result.error_code) for result in response.responses] == [("a", 0), ("no-such", 3)]
+    assert list(door.cluster.controller.committed.image.topics.by_name) == ["b"]
+
+
+async def test_elections_and_new_partitions_have_a_door(door: Door) -> None:
+    await door.cluster.create("t", (0, 1))
+    asked = pb.ElectLeadersRequest(topic_partitions=pb.ElectLeadersTopics(values=[{"topic": "t", "partitions": [0]}]))  # type: ignore[list-item]
+    (result,) = (await door.call("ElectLeaders", asked)).replica_election_results
+    assert [(entry.partition_id, entry.error_code) for entry in result.partition_result] == [(0, 84)]
+    nothing = pb.ElectLeadersRequest(topic_partitions=pb.ElectLeadersTopics())
+    assert not (await door.call("ElectLeaders", nothing, timeout_ms=-1)).header.error_code
+    late = await door.call("ElectLeaders", asked, timeout_ms=0)
+    assert late.header.error_code == late.replica_election_results[0].partition_result[0].error_code == 7
+    growth = pb.CreatePartitionsRequest(topics=[pb.CreatePartitionsTopic(name="t", count=2)])
+    assert [entry.error_code for entry in (await door.call("CreatePartitions", growth)).results] == [0]
+    assert [entry.error_code for entry in (await door.call("CreatePartitions", growth, timeout_ms=0)).results] == [7]
+    assert (await door.call("DeleteRecords", pb.DeleteRecordsRequest())).header.error_code == 114

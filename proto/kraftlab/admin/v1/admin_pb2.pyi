@@ -162,12 +162,14 @@ class CreatableTopicResult(_message.Message):
     def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[str] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., num_partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ..., configs: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ..., topic_config_error_code: _Optional[int] = ...) -> None: ...
 
 class DeleteTopicsRequest(_message.Message):
-    __slots__ = ("header", "topics")
+    __slots__ = ("header", "topics", "topic_names")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_NAMES_FIELD_NUMBER: _ClassVar[int]
     header: RequestHeader
     topics: _containers.RepeatedCompositeFieldContainer[DeleteTopicState]
-    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[DeleteTopicState, _Mapping]]] = ...) -> None: ...
+    topic_names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[DeleteTopicState, _Mapping]]] = ..., topic_names: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DeleteTopicState(_message.Message):
     __slots__ = ("name", "topic_id")
