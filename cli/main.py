@@ -21,6 +21,8 @@ COMMANDS = {
     "log-dirs": ("log_dirs_command", "log_dirs"),
     "metadata-quorum": ("quorum_command", "metadata_quorum"),
     "snapshot": ("snapshot_command", "snapshot"),
+    "metadata": ("metadata_command", "metadata"),
+    "metadata-shell": ("shell_command", "metadata_shell"),
     "cluster": ("cluster_command", "cluster"),
     "configs": ("configs_command", "configs"),
     "features": ("features_command", "features"),

@@ -86,7 +86,7 @@ def changes_of(found: Iterator[Difference]) -> Iterator[Change]:
         if pending is not None:
             yield pending
             pending = None
-        yield from _whole(path, whole, "added" if whole is new else "removed")
+        yield from whole_changes(path, whole, "added" if whole is new else "removed")
     if pending is not None:
         yield pending
 
@@ -95,7 +95,8 @@ def _plain(node: Node | Absent) -> Any:
     return None if isinstance(node, Absent) else plain_document(node)
 
 
-def _whole(path: Path, directory: Directory, kind: str) -> Iterator[Change]:
+def whole_changes(path: Path, directory: Directory, kind: str) -> Iterator[Change]:
+    """A directory that was added or removed: one change for each directory in it that holds values, or nothing."""
     leaves: dict[str, tuple[Any, Any]] = {}
     inner: list[tuple[Path, Directory]] = []
     for name, node in directory.items():
@@ -107,7 +108,7 @@ def _whole(path: Path, directory: Directory, kind: str) -> Iterator[Change]:
     if leaves or not inner:
         yield Change(path, kind, leaves)
     for inner_path, node in inner:
-        yield from _whole(inner_path, node, kind)
+        yield from whole_changes(inner_path, node, kind)
 
 
 def change_documents(changes: Iterator[Change]) -> Iterator[dict[str, Any]]:
