@@ -268,3 +268,17 @@ async def test_eligible_leaders_need_a_metadata_version_that_has_them(tools: Any
     )
     await update(("metadata.version", 23, UPGRADE), (ELR, 1, UPGRADE))
     assert update.levels == {"metadata.version": 23, ELR: 1}
+
+
+async def test_a_node_that_reads_a_level_it_does_not_support_stops_rather_than_misread_what_follows(cluster: Any) -> None:
+    from kraftlab.metadata import codec
+    from kraftlab.metadata.replay_error import ReplayError
+    from kraftlab.quorum.state_machine import CommittedBatch
+
+    before = cluster.controller.committed.image
+    end = cluster.quorum.end_offset
+    await cluster.controller.resigned(cluster.quorum.epoch, "another node was elected")
+    body, count = codec.encode([FeatureLevel(0, "metadata.version", 31)])
+    with pytest.raises(ReplayError, match="does not support that level"):
+        await cluster.controller.apply([CommittedBatch(end, end + count, cluster.quorum.epoch + 1, 0, body)], end + count)
+    assert cluster.controller.committed.image == before, "nothing of it is published"
