@@ -17,7 +17,7 @@ unless a move is about to make it true.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import EMPTY, MetadataImage, PartitionImage
 from kraftlab.metadata.peer_rpc import IsrChange
 from kraftlab.metadata.records import NO_LEADER
+from kraftlab.metadata.uuids import UNASSIGNED
 from kraftlab.quorum.core.types import Endpoint
 
 from .alter_partition import AlterPartitionManager
@@ -37,8 +38,8 @@ from .directory_assignments import DirectoryAssignments
 from .disks import Disks
 from .dynamic_configs import DynamicConfigs
 from .fetcher import Fetchers, Gates
-from .log.errors import LogError, ReplicaOffline
-from .log.log_manager import LogManager
+from .log.errors import LogDirFailed, LogError, ReplicaOffline
+from .log.log_manager import LogManager, NewReplica
 from .log.partition_log import PartitionLog
 from .metadata_publisher import Publication
 from .move_throttles import MoveThrottles
@@ -50,6 +51,8 @@ logger = logging.getLogger("kraftlab.broker.replicas")
 
 PEER_LISTENER = "PEER"
 RETRY_PLACING_S = 5.0
+CREATED_AT_ONCE = 32
+"""New logs that one thread makes one after the other; others make others meanwhile."""
 
 
 class ReplicaManager:
@@ -174,6 +177,7 @@ class ReplicaManager:
             await self._together(partial(self._remove, replica) for replica in changes.deleted)
             if not publication.is_first:
                 self._note_newcomers(publication, changes)
+            await self._create_logs({**changes.leading, **changes.following})
             await self._together(partial(self._host, replica, state) for replica, state in changes.leading.items())
             await self._together(partial(self._host, replica, state) for replica, state in changes.following.items())
             if publication.is_first:
@@ -214,6 +218,37 @@ class ReplicaManager:
             except LogError as error:
                 logger.warning("%s: its files could not be set aside: %s", partition, error)
 
+    async def _create_logs(self, states: Mapping[ReplicaId, PartitionImage]) -> None:
+        """Logs for those that have none, many in one go. Who gets none here is tried again by itself, and says why."""
+        missing = [
+            NewReplica(
+                self.image.topics.by_id[topic_id].name,
+                topic_id,
+                number,
+                state.directory_of(self.broker_id) or UNASSIGNED,
+                (topic_id, number) in self._newcomers,
+                self.configs.log_config(self.image.topics.by_id[topic_id].name),
+            )
+            for (topic_id, number), state in states.items()
+            if self.logs.get(topic_id, number) is None and (topic_id, number) not in self._lost
+        ]
+        if len(missing) > 1:
+            await self._together(
+                partial(self._create_some, missing[start : start + CREATED_AT_ONCE])
+                for start in range(0, len(missing), CREATED_AT_ONCE)
+            )
+
+    async def _create_some(self, wanted: list[NewReplica]) -> None:
+        def create() -> None:
+            for error in self.logs.create_together(wanted):
+                if isinstance(error, LogDirFailed):
+                    raise error
+
+        try:
+            await self.disks.run(None, create)
+        except LogError as error:
+            logger.warning("not all of %d new replicas have a log yet: %s", len(wanted), error)
+
     async def _host(self, replica: ReplicaId, state: PartitionImage) -> None:
         """Leads or follows as `state` says, with a log if one can be had."""
         partition = self.partitions.get(replica)
@@ -252,6 +287,7 @@ class ReplicaManager:
         """The replica's log, found or created; None if it cannot be had now."""
         log = self.logs.get(*partition.id)
         if log is not None:
+            self._newcomers.discard(partition.id)
             return log
         if partition.id in self._lost:
             return None

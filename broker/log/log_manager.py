@@ -26,8 +26,8 @@ import shutil
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -61,6 +61,21 @@ class OfflineReplicas(msgspec.Struct, frozen=True):
 
     currents: tuple[PartitionLog, ...] = ()
     futures: tuple[PartitionLog, ...] = ()
+
+
+class NewReplica(NamedTuple):
+    """A replica that needs a log; the arguments of `get_or_create`."""
+
+    topic: str
+    topic_id: Uuid
+    partition: int
+    directory_id: Uuid
+    is_new: bool
+    config: LogConfig
+
+    @property
+    def key(self) -> ReplicaId:
+        return (self.topic_id, self.partition)
 
 
 class _Deletion(NamedTuple):
@@ -321,41 +336,70 @@ class LogManager:
         offline. LogDirFailed, NoSpace: the chosen directory could not take it; after `mark_offline` another one is chosen.
         """
         key = (topic_id, partition)
+        known = self._claim(key)
+        if known is not None:
+            return known
+        wanted = NewReplica(topic, topic_id, partition, directory_id or UNASSIGNED, is_new, config or self.config)
+        refused = self.create_together([wanted])
+        if refused:
+            raise refused[0]
+        return self._currents[key]
+
+    def create_together(self, wanted: Sequence[NewReplica]) -> list[LogError]:
+        """Creates the logs of those that have none, as `get_or_create` does; why some of them could not be.
+
+        LogDirFailed: the new names in a directory are perhaps not durable.
+        """
+        refused: list[LogError] = []
+        placed: list[tuple[NewReplica, LogDir]] = []
         with self._lock:
-            if (known := self._claim(key)) is not None:
-                return known
-            log_dir = self._place(topic, topic_id, partition, directory_id or UNASSIGNED, is_new=is_new)
-            self._count(log_dir)
-        prepared = self._prepare(log_dir, topic, topic_id)
+            for replica in wanted:
+                if self._claim(replica.key) is None:
+                    with _noting(refused):
+                        placed.append((replica, self._place(replica)))
+        prepared: list[tuple[NewReplica, LogDir, Path]] = []
+        for replica, log_dir in placed:
+            with _noting(refused):
+                prepared.append((replica, log_dir, self._prepare(log_dir, replica.topic, replica.topic_id)))
         with self._lock:
-            if (known := self._claim(key)) is not None:
-                shutil.rmtree(prepared, ignore_errors=True)
-                return known
-            name = current_name(topic, partition)
-            self._make_way(log_dir.path / name)
-            log = self._open_new(log_dir, prepared, name, topic, topic_id, partition, config or self.config, start_offset=0)
-            self._currents[key] = log
-            self._destinations.pop((topic, partition), None)
-        with disk_errors(log_dir.path):
-            fsync_directory(log_dir.path)
-        return log
+            for replica, log_dir, directory in prepared:
+                if self._claim(replica.key) is not None:
+                    shutil.rmtree(directory, ignore_errors=True)
+                    continue
+                name = current_name(replica.topic, replica.partition)
+                with _noting(refused):
+                    self._make_way(log_dir.path / name)
+                    self._currents[replica.key] = self._open_new(log_dir, directory, name, replica, start_offset=0)
+                    self._destinations.pop((replica.topic, replica.partition), None)
+        for path in {log_dir.path for _, log_dir, _ in prepared}:
+            with disk_errors(path):
+                fsync_directory(path)
+        return refused
 
     def _claim(self, key: ReplicaId) -> PartitionLog | None:
         """The replica's current log if there is one; one that nobody had claimed is its own from now on."""
-        if key not in self._currents and key in self._unclaimed:
-            self._currents[key] = self._unclaimed.pop(key)[1]
-        return self._currents.get(key)
+        with self._lock:
+            if key not in self._currents and key in self._unclaimed:
+                self._currents[key] = self._unclaimed.pop(key)[1]
+            return self._currents.get(key)
 
-    def _place(self, topic: str, topic_id: Uuid, partition: int, directory_id: Uuid, *, is_new: bool) -> LogDir:
+    def _place(self, replica: NewReplica) -> LogDir:
+        """Where its log goes; ones that are placed at the same time see it there already."""
+        log_dir = self._chosen(replica)
+        self._count(log_dir)
+        return log_dir
+
+    def _chosen(self, replica: NewReplica) -> LogDir:
+        topic, partition, directory_id = replica.topic, replica.partition, replica.directory_id
         destination = self._online.get(self._destinations.get((topic, partition), Path()))
         if destination is not None:
             return destination
         if not self._online:
             raise ReplicaOffline(f"{topic}-{partition} cannot be created: no log directory works")
         ids = {log_dir.directory_id: log_dir for log_dir in self._online.values()}
-        wanted = UNASSIGNED if is_new and directory_id not in ids else directory_id
-        replica = AssignedReplica(topic, topic_id, partition, wanted)
-        [action] = plan_replica([], replica, good_dirs=tuple(ids), has_bad_dirs=bool(self._offline))
+        wanted = UNASSIGNED if replica.is_new and directory_id not in ids else directory_id
+        assigned = AssignedReplica(topic, replica.topic_id, partition, wanted)
+        [action] = plan_replica([], assigned, good_dirs=tuple(ids), has_bad_dirs=bool(self._offline))
         if action.verb is not Verb.CREATE:
             raise ReplicaOffline(f"{topic}-{partition} is not created: {action.reason}")
         if directory_id in ids:
@@ -369,7 +413,7 @@ class LogManager:
         )
 
     def _count(self, log_dir: LogDir) -> None:
-        """A log is about to be there: others that are placed at the same time shall see it."""
+        """A log is about to be there."""
         if self._counted is not None:
             self._counted[log_dir.path] += 1
 
@@ -386,11 +430,11 @@ class LogManager:
                 raise ReplicaConflict(f"{log_dir} is not a log directory that works; {current.name} cannot move there")
             if current.log_dir == log_dir or (topic_id, partition) in self._futures:
                 raise ReplicaConflict(f"{current.name} is in {log_dir} or on a move already; cancel that move first")
+            replica = NewReplica(current.topic, topic_id, partition, target.directory_id, False, current.config)
             name = transient_name(current.topic, partition, DirKind.FUTURE)
-            start = current.log_start_offset
             self._count(target)
             prepared = self._prepare(target, current.topic, topic_id)
-            log = self._open_new(target, prepared, name, current.topic, topic_id, partition, current.config, start_offset=start)
+            log = self._open_new(target, prepared, name, replica, start_offset=current.log_start_offset)
             self._futures[topic_id, partition] = log
             with disk_errors(log_dir):
                 fsync_directory(log_dir)
@@ -486,24 +530,13 @@ class LogManager:
             raise
         return prepared
 
-    def _open_new(
-        self,
-        log_dir: LogDir,
-        prepared: Path,
-        name: str,
-        topic: str,
-        topic_id: Uuid,
-        partition: int,
-        config: LogConfig,
-        *,
-        start_offset: int,
-    ) -> PartitionLog:
+    def _open_new(self, log_dir: LogDir, prepared: Path, name: str, replica: NewReplica, *, start_offset: int) -> PartitionLog:
         """Gives a prepared directory its name and opens the log in it. The caller makes the name durable then."""
         if self._online.get(log_dir.path) is not log_dir:
             raise LogDirFailed(log_dir.path, OSError(self._offline.get(log_dir.path, "it was given back")))
         directory = log_dir.path / name
         try:
-            log_dir.forget_checkpoints((topic, partition), lambda: self._logs_in(log_dir.path))
+            log_dir.forget_checkpoints((replica.topic, replica.partition), lambda: self._logs_in(log_dir.path))
             with disk_errors(log_dir.path):
                 rename_new(prepared, directory)
         except LogError:
@@ -511,11 +544,11 @@ class LogManager:
             raise
         return PartitionLog.open(
             directory,
-            topic=topic,
-            partition=partition,
-            topic_id=topic_id,
+            topic=replica.topic,
+            partition=replica.partition,
+            topic_id=replica.topic_id,
             directory_id=log_dir.directory_id,
-            config=config,
+            config=replica.config,
             log_start_offset=start_offset,
             before_truncation=partial(self._write_recovery_points, log_dir),
         )
@@ -619,6 +652,15 @@ class LogManager:
             describe_replicas((log, current) for log, current in pairs if log.log_dir == path),
             tuple(stray for stray in list(self._strays) if stray.path.parent == path),
         )
+
+
+@contextmanager
+def _noting(refused: list[LogError]) -> Iterator[None]:
+    """One replica's error is noted; the others go on."""
+    try:
+        yield
+    except LogError as error:
+        refused.append(error)
 
 
 def _while_open(work: Callable[[], None]) -> None:
