@@ -40,7 +40,7 @@ TIMEOUT_DEFAULT_MS = 60_000
 RETRY_BACKOFF_S = 0.05
 PATIENCE_S = 5.0
 """How long a call is passed on whose deadline is over from the start."""
-ONCE = ("CreateTopics", "DeleteTopics", "AddRaftVoter", "RemoveRaftVoter", "UnregisterBroker")
+ONCE = ("CreateTopics", "DeleteTopics", "CreatePartitions", "AddRaftVoter", "RemoveRaftVoter", "UnregisterBroker")
 """Made twice without an id, these answer that the topic, voter or broker exists, or does not: their outcome is told wrongly."""
 
 ABOUT_CONFIGS = ("IncrementalAlterConfigs", "AlterConfigs", "DescribeConfigs")

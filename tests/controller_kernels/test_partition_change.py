@@ -125,6 +125,25 @@ def test_a_stopped_leader_is_demoted_by_completion_even_if_nobody_can_follow(par
     assert (record.replicas, record.isr, record.leader) == ((2, 3), (2, 3), NO_LEADER)
 
 
+def test_a_disjoint_replica_set_has_a_new_leader_epoch(partition: MakePartition, directory_of: DirectoryOf, build: Build) -> None:
+    record = build(partition([2, 1, 3], [2, 1, 3], 1), reassign=at_rest(4), target_isr=(4,))
+    assert record == change(replicas=(4,), isr=(4,), leader=4, directories=(directory_of(4),))
+
+
+def test_an_isr_that_grows_leaves_the_leader_epoch_alone(partition: MakePartition, build: Build) -> None:
+    assert build(partition([2, 1, 3], [2, 1], 1), target_isr=(2, 1, 3)) == change(isr=(2, 1, 3))
+
+
+def test_an_isr_that_becomes_empty_without_a_leader_leaves_the_leader_epoch_alone(partition: MakePartition, build: Build) -> None:
+    record = build(partition([2, 1], [2], NO_LEADER), dead={1, 2}, target_isr=(), min_isr=1)
+    assert record == change(isr=(), eligible_leader_replicas=(2,), last_known_elr=(2,))
+
+
+def test_an_isr_change_that_moves_the_leader_is_one_record(partition: MakePartition, build: Build) -> None:
+    record = build(partition([2, 1, 3], [2, 1, 3], 1), dead={1}, target_isr=(2, 3))
+    assert record == change(isr=(2, 3), leader=2)
+
+
 def test_a_leader_chosen_later_keeps_the_recovery_state(partition: MakePartition, build: Build) -> None:
     record = build(partition([1, 2], [2], NO_LEADER), dead={1})
     assert record == change(leader=2)
