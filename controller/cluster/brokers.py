@@ -30,7 +30,7 @@ from kraftlab.metadata.peer_rpc import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
-from kraftlab.metadata.records import AnyRecord, BrokerRegistrationChange, RegisterBroker, UnregisterBroker
+from kraftlab.metadata.records import AnyRecord, BrokerRegistrationChange, Listener, RegisterBroker, UnregisterBroker
 from kraftlab.metadata.uuids import Uuid, is_reserved, to_text
 
 from ..engine.levels import CORDONED_DIRECTORIES, DIRECTORIES, TRANSACTIONS, metadata_version
@@ -40,14 +40,18 @@ from .heartbeats import BrokerState, HeartbeatFacts, HeartbeatTable, next_state
 
 logger = logging.getLogger("kraftlab.controller")
 
+ID_MAX = (1 << 31) - 1
+PORT_MAX = (1 << 16) - 1
+LEVEL_MAX = (1 << 15) - 1
+
 
 def register(
     state: ControllerState, table: HeartbeatTable, request: BrokerRegistrationRequest, context: Context
 ) -> Outcome[BrokerRegistrationResponse]:
     """Registers an incarnation, or refreshes one that is registered already and keeps its epoch and flags.
 
-    ApiError, in this order: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION (another incarnation is alive
-    and has not lost its place to this one),
+    ApiError, in this order: INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION (id, listeners, levels),
+    DUPLICATE_BROKER_REGISTRATION (another incarnation is alive and has not lost its place to this one),
     INVALID_REGISTRATION (directories), UNSUPPORTED_VERSION (features).
     """
     existing = state.image.cluster.brokers.get(request.broker_id)
@@ -140,6 +144,7 @@ def _check_registration(
             f"{context.settings.cluster_id}. "
             "Check controller.quorum.voters and the cluster.id in the broker's meta.properties.",
         )
+    check_node(request.broker_id, request.listeners, request.features)
     if existing is not None and existing.incarnation_id != request.incarnation_id:
         alive = not existing.fenced and table.has_valid_session(request.broker_id, context.now_ms)
         if alive and not _has_taken_its_place(existing, request):
@@ -151,6 +156,24 @@ def _check_registration(
     if metadata_version(state.image) >= DIRECTORIES:
         _check_directories(state, request)
     check_features(state, request.broker_id, request.features, context)
+
+
+def check_node(node_id: int, listeners: tuple[Listener, ...], features: tuple[tuple[str, int, int], ...]) -> None:
+    """ApiError INVALID_REGISTRATION if a node says of itself what no answer could repeat."""
+
+    def refuse(reason: str) -> ApiError:
+        return ApiError(ErrorCode.INVALID_REGISTRATION, f"Node {node_id} {reason}")
+
+    if not 0 <= node_id <= ID_MAX:
+        raise refuse(f"has an id that is none: ids are numbers from 0 to {ID_MAX}. Set another node.id.")
+    if len({listener.name for listener in listeners}) < len(listeners):
+        raise refuse("names a listener twice. Give each of advertised.listeners a name of its own.")
+    for listener in listeners:
+        if not 0 <= listener.port <= PORT_MAX:
+            raise refuse(f"advertises {listener!r}: ports are numbers up to {PORT_MAX}. Correct advertised.listeners.")
+    for name, lowest, highest in features:
+        if not 0 <= lowest <= highest <= LEVEL_MAX:
+            raise refuse(f"supports {name} from level {lowest} to {highest}: levels rise, from 0 to {LEVEL_MAX}.")
 
 
 def _has_taken_its_place(existing: BrokerImage, request: BrokerRegistrationRequest) -> bool:

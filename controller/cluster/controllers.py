@@ -8,19 +8,22 @@ from kraftlab.metadata.records import RegisterController
 
 from ..engine.levels import CONTROLLER_REGISTRATION, metadata_version
 from ..engine.state import Context, ControllerState, Outcome
-from .brokers import check_features
+from .brokers import check_features, check_node
 
 
 def register(
     state: ControllerState, request: ControllerRegistrationRequest, context: Context
 ) -> Outcome[ControllerRegistrationResponse]:
-    """Registers a controller; one that says what is known already writes nothing. ApiError UNSUPPORTED_VERSION."""
+    """Registers a controller; one that says what is known already writes nothing. ApiError UNSUPPORTED_VERSION,
+    INVALID_REGISTRATION.
+    """
     level = metadata_version(state.image)
     if level < CONTROLLER_REGISTRATION:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
             f"metadata.version {level} knows no registrations of controllers; it takes {CONTROLLER_REGISTRATION}.",
         )
+    check_node(request.controller_id, request.listeners, request.features)
     check_features(state, request.controller_id, request.features, context)
     record = RegisterController(
         0, request.controller_id, request.incarnation_id, request.listeners, tuple(sorted(request.features))

@@ -542,3 +542,19 @@ async def test_before_controllers_are_registered_they_are_refused(tools: Any) ->
         await cluster.write(controllers.register, request)
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
     assert "metadata.version 14 knows no registrations of controllers; it takes 15" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"broker_id": 1 << 31}, "ids are numbers from 0"),
+        ({"broker_id": -1}, "ids are numbers from 0"),
+        ({"listeners": (Listener("PEER", "h", 1 << 16),)}, "ports are numbers up to 65535"),
+        ({"listeners": (Listener("PEER", "h", 1), Listener("PEER", "h", 2))}, "names a listener twice"),
+        ({"features": (("metadata.version", 3, 2),)}, "levels rise"),
+    ],
+)
+async def test_a_registration_that_no_answer_could_repeat_is_refused(cluster, tools, changes, said):
+    with pytest.raises(tools.ApiError, match=said) as refusal:
+        await cluster.register(**{"broker_id": 0, **changes})
+    assert refusal.value.code is tools.ErrorCode.INVALID_REGISTRATION
