@@ -32,8 +32,9 @@ _NO_DIRECTORY = (MIGRATING, UNASSIGNED, LOST)
 
 _Standing = tuple[tuple[int, ...], int, int, tuple[int, ...], tuple[Uuid, ...]]
 """In-sync set, leader, preferred leader, eligible leader replicas and directories of a partition."""
-_NOWHERE: _Standing = ((), NO_LEADER, NO_LEADER, (), ())
-"""The standing of a partition that does not exist."""
+_NOT_THERE = -2
+_NOWHERE: _Standing = ((), _NOT_THERE, _NOT_THERE, (), ())
+"""The standing of a partition that does not exist: in no set, not even in that of those without leader."""
 
 
 def collision_form(name: str) -> str:
@@ -133,19 +134,24 @@ class _SetsChanges:
 
     def move(self, topic_id: Uuid, bits: int, before: _Standing, now: _Standing) -> None:
         """These partitions of a topic, given as bits, stood there before and stand here now."""
-        for standing, is_member in ((before, False), (now, True)):
-            if standing is _NOWHERE:
-                continue
-            isr, leader, preferred, elr, directories = standing
-            self._in_sync.put(isr, topic_id, bits, is_member)
-            if leader == NO_LEADER:
-                self._no_leader.put(topic_id, bits, is_member)
-            else:
-                self._leads[leader].put(topic_id, bits, is_member)
-            if leader != preferred:
-                self._imbalanced.put(topic_id, bits, is_member)
-            self._directories.put([each for each in directories if each not in _NO_DIRECTORY], topic_id, bits, is_member)
-            self._eligible.put(elr, topic_id, bits, is_member)
+        isr, leader, preferred, elr, directories = before
+        new_isr, new_leader, new_preferred, new_elr, new_directories = now
+        if isr != new_isr:
+            self._in_sync.replace(isr, new_isr, topic_id, bits)
+        if leader != new_leader:
+            self._leads.replace((leader,) if leader >= 0 else (), (new_leader,) if new_leader >= 0 else (), topic_id, bits)
+            if NO_LEADER in (leader, new_leader):
+                self._no_leader.put(topic_id, bits, new_leader == NO_LEADER)
+        is_imbalanced = new_leader != new_preferred
+        if is_imbalanced != (leader != preferred):
+            self._imbalanced.put(topic_id, bits, is_imbalanced)
+        if directories != new_directories:
+            placed, newly_placed = (
+                [each for each in some if each not in _NO_DIRECTORY] for some in (directories, new_directories)
+            )
+            self._directories.replace(placed, newly_placed, topic_id, bits)
+        if elr != new_elr:
+            self._eligible.replace(elr, new_elr, topic_id, bits)
 
     def finish(self, owners: immutables.Map[Uuid, int], names: immutables.Map[str, tuple[str, ...]]) -> MetadataIndex:
         return MetadataIndex(

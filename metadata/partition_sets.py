@@ -8,7 +8,7 @@ partitions change, and members come out in order. A topic's bits are copied when
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from itertools import chain
 from typing import TypeVar
 
@@ -92,10 +92,14 @@ class FamilyChanges(dict[K, SetChanges]):
         made = self[key] = SetChanges(self._base.get(key, EMPTY_SET))
         return made
 
-    def put(self, keys: Iterable[K], topic_id: Uuid, bits: int, is_member: bool) -> None:
-        """They are in the sets of all these keys from now on, or in none of them."""
-        for key in keys:
-            self[key].put(topic_id, bits, is_member)
+    def replace(self, before: Sequence[K], after: Sequence[K], topic_id: Uuid, bits: int) -> None:
+        """They were in the sets of the keys before, and are in those of the keys after from now on."""
+        for key in before:
+            if key not in after:
+                self[key].put(topic_id, bits, is_member=False)
+        for key in after:
+            if key not in before:
+                self[key].put(topic_id, bits, is_member=True)
 
     def finish(self) -> immutables.Map[K, PartitionSet]:
         """The family with all of this written into it; sets that became empty are dropped."""

@@ -46,7 +46,8 @@ def test_a_family_of_sets_is_a_dict_of_sets(
             known |= keys
             if not is_member:
                 known -= keys
-            changes.put((key,), topic_id, bits_of(list(numbers)), is_member)
+            before, after = ((), (key,)) if is_member else ((key,), ())
+            changes.replace(before, after, topic_id, bits_of(list(numbers)))
         family = changes.finish()
     assert {key: members(each) for key, each in family.items()} == {key: sorted(each) for key, each in naive.items() if each}
 
