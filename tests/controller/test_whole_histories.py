@@ -164,9 +164,8 @@ def something(api: str) -> Any:
     """A request of that call that asks for something."""
     request: Any = METHODS[api].request()
     entries = APIS[api].entries
-    field = entries if isinstance(entries, str) else "topics" if entries is not None else None
-    if field is not None:
-        getattr(request, field).add()
+    if APIS[api].asks_for_nothing(request):
+        getattr(request, entries if isinstance(entries, str) else "topics").add()
     return request
 
 
