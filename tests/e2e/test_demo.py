@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from kraftlab.broker.log.record_batch import Record, build_batch, iterate
 from kraftlab.demo.lab import wait_until
 
-LONGEST_NAME = "n" * 249
+LONGEST_NAME = "n" * (255 - len("-0.") - 32 - len("-future"))
+"""The longest whose replicas can be moved between log directories."""
 Processes = Callable[[pathlib.Path], dict[int, str]]
 
 
