@@ -23,6 +23,7 @@ COMMANDS = {
     "snapshot": ("snapshot_command", "snapshot"),
     "metadata": ("metadata_command", "metadata"),
     "metadata-shell": ("shell_command", "metadata_shell"),
+    "dump-log": ("dump_command", "dump_log"),
     "cluster": ("cluster_command", "cluster"),
     "configs": ("configs_command", "configs"),
     "features": ("features_command", "features"),

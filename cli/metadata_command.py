@@ -83,7 +83,7 @@ def at(
         tree = image_tree(image, is_secret)
         try:
             shown = [(path, subtree(tree, path)) for path in paths] or [
-                (name, node) for name, node in tree.items() if name != "provenance"
+                (name, _once(name, node)) for name, node in tree.items() if name != "provenance"
             ]
         except KeyError as error:
             raise CommandFailed(f"Error: {error.args[0]!r} is not in the metadata at {place_text(image.provenance)}") from None
@@ -96,7 +96,7 @@ def at(
                 **place_document(image.provenance),
                 "is_committed": certainty(image.provenance.offset, committed),
                 "not_readable": [*notes, *([stopped] if stopped else [])],
-                "image": {path: plain_document(_once(path, node)) for path, node in shown},
+                "image": {path: plain_document(node) for path, node in shown},
             }
         )
     return FAILED if stopped is not None else DONE

@@ -220,16 +220,23 @@ def decode_records(data: bytes | bytearray | memoryview) -> Iterator[StoredRecor
             raise ValueError(
                 f"batch at offset {header.base_offset} is compressed ({header.codec}); only uncompressed batches are decoded"
             )
-        at = position + HEADER_BYTES
-        try:
-            for _ in range(header.record_count):
-                length, at = _get_varint(raw, at)
-                yield _decode_record(raw, at, header)
-                at += length
-        except (IndexError, UnicodeDecodeError) as error:
-            raise CorruptBatch(position, f"its records cannot be read: {error}") from error
-        if at != position + header.size_bytes:
-            raise CorruptBatch(position, f"its {header.record_count} records end at {at - position} of {header.size_bytes} bytes")
+        yield from records_of(header, raw[position + HEADER_BYTES : position + header.size_bytes], position)
+
+
+def records_of(header: BatchHeader, records: bytes, position: int = 0) -> Iterator[StoredRecord]:
+    """The records of one data batch, given without its header and not compressed (any more). CorruptBatch, which says `position`,
+    if they cannot be read.
+    """
+    at = 0
+    try:
+        for _ in range(header.record_count):
+            length, at = _get_varint(records, at)
+            yield _decode_record(records, at, header)
+            at += length
+    except (IndexError, UnicodeDecodeError) as error:
+        raise CorruptBatch(position, f"its records cannot be read: {error}") from error
+    if at != len(records):
+        raise CorruptBatch(position, f"its {header.record_count} records take {at} of {len(records)} bytes")
 
 
 def _encode_record(record: Record, offset_delta: int, timestamp_delta_ms: int) -> bytearray:

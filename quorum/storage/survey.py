@@ -107,6 +107,7 @@ def _entries(
             end = len(data) if following is None else following
             if data.count(0, position, end) != end - position and not (is_cut and following is None):
                 yield BrokenPlace(path, position, end - position, offset or 0, str(error))
+                offset = crc = None
             position = end
             continue
         body = data[position + batch.HEADER_BYTES : position + header.size_bytes]
