@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from . import catch_up, commit, failover, sim, snapshot, start
+from . import catch_up, changes, commit, failover, large_cluster, sim, snapshot, start
 
 MEASUREMENTS = {
     "commit": commit.main,
@@ -13,6 +13,8 @@ MEASUREMENTS = {
     "start": start.main,
     "snapshot": snapshot.main,
     "catch-up": catch_up.main,
+    "changes": changes.main,
+    "large-cluster": large_cluster.main,
     "sim": sim.main,
 }
 

@@ -1,0 +1,255 @@
+"""A cluster with thousands of partitions: 3 controllers and 4 brokers as processes of their own, with two log directories each.
+
+Topics with 1,000 partitions of three replicas are created in one request; then every partition's replicas are put into another
+order, in one request; then a third of the partitions, which are empty, moves to another broker, in one request. For each it is
+measured when the request is answered, and when it is done: every broker has the metadata; every replica has its log; every
+move has ended. Processor time is that of all nodes together, which share the machine's processors with everything else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.client.admin import raise_first_error
+from kraftlab.cluster import LocalCluster
+from kraftlab.metadata.errors import ApiError
+
+from .measure import NoResult, table
+
+CONTROLLERS, BROKERS, LOG_DIRS, REPLICAS = 3, 4, 2, 3
+TOPICS, PARTITIONS_PER_TOPIC = 9, 1000
+DONE_WITHIN_S = 600.0
+POLL_S = 0.1
+ELSEWHERE = {
+    "created: answered": "0.41 s",
+    "created: in every broker's metadata": "3 s",
+    "reordered: answered": "1.1 s",
+    "moved: answered": "0.23 s",
+    "moved: done": "10.7 s",
+    "memory of a controller": "200 MiB",
+    "memory of a broker": "570 MiB",
+}
+"""Kafka 4.3 on such a machine, 9 topics of 1,000 partitions, 3,000 of them moved."""
+
+
+class LargeClusterResult(msgspec.Struct, frozen=True):
+    """Seconds from the request on; memory is the largest of a role's nodes, at most during the whole run."""
+
+    partitions: int
+    moved: int
+    create_answered_s: float
+    create_known_s: float
+    create_logs_s: float
+    reorder_answered_s: float
+    reorder_known_s: float
+    move_answered_s: float
+    move_done_s: float
+    list_answered_s: float
+    """Listing the moves while they run, once."""
+    controller_mib: float
+    broker_mib: float
+    create_processor_s: float
+    move_processor_s: float
+    load_before: float
+    load_after: float
+    processors: int
+
+
+class Nodes:
+    """The nodes of a running cluster, and the questions that a measurement asks them."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._cluster = cluster
+        self._pids = {node.node_id: cluster.pid(node.node_id) for node in cluster.plan.nodes}
+        self.admin = cluster.admin(timeout_ms=round(DONE_WITHIN_S * 1000))
+        self._clients = {broker_id: cluster.admin() for broker_id in cluster.broker_ids}
+        self.admin.describe_cluster()
+
+    def close(self) -> None:
+        for client in (self.admin, *self._clients.values()):
+            client.close()
+
+    def when_all_brokers(self, offset: int, started: float, *, is_carried_out: bool) -> float:
+        """Seconds since `started` until every broker has metadata up to that offset, and has carried out what it says."""
+        seconds: dict[int, float] = {}
+
+        def wait(broker_id: int) -> None:
+            endpoint = self._cluster.node(broker_id).grpc
+            client = self._clients[broker_id]
+            while time.perf_counter() - started < DONE_WITHIN_S:
+                try:
+                    found = client.describe_metadata(endpoint)
+                except (ApiError, ClusterUnreachable):
+                    continue
+                if (found.header.metadata_offset if is_carried_out else found.offset) >= offset:
+                    seconds[broker_id] = time.perf_counter() - started
+                    return
+                time.sleep(POLL_S)
+
+        threads = [threading.Thread(target=wait, args=(broker_id,)) for broker_id in self._clients]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if len(seconds) < len(threads):
+            raise NoResult(f"only brokers {sorted(seconds)} have metadata up to {offset} after {DONE_WITHIN_S:g} s")
+        return max(seconds.values())
+
+    def processor_seconds(self) -> float:
+        """Of all nodes since they started."""
+        ticks = 0
+        for pid in self._pids.values():
+            with open(f"/proc/{pid}/stat") as file:
+                fields = file.read().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def peak_mib(self, node_ids: tuple[int, ...]) -> float:
+        peaks = []
+        for node_id in node_ids:
+            with open(f"/proc/{self._pids[node_id]}/status") as file:
+                peaks += [int(line.split()[1]) / 1024 for line in file if line.startswith("VmHWM")]
+        return max(peaks)
+
+
+def timed(work: Callable[[], pb.ResponseHeader]) -> tuple[float, float, int]:
+    """(when it began, seconds until the answer, the offset that the answer names)."""
+    started = time.perf_counter()
+    header = work()
+    return started, time.perf_counter() - started, header.metadata_offset
+
+
+def measure(topics: int, partitions_per_topic: int) -> LargeClusterResult:
+    with tempfile.TemporaryDirectory(prefix="kraftlab-bench-") as directory:
+        cluster = LocalCluster(directory, CONTROLLERS, BROKERS, LOG_DIRS)
+        try:
+            cluster.start()
+            cluster.wait_ready(120.0)
+            nodes = Nodes(cluster)
+            try:
+                return _measure(cluster, nodes, topics, partitions_per_topic)
+            finally:
+                nodes.close()
+        finally:
+            cluster.close()
+
+
+def _measure(cluster: LocalCluster, nodes: Nodes, topics: int, partitions_per_topic: int) -> LargeClusterResult:
+    load_before = os.getloadavg()[0]
+    before = nodes.processor_seconds()
+    started, create_answered, offset = timed(lambda: create(nodes.admin, topics, partitions_per_topic))
+    create_known = nodes.when_all_brokers(offset, started, is_carried_out=False)
+    create_logs = nodes.when_all_brokers(offset, started, is_carried_out=True)
+    created = nodes.processor_seconds()
+    replicas = {
+        (topic.name, each.partition_index): list(each.replica_nodes)
+        for topic in nodes.admin.describe_topics().topics
+        for each in topic.partitions
+    }
+    orders = {key: [*held[1:], held[0]] for key, held in replicas.items()}
+    started, reorder_answered, offset = timed(lambda: reassign(nodes.admin, orders))
+    reorder_known = nodes.when_all_brokers(offset, started, is_carried_out=True)
+    brokers = cluster.broker_ids
+    targets = {
+        key: [*orders[key][:-1], next(broker for broker in brokers if broker not in orders[key])]
+        for key in sorted(orders)[: len(orders) // 3]
+    }
+    middle = nodes.processor_seconds()
+    started, move_answered, _ = timed(lambda: reassign(nodes.admin, targets))
+    list_started = time.perf_counter()
+    is_moving = bool(nodes.admin.list_partition_reassignments().topics)
+    list_answered = time.perf_counter() - list_started
+    while is_moving:
+        if time.perf_counter() - started > DONE_WITHIN_S:
+            raise NoResult(f"the moves have not ended after {DONE_WITHIN_S:g} s")
+        time.sleep(POLL_S)
+        is_moving = bool(nodes.admin.list_partition_reassignments().topics)
+    move_done = time.perf_counter() - started
+    return LargeClusterResult(
+        len(replicas),
+        len(targets),
+        create_answered,
+        create_known,
+        create_logs,
+        reorder_answered,
+        reorder_known,
+        move_answered,
+        move_done,
+        list_answered,
+        nodes.peak_mib(cluster.controller_ids),
+        nodes.peak_mib(cluster.broker_ids),
+        created - before,
+        nodes.processor_seconds() - middle,
+        load_before,
+        os.getloadavg()[0],
+        os.cpu_count() or 0,
+    )
+
+
+def create(admin: AdminClient, topics: int, partitions: int) -> pb.ResponseHeader:
+    wanted = [
+        pb.CreatableTopic(name=f"topic-{number}", num_partitions=partitions, replication_factor=REPLICAS)
+        for number in range(topics)
+    ]
+    answer = admin.create_topics(wanted)
+    raise_first_error(answer.topics)
+    return answer.header
+
+
+def reassign(admin: AdminClient, targets: dict[tuple[str, int], list[int]]) -> pb.ResponseHeader:
+    answer = admin.alter_partition_reassignments(targets)
+    for topic in answer.responses:
+        raise_first_error(topic.partitions)
+    return answer.header
+
+
+def render(result: LargeClusterResult) -> str:
+    """The figures, each beside what is known of others for that size."""
+    measured = {
+        "created: answered": f"{result.create_answered_s:.2f} s",
+        "created: in every broker's metadata": f"{result.create_known_s:.2f} s",
+        "created: every replica has its log": f"{result.create_logs_s:.1f} s",
+        "reordered: answered": f"{result.reorder_answered_s:.2f} s",
+        "reordered: carried out by every broker": f"{result.reorder_known_s:.2f} s",
+        "moved: answered": f"{result.move_answered_s:.2f} s",
+        "moved: listed while they run": f"{result.list_answered_s:.2f} s",
+        "moved: done": f"{result.move_done_s:.1f} s",
+        "memory of a controller": f"{result.controller_mib:.0f} MiB",
+        "memory of a broker": f"{result.broker_mib:.0f} MiB",
+    }
+    is_comparable = result.partitions == TOPICS * PARTITIONS_PER_TOPIC
+    title = f"{result.partitions:,} partitions, {result.moved:,} moved"
+    rows = [[title, "", "kraftlab", "elsewhere: Kafka"]]
+    rows += [[name, "", value, ELSEWHERE.get(name, "") if is_comparable else ""] for name, value in measured.items()]
+    return (
+        f"{table(rows)}\n\nprocessor time of all nodes: {result.create_processor_s:.1f} s to create, "
+        f"{result.move_processor_s:.1f} s to move; load of the machine {result.load_before:.1f} before, "
+        f"{result.load_after:.1f} after, on {result.processors} processors"
+    )
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench large-cluster", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
+    parser.add_argument("--quick", action="store_true", help="3 topics of 100 partitions")
+    parser.add_argument("--topics", type=int, help=f"how many (default {TOPICS})")
+    parser.add_argument("--partitions", type=int, help=f"of each topic (default {PARTITIONS_PER_TOPIC})")
+    chosen = parser.parse_args(arguments)
+    topics = chosen.topics or (3 if chosen.quick else TOPICS)
+    result = measure(topics, chosen.partitions or (100 if chosen.quick else PARTITIONS_PER_TOPIC))
+    print(msgspec.json.encode({"large-cluster": result}).decode() if chosen.json else render(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
