@@ -1,0 +1,1 @@
+"""The data pipeline: metadata logs as data. Each of its parts is imported when it is used."""

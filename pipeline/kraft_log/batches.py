@@ -1,0 +1,83 @@
+"""Batches, records and damages as values. Their JSON is one line of a dump, in the names of Kafka's decoder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Record(msgspec.Struct, frozen=True, gc=False, rename={"timestamp_ms": "createTime"}):
+    """A record of the controller's. `type` is Kafka's name of it, `data` its fields."""
+
+    offset: int
+    timestamp_ms: int
+    type: str
+    version: int
+    data: dict[str, Any]
+
+
+class ControlRecord(msgspec.Struct, frozen=True, gc=False, rename={"timestamp_ms": "createTime"}):
+    """A record of the quorum's own; its version is the first field of `data`."""
+
+    offset: int
+    timestamp_ms: int
+    control: str
+    data: dict[str, Any]
+
+
+class UndecodedRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"timestamp_ms": "createTime"}):
+    """A record that could not be decoded: why, its type's number and version as far as they were read, and its bytes."""
+
+    offset: int
+    timestamp_ms: int
+    error: str
+    raw: bytes
+    type_number: int | None = msgspec.field(default=None, name="typeNumber")
+    version: int | None = None
+
+
+AnyRecord = Record | ControlRecord | UndecodedRecord
+
+
+class Batch(
+    msgspec.Struct,
+    frozen=True,
+    rename={
+        "base_offset": "baseOffset",
+        "last_offset": "lastOffset",
+        "record_count": "count",
+        "leader_epoch": "partitionLeaderEpoch",
+        "is_control": "isControl",
+        "max_timestamp_ms": "createTime",
+        "size_bytes": "size",
+    },
+):
+    """A batch whose CRC held. `position` and `size_bytes` say where it stands in its file, header included."""
+
+    base_offset: int
+    last_offset: int
+    record_count: int
+    leader_epoch: int
+    is_control: bool
+    position: int
+    max_timestamp_ms: int
+    size_bytes: int
+    crc: int
+    records: list[AnyRecord]
+
+    def undecoded(self) -> list[UndecodedRecord]:
+        return [record for record in self.records if type(record) is UndecodedRecord]
+
+
+class Damage(msgspec.Struct, frozen=True, rename={"size_bytes": "size"}):
+    """A stretch of a file that is no readable batch.
+
+    `status` is bad_magic, bad_length, bad_header, bad_crc (rot), compressed (refused), or torn: the end of a file that was being
+    written, which is no fault of a segment.
+    """
+
+    position: int
+    size_bytes: int
+    status: str
+    error: str
