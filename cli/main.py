@@ -29,12 +29,14 @@ COMMANDS = {
     "features": ("features_command", "features"),
     "acls": ("acls_command", "acls"),
     "import": ("import_command", "import_segments"),
+    "import-znode": ("znode_command", "import_znode"),
     "sim": ("sim_command", "sim"),
+    "pipeline": (".pipeline.command", "pipeline"),
     "completion": ("completion_command", "completion"),
     "controller": ("node_command", "controller"),
     "broker": ("node_command", "broker"),
 }
-"""Name → (module of this package, attribute)."""
+"""Name → (module of this package, or with a dot before it of the one around it; attribute)."""
 
 
 def main() -> NoReturn:
@@ -109,7 +111,7 @@ def build() -> click.Group:
             if cmd_name not in COMMANDS:
                 return None
             module, attribute = COMMANDS[cmd_name]
-            command: click.Command = getattr(importlib.import_module(f"kraftlab.cli.{module}"), attribute)
+            command: click.Command = getattr(importlib.import_module(f".{module}", "kraftlab.cli"), attribute)
             return command
 
     from kraftlab import __version__

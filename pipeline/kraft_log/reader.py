@@ -1,10 +1,10 @@
 """Reads a segment or checkpoint of Kafka's `__cluster_metadata-0`, batch by batch.
 
 A file is a row of record batches of format v2. Each is taken if its header makes sense and its CRC-32C holds; its records are
-then decoded by the compiled plans. A record that cannot be decoded is kept as an `UndecodedRecord` among the others. Bytes that are
-no batch are reported as a `Damage`, and reading goes on at the next place where a whole batch with a good CRC stands; so batches
-and damages together cover the file without gap or overlap. If the bytes at the end are a batch that the file cuts short, or zeros,
-they are called torn: a segment that is being written, or whose node lost power, ends so.
+then decoded by the compiled plans. A record that cannot be decoded is kept as an `UndecodedRecord` among the others. Bytes that
+are no batch are reported as a `Damage`, and reading goes on at the next place where a whole batch with a good CRC stands; so
+batches and damages together cover the file without gap or overlap. If the bytes at the end are a batch that the file cuts short,
+or zeros, they are called torn: a segment that is being written, or whose node lost power, ends so.
 
 Kafka writes the metadata log without compression; a compressed batch is refused as a whole, and reading goes on behind it.
 

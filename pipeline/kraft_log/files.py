@@ -1,0 +1,48 @@
+"""Which files are metadata logs of Kafka's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from .errors import NoSuchLog
+
+PARTITION_DIRECTORY = "__cluster_metadata-0"
+_NAME = re.compile(r"[0-9]{20}(\.log|-[0-9]{10}\.checkpoint)|bootstrap\.checkpoint")
+
+
+def find_files(paths: Iterable[Path]) -> list[Path]:
+    """The files among `paths`, whatever their names, and the segments and checkpoints in the directories, sorted by name: in the
+    directory itself, and in the metadata partition's directory within it. NoSuchLog if a path gives nothing.
+    """
+    found = []
+    for path in paths:
+        if path.is_dir():
+            found += _in_directory(path)
+        elif path.exists():
+            found.append(path)
+        else:
+            raise NoSuchLog(f"{path} does not exist; give a segment, a checkpoint, or a directory of a KRaft controller")
+    return found
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Whether the file is a snapshot by its name. Snapshots appear whole, so that one that ends early is damaged."""
+    return path.suffix == ".checkpoint"
+
+
+def _in_directory(directory: Path) -> list[Path]:
+    files = [
+        child
+        for parent in (directory, directory / PARTITION_DIRECTORY)
+        if parent.is_dir()
+        for child in sorted(parent.iterdir())
+        if _NAME.fullmatch(child.name) and child.is_file()
+    ]
+    if not files:
+        raise NoSuchLog(
+            f"{directory} holds no metadata log (OFFSET.log or OFFSET-EPOCH.checkpoint); "
+            f"give {PARTITION_DIRECTORY} or the metadata.log.dir of a KRaft controller"
+        )
+    return files
