@@ -1,0 +1,317 @@
+"""What the znodes of a ZooKeeper-based Kafka say about topics and running reassignments (KIP-455, KIP-113): pure functions.
+
+`/brokers/topics/[topic]` holds a topic's replicas. Version 1 knows `partitions` only; version 2 adds `adding_replicas` and
+`removing_replicas` of running reassignments (KIP-455), version 3 `topic_id`. A partition that moves lists all its replicas, old
+and new: without those that are added they are the *original* set, without those that are removed the *target*.
+`/admin/reassign_partitions` is the older way to ask for reassignments, with log directories since KIP-113.
+
+Precedence is as in the controller that read both: what `/admin/reassign_partitions` says of a partition overrides what the
+topic's znode says of it, other partitions keep theirs; the original set is the topic's in either case. An override with the
+original replicas, or with an empty list, cancels what the topic's znode has running.
+
+Nothing is guessed: bad JSON, unknown versions and contradictions are refused with the file, the path in its JSON, and why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from kraftlab.metadata.uuids import from_text
+
+TOPICS_PATH = "brokers/topics"
+REASSIGN_PATH = "admin/reassign_partitions"
+ANY = "any"
+TOPIC_VERSIONS = (1, 2, 3)
+REPLICAS_MAX = 1000
+
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+TopicPartition = tuple[str, int]
+Replicas = tuple[int, ...]
+
+
+class ZnodeError(ValueError):
+    """A znode that cannot be imported; the text says which, where in it, and why."""
+
+
+class TopicZnode(NamedTuple):
+    """One topic as its znode has it. `adding` and `removing` name only partitions that move."""
+
+    source: str
+    topic: str
+    partitions: Mapping[int, Replicas]
+    adding: Mapping[int, Replicas]
+    removing: Mapping[int, Replicas]
+    topic_id: str | None
+
+    def original(self, partition: int) -> Replicas:
+        return _without(self.partitions[partition], self.adding.get(partition, ()))
+
+    def target(self, partition: int) -> Replicas:
+        return _without(self.partitions[partition], self.removing.get(partition, ()))
+
+
+class Override(NamedTuple):
+    """What `/admin/reassign_partitions` asks for one partition; () cancels. `log_dirs` parallel to `replicas`, or ()."""
+
+    source: str
+    replicas: Replicas
+    log_dirs: tuple[str, ...] = ()
+
+
+class PartitionImport(NamedTuple):
+    """What becomes of one partition: made with `original`, then moved to `target` (None: it stays).
+
+    `reason` says whose word that is. `log_dirs`: broker → directory, of the target's replicas that are to lie in a certain one.
+    """
+
+    topic: str
+    partition: int
+    original: Replicas
+    target: Replicas | None
+    reason: str
+    log_dirs: Mapping[int, str]
+
+
+def _without(replicas: Replicas, gone: Sequence[int]) -> Replicas:
+    return tuple(broker for broker in replicas if broker not in gone)
+
+
+# --- reading -------------------------------------------------------------------------------------------------------------------
+
+
+def decode(source: str, data: bytes) -> dict[str, Any]:
+    """A znode's JSON object; what zkCli prints behind it (the znode's stat) is passed over. ZnodeError."""
+    try:
+        document = msgspec.json.decode(data)
+    except msgspec.DecodeError as error:
+        line = next((line for line in data.splitlines() if line.lstrip().startswith(b"{")), None)
+        if line is None or line.strip() == data.strip():
+            raise ZnodeError(f"{source}: it is no JSON ({error}); give the znode's data as it is stored") from None
+        return decode(source, line)
+    if not isinstance(document, dict):
+        raise ZnodeError(f"{source}: it is {_kind(document)}, not a JSON object; give the znode's data as it is stored")
+    return document
+
+
+def parse_topic(source: str, topic: str, data: bytes) -> TopicZnode:
+    """The data of `/brokers/topics/[topic]`. ZnodeError."""
+    if not _TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
+        raise ZnodeError(f"{source}: {topic!r} is no topic's name; name the file as the topic")
+    document = decode(source, data)
+    version = document.get("version")
+    if type(version) is not int or version not in TOPIC_VERSIONS:
+        raise ZnodeError(f"{source}: .version is {version!r}; versions 1, 2 and 3 are known")
+    for field, since in (("adding_replicas", 2), ("removing_replicas", 2), ("topic_id", 3)):
+        if document.get(field) and version < since:
+            raise ZnodeError(f"{source}: .{field} is given, but .version is {version} and has it only from {since} on")
+    partitions = _assignments(source, document, "partitions", may_be_empty=False)
+    if not partitions:
+        raise ZnodeError(f"{source}: .partitions is empty, but a topic has at least one")
+    if missing := sorted(set(range(len(partitions))) - set(partitions)):
+        raise ZnodeError(
+            f"{source}: .partitions has {len(partitions)} partitions and no {missing[0]}; numbers go from 0 without gaps"
+        )
+    topic_id = document.get("topic_id")
+    if topic_id is not None:
+        try:
+            from_text(topic_id)
+        except (ValueError, TypeError):
+            raise ZnodeError(f"{source}: .topic_id {topic_id!r} is not an id of 22 base64url characters") from None
+    znode = TopicZnode(
+        source,
+        topic,
+        partitions,
+        _assignments(source, document, "adding_replicas", may_be_empty=True),
+        _assignments(source, document, "removing_replicas", may_be_empty=True),
+        topic_id,
+    )
+    _check_moves(znode)
+    return znode
+
+
+def _check_moves(znode: TopicZnode) -> None:
+    for field, moves in (("adding_replicas", znode.adding), ("removing_replicas", znode.removing)):
+        for partition, brokers in moves.items():
+            place = f"{znode.source}: .{field}.{partition}"
+            if partition not in znode.partitions:
+                raise ZnodeError(f"{place} is given, but .partitions has no {partition}")
+            strangers = sorted(set(brokers) - set(znode.partitions[partition]))
+            if strangers:
+                raise ZnodeError(f"{place} names broker {strangers[0]}, which is not in .partitions.{partition}")
+    for partition in znode.partitions:
+        both = set(znode.adding.get(partition, ())) & set(znode.removing.get(partition, ()))
+        if both:
+            raise ZnodeError(f"{znode.source}: broker {min(both)} is both added to and removed from partition {partition}")
+        if not znode.original(partition) or not znode.target(partition):
+            what = "added" if not znode.original(partition) else "removed"
+            raise ZnodeError(f"{znode.source}: every replica of partition {partition} is {what}; one at least has to stay")
+
+
+def parse_reassignments(source: str, data: bytes) -> dict[TopicPartition, Override]:
+    """The data of `/admin/reassign_partitions`. ZnodeError."""
+    document = decode(source, data)
+    version = document.get("version", 1)
+    if type(version) is not int or version != 1:
+        raise ZnodeError(f"{source}: .version is {version!r}; version 1 is known")
+    entries = document.get("partitions")
+    if not isinstance(entries, list):
+        raise ZnodeError(f"{source}: .partitions is {_kind(entries)}, not a list")
+    found: dict[TopicPartition, Override] = {}
+    for number, entry in enumerate(entries):
+        place = f"{source}: .partitions[{number}]"
+        if not isinstance(entry, dict):
+            raise ZnodeError(f"{place} is {_kind(entry)}, not an object with topic, partition and replicas")
+        topic, partition = entry.get("topic"), entry.get("partition")
+        if not isinstance(topic, str):
+            raise ZnodeError(f"{place}.topic is {_kind(topic)}, not a topic's name")
+        if type(partition) is not int or partition < 0:
+            raise ZnodeError(f"{place}.partition is {partition!r}, not a partition's number")
+        if (topic, partition) in found:
+            raise ZnodeError(f"{place} names {topic}-{partition}, which an entry before it names as well")
+        replicas = _replicas(f"{place}.replicas", entry.get("replicas"), may_be_empty=True)
+        found[topic, partition] = Override(source, replicas, _log_dirs(f"{place}.log_dirs", entry.get("log_dirs"), replicas))
+    return found
+
+
+def _assignments(source: str, document: dict[str, Any], field: str, *, may_be_empty: bool) -> dict[int, Replicas]:
+    value = document.get(field, {} if may_be_empty else None)
+    if not isinstance(value, dict):
+        raise ZnodeError(f"{source}: .{field} is {_kind(value)}, not an object of partition → replicas")
+    found: dict[int, Replicas] = {}
+    for key, replicas in value.items():
+        if not re.fullmatch(r"0|[1-9][0-9]{0,8}", key):
+            raise ZnodeError(f"{source}: .{field} has the key {key!r}, which is no partition's number")
+        if brokers := _replicas(f"{source}: .{field}.{key}", replicas, may_be_empty=may_be_empty):
+            found[int(key)] = brokers
+    return dict(sorted(found.items()))
+
+
+def _replicas(place: str, value: Any, *, may_be_empty: bool) -> Replicas:
+    if not isinstance(value, list) or any(type(broker) is not int for broker in value):
+        raise ZnodeError(f"{place} is {_kind(value)}, not a list of broker ids")
+    if not value and not may_be_empty:
+        raise ZnodeError(f"{place} is empty, but a partition has at least one replica")
+    if len(value) > REPLICAS_MAX:
+        raise ZnodeError(f"{place} has {len(value)} replicas; at most {REPLICAS_MAX} are taken")
+    for broker in value:
+        if not 0 <= broker < 2**31:
+            raise ZnodeError(f"{place} names broker {broker}; ids are from 0 to {2**31 - 1}")
+        if value.count(broker) > 1:
+            raise ZnodeError(f"{place} names broker {broker} twice")
+    return tuple(value)
+
+
+def _log_dirs(place: str, value: Any, replicas: Replicas) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or any(not isinstance(path, str) for path in value):
+        raise ZnodeError(f"{place} is {_kind(value)}, not a list of directories")
+    if value and len(value) != len(replicas):
+        raise ZnodeError(f"{place} has {len(value)} directories for {len(replicas)} replicas; give one for each, or {ANY!r}")
+    for path in value:
+        if path != ANY and not path.startswith("/"):
+            raise ZnodeError(f"{place} names {path!r}; write an absolute path or {ANY!r}")
+    return tuple(value)
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "missing"
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object"}
+    found = names.get(type(value), "something else")
+    return f"{found} of other things" if isinstance(value, list) else found
+
+
+# --- a dump of the tree --------------------------------------------------------------------------------------------------------
+
+
+def read_dump(directory: Path) -> tuple[list[TopicZnode], dict[TopicPartition, Override]]:
+    """A directory that mirrors the znodes: `brokers/topics/TOPIC` and `admin/reassign_partitions`, each a file (also with `.json`
+    behind its name) or a directory with the data in a file `data`. ZnodeError, OSError.
+    """
+    root = directory / TOPICS_PATH
+    if not root.is_dir():
+        raise ZnodeError(f"{directory} holds no {TOPICS_PATH}; give a directory that mirrors the znodes, or files")
+    topics = []
+    for child in sorted(root.iterdir(), key=lambda path: path.name):
+        source = znode_file(child)
+        if source is not None:
+            topics.append(parse_topic(str(source), child.name.removesuffix(".json"), source.read_bytes()))
+    parent, name = (directory / REASSIGN_PATH).parent, Path(REASSIGN_PATH).name
+    overrides: dict[TopicPartition, Override] = {}
+    for candidate in (parent / name, parent / f"{name}.json"):
+        source = znode_file(candidate)
+        if source is not None:
+            overrides = parse_reassignments(str(source), source.read_bytes())
+    return topics, overrides
+
+
+def znode_file(path: Path) -> Path | None:
+    """Where a znode's data stands, None if it has none."""
+    return next((found for found in (path, path / "data", path / "data.json") if found.is_file()), None)
+
+
+# --- precedence ----------------------------------------------------------------------------------------------------------------
+
+
+def plan_import(topics: Sequence[TopicZnode], overrides: Mapping[TopicPartition, Override]) -> list[PartitionImport]:
+    """What becomes of each partition, sorted. ZnodeError for what contradicts each other."""
+    by_name: dict[str, TopicZnode] = {}
+    ids: dict[str, TopicZnode] = {}
+    for znode in topics:
+        if znode.topic in by_name:
+            raise ZnodeError(f"{znode.source}: topic {znode.topic} stands in {by_name[znode.topic].source} as well")
+        by_name[znode.topic] = znode
+        if znode.topic_id is not None:
+            if znode.topic_id in ids:
+                raise ZnodeError(f"{znode.source}: .topic_id {znode.topic_id} is that of {ids[znode.topic_id].source} as well")
+            ids[znode.topic_id] = znode
+    for (topic, partition), override in overrides.items():
+        if topic not in by_name or partition not in by_name[topic].partitions:
+            what = f"topic {topic} has no partition {partition}" if topic in by_name else f"there is no topic {topic}"
+            raise ZnodeError(
+                f"{override.source}: it moves {topic}-{partition}, but {what}; take that entry out, or give its znode"
+            )
+    return [
+        _planned(znode, partition, overrides.get((name, partition)))
+        for name, znode in sorted(by_name.items())
+        for partition in sorted(znode.partitions)
+    ]
+
+
+def _planned(znode: TopicZnode, partition: int, override: Override | None) -> PartitionImport:
+    original, running = znode.original(partition), znode.target(partition)
+    is_moving = partition in znode.adding or partition in znode.removing
+    if override is None:
+        reason = f"/{TOPICS_PATH}/{znode.topic} has it moving" if is_moving else "it does not move"
+        return PartitionImport(znode.topic, partition, original, running if is_moving else None, reason, {})
+    log_dirs = {broker: path for broker, path in zip(override.replicas, override.log_dirs, strict=False) if path != ANY}
+    if not override.replicas or override.replicas == original:
+        reason = f"/{REASSIGN_PATH} cancels it" if is_moving else f"/{REASSIGN_PATH} asks for what it has"
+        return PartitionImport(znode.topic, partition, original, None, reason, log_dirs)
+    reason = f"/{REASSIGN_PATH} asks for it"
+    if is_moving:
+        reason += f", instead of {list(running)}"
+    return PartitionImport(znode.topic, partition, original, override.replicas, reason, log_dirs)
+
+
+def import_lines(topics: Sequence[TopicZnode], plan: Sequence[PartitionImport]) -> list[str]:
+    """What an import does, for people."""
+    lines: list[str] = []
+    for znode in sorted(topics, key=lambda znode: znode.topic):
+        kept = f"; its id {znode.topic_id} is not kept, the cluster gives a new one" if znode.topic_id else ""
+        lines.append(f"{znode.topic}: {len(znode.partitions)} partitions{kept}")
+        for entry in plan:
+            if entry.topic == znode.topic:
+                way = (
+                    f"{list(entry.original)} stays" if entry.target is None else f"{list(entry.original)} -> {list(entry.target)}"
+                )
+                dirs = "".join(f"; broker {broker} in {path}" for broker, path in entry.log_dirs.items())
+                lines.append(f"  {entry.topic}-{entry.partition}: {way} ({entry.reason}){dirs}")
+    return lines

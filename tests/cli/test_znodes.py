@@ -1,0 +1,248 @@
+"""Topics and reassignments out of znodes: what is read, whose word counts, what is refused, and that a cluster has it then."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraftlab.cli import main
+from kraftlab.cli.znodes import (
+    Override,
+    ZnodeError,
+    import_lines,
+    parse_reassignments,
+    parse_topic,
+    plan_import,
+    read_dump,
+)
+from kraftlab.client import AdminClient
+from kraftlab.cluster import LocalCluster
+
+ID = "CQkJCQkJCQkJCQkJCQkJCQ"
+DEADLINE_S = 20.0
+
+
+def topic_json(version: int = 3, **fields: Any) -> bytes:
+    return json.dumps({"version": version, **fields}).encode()
+
+
+MOVING = topic_json(
+    partitions={"0": [1, 2, 3], "1": [2, 3], "2": [3, 1, 2]},
+    adding_replicas={"0": [1], "2": [3]},
+    removing_replicas={"0": [3], "2": [1]},
+    topic_id=ID,
+)
+
+
+def test_all_three_versions_are_read() -> None:
+    plain = parse_topic("f", "t", topic_json(1, partitions={"1": [2], "0": [1]}))
+    assert (plain.partitions, plain.adding, plain.removing, plain.topic_id) == ({0: (1,), 1: (2,)}, {}, {}, None)
+    second = parse_topic("f", "t", topic_json(2, partitions={"0": [1, 2]}, adding_replicas={"0": [2]}, removing_replicas={}))
+    assert (second.original(0), second.target(0)) == ((1,), (1, 2))
+    third = parse_topic("f", "t", MOVING)
+    assert (third.original(0), third.target(0), third.original(1), third.topic_id) == ((2, 3), (1, 2), (2, 3), ID)
+
+
+def test_what_zkcli_prints_behind_the_data_is_passed_over() -> None:
+    printed = MOVING + b"\ncZxid = 0x24\nctime = Sat Nov 21 17:06:35 UTC 2026\ndataVersion = 0\n"
+    assert parse_topic("f", "t", printed) == parse_topic("f", "t", MOVING)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"{", "f: it is no JSON"),
+        (b"", "f: it is no JSON"),
+        (b"[]", "f: it is a list of other things, not a JSON object"),
+        (topic_json(4, partitions={"0": [1]}), ".version is 4; versions 1, 2 and 3 are known"),
+        (b'{"partitions":{"0":[1]}}', ".version is None"),
+        (b'{"version":true,"partitions":{"0":[1]}}', ".version is True"),
+        (topic_json(1), ".partitions is missing, not an object"),
+        (topic_json(1, partitions={}), ".partitions is empty"),
+        (topic_json(1, partitions={"0": []}), ".partitions.0 is empty"),
+        (topic_json(1, partitions={"0": [1], "2": [1]}), "no 1; numbers go from 0 without gaps"),
+        (topic_json(1, partitions={"x": [1]}), "the key 'x', which is no partition's number"),
+        (topic_json(1, partitions={"0": [1, 1]}), ".partitions.0 names broker 1 twice"),
+        (topic_json(1, partitions={"0": [-1]}), ".partitions.0 names broker -1"),
+        (topic_json(1, partitions={"0": ["1"]}), ".partitions.0 is a list of other things, not a list of broker ids"),
+        (topic_json(1, partitions={"0": [1]}, adding_replicas={"0": [1]}), "has it only from 2 on"),
+        (topic_json(2, partitions={"0": [1]}, topic_id=ID), ".topic_id is given, but .version is 2"),
+        (
+            topic_json(2, partitions={"0": [1, 2]}, adding_replicas={"0": [3]}),
+            ".adding_replicas.0 names broker 3, which is not in",
+        ),
+        (topic_json(2, partitions={"0": [1]}, removing_replicas={"1": [1]}), "but .partitions has no 1"),
+        (topic_json(2, partitions={"0": [1]}, adding_replicas={"0": [1]}), "every replica of partition 0 is added"),
+        (topic_json(2, partitions={"0": [1]}, removing_replicas={"0": [1]}), "every replica of partition 0 is removed"),
+        (
+            topic_json(2, partitions={"0": [1, 2]}, adding_replicas={"0": [1]}, removing_replicas={"0": [1]}),
+            "broker 1 is both added to and removed from partition 0",
+        ),
+        (topic_json(3, partitions={"0": [1]}, topic_id="short"), ".topic_id 'short' is not an id"),
+    ],
+)
+def test_a_topics_znode_that_does_not_hold_is_refused_with_its_place(data: bytes, said: str) -> None:
+    with pytest.raises(ZnodeError) as refused:
+        parse_topic("f", "t", data)
+    assert str(refused.value).startswith("f: ")
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (3, ".partitions[0] is a number, not an object"),
+        ({"partition": 0, "replicas": []}, ".partitions[0].topic is missing"),
+        ({"topic": "t", "partition": -1, "replicas": []}, ".partitions[0].partition is -1"),
+        ({"topic": "t", "partition": 0}, ".partitions[0].replicas is missing"),
+        ({"topic": "t", "partition": 0, "replicas": [1, 1]}, "names broker 1 twice"),
+        ({"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any"]}, "1 directories for 2 replicas"),
+        ({"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["d0"]}, "names 'd0'; write an absolute path or 'any'"),
+    ],
+)
+def test_a_reassignment_that_does_not_hold_is_refused_with_its_place(entry: Any, said: str) -> None:
+    with pytest.raises(ZnodeError) as refused:
+        parse_reassignments("r", json.dumps({"version": 1, "partitions": [entry]}).encode())
+    assert said in str(refused.value)
+
+
+def test_reassignments_of_another_version_or_named_twice_are_refused() -> None:
+    twice = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1]}] * 2}
+    with pytest.raises(ZnodeError, match=r"\.partitions\[1\] names t-0, which an entry before it names as well"):
+        parse_reassignments("r", json.dumps(twice).encode())
+    with pytest.raises(ZnodeError, match=r"r: \.version is 2; version 1 is known"):
+        parse_reassignments("r", b'{"version":2,"partitions":[]}')
+
+
+def test_what_reassign_partitions_says_overrides_the_topics_own_word() -> None:
+    topic = parse_topic("f", "t", MOVING)
+    overrides = {("t", 0): Override("r", (5, 6), ("/d0", "any")), ("t", 2): Override("r", ())}
+    first, second, third = plan_import([topic], overrides)
+    assert (first.original, first.target, first.log_dirs) == ((2, 3), (5, 6), {5: "/d0"})
+    assert (second.original, second.target) == ((2, 3), None)
+    assert (third.original, third.target, third.reason) == ((1, 2), None, "/admin/reassign_partitions cancels it")
+    assert [entry.target for entry in plan_import([topic], {})] == [(1, 2), None, (3, 2)]
+    (asked, *_) = plan_import([topic], {("t", 0): Override("r", (2, 3))})
+    assert (asked.target, asked.reason) == (None, "/admin/reassign_partitions cancels it")
+    assert import_lines([topic], [first, second]) == [
+        f"t: 3 partitions; its id {ID} is not kept, the cluster gives a new one",
+        "  t-0: [2, 3] -> [5, 6] (/admin/reassign_partitions asks for it, instead of [1, 2]); broker 5 in /d0",
+        "  t-1: [2, 3] stays (it does not move)",
+    ]
+
+
+brokers = st.lists(st.integers(0, 9), min_size=1, max_size=4, unique=True)
+
+
+@given(original=brokers, target=brokers)
+def test_a_reassignment_as_kafka_writes_it_gives_back_both_its_sets(original: list[int], target: list[int]) -> None:
+    """Kafka stores the target, then what is removed."""
+    replicas = target + [broker for broker in original if broker not in target]
+    adding = [broker for broker in target if broker not in original]
+    removing = [broker for broker in original if broker not in target]
+    data = topic_json(2, partitions={"0": replicas}, adding_replicas={"0": adding}, removing_replicas={"0": removing})
+    (entry,) = plan_import([parse_topic("f", "t", data)], {})
+    assert set(entry.original) == set(original)
+    assert entry.target == (tuple(target) if adding or removing else None)
+
+
+def test_contradictions_between_znodes_are_refused() -> None:
+    one, other = parse_topic("a", "t", MOVING), parse_topic("b", "u", MOVING)
+    with pytest.raises(ZnodeError, match=r"b: \.topic_id .* is that of a as well"):
+        plan_import([one, other], {})
+    with pytest.raises(ZnodeError, match="a: topic t stands in a as well"):
+        plan_import([one, one], {})
+    for key, said in ((("t", 9), "topic t has no partition 9"), (("x", 0), "there is no topic x")):
+        with pytest.raises(ZnodeError, match=f"but {said}; take that entry out, or give its znode"):
+            plan_import([one], {key: Override("r", (1,))})
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    """Znodes as files and as directories with their data."""
+    topics = tmp_path / "brokers" / "topics"
+    (topics / "clicks").mkdir(parents=True)
+    (topics / "clicks" / "data").write_bytes(topic_json(1, partitions={"0": [0, 1]}))
+    moving = topic_json(
+        2, partitions={"0": [0, 2, 1], "1": [2, 1, 0]}, adding_replicas={"0": [2], "1": [2]}, removing_replicas={"1": [0]}
+    )
+    (topics / "orders.json").write_bytes(moving)
+    (tmp_path / "admin").mkdir()
+    override = {"version": 1, "partitions": [{"topic": "orders", "partition": 1, "replicas": []}]}
+    (tmp_path / "admin" / "reassign_partitions").write_text(json.dumps(override))
+    return tmp_path
+
+
+def test_a_directory_that_mirrors_the_znodes_is_read(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    topics, overrides = read_dump(dump)
+    assert [znode.topic for znode in topics] == ["clicks", "orders"]
+    assert list(overrides) == [("orders", 1)]
+    assert main.run(["import-znode", "--directory", str(dump), "--validate-only"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert "  orders-0: [0, 1] -> [0, 2, 1] (/brokers/topics/orders has it moving)" in printed
+    assert printed[-1] == "The znodes are valid. Nothing was done; no cluster was asked."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--directory", "/nowhere"], "--bootstrap-server says where to"),
+        (["--directory", "/nowhere", "--validate-only"], "holds no brokers/topics"),
+        (["--validate-only"], "give --directory, or files"),
+        (["--validate-only", "--topic-znode", "orders"], "write TOPIC=FILE"),
+        (["--validate-only", "--topic-znode", "orders=/nowhere"], "cannot use /nowhere"),
+    ],
+)
+def test_what_is_missing_is_said(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["import-znode", *arguments]) == 1
+    assert said in capsys.readouterr().err
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path / "lab", 1, 3, 1) as running:
+        yield running
+
+
+def test_a_cluster_has_the_topics_and_moves_afterwards(
+    cluster: LocalCluster, dump: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = str(cluster.node(0).grpc)
+    arguments = ["import-znode", "--directory", str(dump), "--bootstrap-server", server, "--json"]
+
+    def run(*more: str) -> Any:
+        capsys.readouterr()
+        code = main.run([*arguments, *more])
+        return code, json.loads(capsys.readouterr().out)
+
+    code, checked = run("--validate-only")
+    assert (code, checked["created"], checked["moved"]) == (0, ["clicks", "orders"], ["orders-0"])
+    with AdminClient(server) as client:
+        assert not client.describe_topics().topics
+        assert run()[0] == 0
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            found = {
+                (topic.name, entry.partition_index): (list(entry.replica_nodes), list(entry.adding_replicas))
+                for topic in client.describe_topics().topics
+                for entry in topic.partitions
+            }
+            if found[("orders", 0)] == ([0, 2, 1], []):
+                break
+            assert time.monotonic() < deadline, found
+            time.sleep(0.05)
+    assert found[("orders", 1)] == ([1, 0], [])
+    assert found[("clicks", 0)] == ([0, 1], [])
+    code, again = run()
+    assert (code, again["created"], again["existing"]) == (0, [], ["clicks", "orders"])
+    (dump / "brokers" / "topics" / "clicks" / "data").write_bytes(topic_json(1, partitions={"0": [2]}))
+    code, refused = run()
+    assert code == 1
+    assert "clicks-0 exists with replicas [0, 1], its znode has [2]" in refused["error"]["message"]
