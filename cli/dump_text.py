@@ -81,12 +81,19 @@ def metadata_records(found: FoundBatch, is_secret: IsSecret) -> list[dict[str, A
     place = {"offset": header.base_offset, "createTime": header.append_time_ms}
     try:
         if header.is_control:
-            told: list[dict[str, Any]] = [control_document(record) for record in batch.decode_control(found.body)]
+            control = batch.decode_control(found.body)
+            told: list[dict[str, Any]] = [{"valueSize": _size(record), **control_document(record)} for record in control]
         else:
-            told = [record_document(record, is_secret) for record in codec.decode(found.body, header.base_offset)]
+            records = codec.decode(found.body, header.base_offset)
+            told = [{"valueSize": _size(record), **record_document(record, is_secret)} for record in records]
     except (CorruptMetadata, UnreadableRecords) as error:
         return [{**place, "error": str(error)}]
     return [{**place, "offset": offset, **document} for offset, document in enumerate(told, header.base_offset)]
+
+
+def _size(record: object) -> int:
+    """Bytes that a record takes in its batch."""
+    return len(msgspec.msgpack.encode(record))
 
 
 def control_document(record: ControlRecord) -> dict[str, Any]:
@@ -122,10 +129,10 @@ def _voters(voters: VoterSet) -> list[dict[str, Any]]:
 
 def metadata_record_line(document: dict[str, Any], *, with_place: bool) -> str:
     """`| offset: 4 CreateTime: … payload: {…}`; without the place only what the record says."""
-    place = f"offset: {document['offset']} CreateTime: {document['createTime']} sequence: -1 headerKeys: [] "
-    head = f"| {place if with_place else ''}"
     if "error" in document:
-        return f"{head}unreadable: {document['error']}"
+        return f"| unreadable: {document['error']}"
+    place = f"offset: {document['offset']} CreateTime: {document['createTime']} keySize: -1 valueSize: {document['valueSize']} "
+    head = f"| {place}sequence: -1 headerKeys: [] " if with_place else "| "
     if "control" in document:
         return f"{head}{document['control']} {_json(document['data'])}"
     return f"{head}payload: {_json({name: document[name] for name in ('type', 'version', 'data')})}"

@@ -174,7 +174,7 @@ def _create(client: AdminClient, plan: Sequence[PartitionImport], validate_only:
     if refused:
         raise CommandFailed(
             f"Error: {len(refused)} of {len(creations)} topics were refused, {refused[0].name}: {refused[0].error_message}. "
-            "Start the brokers that its znode names, or correct it, and run the import again; what exists as it should is left alone"
+            "Start the brokers that its znode names, or correct it, and run the import again: what exists stays as it is"
         )
 
 
