@@ -1,10 +1,10 @@
 """Who asks controllers: an administrator, and brokers as far as the metadata is concerned.
 
-The administrator creates and deletes topics, changes configs, quotas and whether eligible leader replicas are kept, starts,
-queues, replaces and cancels reassignments, and now and then makes a change of more records than one batch holds, atomic or not. A
-broker registers, sends heartbeats, asks for in-sync sets where it believes to lead, leaves in order or falls silent for a while,
-and comes back as a new incarnation. What it believes is the image of one node, its home, and gets old while that is down.
-Requests travel for a while and are lost with the controller they go to.
+The administrator creates, grows and deletes topics, elects leaders, changes configs, quotas and whether eligible leader
+replicas are kept, starts, queues, replaces and cancels reassignments, and now and then makes a change of more records than one
+batch holds, atomic or not. A broker registers, sends heartbeats, asks for in-sync sets where it believes to lead, leaves in
+order or falls silent for a while, and comes back as a new incarnation. What it believes is the image of one node, its home, and
+gets old while that is down. Requests travel for a while and are lost with the controller they go to.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ from ..configs import client_quotas, configs, features
 from ..engine.purgatory import Answer
 from ..engine.quorum_controller import Generate
 from ..engine.state import Context, ControllerState, Outcome
+from ..partitions.leader_elections import PREFERRED, UNCLEAN, elect_leaders
 from ..partitions.partitions import NOT_CHECKED, alter_partition
 from ..reassignment import reassignments
 from ..topics import topics
+from ..topics.partition_counts import create_partitions
 from .named_requests import NamedClients
 from .simulated_controller import (
     CLUSTER_ID,
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
 TOPIC_NAMES = ("a", "b", "c.d", "c_d", "e", "f")
 TIMEOUTS_MS = (20, 500, 500, 5_000)
 TRAVEL_US = (200, 200, 2_000, 40_000)
+LEADERS_RATE = 0.1
+"""With how many of the administrator's requests another one goes, about leaders or more partitions."""
 NAMED_RATE = 0.3
 """Of the administrator's requests, how many have ids."""
 TURN_US = 120_000
@@ -67,6 +71,7 @@ class Administrator:
         self._world = world
         self._random = world.options.random("administrator")
         self._moves_random = world.options.random("administrator/moves")
+        self._leaders_random = world.options.random("administrator/leaders")
         self._named = NamedClients(world)
         self._serial = 0
         self._requests = (
@@ -79,6 +84,9 @@ class Administrator:
     def ask(self, asked: SimulatedController) -> None:
         random = self._random
         self._serial += 1
+        if self._leaders_random.random() < LEADERS_RATE:
+            name, generate = self._leaders_random.choice((self._elect, self._elect, self._grow))()
+            self._world.write(asked, name, generate, self._leaders_random.choice(TIMEOUTS_MS))
         if random.random() < NAMED_RATE:
             named, judge = self._named.next()
             self._world.write(asked, "named", named, random.choice(TIMEOUTS_MS), judge)
@@ -94,6 +102,17 @@ class Administrator:
                 name=name, num_partitions=self._random.randint(1, 4), replication_factor=self._random.choice((1, 2, 3))
             )
         return "CreateTopics", lambda state, context: topics.create(state, request, context)
+
+    def _elect(self) -> tuple[str, Generate[Any]]:
+        """Preferred leaders, or any, of all partitions."""
+        request = admin_pb2.ElectLeadersRequest(election_type=self._leaders_random.choice((PREFERRED, UNCLEAN)))
+        return "ElectLeaders", lambda state, context: elect_leaders(state, request, context)
+
+    def _grow(self) -> tuple[str, Generate[Any]]:
+        request = admin_pb2.CreatePartitionsRequest()
+        for name in self._leaders_random.sample(TOPIC_NAMES, 2):
+            request.topics.add(name=name, count=self._leaders_random.randint(1, 8))
+        return "CreatePartitions", lambda state, context: create_partitions(state, request, context)
 
     def _delete(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
         request = admin_pb2.DeleteTopicsRequest()
