@@ -86,7 +86,8 @@ def _dump(files: list[Path], *, strict: bool, file_names: bool) -> int:
                     )
     out.flush()
     if faults:
-        click.echo(f'{faults} faults in {batches} lines with {records} records; they are the lines with an "error".', err=True)
+        text = f'Could not be read: {faults}; see the lines with an "error". Printed: {batches} lines with {records} records.'
+        click.echo(text, err=True)
     return FAILED if faults else DONE
 
 

@@ -1,0 +1,104 @@
+"""Recordings, a naive encoder of the tables of schemas, and metadata logs made of it."""
+
+from __future__ import annotations
+
+import base64
+import lzma
+import struct
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraftlab.broker.log.record_batch import CONTROL, Record, build_batch
+from kraftlab.pipeline.kraft_log.schema import FIXED_KINDS, Field, Kind, Schema, fields_of
+
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture(scope="session")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Unpacks one recorded file by its name."""
+    directory = tmp_path_factory.mktemp("recordings")
+
+    def unpack(name: str) -> Path:
+        path = directory / name
+        if not path.exists():
+            path.write_bytes(lzma.decompress((DATA / f"{name}.xz").read_bytes()))
+        return path
+
+    return unpack
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes(out) + bytes([value])
+
+
+def _encode_value(field: Field, value: Any, version: int) -> bytes:
+    if field.array:
+        if value is None:
+            return _varint(0)
+        one = field._replace(array=False, nullable=False)
+        return _varint(len(value) + 1) + b"".join(_encode_value(one, item, version) for item in value)
+    if field.kind is Kind.STRUCT:
+        return _encode_fields(field.fields, value, version)
+    if field.kind is Kind.UUID:
+        return base64.urlsafe_b64decode(value + "==")
+    if field.kind in FIXED_KINDS:
+        return struct.pack(">" + field.kind.value, float(value) if field.kind is Kind.FLOAT64 else value)
+    if value is None:
+        return _varint(0)
+    raw = value.encode() if field.kind is Kind.STRING else base64.b64decode(value)
+    return _varint(len(raw) + 1) + raw
+
+
+def _encode_fields(fields: tuple[Field, ...], values: dict[str, Any], version: int, unknown_tag: bytes | None = None) -> bytes:
+    present = fields_of(fields, version)
+    plain = [_encode_value(field, values[field.name], version) for field in present if field.tag is None]
+    tagged = {
+        field.tag: _encode_value(field, values[field.name], version)
+        for field in present
+        if field.tag is not None and field.name in values
+    }
+    if unknown_tag is not None:
+        tagged[1000] = unknown_tag
+    tags = [_varint(tag) + _varint(len(raw)) + raw for tag, raw in sorted(tagged.items())]
+    return b"".join(plain) + _varint(len(tags)) + b"".join(tags)
+
+
+@pytest.fixture(scope="session")
+def encode() -> Callable[..., bytes]:
+    """(schema, version, values, unknown_tag=None) → the record's fields, without its frame."""
+
+    def encode(schema: Schema, version: int, values: dict[str, Any], unknown_tag: bytes | None = None) -> bytes:
+        return _encode_fields(schema.fields, values, version, unknown_tag)
+
+    return encode
+
+
+@pytest.fixture(scope="session")
+def frame() -> Callable[..., bytes]:
+    """(type number, version, fields) → a record's value."""
+
+    def frame(number: int, version: int, fields: bytes, frame_version: int = 1) -> bytes:
+        return _varint(frame_version) + _varint(number) + _varint(version) + fields
+
+    return frame
+
+
+@pytest.fixture(scope="session")
+def batch() -> Callable[..., bytes]:
+    """(values, base_offset) → a batch of records as a controller writes it; `control` is the type number of control records."""
+
+    def batch(values: Iterable[bytes], base_offset: int = 0, *, control: int | None = None, codec: int = 0) -> bytes:
+        key = None if control is None else struct.pack(">hh", 0, control)
+        records = [Record(key, value, 1_700_000_000_000 + index) for index, value in enumerate(values)]
+        attributes = (CONTROL if control is not None else 0) | codec
+        return bytes(build_batch(records, base_offset=base_offset, leader_epoch=1, attributes=attributes))
+
+    return batch
