@@ -10,15 +10,17 @@ Not checked: whether a replica has the data that its place in the in-sync set pr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from . import eligible_leaders, requests
 from .acls import AclsImage
+from .acls import PatternType as _T
+from .acls import PermissionType as _P
 from .features import MIN_INSYNC_REPLICAS, is_supported
-from .image import BrokerImage, MetadataImage, PartitionImage
+from .image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from .quotas import QuotasImage, quota_entity
-from .records import NO_LEADER, RECOVERING, RESOURCE_BROKER, AnyRecord, Partition, PartitionChange, RegisterBroker
-from .uuids import is_reserved, to_text
+from .records import NO_LEADER, RECOVERING, RESOURCE_BROKER, AnyRecord, Partition, PartitionChange, ProducerIds, RegisterBroker
+from .uuids import Uuid, is_reserved, to_text
 
 _PARTITION_RULES: tuple[tuple[str, Callable[[PartitionImage], bool]], ...] = (
     ("there are replicas, none twice", lambda p: bool(p.replicas) and _distinct(p.replicas)),
@@ -57,6 +59,24 @@ def check_image(image: MetadataImage) -> tuple[str, ...]:
         *_check_acls(image.acls),
         *check_requests(image.requests),
     )
+
+
+def check_changed(image: MetadataImage, records: Iterable[AnyRecord]) -> tuple[str, ...]:
+    """Broken rules of the partitions that these records, the last before `image`, have changed: what they are, where they are
+    led, whether they are listed, and their moves. Costs what they cost, not what the image has.
+    """
+    changed = {(record.topic_id, record.partition_id) for record in records if isinstance(record, Partition | PartitionChange)}
+    broken: list[str] = []
+    for topic_id, number in sorted(changed):
+        topic = image.topics.by_id.get(topic_id)
+        partition = None if topic is None else topic.partitions.get(number)
+        if topic is None or partition is None:
+            continue
+        broken.extend(_check_in_its_place(image, topic, number, partition))
+        if (number in image.topics.reassigning.get(topic_id, ())) != partition.is_reassigning:
+            broken.append(f"{topic.name}-{number}: not so: exactly what is being reassigned is listed")
+        broken.extend(_check_move(image, topic_id, number))
+    return tuple(broken)
 
 
 def check_requests(answers: requests.RequestsImage) -> tuple[str, ...]:
@@ -103,6 +123,8 @@ def check_step(before: MetadataImage, after: MetadataImage, record: AnyRecord) -
                 broken.append("without eligible leader replicas the ISR does not become empty")
     elif isinstance(record, Partition) and after.topics.partition(record.topic_id, record.partition_id) is None:
         broken.append("a new partition exists")
+    elif isinstance(record, ProducerIds) and not before.next_producer_id < after.next_producer_id == record.next_producer_id:
+        broken.append("each producer id is given once")
     elif isinstance(record, RegisterBroker):
         known = before.cluster.brokers.get(record.broker_id)
         if known is not None and _goes_back(known, record):
@@ -127,6 +149,17 @@ def _goes_back(known: BrokerImage, record: RegisterBroker) -> bool:
 
 
 def _check_acls(acls: AclsImage) -> list[str]:
+    said = {
+        "an access rule allows or denies": all(acl.permission_type in (_P.DENY, _P.ALLOW) for acl in acls.ids),
+        "an access rule is about literal names or prefixes": all(
+            acl.pattern_type in (_T.LITERAL, _T.PREFIXED) for acl in acls.ids
+        ),
+        "an access rule names principal, host and resource": all(
+            acl.principal and acl.host and acl.resource_name for acl in acls.ids
+        ),
+    }
+    if not all(said.values()):
+        return [f"not so: {rule}" for rule, holds in said.items() if not holds]
     if len(acls.ids) != len(acls.by_id):
         return ["not so: no two access rules say the same"]
     return [] if acls == AclsImage().after(acls.by_id) else ["not so: access rules are arranged as they stand"]
@@ -142,17 +175,9 @@ def _check_topics(image: MetadataImage) -> list[str]:
             broken.append(f"{topic.name}: not so: a topic is found by its own id")
         moving = []
         for number, partition in sorted(topic.partitions.items()):
-            place = f"{topic.name}-{number}"
-            broken.extend(f"{place}: {line} in {partition}" for line in check_partition(partition))
-            leader = image.cluster.brokers.get(partition.leader)
-            if partition.leader != NO_LEADER and (leader is None or not leader.is_active):
-                broken.append(f"{place}: not so: leader {partition.leader} is registered, unfenced and not shutting down")
+            broken.extend(_check_in_its_place(image, topic, number, partition))
             if partition.is_reassigning:
                 moving.append(number)
-            if partition.elr and eligible_leaders.are_on(image):
-                least = eligible_leaders.partition_min_isr(partition, eligible_leaders.min_insync_replicas(image, topic.name))
-                if len(partition.isr) >= least:
-                    broken.append(f"{place}: not so: with {least} in sync or more the ELR is empty in {partition}")
         if topics.reassigning.get(topic_id, ()) != tuple(moving):
             broken.append(f"{topic.name}: not so: the listing has exactly the partitions being reassigned, {moving}")
     broken.extend(
@@ -160,6 +185,20 @@ def _check_topics(image: MetadataImage) -> list[str]:
         for topic_id in topics.reassigning
         if topic_id not in topics.by_id
     )
+    return broken
+
+
+def _check_in_its_place(image: MetadataImage, topic: TopicImage, number: int, partition: PartitionImage) -> list[str]:
+    """One partition among topics and brokers."""
+    place = f"{topic.name}-{number}"
+    broken = [f"{place}: {line} in {partition}" for line in check_partition(partition)]
+    leader = image.cluster.brokers.get(partition.leader)
+    if partition.leader != NO_LEADER and (leader is None or not leader.is_active):
+        broken.append(f"{place}: not so: leader {partition.leader} is registered, unfenced and not shutting down")
+    if partition.elr and eligible_leaders.are_on(image):
+        least = eligible_leaders.partition_min_isr(partition, eligible_leaders.min_insync_replicas(image, topic.name))
+        if len(partition.isr) >= least:
+            broken.append(f"{place}: not so: with {least} in sync or more the ELR is empty in {partition}")
     return broken
 
 
@@ -175,6 +214,9 @@ def _check_brokers(image: MetadataImage) -> list[str]:
         epochs[broker.epoch] = broker_id
         if list(broker.log_dirs) != sorted(set(broker.log_dirs)) or any(map(is_reserved, broker.log_dirs)):
             broken.append(f"broker {broker_id}: not so: directories are sorted, distinct and none reserved")
+        cordoned = broker.cordoned_log_dirs
+        if list(cordoned) != sorted(set(cordoned)) or not set(cordoned) <= set(broker.log_dirs):
+            broken.append(f"broker {broker_id}: not so: cordoned directories are sorted, distinct and its own")
         broken.extend(
             f"broker {broker_id}: not so: directory {to_text(directory_id)} is its own, not {owners[directory_id]}'s"
             for directory_id in broker.log_dirs
@@ -215,16 +257,52 @@ def _check_features(image: MetadataImage) -> list[str]:
 
 
 def _check_moves(image: MetadataImage) -> list[str]:
-    """Moves belong to partitions that move, queued targets to partitions that do not."""
+    """Moves belong to partitions that move, queued targets to partitions that do not; plans are found by their own names."""
+    moves = image.moves
     broken: list[str] = []
-    for topic_id, running in image.moves.running.items():
-        for number in running:
-            partition = image.topics.partition(topic_id, number)
-            if partition is None or not partition.is_reassigning:
-                broken.append(f"{to_text(topic_id)}-{number}: not so: a move belongs to a partition that is being reassigned")
-    for topic_id, queued in image.moves.queued.items():
-        for number, waiting in queued.items():
-            partition = image.topics.partition(topic_id, number)
-            if partition is None or partition.is_reassigning or not waiting.target:
-                broken.append(f"{to_text(topic_id)}-{number}: not so: what is queued has a target and its partition stands still")
+    for family in (moves.running, moves.queued):
+        for topic_id, numbers in family.items():
+            if not numbers:
+                broken.append(f"{to_text(topic_id)}: not so: a topic without moves is not listed")
+            for number in numbers:
+                broken.extend(_check_move(image, topic_id, number))
+    ids = [move.move_id for family in (moves.running, moves.queued) for each in family.values() for move in each.values()]
+    if len(set(ids)) < len(ids):
+        broken.append("not so: each move, running or queued, has an id of its own")
+    for plan_id, plan in moves.plans.items():
+        if plan.plan_id != plan_id or not plan.partitions:
+            broken.append(f"plan {plan_id}: not so: a plan has its own name, and partitions")
+        if any(key != (was.topic_id, was.partition) for key, was in plan.partitions.items()):
+            broken.append(f"plan {plan_id}: not so: each partition is found by its own topic and number")
+        if any(len(was.replicas) != len(was.directories) or not _distinct(was.replicas) for was in plan.partitions.values()):
+            broken.append(f"plan {plan_id}: not so: it remembers replicas, none twice, each with its directory")
     return broken
+
+
+def _check_move(image: MetadataImage, topic_id: Uuid, number: int) -> list[str]:
+    """What moves and what waits in one partition."""
+    place = f"{to_text(topic_id)}-{number}"
+    partition = image.topics.partition(topic_id, number)
+    running, waiting = image.moves.move(topic_id, number), image.moves.waiting(topic_id, number)
+    broken: list[str] = []
+    if running is not None:
+        if partition is None or not partition.is_reassigning:
+            broken.append(f"{place}: not so: a move belongs to a partition that is being reassigned")
+        if not _is_throttle(running.throttle, running.throttle_until_ms):
+            broken.append(f"{place}: not so: a throttle is above 0, and nothing else expires in {running}")
+        if running.request_offset >= image.provenance.offset:
+            broken.append(f"{place}: not so: the move was asked for before {image.provenance} in {running}")
+    if waiting is not None:
+        if partition is None or partition.is_reassigning:
+            broken.append(f"{place}: not so: what is queued stands still")
+        if not waiting.target or not _distinct(waiting.target) or len(waiting.directories) not in (0, len(waiting.target)):
+            broken.append(
+                f"{place}: not so: what is queued has a target, nobody twice, with all directories or none in {waiting}"
+            )
+        if not _is_throttle(waiting.throttle, waiting.throttle_for_ms):
+            broken.append(f"{place}: not so: a throttle is above 0, and nothing else expires in {waiting}")
+    return broken
+
+
+def _is_throttle(bytes_per_s: int | None, expires_ms: int | None) -> bool:
+    return expires_ms is None if bytes_per_s is None else bytes_per_s > 0 and (expires_ms is None or expires_ms > 0)

@@ -2,17 +2,21 @@
 
 The first node that applies a batch brings it here; the raft checkers see to it that the others apply the same one. Each record is
 replayed alone, as no node does it, and judged as a step; a changed partition is judged after each batch, the whole image
-whenever brokers or topics have changed, and now and then. Batches of very many records are replayed as a whole.
+whenever brokers or topics have changed, and now and then. Then the index is computed anew, too, and a snapshot that was taken
+the time before, with the batches since replayed behind it, must be the same image. Batches of very many records are replayed as a
+whole.
 """
 
 from __future__ import annotations
 
 from kraftlab.metadata import codec
+from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import MetadataImage, Provenance
-from kraftlab.metadata.invariants import check_image, check_partition, check_requests, check_step
+from kraftlab.metadata.index import index_of
+from kraftlab.metadata.invariants import check_changed, check_image, check_requests, check_step
 from kraftlab.metadata.records import AnyRecord, NoOp, Partition, PartitionChange, RequestOutcome
 from kraftlab.metadata.records import Config as ConfigRecord
-from kraftlab.metadata.snapshot import image_digest
+from kraftlab.metadata.snapshot import ImageSnapshot, image_digest, image_from
 from kraftlab.quorum.simulation.invariants import Violation
 from kraftlab.quorum.state_machine import CommittedBatch
 
@@ -36,6 +40,8 @@ class ReplayedLog:
         self.applied = AppliedRequests()
         self._digests: dict[int, bytes] = {0: image_digest(EMPTY_STATE.image)}
         self._batches = 0
+        self._tail: tuple[MetadataImage, list[tuple[int, list[AnyRecord]]]] | None = None
+        """A snapshot read again, and the batches since."""
 
     def extend(self, batch: CommittedBatch) -> None:
         """Takes in a committed batch, if it is a new one."""
@@ -78,16 +84,33 @@ class ReplayedLog:
                 self.state = before.replay([record], offset, provenance)
                 self._judge(batch, check_step(before.image, self.state.image, record))
         image = self.state.image
-        for record in records:
-            if isinstance(record, Partition | PartitionChange):
-                partition = image.topics.partition(record.topic_id, record.partition_id)
-                if partition is not None:
-                    self._judge(batch, check_partition(partition))
+        if self._tail is not None:
+            self._tail[1].append((batch.base_offset, records))
+        self._judge(batch, check_changed(image, records))
         self._batches += 1
         if self._batches % WHOLE_IMAGE_EVERY == 0 or not all(isinstance(record, _LOCAL_RECORDS) for record in records):
             self._judge(batch, check_image(image))
+        if self._batches % WHOLE_IMAGE_EVERY == 0:
+            self._recompute(batch)
         self._judge(batch, check_requests(image.requests))
         self.applied.extend(image)
+
+    def _recompute(self, batch: CommittedBatch) -> None:
+        """The index is what the image says, and the image what a snapshot and the log behind it say; then takes a snapshot."""
+        image = self.state.image
+        if self.state.index != index_of(image):
+            self._judge(batch, ("not so: the index is the one that the image has",))
+        if image.transaction is not None:
+            return
+        if self._tail is not None:
+            snapshot, tail = self._tail
+            for position, records in tail:
+                delta = MetadataDelta(snapshot)
+                delta.replay_all(records, position)
+                snapshot = delta.apply(image.provenance)
+            if image_digest(snapshot) != image_digest(image):
+                self._judge(batch, ("not so: the image is what a snapshot and the log behind it say",))
+        self._tail = (image_from(body for body, _ in ImageSnapshot(image).batches()), [])
 
     def _judge(self, batch: CommittedBatch, broken: tuple[str, ...]) -> None:
         if broken:
