@@ -284,7 +284,10 @@ def _describe_topic_partitions(asked: Asked) -> Admission:
     is_named = request.HasField("topics")
     names = list(dict.fromkeys(request.topics.names)) if is_named else sorted(asked.image.topics.by_name)
     kept = [name for name in names if rights.allow(Operation.DESCRIBE, ResourceType.TOPIC, name)]
-    refused = sorted(set(names).difference(kept)) if is_named else []
+    if kept == names:
+        return Admission(request, tell)
+    first = request.cursor.topic_name if request.HasField("cursor") else ""
+    refused = sorted(name for name in set(names).difference(kept) if name >= first) if is_named else []
 
     def complete(response: Any) -> None:
         tell(response)
@@ -296,10 +299,12 @@ def _describe_topic_partitions(asked: Asked) -> Admission:
                 topic_authorized_operations=NOT_ASKED,
             )
 
-    if kept == names:
-        return Admission(request, tell)
     reduced = admin_pb2.DescribeTopicPartitionsRequest()
     reduced.CopyFrom(request)
+    if request.cursor.partition_index >= 0 and (not is_named or first in names) and first not in kept:
+        # A cursor at a topic that is hidden, or gone: what comes behind it is told all the same.
+        reduced.ClearField("cursor")
+        kept = [name for name in kept if name >= first]
     reduced.topics.CopyFrom(admin_pb2.TopicNames(names=kept))
     return Admission(reduced, complete, is_void=not kept)
 

@@ -277,7 +277,7 @@ class AdminClient:
         linearizable: bool | None = None,
         timeout_ms: int | None = None,
     ) -> pb.DescribeTopicPartitionsResponse:
-        """Topics with partitions, reassignments and dynamic configs, all as of one metadata offset; None: every topic."""
+        """Topics with partitions, reassignments and dynamic configs, all as of one metadata offset; none named: every topic."""
         request = pb.DescribeTopicPartitionsRequest(header=self._reading(linearizable, min_offset))
         if names is not None:
             request.topics.CopyFrom(pb.TopicNames(names=names))

@@ -172,7 +172,9 @@ APIS: Mapping[str, AdminApi] = {
     "CreatePartitions": AdminApi(Kind.WRITE, create_partitions, "topics", refusals.create_partitions, strict_from=3),
     "ElectLeaders": AdminApi(Kind.WRITE, elect_leaders, asks_for_no_partition, refusals.elect_leaders),
     "DeleteRecords": AdminApi(Kind.LOCAL, _records_are_brokers),
-    "DescribeTopicPartitions": AdminApi(Kind.READ, _describe_topics, refuse=refusals.describe_topic_partitions),
+    "DescribeTopicPartitions": AdminApi(
+        Kind.READ, _describe_topics, refuse=refusals.describe_topic_partitions, prepare=description.take_none_for_all
+    ),
     "IncrementalAlterConfigs": AdminApi(
         Kind.WRITE, configs.alter, "resources", refusals.incremental_alter_configs, knows_broker=True
     ),
@@ -202,7 +204,7 @@ APIS: Mapping[str, AdminApi] = {
     ),
     "AlterInterBrokerThrottle": AdminApi(Kind.WRITE, kip_179.alter_inter_broker_throttle),
     "DescribeCluster": AdminApi(Kind.READ, _describe_cluster, refuse=refusals.describe_cluster),
-    "Metadata": AdminApi(Kind.READ, _metadata, refuse=refusals.metadata),
+    "Metadata": AdminApi(Kind.READ, _metadata, refuse=refusals.metadata, prepare=description.take_none_for_all_at_first),
     "ApiVersions": AdminApi(Kind.LOCAL, _local("ApiVersions"), refuse=refusals.api_versions),
     "DescribeQuorum": AdminApi(Kind.LOCAL, _describe_quorum, is_of_quorum=True),
     "AddRaftVoter": _of_quorum("AddRaftVoter"),

@@ -13,6 +13,7 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraftlab.metadata.records import RESOURCE_TOPIC
 from kraftlab.metadata.uuids import ZERO, from_text, to_text
+from kraftlab.rpc.versions import version_of
 
 from ..engine.state import GRPC, ControllerState, set_error
 from .topic_names import INTERNAL_TOPICS, name_problem
@@ -58,6 +59,12 @@ def describe(
             break
         limit = None if limit is None else limit - len(shown)
     return response
+
+
+def take_none_for_all(request: admin_pb2.DescribeTopicPartitionsRequest) -> None:
+    """A list without names asks for all topics, as no list does (KIP-966)."""
+    if not request.topics.names:
+        request.ClearField("topics")
 
 
 def _check_cursor(request: admin_pb2.DescribeTopicPartitionsRequest) -> None:
@@ -155,6 +162,12 @@ def metadata(
     for name in names:
         _add_topic(response, state.image, name)
     return response
+
+
+def take_none_for_all_at_first(request: admin_pb2.MetadataRequest) -> None:
+    """In version 0 a list could not be null: there an empty one asks for all topics."""
+    if not request.topics.values and version_of(request) == 0:
+        request.ClearField("topics")
 
 
 def _wanted_topics(image: MetadataImage, request: admin_pb2.MetadataRequest) -> tuple[list[str], list[str]]:

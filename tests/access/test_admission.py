@@ -238,6 +238,30 @@ def test_of_all_topics_only_those_are_described_that_may_be() -> None:
     assert described(NOTHING, None)[1] == []
 
 
+def behind(may: Rights, names: list[str] | None, topic: str) -> tuple[list[str], str | None, list[str]]:
+    """Of a request with a cursor: the names that are carried out, the cursor's, and who is refused."""
+    request = pb.DescribeTopicPartitionsRequest(cursor=pb.TopicPartitionCursor(topic_name=topic))
+    if names is not None:
+        request.topics.CopyFrom(pb.TopicNames(names=names))
+    admission = admit("DescribeTopicPartitions", may, request, IMAGE)
+    reduced: pb.DescribeTopicPartitionsRequest = admission.request
+    refused = completed(admission, pb.DescribeTopicPartitionsResponse()).topics
+    cursor = reduced.cursor.topic_name if reduced.HasField("cursor") else None
+    return list(reduced.topics.names), cursor, [topic.name for topic in refused]
+
+
+def test_a_cursor_at_a_topic_that_is_hidden_or_gone_shows_what_comes_behind_it() -> None:
+    may_u, may_t = rights((TOPIC, "u", Operation.READ)), rights((TOPIC, "t", Operation.READ))
+    assert behind(may_u, None, "t") == (["u"], None, [])
+    assert behind(may_u, None, "gone") == (["u"], None, [])
+    assert behind(may_u, None, "u") == (["u"], "u", [])
+    assert behind(may_t, None, "u") == ([], None, [])
+    assert behind(may_u, ["t", "u"], "t") == (["u"], None, ["t"])
+    assert behind(may_u, ["t", "u"], "u") == (["u"], "u", [])
+    # Whoever carries it out refuses a cursor at a topic that is not asked for.
+    assert behind(may_u, ["t", "u"], "gone") == (["u"], "gone", ["t"])
+
+
 def metadata(may: Rights, topics: list[pb.MetadataTopic] | None, found: list[pb.MetadataTopicResult], **asked: bool) -> Any:
     request = pb.MetadataRequest(**asked)  # type: ignore[arg-type]
     if topics is not None:

@@ -37,6 +37,7 @@ from kraftlab.rpc.server import Call
 
 ANONYMOUS = "User:ANONYMOUS"
 FEATURES = supported_features()
+API_OF = {method.request: method.api for method in METHODS.values()}
 
 
 def _answers_nothing(api: str) -> Callable[[Any], Awaitable[Any]]:
@@ -551,3 +552,15 @@ async def test_elections_and_new_partitions_have_a_door(door: Door) -> None:
     assert [entry.error_code for entry in (await door.call("CreatePartitions", growth)).results] == [0]
     assert [entry.error_code for entry in (await door.call("CreatePartitions", growth, timeout_ms=0)).results] == [7]
     assert (await door.call("DeleteRecords", pb.DeleteRecordsRequest())).header.error_code == 114
+
+
+async def test_a_list_without_names_asks_for_all_topics_where_kafka_has_no_other_way_to_say_it(door: Door) -> None:
+    await door.call("CreateTopics", creation())
+
+    async def told(request: Any, **header: Any) -> list[str]:
+        return [topic.name for topic in (await door.call(API_OF[type(request)], request, **header)).topics]
+
+    assert await told(pb.DescribeTopicPartitionsRequest(topics=pb.TopicNames())) == ["t"]
+    assert await told(pb.MetadataRequest(topics=pb.MetadataTopics()), api_version=0) == ["t"]
+    assert await told(pb.MetadataRequest(topics=pb.MetadataTopics()), api_version=1) == []
+    assert await told(pb.MetadataRequest(topics=pb.MetadataTopics())) == []
