@@ -221,6 +221,16 @@ def test_a_sentence_of_no_known_form_counts_by_its_field_names() -> None:
     assert "the_field" in rules.names and rules.not_understood == ["Who knows?", "steps[x.y (order)"]
 
 
+def test_a_range_of_steps_is_no_path_and_hurts_nobody() -> None:
+    assert tolerance.of(("order of steps[0-1].response.topics",)).not_understood == ["steps[0-1].response.topics (order)"]
+
+
+def test_a_document_may_say_of_a_call_what_comes_in_no_order() -> None:
+    rules = tolerance.of(("DescribeAcls: order of resources, acls",))
+    path = ("steps", 0, "response", "resources")
+    assert rules.is_unordered(path, "DescribeAcls") and not rules.is_unordered(path, "DescribeConfigs")
+
+
 def test_volatile_entries_of_all_documents_are_rules_too() -> None:
     rules = tolerance.of((), ("**.port", "DeleteTopics: order of response.responses (shuffled)"), frozenset({"host"}))
     assert {"port", "host"} <= rules.names

@@ -119,6 +119,9 @@ def _read(tolerance: Tolerance, entry: str) -> None:
     if found is not None:
         _read_path(tolerance, found["path"], found["remark"] or "")
         return
+    if _GLOBAL_ORDER.fullmatch(entry) is not None:
+        _read_global(tolerance, entry)
+        return
     for pattern, reader in _SENTENCES:
         sentence = pattern.fullmatch(entry)
         if sentence is not None:
@@ -150,7 +153,7 @@ def _read_path(tolerance: Tolerance, text: str, remark: str) -> None:
 
 
 def _order_of_path(tolerance: Tolerance, found: re.Match[str]) -> None:
-    tolerance.unordered.append(Rule(paths.parse(found["path"])))
+    _read_path(tolerance, found["path"], " (order)")
 
 
 def _order_of_entries(tolerance: Tolerance, found: re.Match[str]) -> None:
