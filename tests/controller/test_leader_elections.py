@@ -228,6 +228,34 @@ class TestUncleanElectionsByItself:
         await leaderless.pass_time(0)
         assert leaderless.partition("t").leader == 1
 
+    @pytest.mark.parametrize(
+        ("static", "of_cluster", "of_topic", "leader"),
+        [
+            (None, None, None, -1),
+            ("true", None, None, 1),
+            ("false", None, None, -1),
+            ("false", "true", None, 1),
+            ("true", "false", None, -1),
+            ("true", "true", "false", -1),
+            ("false", "false", "true", 1),
+        ],
+    )
+    async def test_the_topic_decides_else_the_cluster_else_the_controllers_file(
+        self, tools: Any, static: str | None, of_cluster: str | None, of_topic: str | None, leader: int
+    ) -> None:
+        file = {} if static is None else {UNCLEAN_ELECTION: static}
+        cluster = tools.Cluster(tools.Settings(tools.cluster_id, 3000, max_idle_interval_ms=0, static=file))
+        await cluster.lead()
+        await cluster.start_brokers(0, 1)
+        await cluster.create("t", (0, 1))
+        for resource_type, name, value in ((RESOURCE_BROKER, "", of_cluster), (RESOURCE_TOPIC, "t", of_topic)):
+            if value is not None:
+                await cluster.configure(resource_type, name, (UNCLEAN_ELECTION, SET, value))
+        await cluster.stop_broker(1)
+        await cluster.stop_broker(0)
+        await cluster.heartbeat(1)
+        assert cluster.partition("t").leader == leader
+
 
 class TestBackgroundTasks:
     def test_run_at_their_intervals(self, tools: Any) -> None:
