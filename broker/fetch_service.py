@@ -261,14 +261,19 @@ class FetchService:
     @contextmanager
     def _watched(self, request: ReplicaFetchRequest, changed: trio.Event) -> Iterator[None]:
         """`changed` is set when anything happens to one of the request's partitions."""
-        with ExitStack() as watches:
+        watched: list[Partition] = []
+        try:
             for wanted in request.partitions:
                 try:
                     partition = self._replicas.hosted((wanted.topic_id, wanted.partition))
                 except ReplicaError:
                     continue
-                watches.enter_context(partition.watched_by(changed))
+                partition.watch(changed)
+                watched.append(partition)
             yield
+        finally:
+            for partition in watched:
+                partition.unwatch(changed)
 
 
 def _epoch_error(asked: int, current: int) -> ErrorCode:

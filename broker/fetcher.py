@@ -43,6 +43,11 @@ BACKOFF_MAX_S = 1.0
 THROTTLED_WAIT_MAX_MS = 50
 """The throttled lane holds budget while it waits, so it waits for a short time only."""
 TIMEOUT_MARGIN_MS = 5000
+WAIT_PER_PARTITION_MS = 2
+LONGEST_WAIT_MS = 5000
+"""A request names all its partitions, and leaders look at each. So that thousands of idle ones do not keep the brokers busy, the
+leader may think the longer about an answer the more there are; it answers at once when there is something to say.
+"""
 
 _encode = msgspec.msgpack.encode
 _response = msgspec.msgpack.Decoder(ReplicaFetchResponse)
@@ -231,11 +236,12 @@ class _LeaderFetcher:
     async def _fetch_steady(self, lane: _Lane, sources: list[_Source], retry_at: float) -> None:
         """One fetch; given up when the set of sources changes, or a pausing one may be asked again at `retry_at`."""
         limits = self._owner.limits
+        wait_max_ms = max(limits.wait_max_ms, min(len(sources) * WAIT_PER_PARTITION_MS, LONGEST_WAIT_MS))
         response: ReplicaFetchResponse | None = None
         with trio.CancelScope(deadline=retry_at) as scope:
             lane.in_flight = scope
             try:
-                response = await self._ask(sources, lane.session, limits.response_max_bytes, limits.wait_max_ms)
+                response = await self._ask(sources, lane.session, limits.response_max_bytes, wait_max_ms)
             finally:
                 lane.in_flight = None
         if response is not None:

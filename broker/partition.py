@@ -141,11 +141,18 @@ class Partition:
     @contextmanager
     def watched_by(self, event: trio.Event) -> Iterator[None]:
         """`event` is set at the next change of log, high watermark or role."""
-        self._watchers.add(event)
+        self.watch(event)
         try:
             yield
         finally:
-            self._watchers.discard(event)
+            self.unwatch(event)
+
+    def watch(self, event: trio.Event) -> None:
+        """The same for who watches thousands of partitions; `unwatch` has to follow."""
+        self._watchers.add(event)
+
+    def unwatch(self, event: trio.Event) -> None:
+        self._watchers.discard(event)
 
     def notify(self) -> None:
         watchers, self._watchers = self._watchers, set()
