@@ -15,7 +15,7 @@ from pathlib import Path
 from kraftlab.metadata.uuids import Uuid, from_text, to_text
 
 from .errors import CorruptFile
-from .files import write_durably
+from .files import write_durably, write_first
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
@@ -64,8 +64,8 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
 
 
 def write_partition_metadata(directory: Path, topic_id: Uuid) -> None:
-    """Say which topic the partition directory belongs to (KIP-516)."""
-    write_durably(directory / PARTITION_METADATA, f"version: 0\ntopic_id: {to_text(topic_id)}\n")
+    """Say which topic the new partition directory belongs to (KIP-516)."""
+    write_first(directory / PARTITION_METADATA, f"version: 0\ntopic_id: {to_text(topic_id)}\n")
 
 
 def read_partition_metadata(directory: Path) -> Uuid | None:
@@ -83,8 +83,8 @@ def read_partition_metadata(directory: Path) -> Uuid | None:
 
 
 def write_topic_name(directory: Path, topic: str) -> None:
-    """Keep a topic's whole name inside a directory whose own name may have to be cut."""
-    write_durably(directory / TOPIC_NAME, topic + "\n")
+    """Keep a topic's whole name inside a new directory whose own name may have to be cut."""
+    write_first(directory / TOPIC_NAME, topic + "\n")
 
 
 def read_topic_name(directory: Path) -> str | None:

@@ -26,6 +26,17 @@ def write_durably(path: Path, text: str) -> None:
     fsync_directory(path.parent)
 
 
+def write_first(path: Path, text: str) -> None:
+    """Write a file into a new directory that nobody reads before it gets its name: no need to be atomic, only to be durable.
+    A journal that has taken in the file has taken in its name as well, so that the second fsync costs little.
+    """
+    with open(path, "x", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fsync_directory(path.parent)
+
+
 def rename_new(source: Path, target: Path) -> None:
     """Rename a directory; the names are not durable yet. OSError if `target` exists."""
     if target.exists():
