@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+import msgspec
 
-from .output import DONE, FAILED, CommandFailed, print_json
+from .output import DONE, FAILED, CommandFailed
 
 _METADATA_MAGIC = b"KLS1"
 
@@ -59,6 +61,7 @@ def dump_log(
     is_sound = True
     for path in paths:
         is_sound &= _dump(path, wanted)
+    sys.stdout.flush()
     return DONE if is_sound else FAILED
 
 
@@ -74,9 +77,18 @@ def _dump(path: str, wanted: Wanted) -> bool:
     return kinds[suffix](path, wanted)
 
 
+def _say(text: str) -> None:
+    """A line of the dump. There may be millions: they are not flushed one by one."""
+    sys.stdout.write(text + "\n")
+
+
+def _say_json(document: dict[str, Any]) -> None:
+    _say(msgspec.json.encode(document).decode())
+
+
 def _line(wanted: Wanted, text: str) -> None:
     if not wanted.as_json:
-        click.echo(text)
+        _say(text)
 
 
 def _dump_log(path: str, wanted: Wanted) -> bool:
@@ -93,13 +105,13 @@ def _show(
 
     if wanted.as_json:
         told = list(records) if wanted.records else []
-        print_json({"file": path, **document, **({"records": told} if wanted.records else {})})
+        _say_json({"file": path, **document, **({"records": told} if wanted.records else {})})
         return not any("error" in record for record in told)
-    click.echo(batch_line(document))
+    _say(batch_line(document))
     is_sound = True
     for record in records if wanted.records else ():
         is_sound &= "error" not in record
-        click.echo(line(record))
+        _say(line(record))
     return is_sound
 
 
@@ -136,11 +148,9 @@ def _dump_metadata(path: str, wanted: Wanted) -> bool:
 
 def _broken(path: str, wanted: Wanted, document: dict[str, Any], line: str | None = None) -> None:
     if wanted.as_json:
-        print_json({"file": path, **document})
+        _say_json({"file": path, **document})
     else:
-        click.echo(
-            line or f"Found {document['size']} invalid bytes at position {document['position']} of {path}: {document['error']}"
-        )
+        _say(line or f"Found {document['size']} invalid bytes at position {document['position']} of {path}: {document['error']}")
 
 
 def _dump_data(path: str, wanted: Wanted) -> bool:
@@ -223,9 +233,9 @@ def _dump_index(path: str, wanted: Wanted) -> bool:
         found = last_offsets.get(position)
         fits = found == base + relative
         if wanted.as_json:
-            print_json({"file": path, "offset": base + relative, "position": position, "isvalid": fits, "batchLastOffset": found})
+            _say_json({"file": path, "offset": base + relative, "position": position, "isvalid": fits, "batchLastOffset": found})
         else:
-            click.echo(f"offset: {base + relative} position: {position}")
+            _say(f"offset: {base + relative} position: {position}")
         if not fits:
             is_sound = False
             there = "no batch begins there" if found is None else f"the batch there ends with offset {found}"

@@ -9,6 +9,7 @@ the shape says which configs are secret, since the metadata does not know what k
 from __future__ import annotations
 
 import base64
+import functools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -49,9 +50,9 @@ def nothing_is_secret(resource_type: int, name: str) -> bool:
     return False
 
 
-def record_type_name(record: Record) -> str:
+def record_type_name(record: type[Record]) -> str:
     """`Topic` is TOPIC_RECORD, `NoOp` is NO_OP_RECORD."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(record).__name__).upper() + "_RECORD"
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", record.__name__).upper() + "_RECORD"
 
 
 def camel_case(name: str) -> str:
@@ -64,13 +65,22 @@ def record_document(record: Record, is_secret: IsSecret) -> dict[str, Any]:
     """`{"type", "version", "data"}` of any record, secrets hidden."""
     data: dict[str, Any] = {}
     version: int = getattr(record, "version")  # noqa: B009 — the base class has no fields, each record begins with it
-    for field in msgspec.structs.fields(record):
-        value = getattr(record, field.name)
-        is_default = value == field.default
-        if field.name == "version" or (is_default and (value is None or field.name in _TAGGED)):
+    type_name, fields = _shape(type(record))
+    for field, name, default, is_tagged in fields:
+        value = getattr(record, field)
+        if value == default and (value is None or is_tagged):
             continue
-        data[_NAMES.get(field.name, camel_case(field.name))] = _shown(record, field.name, value, is_secret)
-    return {"type": record_type_name(record), "version": version, "data": data}
+        data[name] = _shown(record, field, value, is_secret)
+    return {"type": type_name, "version": version, "data": data}
+
+
+@functools.cache
+def _shape(record: type[Record]) -> tuple[str, tuple[tuple[str, str, Any, bool], ...]]:
+    """The type's name, and of each field its name here, its name there, its default, and whether it is tagged."""
+    fields = (field for field in msgspec.structs.fields(record) if field.name != "version")
+    return record_type_name(record), tuple(
+        (field.name, _NAMES.get(field.name, camel_case(field.name)), field.default, field.name in _TAGGED) for field in fields
+    )
 
 
 def _shown(record: Record, field: str, value: Any, is_secret: IsSecret) -> Any:
@@ -94,7 +104,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Listener):
         return {"name": value.name, "host": value.host, "port": value.port, "securityProtocol": 0}
     if isinstance(value, msgspec.Struct):
-        return {camel_case(field.name): plain(getattr(value, field.name)) for field in msgspec.structs.fields(value)}
+        return {camel_case(field): plain(getattr(value, field)) for field in value.__struct_fields__}
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
