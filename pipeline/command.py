@@ -12,6 +12,8 @@ from kraftlab.cli.output import DONE, FAILED, CommandFailed
 
 STOPPED = 4
 """Exit code of a strict run that met bad input."""
+STRICT_TEXT = "Error: stopped at the first fault, as --strict says; without it the rest is read"
+PROGRESS_BYTES = 1 << 19
 
 
 @click.group(
@@ -72,18 +74,20 @@ def _dump(files: list[Path], *, strict: bool, file_names: bool) -> int:
     with Progress(*columns, console=console, disable=not shown, transient=True) as progress:
         for path in files:
             task = progress.add_task(path.name, total=path.stat().st_size)
+            told = 0
             for line in dump_file(path, name_file=file_names):
                 out.write(line.json + b"\n")
                 faults += len(line.faults)
                 batches += 1
                 records += line.records
-                progress.update(task, completed=line.end_position)
-                _tell(line.faults + line.notes)
-                if strict and line.faults + line.notes:
-                    out.flush()
-                    raise CommandFailed(
-                        "Error: stopped at the first fault, as --strict says; without it the rest is read", exit_code=STOPPED
-                    )
+                if line.end_position - told >= PROGRESS_BYTES:
+                    told = line.end_position
+                    progress.update(task, completed=told)
+                if line.faults or line.notes:
+                    _tell(line.faults + line.notes)
+                    if strict:
+                        out.flush()
+                        raise CommandFailed(STRICT_TEXT, exit_code=STOPPED)
     out.flush()
     if faults:
         text = f'Could not be read: {faults}; see the lines with an "error". Printed: {batches} lines with {records} records.'
