@@ -13,6 +13,7 @@ import msgspec
 from .output import DONE, FAILED, CommandFailed
 
 _METADATA_MAGIC = b"KLS1"
+_KAFKAS_MAGIC_AT = 16
 
 
 class Wanted(NamedTuple):
@@ -38,7 +39,14 @@ Examples:
 Every crc is checked, and that each batch follows the one before it. Broken places are named with their position, and reading
 goes on behind them; the exit code is 1 then. Secrets in metadata records are not shown. Nothing is changed, whoever runs.""",
 )
-@click.option("--files", required=True, multiple=True, metavar="FILE[,FILE…]", help="Segments, snapshots and offset indexes.")
+@click.option(
+    "--files",
+    type=click.Path(),
+    required=True,
+    multiple=True,
+    metavar="FILE[,FILE…]",
+    help="Segments, snapshots and offset indexes.",
+)
 @click.option("--cluster-metadata-decoder", "decode_metadata", is_flag=True, help="Show the metadata records, as JSON.")
 @click.option("--print-data-log", is_flag=True, help="Show what the records hold.")
 @click.option("--deep-iteration", is_flag=True, help="Show each record of a batch, not only the batch.")
@@ -92,8 +100,15 @@ def _line(wanted: Wanted, text: str) -> None:
 
 
 def _dump_log(path: str, wanted: Wanted) -> bool:
+    from kraftlab.quorum.storage.identity import PARTITION_DIRECTORY
+
     with open(path, "rb") as file:
-        is_metadata = file.read(4) == _METADATA_MAGIC[:4] or Path(path).absolute().parent.name == "__cluster_metadata-0"
+        start = file.read(_KAFKAS_MAGIC_AT + 1)
+    # In a directory of that name lies our log, its header page perhaps damaged, or Kafka's, which consists of record batches.
+    is_kafkas = start[_KAFKAS_MAGIC_AT:] == b"\2"
+    is_metadata = start.startswith(_METADATA_MAGIC) or (
+        not is_kafkas and Path(path).absolute().parent.name == PARTITION_DIRECTORY
+    )
     return _dump_metadata(path, wanted) if is_metadata else _dump_data(path, wanted)
 
 

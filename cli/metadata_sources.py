@@ -133,7 +133,9 @@ def source_options(command: F) -> F:
         caller_options,
         click.option("--bootstrap-controller", metavar="HOST:PORT[,…]", help="gRPC endpoints of controllers that run."),
         click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="gRPC endpoints of any nodes that run."),
-        click.option("--metadata-dir", metavar="DIR", help="A node's metadata.log.dir, whether the node runs or not."),
+        click.option(
+            "--metadata-dir", type=click.Path(), metavar="DIR", help="A node's metadata.log.dir, whether the node runs or not."
+        ),
     ):
         command = option(command)
     return command

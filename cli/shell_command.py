@@ -37,7 +37,7 @@ With a command it does that and ends (exit code 1 if it fails), without one it a
 The tree: /image/{provenance,features,cluster,topics,configs,clientQuotas,producerIds,acls,scram,moves,requests,transaction}
 and /local/{version,commitId}. Secrets are not shown. Nothing can be changed from here.""",
 )
-@click.option("-s", "--snapshot", metavar="FILE", help="A snapshot file, as Kafka's shell takes it.")
+@click.option("-s", "--snapshot", type=click.Path(), metavar="FILE", help="A snapshot file, as Kafka's shell takes it.")
 @_offset
 @_time
 @source_options

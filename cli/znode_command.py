@@ -46,11 +46,11 @@ Topics are created with their original replicas, then the reassignments start; w
 partition overrides what the topic's znode says, an empty list cancels. A topic that is there with these replicas is left alone.
 No ZooKeeper is asked, and no data is copied.""",
 )
-@click.option("--directory", metavar="DIR", help="Mirrors the znodes.")
+@click.option("--directory", type=click.Path(), metavar="DIR", help="Mirrors the znodes.")
 @click.option(
     "--topic-znode", "topic_files", multiple=True, metavar="TOPIC=FILE", help="Data of /brokers/topics/TOPIC; may be given again."
 )
-@click.option("--reassign-znode", "reassign_file", metavar="FILE", help="Data of /admin/reassign_partitions.")
+@click.option("--reassign-znode", "reassign_file", type=click.Path(), metavar="FILE", help="Data of /admin/reassign_partitions.")
 @click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="gRPC endpoints of any nodes.")
 @caller_options
 @click.option("--validate-only", is_flag=True, help="Say what would be done; with a cluster, let it check that as well.")
@@ -78,7 +78,14 @@ def import_znode(
         with connect(bootstrap_server) as client:
             done = _apply(client, topics, plan, validate_only)
     out.lines(_summary(done, validate_only, bootstrap_server is not None))
-    out.result({"validate_only": validate_only, "topics": [znode.topic for znode in topics], "partitions": plan, **done})
+    out.result(
+        {
+            "validate_only": validate_only,
+            "topics": [znode.topic for znode in topics],
+            "partitions": [entry._asdict() for entry in plan],
+            **done,
+        }
+    )
     return DONE
 
 

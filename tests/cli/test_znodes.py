@@ -224,6 +224,7 @@ def test_a_cluster_has_the_topics_and_moves_afterwards(
 
     code, checked = run("--validate-only")
     assert (code, checked["created"], checked["moved"]) == (0, ["clicks", "orders"], ["orders-0"])
+    assert checked["partitions"][1]["target"] == [0, 2, 1]
     with AdminClient(server) as client:
         assert not client.describe_topics().topics
         assert run()[0] == 0
