@@ -315,15 +315,18 @@ class MetadataDelta:
         self._brokers[record.broker_id] = None
 
     def _replay_registration_change(self, record: BrokerRegistrationChange, offset: int) -> None:
+        """A directory that goes offline is not cordoned any more."""
         broker = self._broker(record.broker_id, record.broker_epoch)
+        log_dirs = broker.log_dirs if record.log_dirs is None else record.log_dirs
+        cordoned = broker.cordoned_log_dirs if record.cordoned_log_dirs is None else record.cordoned_log_dirs
         self._brokers[record.broker_id] = msgspec.structs.replace(
             broker,
             fenced=broker.fenced if record.fenced is None else record.fenced,
             in_controlled_shutdown=(
                 broker.in_controlled_shutdown if record.in_controlled_shutdown is None else record.in_controlled_shutdown
             ),
-            log_dirs=broker.log_dirs if record.log_dirs is None else record.log_dirs,
-            cordoned_log_dirs=broker.cordoned_log_dirs if record.cordoned_log_dirs is None else record.cordoned_log_dirs,
+            log_dirs=log_dirs,
+            cordoned_log_dirs=tuple(each for each in cordoned if each in log_dirs),
         )
 
     def _replay_register_controller(self, record: RegisterController, offset: int) -> None:

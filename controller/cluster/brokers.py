@@ -73,7 +73,9 @@ def register(
             True if refreshed is None else refreshed.fenced,
             False if refreshed is None else refreshed.in_controlled_shutdown,
             tuple(sorted(request.log_dirs)) if metadata_version(state.image) >= DIRECTORIES else (),
-            cordoned_log_dirs=() if refreshed is None else refreshed.cordoned_log_dirs,
+            cordoned_log_dirs=()
+            if refreshed is None
+            else tuple(each for each in refreshed.cordoned_log_dirs if each in request.log_dirs),
         )
     )
 

@@ -14,6 +14,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+from kraftlab.config.access import AUTHORIZER
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import RESOURCE_BROKER
 from kraftlab.quorum.core.effects import Proposed, Rejected
@@ -89,7 +90,7 @@ class SimulatedController:
             session_timeout_ms=SESSION_TIMEOUT_MS,
             heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
             default_replication_factor=3,
-            static={"reassignment.max.moves.per.broker": "1"},
+            static={"reassignment.max.moves.per.broker": "1", AUTHORIZER: "simulated"},
         )
         self.controller = QuorumController(settings, self.machine.now_ms, self._random, self._arm_timer)
         self.controller.attach(self)

@@ -39,6 +39,7 @@ from ..reassignment import reassignments
 from ..topics import topics
 from ..topics.partition_counts import create_partitions
 from .named_requests import NamedClients
+from .rare_requests import Disks, RareRequests
 from .simulated_controller import (
     CLUSTER_ID,
     CONFIG_KEYS,
@@ -72,6 +73,7 @@ class Administrator:
         self._random = world.options.random("administrator")
         self._moves_random = world.options.random("administrator/moves")
         self._leaders_random = world.options.random("administrator/leaders")
+        self._rare = RareRequests(world)
         self._named = NamedClients(world)
         self._serial = 0
         self._requests = (
@@ -84,6 +86,7 @@ class Administrator:
     def ask(self, asked: SimulatedController) -> None:
         random = self._random
         self._serial += 1
+        self._rare.ask(asked)
         if self._leaders_random.random() < LEADERS_RATE:
             name, generate = self._leaders_random.choice((self._elect, self._elect, self._grow))()
             self._world.write(asked, name, generate, self._leaders_random.choice(TIMEOUTS_MS))
@@ -228,6 +231,7 @@ class SimulatedBroker:
     def __init__(self, world: MetadataWorld, broker_id: int) -> None:
         self._world = world
         self._random = world.options.random(f"broker/{broker_id}")
+        self._disks = Disks(world, broker_id)
         self.broker_id = broker_id
         self.epoch: int | None = None
         self._incarnation = 1
@@ -318,7 +322,12 @@ class SimulatedBroker:
         if self.epoch is None:
             return
         request = BrokerHeartbeatRequest(
-            self.broker_id, self.epoch, self._image.provenance.offset, want_fence=False, want_shutdown=self._is_leaving
+            self.broker_id,
+            self.epoch,
+            self._image.provenance.offset,
+            want_fence=False,
+            want_shutdown=self._is_leaving,
+            **self._disks.report(self._directories()),
         )
         answer = asked.controller.heartbeat(request)
         answer.when_done(partial(self._beaten, request))

@@ -351,3 +351,13 @@ async def test_whoever_restarted_uncleanly_has_no_claim_before_it_was_in_sync_ag
                 suspect -= {now.leader}  # The last known leader, when nobody else has a claim: what it has is what there is.
             assert not suspect & {*now.isr, *now.elr}, f"partition {number}: {now}"
             assert now.leader not in suspect
+
+
+async def test_a_directory_that_is_gone_is_not_cordoned_any_more(cluster: Any, tools: Any) -> None:
+    first, second = tools.directory(0, 0), tools.directory(0, 1)
+    await cluster.start_brokers(0, log_dirs=(first, second))
+    await cluster.heartbeat(0, cordoned_log_dirs=(first, second))
+    await cluster.heartbeat(0, offline_log_dirs=(first,))
+    assert (cluster.broker(0).log_dirs, cluster.broker(0).cordoned_log_dirs) == ((second,), (second,))
+    await cluster.register(0, log_dirs=(first,))
+    assert (cluster.broker(0).log_dirs, cluster.broker(0).cordoned_log_dirs) == ((first,), ())
