@@ -33,8 +33,16 @@ from .resources import (
 
 _UNCLEAN = "unclean.leader.election.enable"
 
+LONG_FROM_RESOURCES = 200
+"""To tell of so many takes a tenth of a second or so."""
+
 Described = tuple[str, ConfigKey | None, Effective]
 """(key's name, what is known of it, its value)."""
+
+
+def is_long(image: MetadataImage, request: admin_pb2.DescribeConfigsRequest) -> bool:
+    """Whether an answer tells of very many resources."""
+    return len(request.resources) >= LONG_FROM_RESOURCES
 
 
 def describe(

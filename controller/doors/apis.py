@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import ForwardingBroker
 from kraftlab.rpc.versions import version_of
 
@@ -52,7 +53,9 @@ class AdminApi(NamedTuple):
     `is_of_quorum`: a call of the leader's own that can be linearizable, as reads can. `names_initiator`: its request has an
     initiator, the principal if it names none. `knows_broker`: the answer depends on the broker that was asked; a write finds it
     in its context, a read gets it as well. `strict_from`: it counts against the client's mutation quota, strictly from this
-    version on. `asks_quorum`: its context knows the quorum. Who may make the call stands in `access.admission.CALLS`.
+    version on. `asks_quorum`: its context knows the quorum. `is_long` says of an image and a request whether the answer of a read
+    takes long: then it must depend on the committed state and the settings alone. Who may make the call stands in
+    `access.admission.CALLS`.
     """
 
     kind: Kind
@@ -65,6 +68,7 @@ class AdminApi(NamedTuple):
     knows_broker: bool = False
     strict_from: int | None = None
     asks_quorum: bool = False
+    is_long: Callable[[MetadataImage, Any], bool] = lambda image, request: False
 
     def asks_for_nothing(self, request: Any) -> bool:
         """Whether there is nothing to do and nothing to refuse."""
@@ -173,7 +177,11 @@ APIS: Mapping[str, AdminApi] = {
     "ElectLeaders": AdminApi(Kind.WRITE, elect_leaders, asks_for_no_partition, refusals.elect_leaders),
     "DeleteRecords": AdminApi(Kind.LOCAL, _records_are_brokers),
     "DescribeTopicPartitions": AdminApi(
-        Kind.READ, _describe_topics, refuse=refusals.describe_topic_partitions, prepare=description.take_none_for_all
+        Kind.READ,
+        _describe_topics,
+        refuse=refusals.describe_topic_partitions,
+        prepare=description.take_none_for_all,
+        is_long=description.is_long_description,
     ),
     "IncrementalAlterConfigs": AdminApi(
         Kind.WRITE, configs.alter, "resources", refusals.incremental_alter_configs, knows_broker=True
@@ -183,7 +191,7 @@ APIS: Mapping[str, AdminApi] = {
     "DescribeClientQuotas": AdminApi(Kind.READ, _describe_client_quotas),
     "UpdateFeatures": AdminApi(Kind.WRITE, features.update, asks_quorum=True),
     "ListConfigResources": AdminApi(Kind.READ, _list_config_resources),
-    "DescribeConfigs": AdminApi(Kind.READ, _describe_configs, knows_broker=True),
+    "DescribeConfigs": AdminApi(Kind.READ, _describe_configs, knows_broker=True, is_long=config_description.is_long),
     "AlterPartitionReassignments": AdminApi(
         Kind.WRITE,
         reassignments.alter,
@@ -204,7 +212,13 @@ APIS: Mapping[str, AdminApi] = {
     ),
     "AlterInterBrokerThrottle": AdminApi(Kind.WRITE, kip_179.alter_inter_broker_throttle),
     "DescribeCluster": AdminApi(Kind.READ, _describe_cluster, refuse=refusals.describe_cluster),
-    "Metadata": AdminApi(Kind.READ, _metadata, refuse=refusals.metadata, prepare=description.take_none_for_all_at_first),
+    "Metadata": AdminApi(
+        Kind.READ,
+        _metadata,
+        refuse=refusals.metadata,
+        prepare=description.take_none_for_all_at_first,
+        is_long=description.is_long_metadata,
+    ),
     "ApiVersions": AdminApi(Kind.LOCAL, _local("ApiVersions"), refuse=refusals.api_versions),
     "DescribeQuorum": AdminApi(Kind.LOCAL, _describe_quorum, is_of_quorum=True),
     "AddRaftVoter": _of_quorum("AddRaftVoter"),

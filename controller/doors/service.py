@@ -90,6 +90,7 @@ class ControllerService:
         self._mutation_quota = quota_of(controller.settings.static)
         self.local = local
         self._clock = clock
+        self._long_reads = trio.CapacityLimiter(1)
 
     def now_ms(self) -> int:
         """The controller's clock."""
@@ -201,11 +202,20 @@ class ControllerService:
         if row.kind is Kind.WRITE:
             answer = self._write(row, call, admission.request, arrived_ms + timeout_ms, identity)
             return _completed(admission, await answer.wait()), answer.offset
-        asked = (call.broker,) if row.knows_broker else ()
-        response = row.run(self, admission.request, *asked)
-        if row.kind is not Kind.READ:
-            response = await response
-        return _completed(admission, response), self.controller.applied_offset
+        if row.kind is Kind.READ:
+            response, offset = await self._read(row, call, admission.request)
+            return _completed(admission, response), offset
+        return _completed(admission, await row.run(self, admission.request)), self.controller.applied_offset
+
+    async def _read(self, row: AdminApi, call: Call, request: Any) -> tuple[Any, int]:
+        """The answer of a read, and the offset that it reflects at least. One that takes long is put together on a thread: a
+        committed state never changes, and this loop has a quorum and heartbeats to answer.
+        """
+        offset = self.controller.applied_offset
+        run = partial(row.run, self, request, *((call.broker,) if row.knows_broker else ()))
+        if row.is_long(self.controller.committed.image, request):
+            return await trio.to_thread.run_sync(run, limiter=self._long_reads), offset
+        return run(), offset
 
     def _admit(self, row: AdminApi, call: Call) -> Admission:
         """What of a call its caller may have; ApiError for nothing."""

@@ -6,6 +6,7 @@ What the caller may not see, and what he may do with the rest, is none of this m
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 from kraftlab.admin.v1 import admin_pb2
@@ -20,6 +21,26 @@ from .topic_names import INTERNAL_TOPICS, name_problem
 
 MAX_PARTITIONS = 2000
 """A limit that is higher counts as this (Kafka's max.request.partition.size.limit)."""
+LONG_FROM_PARTITIONS = 5000
+"""To tell of so many partitions takes a tenth of a second or so."""
+
+
+def is_long_description(image: MetadataImage, request: admin_pb2.DescribeTopicPartitionsRequest) -> bool:
+    """Whether an answer without limit tells of very many partitions."""
+    if request.HasField("response_partition_limit"):
+        return False
+    return _are_many(image, request.topics.names if request.HasField("topics") else image.topics.by_name)
+
+
+def is_long_metadata(image: MetadataImage, request: admin_pb2.MetadataRequest) -> bool:
+    """Whether an answer tells of very many partitions. ApiError as `metadata`."""
+    return _are_many(image, _wanted_topics(image, request)[1])
+
+
+def _are_many(image: MetadataImage, names: Iterable[str]) -> bool:
+    found = (image.topics.get(name) for name in names)
+    counts = itertools.accumulate(len(topic.partitions) for topic in found if topic is not None)
+    return any(count >= LONG_FROM_PARTITIONS for count in counts)
 
 
 # --- DescribeTopicPartitions --------------------------------------------------------------------------------------------

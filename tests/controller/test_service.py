@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import trio.testing
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.controller.doors.apis import APIS, Kind
 from kraftlab.controller.doors.service import ControllerService
+from kraftlab.controller.topics import description
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.peer_rpc import (
@@ -564,3 +566,42 @@ async def test_a_list_without_names_asks_for_all_topics_where_kafka_has_no_other
     assert await told(pb.MetadataRequest(topics=pb.MetadataTopics()), api_version=0) == ["t"]
     assert await told(pb.MetadataRequest(topics=pb.MetadataTopics()), api_version=1) == []
     assert await told(pb.MetadataRequest(topics=pb.MetadataTopics())) == []
+
+
+async def test_the_loop_goes_on_while_a_long_answer_is_put_together(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    await door.call("CreateTopics", creation())
+    monkeypatch.setattr(description, "LONG_FROM_PARTITIONS", 1)
+    applied = door.cluster.controller.applied_offset
+    loop, may_end = threading.get_ident(), threading.Event()
+    told_on: list[int] = []
+
+    def metadata(*arguments: Any) -> pb.MetadataResponse:
+        assert may_end.wait(10)
+        told_on.append(threading.get_ident())
+        return told(*arguments)
+
+    told = description.metadata
+    monkeypatch.setattr(description, "metadata", metadata)
+    answers: list[Any] = []
+
+    async def ask() -> None:
+        answers.append(await door.service.dispatch(Call("Metadata", pb.MetadataRequest(), ANONYMOUS)))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await trio.testing.wait_all_tasks_blocked()
+        await door.call("CreateTopics", creation("later"))
+        may_end.set()
+    (answer,) = answers
+    assert loop not in told_on
+    # It may tell newer things than it promises, never older ones.
+    assert answer.header.metadata_offset == applied < door.cluster.controller.applied_offset
+    assert "t" in [topic.name for topic in answer.topics]
+
+
+async def test_a_request_for_little_is_answered_at_once(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    await door.call("CreateTopics", creation())
+    monkeypatch.setattr(description, "LONG_FROM_PARTITIONS", 2)
+    monkeypatch.setattr(trio.to_thread, "run_sync", None)
+    assert len((await door.call("Metadata", pb.MetadataRequest())).topics) == 1
+    assert len((await door.call("DescribeTopicPartitions", pb.DescribeTopicPartitionsRequest())).topics) == 1
