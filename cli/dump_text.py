@@ -21,6 +21,7 @@ from kraftlab.quorum.core.types import VoterSet
 from kraftlab.quorum.storage.survey import BrokenPlace, FoundBatch
 
 _MARKERS = {0: "ABORT", 1: "COMMIT"}
+_CONTROL_TYPES = {2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER", 5: "KRAFT_VERSION", 6: "KRAFT_VOTERS"}
 _GZIP = 1
 
 
@@ -200,7 +201,10 @@ def _data_record(header: BatchHeader, record: StoredRecord) -> dict[str, Any]:
     }
     if header.is_control and record.key is not None and len(record.key) >= 4:
         kind = int.from_bytes(record.key[2:4], "big")
-        document["endTxnMarker"] = _MARKERS.get(kind, f"UNKNOWN({kind})")
+        if kind in _MARKERS:
+            document["endTxnMarker"] = _MARKERS[kind]
+        else:
+            document["controlType"] = f"{_CONTROL_TYPES.get(kind, 'UNKNOWN')}({kind})"
         return document
     return {**document, "key": _text(record.key), "payload": _text(record.value)}
 
@@ -220,8 +224,6 @@ def data_record_line(document: dict[str, Any], *, with_place: bool, with_payload
             f"valueSize: {document['valueSize']} sequence: {document['sequence']}",
             f"headerKeys: [{','.join(document['headerKeys'])}]",
         ]
-    if "endTxnMarker" in document:
-        words.append(f"endTxnMarker: {document['endTxnMarker']}")
-    elif with_payload:
-        words += [f"{name}: {document[name]}" for name in ("key", "payload") if document[name] is not None]
+    shown = ("endTxnMarker", "controlType", *(("key", "payload") if with_payload else ()))
+    words += [f"{name}: {document[name]}" for name in shown if document.get(name) is not None]
     return "| " + " ".join(words)
