@@ -111,7 +111,7 @@ Exit codes: 0 done, 1 error (or not as planned), 2 --verify, --progress: still i
 @click.option("--cancel", is_flag=True, help="Cancel what runs of a file.")
 @click.option("--list", "list_", is_flag=True, help="List reassignments that run.")
 @click.option("--rollback", metavar="PLAN", help="Go back to what was before a plan that was executed with --plan-id.")
-@click.option("--progress", is_flag=True, help="Show how far each replica of a file is behind (KIP-179).")
+@click.option("--progress", is_flag=True, help="Show how far each replica of a file is, rate and ETA (KIP-179).")
 @click.option("--reassignment-json-file", metavar="FILE", help='{"partitions":[{"topic":"foo","partition":0,"replicas":[1,2]}]}')
 @click.option("--topics-to-move-json-file", metavar="FILE", help='{"version":1,"topics":[{"topic":"foo"}]}')
 @click.option("--broker-list", metavar="IDS", help="Brokers to place on, for example 0,1,2.")
@@ -274,7 +274,16 @@ def _progress(client: AdminClient, out: Output, given: dict[str, Any], plan: Any
         {
             "state": progress.value,
             "replicas": [
-                {"topic": topic, "partition": partition, "broker": broker, "status": state.status, "behind": state.behind}
+                {
+                    "topic": topic,
+                    "partition": partition,
+                    "broker": broker,
+                    "status": state.status,
+                    "behind": state.behind,
+                    "bytes_per_second": state.bytes_per_second if state.bytes_per_second >= 0 else None,
+                    "eta_ms": state.eta_ms if state.eta_ms >= 0 else None,
+                    "waits_for": state.why or None,
+                }
                 for (topic, partition, broker), state in states.items()
             ],
         }

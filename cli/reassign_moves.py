@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 import msgspec
 
@@ -15,7 +15,7 @@ from . import reassign_text as text
 from .moves_text import DirectoryMove
 from .reassign import ReassignmentFailed, after_of, alter_directories, describe, move_failure, partition_errors
 from .reassign_plan import Plan, TopicPartition, TopicPartitionReplica
-from .reassign_text import Ongoing, ReplicaState
+from .reassign_text import Ongoing, Progress, ReplicaState
 
 IN_SYNC = "In sync"
 _RETRY_S = 0.1
@@ -102,61 +102,99 @@ def directory_moves(client: AdminClient) -> list[DirectoryMove]:
 def replica_states(client: AdminClient, plan: Plan) -> dict[TopicPartitionReplica, ReplicaState]:
     """How far each replica of a plan is, in the order of the plan (KIP-179)."""
     topics = describe(client, plan.topics())
-    alive = {broker.broker_id for broker in client.describe_cluster().brokers}
+    listed = client.list_partition_reassignments()
+    brokers = {broker.broker_id: broker.is_fenced for broker in client.describe_cluster(include_fenced_brokers=True).brokers}
     partitions = {(name, entry.partition_index): entry for name, topic in topics.items() for entry in topic.partitions}
     wanted = {placement.key: {*placement.replicas} for placement in plan.partitions}
-    for key, brokers in wanted.items():
+    for key, replicas in wanted.items():
         if key in partitions:
-            brokers.add(partitions[key].leader_id)
-    ends = _log_ends(client, wanted, alive)
+            replicas.add(partitions[key].leader_id)
+    ends, silent = _log_ends(client, wanted, {broker for broker, fenced in brokers.items() if not fenced})
+    seen = _Seen(
+        topics.keys(),
+        partitions,
+        brokers,
+        ends,
+        silent,
+        {(topic.name, entry.partition_index): entry for topic in listed.topics for entry in topic.partitions},
+        {(entry.topic, entry.partition_index): entry for entry in listed.queued},
+    )
     return {
-        (*placement.key, broker): _state(placement.key, broker, topics, partitions, alive, ends)
+        (*placement.key, broker): _with_move(seen, placement.key, broker, _state(seen, placement.key, broker))
         for placement in plan.partitions
         for broker in placement.replicas
     }
 
 
+class _Seen(msgspec.Struct, frozen=True):
+    """What there is, as of one look. `brokers`: who is fenced; `ends`: log end offsets, of all brokers that are not `silent`."""
+
+    topics: Set[str]
+    partitions: Mapping[TopicPartition, pb.DescribedPartition]
+    brokers: Mapping[int, bool]
+    ends: Mapping[TopicPartitionReplica, int]
+    silent: Set[int]
+    moving: Mapping[TopicPartition, pb.OngoingPartitionReassignment]
+    queued: Mapping[TopicPartition, pb.QueuedReassignment]
+
+
 def _log_ends(
     client: AdminClient, wanted: Mapping[TopicPartition, set[int]], alive: set[int]
-) -> dict[TopicPartitionReplica, int]:
-    """Log end offsets of replicas, of those whose brokers say."""
+) -> tuple[dict[TopicPartitionReplica, int], set[int]]:
+    """Log end offsets of replicas, and brokers that do not answer."""
     by_broker: dict[int, list[TopicPartition]] = {}
     for key, brokers in wanted.items():
         for broker in brokers & alive:
             by_broker.setdefault(broker, []).append(key)
     ends: dict[TopicPartitionReplica, int] = {}
+    silent: set[int] = set()
     for broker, keys in by_broker.items():
         try:
             response = client.describe_log_dirs(broker, keys)
         except (ApiError, ClusterUnreachable):
+            silent.add(broker)
             continue
         for directory in response.results:
             for topic in directory.topics:
                 for entry in topic.partitions:
                     if not entry.is_future_key:
                         ends[topic.name, entry.partition_index, broker] = entry.log_end_offset
-    return ends
+    return ends, silent
 
 
-def _state(
-    key: TopicPartition,
-    broker: int,
-    topics: Mapping[str, pb.DescribedTopic],
-    partitions: Mapping[TopicPartition, pb.DescribedPartition],
-    alive: set[int],
-    ends: Mapping[TopicPartitionReplica, int],
-) -> ReplicaState:
-    if key[0] not in topics:
+def _state(seen: _Seen, key: TopicPartition, broker: int) -> ReplicaState:
+    if key[0] not in seen.topics:
         return ReplicaState("Unknown topic")
-    if key not in partitions:
+    if key not in seen.partitions:
         return ReplicaState("Unknown partition")
-    if broker not in alive:
+    if broker not in seen.brokers:
         return ReplicaState("Unknown broker")
-    own = ends.get((*key, broker), -1)
+    if seen.brokers[broker]:
+        return ReplicaState("Broker is down", waits=True)
+    if broker in seen.silent:
+        return ReplicaState("Broker does not answer", waits=True)
+    partition = seen.partitions[key]
+    own = seen.ends.get((*key, broker), -1)
+    if own < 0 and key in seen.queued and broker in seen.queued[key].target_replicas:
+        return ReplicaState("Queued", waits=True, why=seen.queued[key].waits_for)
+    if own < 0 and broker in partition.replica_nodes:
+        return ReplicaState("Not there yet", waits=True)
     if own < 0:
         return ReplicaState("Broker does not host this partition")
-    if broker in partitions[key].isr_nodes:
+    if broker in partition.isr_nodes:
         return ReplicaState(IN_SYNC, 0)
     # One that has everything and is not in the ISR yet is still behind: by nothing that could be counted.
-    behind = max(ends.get((*key, partitions[key].leader_id), own) - own, 1)
+    behind = max(seen.ends.get((*key, partition.leader_id), own) - own, 1)
     return ReplicaState(f"Behind: {behind} messages behind", behind)
+
+
+def _with_move(seen: _Seen, key: TopicPartition, broker: int, state: ReplicaState) -> ReplicaState:
+    """Adds what the active controller knows of the replica's copying."""
+    entry = seen.moving.get(key)
+    if entry is None or state.progress is Progress.DONE:
+        return state
+    why = "; ".join(blocker.text for blocker in entry.blockers if blocker.broker_id == broker)
+    copied = next((progress for progress in entry.progress if progress.broker_id == broker), None)
+    if copied is None or state.waits:
+        return msgspec.structs.replace(state, why=why)
+    return msgspec.structs.replace(state, bytes_per_second=copied.bytes_per_second, eta_ms=copied.eta_ms, why=why)

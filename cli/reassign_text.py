@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from .moves_text import bytes_text, table, time_text
 from .reassign_plan import Plan, TopicPartition, TopicPartitionReplica
 
 RUNNING_REFUSAL = (
@@ -240,25 +241,38 @@ def verify_lines(
 
 
 class ReplicaState(msgspec.Struct, frozen=True):
-    """A planned replica as `--progress` finds it (KIP-179). `behind`: messages it lacks, -1 if it is not there."""
+    """A planned replica as `--progress` finds it (KIP-179). `behind`: messages it lacks, -1 if it is not there or does not say;
+    `waits`: it is not there and will be. Rate and time to go are -1, and `why` empty, if nothing is known."""
 
     status: str
     behind: int = -1
+    waits: bool = False
+    bytes_per_second: float = -1
+    eta_ms: int = -1
+    why: str = ""
 
     @property
     def progress(self) -> Progress:
         if self.behind < 0:
-            return Progress.WRONG
+            return Progress.RUNNING if self.waits else Progress.WRONG
         return Progress.RUNNING if self.behind else Progress.DONE
 
 
 def progress_table(states: Mapping[TopicPartitionReplica, ReplicaState]) -> list[str]:
-    """KIP-179's table."""
-    rows = [("Topic", "Partition", "Broker", "Status")]
-    rows += [(topic, str(partition), str(broker), states[topic, partition, broker].status) for topic, partition, broker in states]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    """KIP-179's table; while something is copied or waits, with rates, time to go, and what is in the way."""
+    detailed = any(state.why or state.bytes_per_second >= 0 for state in states.values())
+    rows = [("Topic", "Partition", "Broker", "Status", *(("Rate", "ETA", "Waits for") if detailed else ()))]
+    for (topic, partition, broker), state in states.items():
+        rows.append((topic, str(partition), str(broker), state.status, *(_copying(state) if detailed else ())))
+    lines = table(rows)
     return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
+
+
+def _copying(state: ReplicaState) -> tuple[str, str, str]:
+    if state.progress is Progress.DONE:
+        return "-", "-", ""
+    rate = f"{bytes_text(state.bytes_per_second)}/s" if state.bytes_per_second >= 0 else "?"
+    return rate, time_text(state.eta_ms), state.why
 
 
 def overall(states: Iterable[PartitionState | MoveState | ReplicaState]) -> Progress:

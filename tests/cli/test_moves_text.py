@@ -111,6 +111,22 @@ def test_the_table_of_progress_is_that_of_the_kip() -> None:
     assert text.overall(states.values()) is Progress.WRONG
 
 
+def test_the_table_of_progress_tells_rates_and_what_is_in_the_way_while_something_is_copied() -> None:
+    states = {
+        ("t", 0, 0): ReplicaState("In sync", 0),
+        ("t", 0, 1): ReplicaState("Behind: 56 messages behind", 56, bytes_per_second=2048.0, eta_ms=3000),
+        ("t", 0, 2): ReplicaState("Broker is down", waits=True, why="broker 2 is fenced"),
+    }
+    assert text.progress_table(states) == [
+        "Topic  Partition  Broker  Status                      Rate       ETA  Waits for",
+        "-" * 88,
+        "t      0          0       In sync                     -          -",
+        "t      0          1       Behind: 56 messages behind  2.0 KiB/s  3s",
+        "t      0          2       Broker is down              ?          ?    broker 2 is fenced",
+    ]
+    assert text.overall(states.values()) is Progress.RUNNING, "a broker that is down may come back"
+
+
 def test_a_preview_shows_each_partition_as_the_list_does() -> None:
     after = {("b", 1): Ongoing((2, 1), (2,), (1,)), ("a", 0): Ongoing((1,), (), ())}
     assert text.preview_lines(after) == [
