@@ -114,9 +114,11 @@ def reason_to_wait(image: MetadataImage, key: TopicPartition, target: tuple[int,
     if waiting is None:
         return "the partition is being reassigned"
     if policy.per_cluster and load.moves >= policy.per_cluster:
-        return f"{load.moves} moves run in the cluster, reassignment.max.moves.per.cluster is {policy.per_cluster}"
+        run = "1 move runs" if load.moves == 1 else f"{load.moves} moves run"
+        return f"{run} in the cluster, reassignment.max.moves.per.cluster is {policy.per_cluster}"
     for broker in sorted(waiting.brokers):
         if policy.per_broker and load.by_broker[broker] >= policy.per_broker:
-            busy = load.by_broker[broker]
-            return f"{busy} moves keep broker {broker} busy, reassignment.max.moves.per.broker is {policy.per_broker}"
+            moves = load.by_broker[broker]
+            keep = "1 move keeps" if moves == 1 else f"{moves} moves keep"
+            return f"{keep} broker {broker} busy, reassignment.max.moves.per.broker is {policy.per_broker}"
     return "its turn"

@@ -144,7 +144,7 @@ def test_queued_moves_run_one_after_the_other_across_a_failover(
     assert "Waiting for free slots: queued-1,queued-2,queued-3" in started.out
     document = reassign("--list", "--json").json
     assert [entry["partition"] for entry in document["queued"]] == [1, 2, 3]
-    assert "keep broker" in document["queued"][0]["waits_for"]
+    assert "keeps broker" in document["queued"][0]["waits_for"]
     assert reassign("--cancel", "--reassignment-json-file", plan_file(tmp_path, "queued", {3: [1]})).code == 0
     leader = admin.describe_quorum().leader_id
     cluster.kill_node(leader)

@@ -175,7 +175,7 @@ async def test_the_queue_moves_on_when_the_caps_are_raised(queue: Any) -> None:
 async def test_the_listing_says_what_a_move_waits_for(queue: Any) -> None:
     await move(queue, "t", {0: (1,), 1: (1,)}, queued=True)
     [shown] = listed(queue).queued
-    assert shown.waits_for == "1 moves keep broker 0 busy, reassignment.max.moves.per.broker is 1"
+    assert shown.waits_for == "1 move keeps broker 0 busy, reassignment.max.moves.per.broker is 1"
     asked = admin_pb2.ListPartitionReassignmentsRequest()
     asked.topics.topics.add(name="t", partition_indexes=[0])
     assert not listed(queue, asked).queued
