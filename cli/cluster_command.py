@@ -9,6 +9,7 @@ import click
 
 from .caller import caller_options, connect
 from .output import DONE, CommandFailed, Output, json_option
+from .placement import AddressedGroup
 
 if TYPE_CHECKING:
     from kraftlab.admin.v1 import admin_pb2 as pb
@@ -36,6 +37,7 @@ def _addressed(command: F) -> F:
 
 @click.group(
     "cluster",
+    cls=AddressedGroup,
     short_help="Show the cluster's id and members, unregister brokers.",
     epilog="""\b
 Examples:

@@ -8,6 +8,7 @@ import click
 
 from .caller import caller_options, connect
 from .output import DONE, CommandFailed, Output, bootstrap_option, json_option
+from .placement import AddressedGroup
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
@@ -19,6 +20,7 @@ _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 
 @click.group(
     "features",
+    cls=AddressedGroup,
     short_help="Show, raise and lower the levels of features.",
     epilog="""\b
 Examples:

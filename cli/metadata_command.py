@@ -29,12 +29,14 @@ from .metadata_text import (
     warnings,
 )
 from .output import DONE, FAILED, CommandFailed, Output, json_option
+from .placement import AddressedGroup
 
 _offset, _time = moment_options
 
 
 @click.group(
     "metadata",
+    cls=AddressedGroup,
     short_help="The metadata as it was, and what changed.",
     epilog="""\b
 Examples:

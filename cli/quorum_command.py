@@ -10,6 +10,7 @@ import click
 from . import quorum_changes
 from .caller import connect, remember_command_config, user_option
 from .output import DONE, CommandFailed, Output, json_option, linearizable_option
+from .placement import AddressedGroup
 from .standalone_command import force_standalone
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Target(NamedTuple):
 
 @click.group(
     "metadata-quorum",
+    cls=AddressedGroup,
     short_help="Show the metadata quorum, add and remove controllers.",
     epilog="""\b
 Examples:

@@ -11,6 +11,7 @@ from click.shell_completion import CompletionItem
 
 from .caller import caller_options, connect
 from .output import DONE, FAILED, CommandFailed, Output, json_option
+from .placement import AddressedGroup
 from .snapshot_text import SnapshotView, snapshot_lines
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 COMPLETION_TIMEOUT_MS = 1000
 
 
-@click.group("snapshot", short_help="Take, list and check snapshots of the metadata log.")
+@click.group("snapshot", cls=AddressedGroup, short_help="Take, list and check snapshots of the metadata log.")
 def snapshot() -> None:
     """Take, list and check snapshots of the metadata log. Every node, controller or broker, keeps its own."""
 
