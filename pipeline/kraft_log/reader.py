@@ -32,6 +32,7 @@ from .primitives import signed_varlong, unsigned_varint
 _BUFFER_BYTES = 1 << 20
 _MAGIC_FROM = 16
 _MAGIC = b"\x02"
+_LENGTH_AT = 8
 
 Frame = tuple[int, int, int, bytes, bytes]
 """A record's (position in its batch, timestamp delta in ms, offset delta, key, value)."""
@@ -88,9 +89,10 @@ def _next_batch(file: BinaryIO, position: int, size_bytes: int) -> int:
         window = file.read(min(_BUFFER_BYTES, size_bytes - position))
         at = window.find(_MAGIC, _MAGIC_FROM)
         while at >= 0 and at - _MAGIC_FROM + HEADER_BYTES <= len(window):
-            candidate = position + at - _MAGIC_FROM
-            if _is_batch(file, candidate, size_bytes, window[at - _MAGIC_FROM : at - _MAGIC_FROM + HEADER_BYTES]):
-                return candidate
+            start = at - _MAGIC_FROM
+            plausible = window[start + _LENGTH_AT] == 0  # no batch is so long that its length needs the first of four bytes
+            if plausible and _is_batch(file, position + start, size_bytes, window[start : start + HEADER_BYTES]):
+                return position + start
             at = window.find(_MAGIC, at + 1)
         position += len(window) - HEADER_BYTES + 1
     return size_bytes

@@ -174,3 +174,13 @@ def test_unknown_control_records_and_versions_are_kept(batch: Make) -> None:
         ["unknown version 9 of SnapshotFooter; version 0 is known"],
         [],
     ]
+
+
+@pytest.mark.parametrize("missing", range(-2, HEADER_BYTES + 2, 3))
+def test_the_next_batch_is_found_wherever_a_long_damage_ends(batch: Make, missing: int) -> None:
+    garbage = b"\xff" * ((1 << 20) - missing)
+
+    entries = read(garbage + batch([NO_OP], 9))
+
+    assert [(entry.position, entry.size_bytes) for entry in damages(entries)] == [(0, len(garbage))]
+    assert offsets(entries) == [9]
