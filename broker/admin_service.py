@@ -24,6 +24,7 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse, ForwardingBroker
 from kraftlab.node import logger_configs
+from kraftlab.quorum.driver.frames import FrameError
 from kraftlab.quorum.driver.transport import PeerError, PeerTimeout, PeerUnreachable
 from kraftlab.rpc.endpoint_types import BROKERS, check_endpoint_type
 from kraftlab.rpc.methods import METHODS, Method, fault
@@ -206,6 +207,12 @@ class AdminService:
             try:
                 answer = await self._channel.pass_on(Api.ENVELOPE, body, timeout_ms=rest_ms)
                 response = _envelope.decode(answer)
+            except FrameError as error:
+                return fault(
+                    method,
+                    f"Not carried out, since it cannot be passed on: {error}; or ask a controller.",
+                    ErrorCode.INVALID_REQUEST,
+                )
             except PeerTimeout:
                 break
             except PeerUnreachable as error:

@@ -48,7 +48,8 @@ LEVEL_MAX = (1 << 15) - 1
 def register(
     state: ControllerState, table: HeartbeatTable, request: BrokerRegistrationRequest, context: Context
 ) -> Outcome[BrokerRegistrationResponse]:
-    """Registers an incarnation, or refreshes one that is registered already and keeps its epoch and flags.
+    """Registers an incarnation, or refreshes one that is registered already and keeps its epoch and flags; what lies in directories
+    that it does not name any more leaves ISRs and leaderships, as if a heartbeat had told of them.
 
     ApiError, in this order: INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION (id, listeners, levels),
     DUPLICATE_BROKER_REGISTRATION (another incarnation is alive and has not lost its place to this one),
@@ -60,6 +61,10 @@ def register(
     records: list[AnyRecord] = []
     if existing is not None and refreshed is None:
         records += _leave_to_successor(state, existing, request.previous_broker_epoch, context.settings)
+    if refreshed is not None:
+        lost = [directory for directory in refreshed.log_dirs if directory not in request.log_dirs]
+        keys = [key for directory in lost for key in state.index.partitions_in_directory(directory)]
+        records += without_data(state, keys, refreshed.broker_id, context.settings)
     epoch = context.next_offset if refreshed is None else refreshed.epoch
     records.append(
         RegisterBroker(

@@ -23,6 +23,7 @@ from kraftlab.metadata.quotas import QuotaEntity, resolve
 MUTATION_RATE = "controller_mutation_rate"
 WINDOWS_DEFAULT = 11
 WINDOW_SIZE_S_DEFAULT = 1
+THROTTLE_TIME_MS_MAX = (1 << 31) - 1
 BUCKETS_MAX = 10_000
 """Beyond that full buckets are forgotten: a new one is full as well."""
 
@@ -42,8 +43,8 @@ class TokenBucket(NamedTuple):
         return TokenBucket(self.tokens - count, self.updated_ms)
 
     def throttle_time_ms(self, rate: float) -> int:
-        """How long until nothing is owed any more."""
-        return math.ceil(max(0.0, -self.tokens) / rate * 1000)
+        """How long until nothing is owed any more, as far as an answer can say it."""
+        return math.ceil(min(max(0.0, -self.tokens) / rate * 1000, THROTTLE_TIME_MS_MAX))
 
 
 class MutationQuota:

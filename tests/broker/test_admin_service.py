@@ -15,6 +15,7 @@ from kraftlab.broker.controller_channel import NoController
 from kraftlab.broker.metadata_publisher import MetadataPublisher
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import EnvelopeRequest, EnvelopeResponse
+from kraftlab.quorum.driver.frames import FrameError
 from kraftlab.quorum.driver.transport import PeerTimeout, PeerUnreachable
 from kraftlab.rpc.server import Call
 
@@ -105,6 +106,17 @@ async def test_a_controller_lost_in_the_middle_is_asked_again_for_a_write_with_a
 async def test_a_controller_that_does_not_answer_in_time_is_a_timeout(autojump_clock: Any) -> None:
     response: Any = await service_on(Channel(PeerTimeout("no answer"))).dispatch(create())
     assert response.header.error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_what_is_too_large_to_be_passed_on_is_refused_with_its_size(autojump_clock: Any) -> None:
+    channel = Channel(FrameError("a frame of 20000000 bytes is over the limit of 16777216; send less at once"))
+    response: Any = await service_on(channel).dispatch(create())
+    assert response.header.error_code == ErrorCode.INVALID_REQUEST
+    assert response.header.error_message == (
+        "Not carried out, since it cannot be passed on: a frame of 20000000 bytes is over the limit of 16777216; "
+        "send less at once, or ask a controller."
+    )
+    assert len(channel.passed_on) == 1
 
 
 async def test_the_brokers_own_calls_are_answered_here(autojump_clock: Any) -> None:

@@ -432,6 +432,15 @@ async def test_an_offline_directory_takes_its_replicas_out_and_leaves_the_rest(c
     assert cluster.controller.statistics().writes == writes, "reported again until acknowledged, handled once"
 
 
+async def test_a_directory_that_a_repeated_registration_lacks_is_offline(cluster: Any, tools: Any) -> None:
+    _, second = await two_dirs(cluster, tools)
+    epoch = cluster.broker(1).epoch
+    assert await cluster.register(1, log_dirs=(second,)) == epoch
+    assert cluster.state("t", 0) == ((1, 2), (2,), 2, (), ())
+    assert cluster.state("t", 1) == ((1, 2), (1, 2), 1, (), ())
+    assert not cluster.broker(1).fenced
+
+
 async def test_what_lay_in_an_offline_directory_is_not_eligible_to_lead(cluster: Any, tools: Any) -> None:
     """A directory that is repaired may come back empty; where the broker led last, that is remembered."""
     first, _ = await two_dirs(cluster, tools)

@@ -50,6 +50,11 @@ def test_a_clock_that_goes_back_fills_nothing() -> None:
     assert TokenBucket(-5, 1000).at(500, 1, 10) == TokenBucket(-5, 1000)
 
 
+@pytest.mark.parametrize("rate", [1e-9, 5e-324])
+def test_a_wait_that_no_answer_can_say_is_the_longest_that_one_can(rate: float) -> None:
+    assert TokenBucket(-10, 0).throttle_time_ms(rate) == 2**31 - 1
+
+
 def test_a_strict_request_may_overshoot_once_and_is_refused_until_nothing_is_owed() -> None:
     quota, image = MutationQuota(windows=11), limited(2.0)
     charge = quota.charge(image, "alice", "", is_strict=True, now_ms=0)
