@@ -353,6 +353,7 @@ class LogManager:
         refused: list[LogError] = []
         placed: list[tuple[NewReplica, LogDir]] = []
         with self._lock:
+            self._counts()
             for replica in wanted:
                 if self._claim(replica.key) is None:
                     with _noting(refused):
@@ -404,13 +405,16 @@ class LogManager:
             raise ReplicaOffline(f"{topic}-{partition} is not created: {action.reason}")
         if directory_id in ids:
             return ids[directory_id]
-        if self._counted is None:
-            self._counted = Counter(log.log_dir for log in self._logs())
-        counted = self._counted
+        counted = self._counts()
         return min(
             self._online.values(),
             key=lambda log_dir: (log_dir.path in self._cordoned, counted[log_dir.path], -log_dir.usable_bytes),
         )
+
+    def _counts(self) -> Counter[Path]:
+        if self._counted is None:
+            self._counted = Counter(log.log_dir for log in self._logs())
+        return self._counted
 
     def _count(self, log_dir: LogDir) -> None:
         """A log is about to be there."""

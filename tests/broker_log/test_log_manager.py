@@ -16,6 +16,7 @@ import pytest
 
 from kraftlab.broker.log import files
 from kraftlab.broker.log import partition_log as partition_log_module
+from kraftlab.broker.log.dir_names import CREATING_PREFIX
 from kraftlab.broker.log.errors import (
     LogClosed,
     LogDirFailed,
@@ -26,7 +27,7 @@ from kraftlab.broker.log.errors import (
     StartupRefused,
     TooManyOpenFiles,
 )
-from kraftlab.broker.log.log_manager import LogManager
+from kraftlab.broker.log.log_manager import LogManager, NewReplica
 from kraftlab.broker.log.partition_log import LogConfig, PartitionLog
 from kraftlab.broker.log.startup import AssignedReplica, Verb
 from kraftlab.config import meta_properties
@@ -97,6 +98,21 @@ def test_among_directories_with_as_many_replicas_the_one_with_more_room_is_taken
     room = {broker.dirs[0]: 10, broker.dirs[1]: 20}
     monkeypatch.setattr("kraftlab.broker.log.log_dir.free_bytes", room.__getitem__)
     assert manager.get_or_create("t", TOPIC, 0).log_dir == broker.dirs[1]
+
+
+def test_replicas_made_together_are_spread_and_one_that_cannot_be_made_holds_up_no_other(broker: Broker) -> None:
+    manager = broker.start()
+    known = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    (broker.dirs[1] / "t-3").mkdir()
+    wanted = [NewReplica("t", TOPIC, number, broker.ids[1], False, manager.config) for number in range(4)]
+    wanted += [NewReplica("t", TOPIC, number, UNASSIGNED, True, manager.config) for number in (4, 5, 6)]
+    [refused] = manager.create_together(wanted)
+    assert "t-3 exists already" in str(refused)
+    assert manager.get(TOPIC, 0) is known
+    assert manager.get(TOPIC, 3) is None
+    logs = [manager.get(TOPIC, number) for number in (1, 2, 4, 5, 6)]
+    assert [log is not None and broker.dirs.index(log.log_dir) for log in logs] == [1, 1, 0, 0, 0]
+    assert not [path for path in broker.dirs[1].iterdir() if path.name.startswith(CREATING_PREFIX)]
 
 
 def test_everything_is_found_again_after_a_clean_stop_without_a_scan(broker: Broker, batch) -> None:
