@@ -208,11 +208,8 @@ class AdminService:
                 answer = await self._channel.pass_on(Api.ENVELOPE, body, timeout_ms=rest_ms)
                 response = _envelope.decode(answer)
             except FrameError as error:
-                return fault(
-                    method,
-                    f"Not carried out, since it cannot be passed on: {error}; or ask a controller.",
-                    ErrorCode.INVALID_REQUEST,
-                )
+                refusal = f"Not carried out, since it cannot be passed on: {error}, or ask a controller."
+                return fault(method, refusal, ErrorCode.INVALID_REQUEST)
             except PeerTimeout:
                 break
             except PeerUnreachable as error:

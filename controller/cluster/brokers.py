@@ -48,8 +48,8 @@ LEVEL_MAX = (1 << 15) - 1
 def register(
     state: ControllerState, table: HeartbeatTable, request: BrokerRegistrationRequest, context: Context
 ) -> Outcome[BrokerRegistrationResponse]:
-    """Registers an incarnation, or refreshes one that is registered already and keeps its epoch and flags; what lies in directories
-    that it does not name any more leaves ISRs and leaderships, as if a heartbeat had told of them.
+    """Registers an incarnation, or refreshes one that is registered already and keeps its epoch and flags; what lies in a
+    directory that it does not name any more leaves ISRs and leaderships, as if a heartbeat had told of it.
 
     ApiError, in this order: INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION (id, listeners, levels),
     DUPLICATE_BROKER_REGISTRATION (another incarnation is alive and has not lost its place to this one),
