@@ -48,7 +48,8 @@ def lab(tmp_path: Path) -> Lab:
     store = MetadataStore.open(RealFileSystem(), str(tmp_path), "test", bytes(16), segment_bytes=5000, preallocate_bytes=8192)
     images, written = [EMPTY], []
     for number in range(BATCHES):
-        records: list[AnyRecord] = [Topic(0, f"t{number}", bytes([number]) * 16), Config(0, 4, "", "min.insync.replicas", str(number))]
+        config = Config(0, 4, "", "min.insync.replicas", str(number))
+        records: list[AnyRecord] = [Topic(0, f"t{number}", bytes([number]) * 16), config]
         body, count = codec.encode(records)
         base = 2 * number
         data, _ = batch.encode(
