@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from kraftlab.metadata.acls import Acl, AclsImage
+from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.errors import ApiError
-from kraftlab.metadata.image import MetadataImage
-from kraftlab.metadata.records import AnyRecord, RequestOutcome
+from kraftlab.metadata.image import BrokerImage, MetadataImage
+from kraftlab.metadata.index import MetadataIndex
+from kraftlab.metadata.moves import MovesImage
+from kraftlab.metadata.moves_delta import MovesDelta
+from kraftlab.metadata.peer_rpc import BrokerHeartbeatRequest
+from kraftlab.metadata.records import AnyRecord, ProducerIds, RequestOutcome
 from kraftlab.metadata.requests import RequestsImage
 from kraftlab.metadata.snapshot import ImageSnapshot, _chunks
+from kraftlab.metadata.uuids import Uuid
 from kraftlab.quorum.simulation.mutants import Mutant
 
+from ..cluster import brokers, producer_ids
 from ..engine import exactly_once
 from ..engine.exactly_once import RequestIdentity
 from ..engine.log_writer import LogWriter
@@ -91,6 +99,58 @@ def _queue_stands_still(_original: object) -> Callable[[MoveUpkeep, MetadataImag
     return mutated
 
 
+def _imbalance_forgotten(apply: Callable[..., MetadataIndex]) -> Callable[..., MetadataIndex]:
+    def mutated(self: MetadataIndex, delta: MetadataDelta, after: MetadataImage) -> MetadataIndex:
+        return msgspec.structs.replace(apply(self, delta, after), imbalanced=self.imbalanced)
+
+    return mutated
+
+
+def _queue_not_in_snapshots(_original: object) -> Callable[[ImageSnapshot], Iterator[tuple[bytes, int]]]:
+    def mutated(self: ImageSnapshot) -> Iterator[tuple[bytes, int]]:
+        moves = msgspec.structs.replace(self._image.moves, queued=MovesImage().queued)
+        yield from _chunks(msgspec.structs.replace(self._image, moves=moves))
+
+    return mutated
+
+
+def _moves_go_on(_original: object) -> Callable[[MovesDelta, Uuid, int], None]:
+    def mutated(self: MovesDelta, topic_id: Uuid, partition: int) -> None:
+        """Whose move it was is remembered."""
+
+    return mutated
+
+
+def _cordons_as_told(_original: object) -> Callable[..., tuple[Uuid, ...] | None]:
+    def mutated(broker: BrokerImage, request: BrokerHeartbeatRequest, level: int) -> tuple[Uuid, ...] | None:
+        return None if request.cordoned_log_dirs is None else request.cordoned_log_dirs[::-1]
+
+    return mutated
+
+
+def _leaderships_stay(_original: object) -> Callable[..., list[AnyRecord]]:
+    def mutated(*_arguments: object) -> list[AnyRecord]:
+        return []
+
+    return mutated
+
+
+def _block_given_twice(next_block: Callable[..., tuple[int, ProducerIds]]) -> Callable[..., tuple[int, ProducerIds]]:
+    def mutated(state: ControllerState, broker_id: int, broker_epoch: int) -> tuple[int, ProducerIds]:
+        start, record = next_block(state, broker_id, broker_epoch)
+        return start, msgspec.structs.replace(record, next_producer_id=max(start, 1))
+
+    return mutated
+
+
+def _rules_stay_said(after: Callable[..., AclsImage]) -> Callable[..., AclsImage]:
+    def mutated(self: AclsImage, changed: Mapping[Uuid, Acl | None]) -> AclsImage:
+        changes = after(self, changed)
+        return msgspec.structs.replace(changes, said=self.said) if None in changed.values() else changes
+
+    return mutated
+
+
 MUTANTS: dict[str, Mutant] = {
     mutant.name: mutant
     for mutant in (
@@ -140,5 +200,24 @@ MUTANTS: dict[str, Mutant] = {
             "changed",
             _queue_stands_still,
         ),
+        Mutant(
+            "imbalance-forgotten",
+            "the index does not follow who is led by another than the preferred leader",
+            MetadataIndex,
+            "apply",
+            _imbalance_forgotten,
+        ),
+        Mutant(
+            "queue-not-in-snapshots",
+            "a snapshot says nothing of moves that wait",
+            ImageSnapshot,
+            "batches",
+            _queue_not_in_snapshots,
+        ),
+        Mutant("moves-go-on", "a move outlives its reassignment", MovesDelta, "ended", _moves_go_on),
+        Mutant("cordons-as-told", "cordoned directories are noted as they are told", brokers, "_cordons", _cordons_as_told),
+        Mutant("leaderships-stay", "a broker that is fenced goes on leading", brokers, "without_broker", _leaderships_stay),
+        Mutant("block-given-twice", "a block of producer ids is given twice", producer_ids, "_next_block", _block_given_twice),
+        Mutant("rules-stay-said", "an access rule counts after it was removed", AclsImage, "after", _rules_stay_said),
     )
 }

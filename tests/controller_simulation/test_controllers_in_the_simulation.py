@@ -29,6 +29,13 @@ EXPECTED = {
     "outcome-apart": ("M10",),
     "outcomes-not-in-snapshots": ("M2", "M10"),
     "queue-stands-still": ("M11",),
+    "imbalance-forgotten": ("M1", "M2"),
+    "queue-not-in-snapshots": ("M1", "M2", "ReplayError"),
+    "moves-go-on": ("M1",),
+    "cordons-as-told": ("M1",),
+    "leaderships-stay": ("M1",),
+    "block-given-twice": ("M8",),
+    "rules-stay-said": ("M1",),
 }
 
 
