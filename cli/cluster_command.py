@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from .caller import caller_options, connect
+from .offers import complete_brokers
 from .output import DONE, CommandFailed, Output, json_option
 from .placement import AddressedGroup
 
@@ -111,7 +112,9 @@ def _controllers(response: pb.DescribeClusterResponse) -> list[Member]:
 
 
 @cluster.command("unregister")
-@click.option("--id", "broker_id", type=int, required=True, metavar="N", help="The broker to take out.")
+@click.option(
+    "--id", "broker_id", type=int, required=True, metavar="N", shell_complete=complete_brokers, help="The broker to take out."
+)
 @click.option(
     "--expected-epoch", type=int, metavar="N", help="Only if it is registered with this epoch (list-endpoints --long shows it)."
 )

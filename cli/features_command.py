@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .caller import caller_options, connect
+from .offers import complete_features
 from .output import DONE, CommandFailed, Output, bootstrap_option, json_option
 from .placement import AddressedGroup
 
@@ -94,7 +95,12 @@ def _change_options(command: Any) -> Any:
 
 
 _levels_option = click.option(
-    "--feature", "levels", multiple=True, metavar="NAME=LEVEL", help="A feature and its level; may come several times."
+    "--feature",
+    "levels",
+    multiple=True,
+    metavar="NAME=LEVEL",
+    shell_complete=complete_features,
+    help="A feature and its level; may come several times.",
 )
 _metadata_option = click.option("--metadata", metavar="VERSION", help="A metadata.version by name or release, for example 4.3.")
 _unsafe_option = click.option("--unsafe", is_flag=True, help="Lower it although metadata may be lost.")
@@ -151,7 +157,15 @@ def downgrade(
 Example:
   kraftlab features disable --bootstrap-server 127.0.0.1:9092 --feature group.version""",
 )
-@click.option("--feature", "names", multiple=True, required=True, metavar="NAME", help="A feature; may come several times.")
+@click.option(
+    "--feature",
+    "names",
+    multiple=True,
+    required=True,
+    metavar="NAME",
+    shell_complete=complete_features,
+    help="A feature; may come several times.",
+)
 @_unsafe_option
 @_change_options
 def disable(bootstrap_server: str, names: tuple[str, ...], unsafe: bool, dry_run: bool, as_json: bool) -> int:

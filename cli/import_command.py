@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from .caller import caller_options, connect
+from .offers import complete_topics
 from .output import DONE, CommandFailed, Output, bootstrap_option, json_option
 
 
@@ -24,7 +25,14 @@ The topics must exist. A partition must be empty, or end where its files begin."
 @bootstrap_option
 @caller_options
 @click.option("--directory", required=True, metavar="DIR", help="Holds TOPIC-N/*.log, as a broker's log directory does.")
-@click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; may be given again.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_topics,
+    help="Only this topic; may be given again.",
+)
 @json_option
 def import_segments(bootstrap_server: str, directory: str, topics: tuple[str, ...], as_json: bool) -> int:
     """Import segment files (record batch v2) into the leaders' logs; they replicate from there."""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .caller import caller_options, connect
+from .offers import complete_topics
 from .output import DONE, FAILED, CommandFailed, Output, bootstrap_option, json_option
-from .partition_files import PartitionFileError, complete_topics, read_partitions
+from .partition_files import PartitionFileError, read_partitions
 
 if TYPE_CHECKING:
     from kraftlab.admin.v1 import admin_pb2 as pb

@@ -1,15 +1,10 @@
-"""Partitions as people name them: in JSON files of Kafka's shape, and as completions of a command line."""
+"""Partitions as people name them: in JSON files of Kafka's shape."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import click
 import msgspec
-from click.shell_completion import CompletionItem
-
-COMPLETION_TIMEOUT_MS = 1000
 
 
 class PartitionFileError(ValueError):
@@ -50,18 +45,3 @@ def read_partitions(path: Path, example: str, *, with_offsets: bool = False) -> 
             raise PartitionFileError(f"{path}: {entry.topic}-{entry.partition} has no offset; write it like this: {example}")
         found[entry.topic, entry.partition] = -1 if entry.offset is None else entry.offset
     return found
-
-
-def complete_topics(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Topics that the cluster has now."""
-    servers = context.params.get("bootstrap_server")
-    if not servers:
-        return []
-    from .caller import connect
-
-    try:
-        with connect(servers, timeout_ms=COMPLETION_TIMEOUT_MS) as client:
-            names: list[Any] = sorted(topic.name for topic in client.describe_topics().topics)
-    except Exception:
-        return []
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]

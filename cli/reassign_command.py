@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .caller import caller_options, connect
+from .offers import complete_plans, complete_topics
 from .output import DONE, FAILED, IN_PROGRESS, CommandFailed, Output, json_option, linearizable_option
 
 if TYPE_CHECKING:
@@ -110,7 +111,12 @@ Exit codes: 0 done, 1 error (or not as planned), 2 --verify, --progress: still i
 @click.option("--verify", is_flag=True, help="Show how far it is; when nothing runs any more, remove throttles.")
 @click.option("--cancel", is_flag=True, help="Cancel what runs of a file.")
 @click.option("--list", "list_", is_flag=True, help="List reassignments that run.")
-@click.option("--rollback", metavar="PLAN", help="Go back to what was before a plan that was executed with --plan-id.")
+@click.option(
+    "--rollback",
+    metavar="PLAN",
+    shell_complete=complete_plans,
+    help="Go back to what was before a plan that was executed with --plan-id.",
+)
 @click.option("--progress", is_flag=True, help="Show how far each replica of a file is, rate and ETA (KIP-179).")
 @click.option("--reassignment-json-file", metavar="FILE", help='{"partitions":[{"topic":"foo","partition":0,"replicas":[1,2]}]}')
 @click.option("--topics-to-move-json-file", metavar="FILE", help='{"version":1,"topics":[{"topic":"foo"}]}')
@@ -123,7 +129,13 @@ Exit codes: 0 done, 1 error (or not as planned), 2 --verify, --progress: still i
 @click.option("--preserve-throttles", is_flag=True, help="Leave throttles as they are.")
 @click.option("--disallow-replication-factor-change", is_flag=True, help="Refuse changes of the replication factor (KIP-860).")
 @click.option("--all", "all_", is_flag=True, help="With --cancel: cancel every reassignment, queued ones too.")
-@click.option("--topic", multiple=True, metavar="NAME", help="With --cancel: cancel what moves in a topic; may be repeated.")
+@click.option(
+    "--topic",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_topics,
+    help="With --cancel: cancel what moves in a topic; may be repeated.",
+)
 @click.option("--force", is_flag=True, help="Cancel even if a partition loses its leader; roll back even what moved on since.")
 @click.option("--validate-only", is_flag=True, help="Show what would be done, and do nothing.")
 @click.option("--if-unchanged", is_flag=True, help="Refuse partitions that somebody changes before the request arrives.")

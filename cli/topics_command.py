@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .caller import caller_options, connect
+from .offers import complete_topics
 from .output import DONE, CommandFailed, Output, bootstrap_option, json_option, linearizable_option
 
 if TYPE_CHECKING:
@@ -74,7 +75,12 @@ Examples:
 @click.option("--describe", is_flag=True, help="Show topics with their partitions.")
 @click.option("--delete", is_flag=True, help="Delete topics.")
 @click.option("--alter", is_flag=True, help="Give topics more partitions, or another replication factor.")
-@click.option("--topic", metavar="NAME", help="A topic; except with --create, a regular expression or several with commas.")
+@click.option(
+    "--topic",
+    metavar="NAME",
+    shell_complete=complete_topics,
+    help="A topic; except with --create, a regular expression or several with commas.",
+)
 @click.option("--partitions", type=int, metavar="N", help="Number of partitions (default: the cluster's).")
 @click.option("--replication-factor", type=int, metavar="N", help="Replicas of each partition (default: the cluster's).")
 @click.option(

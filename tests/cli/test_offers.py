@@ -1,0 +1,76 @@
+"""Completion offers what the cluster has, asked as the line says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from click.shell_completion import BashComplete
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.cli import main
+
+AT = "127.0.0.1:9092"
+
+
+class Cluster:
+    """Stands in for the client; knows only alice."""
+
+    def __init__(self, servers: str, *, user: str | None = None, password: str | None = None, timeout_ms: int) -> None:
+        assert servers == AT and timeout_ms <= 1000
+        if (user, password) != ("alice", "secret"):
+            raise PermissionError("who are you?")
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def describe_topics(self) -> Any:
+        return pb.DescribeTopicPartitionsResponse(topics=[pb.DescribedTopic(name=name) for name in ("orders", "clicks", "odd")])
+
+    def describe_cluster(self, *, include_fenced_brokers: bool) -> Any:
+        return pb.DescribeClusterResponse(brokers=[pb.DescribedBroker(broker_id=broker) for broker in (11, 2)])
+
+    def list_partition_reassignments(self) -> Any:
+        return pb.ListPartitionReassignmentsResponse(plans=[pb.ReassignmentPlan(plan_id="friday")])
+
+    def api_versions(self) -> Any:
+        return pb.ApiVersionsResponse(supported_features=[pb.SupportedFeature(name="kraft.version")])
+
+
+@pytest.fixture(autouse=True)
+def cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kraftlab.client.AdminClient", Cluster)
+    monkeypatch.setenv("KRAFTLAB_PASSWORD", "secret")
+
+
+def offered(line: str, incomplete: str = "") -> list[str]:
+    completion = BashComplete(main.build(), {}, "kraftlab", "_KRAFTLAB_COMPLETE")
+    return [item.value for item in completion.get_completions(line.split(), incomplete)]
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        (f"topics --bootstrap-server {AT} --user alice --topic", ["odd", "orders"]),
+        (f"leader-election --user alice --bootstrap-server {AT} --topic", ["odd", "orders"]),
+        (f"import --user alice --bootstrap-server {AT} --topic", ["odd", "orders"]),
+        (f"reassign-partitions --user alice --bootstrap-server {AT} --cancel --topic", ["odd", "orders"]),
+    ],
+)
+def test_topics_are_offered_by_their_beginning(line: str, names: list[str]) -> None:
+    assert offered(line, "o") == names
+
+
+def test_plans_brokers_and_features_are_offered() -> None:
+    assert offered(f"reassign-partitions --bootstrap-server {AT} --user alice --rollback") == ["friday"]
+    assert offered(f"cluster unregister --bootstrap-server {AT} --user alice --id") == ["2", "11"]
+    assert offered(f"cluster --bootstrap-server {AT} --user alice unregister --id") == ["2", "11"]
+    assert offered(f"features disable --bootstrap-server {AT} --user alice --feature") == ["kraft.version"]
+
+
+def test_nothing_is_offered_to_who_may_not_ask_nor_without_a_cluster() -> None:
+    assert offered(f"topics --bootstrap-server {AT} --topic") == []
+    assert offered("topics --topic") == []
