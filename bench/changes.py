@@ -51,7 +51,7 @@ DENSE_TOPICS, DENSE_PARTITIONS, DENSE_BROKERS = 10, 1000, 4
 
 
 class Fencing(msgspec.Struct, frozen=True):
-    """The best run. Microseconds per change of each step; `leaders` of the changes moved a leadership."""
+    """The run that took least processor time. Steps are microseconds per change; `leaders` changes moved a leadership."""
 
     cluster: str
     partitions: int
@@ -195,7 +195,7 @@ def measure_fencing(name: str, state: ControllerState, runs: int) -> Fencing:
     for _ in range(runs):
         with tempfile.TemporaryDirectory(prefix="kraftlab-bench-") as directory:
             run = fence(state, directory)
-        if best is None or _whole(run[0]) < _whole(best[0]):
+        if best is None or run[3] < best[3]:
             best = run
     assert best is not None
     steps, count, moved, processor = best
@@ -316,8 +316,8 @@ def render(result: ChangesResult) -> str:
     ]
     for each in result.fencing:
         steps = [f"{step:.1f} µs" for step in (each.generate_us, each.write_us, each.fsync_us, each.standby_us)]
-        rate = f"{each.changes / each.seconds:,.0f}/s"
-        rows.append(["best run", each.cluster, f"{each.changes:,}", f"{each.leaders:,}", *steps, rate])
+        rates = [f"{each.changes / seconds:,.0f}" for seconds in (each.seconds, each.processor_seconds)]
+        rows.append(["best run", each.cluster, f"{each.changes:,}", f"{each.leaders:,}", *steps, f"{rates[0]}/s", rates[1]])
     sizes = [["a controller with", "", "memory", "bytes each", "snapshot", "elected to first record", "memory at most"]]
     sizes += [
         [
