@@ -9,7 +9,8 @@ metadata's invariants checked at every step.
 
 The rules, by the names that violations begin with:
 
-- M1: what is committed can be replayed, keeps the invariants of metadata, and moves partition and leader epochs as it says.
+- M1: what is committed can be replayed, keeps the invariants of metadata, and moves partition and leader epochs as it says; now
+  and then, the index is the one that the image has, and a snapshot with the log behind it is the image.
 - M2: a node's committed image equals the one replayed from scratch up to the same offset, and its index too in the end.
 - M3: nobody is told anything that rests on uncommitted state, neither success nor refusal.
 - M4: what was acknowledged stands in the committed log, at the place that was told.
