@@ -8,7 +8,8 @@ last, between which every reader, this controller included, sees the state as it
 
 The state after each batch in flight is kept by its end offset, until the batch is committed or the leadership lost. If the
 log takes the first batches of a change and then no more for the moment, the rest is kept, and nothing else may be written
-before it: who wants to write calls `finish` first. If the leadership is lost in the middle, the rest is dropped; the next
+before it: who wants to write calls `finish` first. Only the quorum itself may, when its voters change; then the rest moves behind
+that, and whoever waits for it waits for its new end. If the leadership is lost in the middle, the rest is dropped; the next
 leader aborts the transaction.
 """
 
@@ -17,6 +18,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 from typing import Any, NamedTuple, Protocol
+
+import msgspec
 
 from kraftlab.metadata import codec
 from kraftlab.metadata.errors import ApiError, ErrorCode
@@ -92,6 +95,11 @@ class LogWriter:
         """Where the newest state stands; None if nothing is in flight."""
         return self._in_flight[-1][0] if self._in_flight else None
 
+    @property
+    def planned_end_offset(self) -> int:
+        """Where the last change will have ended, its rest included; -1 if nothing is in flight."""
+        return self._rest[-1].end_offset if self._rest else self._in_flight[-1][0] if self._in_flight else -1
+
     def write(self, quorum: MetadataQuorum, epoch: int, outcome: Outcome[Any], now_ms: int) -> int:
         """Plans and proposes; the end offset of the last batch, which may still belong to the rest.
 
@@ -107,17 +115,31 @@ class LogWriter:
             self.finish(quorum)
         except NotNow:
             logger.info("the log takes no more for now; %d batches of a change wait", len(self._rest))
-        return planned[-1].end_offset
+        return self.planned_end_offset
 
     def finish(self, quorum: MetadataQuorum) -> None:
         """Proposes what is left of the last change. NotNow while the log does not take it, LostLeadership, Misplaced."""
         while self._rest:
+            if self._rest[0].base_offset != quorum.end_offset:
+                self._move_rest(quorum.end_offset)
             try:
                 self._propose(quorum, self._rest[0])
             except (LostLeadership, Misplaced):
                 self._rest.clear()
                 raise
             self._rest.popleft()
+
+    def _move_rest(self, base_offset: int) -> None:
+        """The quorum wrote something of its own in between (who votes, say): the rest is replayed for where it will stand."""
+        state = self.newest
+        moved: deque[_Batch] = deque()
+        for batch in self._rest:
+            records = codec.decode(batch.body, base_offset, batch.record_count)
+            end_offset = base_offset + batch.record_count
+            state = state.replay(records, base_offset, msgspec.structs.replace(batch.after.image.provenance, offset=end_offset))
+            moved.append(batch._replace(base_offset=base_offset, after=state))
+            base_offset = end_offset
+        self._rest = moved
 
     def take(self, end_offset: int) -> ControllerState | None:
         """The state after a batch that is committed now; None if it is not the oldest in flight."""

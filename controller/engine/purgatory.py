@@ -79,7 +79,7 @@ class Answer(Generic[T]):
 
 class _Waiting(NamedTuple):
     offset: int
-    release: Callable[[], None]
+    release: Callable[[int], None]
     fail: Callable[[ApiError], None]
 
 
@@ -94,15 +94,24 @@ class Purgatory:
         """The offset the newest entry waits for; None if nothing waits."""
         return self._waiting[-1].offset if self._waiting else None
 
-    def defer(self, offset: int, release: Callable[[], None], fail: Callable[[ApiError], None]) -> None:
-        """`release` is called when everything below `offset` is committed, `fail` if leadership is lost before."""
+    def defer(self, offset: int, release: Callable[[int], None], fail: Callable[[ApiError], None]) -> None:
+        """`release` is called with the offset when everything below it is committed, `fail` if leadership is lost before."""
         self._waiting.append(_Waiting(offset, release, fail))
+
+    def postpone(self, offset: int, to_offset: int) -> None:
+        """Who waits for `offset`, the last that anybody waits for, waits for a later one: what it stands for ends there."""
+        waiting = self._waiting
+        moved = []
+        while waiting and offset < to_offset and waiting[-1].offset == offset:
+            moved.append(waiting.pop()._replace(offset=to_offset))
+        waiting.extend(reversed(moved))
 
     def complete_to(self, committed_offset: int) -> None:
         """Releases everything that waits for an offset up to this one, oldest first."""
         waiting = self._waiting
         while waiting and waiting[0].offset <= committed_offset:
-            waiting.popleft().release()
+            entry = waiting.popleft()
+            entry.release(entry.offset)
 
     def fail_all(self, error: ApiError) -> None:
         waiting, self._waiting = self._waiting, deque()

@@ -307,7 +307,8 @@ class QuorumController:
                 self._last_append_ms = context.now_ms
                 self.moves.changed(self._log.newest.image)
         except ApiError as error:
-            self._defer(partial(answer.fail, error), answer.fail, self._newest_offset())
+            refusal = error
+            self._defer(lambda offset: answer.fail(refusal), answer.fail, self._newest_offset())
             return
         except ActivationRefused as error:
             answer.fail(self._halt(error))
@@ -324,17 +325,22 @@ class QuorumController:
             self.queue.prepend(Event(f"the rest of {name}", lambda: self._push_rest(quorum, epoch), lambda error: None))
         if outcome.appended is not None:
             outcome.appended(end_offset)
-        reflects = end_offset if outcome.reflects is None else outcome.reflects
-        self._defer(lambda: answer.succeed(outcome.response, reflects), answer.fail, end_offset)
+        reflects = outcome.reflects
+        self._defer(
+            lambda offset: answer.succeed(outcome.response, offset if reflects is None else reflects), answer.fail, end_offset
+        )
 
     def _finish(self, quorum: MetadataQuorum, epoch: int) -> bool:
         """Brings the rest of a large change into the log: False if this node cannot any more. NotNow if it takes no more yet."""
         if self._log.has_rest and self._claimed_epoch == epoch:
+            planned = self._log.planned_end_offset
             try:
                 self._log.finish(quorum)
             except (LostLeadership, Misplaced) as error:
                 self._interrupted(error)
                 return False
+            finally:
+                self._purgatory.postpone(planned, self._log.planned_end_offset)
         return True
 
     def _push_rest(self, quorum: MetadataQuorum, epoch: int) -> None:
@@ -349,9 +355,9 @@ class QuorumController:
         end_offset = self._log.end_offset
         return self._applied_offset if end_offset is None else end_offset
 
-    def _defer(self, release: Callable[[], None], fail: Callable[[ApiError], None], offset: int) -> None:
+    def _defer(self, release: Callable[[int], None], fail: Callable[[ApiError], None], offset: int) -> None:
         if offset <= self._applied_offset:
-            release()
+            release(offset)
         else:
             self._purgatory.defer(offset, release, fail)
 

@@ -233,6 +233,23 @@ async def test_what_the_log_does_not_take_at_once_follows_before_anything_else(
     assert cluster.controller.committed.image.config(4, "", "k4") == "1"
 
 
+@pytest.mark.parametrize("transaction", ["five keys", None])
+async def test_what_the_log_does_not_take_at_once_follows_behind_a_change_of_voters(
+    cluster: Any, two_per_batch: None, transaction: str | None
+) -> None:
+    take_all = one_batch(cluster)
+    large = cluster.controller.write("large", keys(5, "1", atomic=transaction is not None, transaction=transaction))
+    cluster.quorum.control_batch()
+    take_all()
+    await cluster.commit()
+    assert cluster.controller.failure is None
+    await cluster.commit(len(cluster.quorum.batches) - cluster.quorum.committed_batches - 1)
+    assert not large.done, "the last batch is not committed"
+    await cluster.commit()
+    assert (large.value, large.offset) == ("1", cluster.quorum.end_offset)
+    assert cluster.controller.committed.image.config(4, "", "k4") == "1"
+
+
 async def test_nobody_is_fenced_in_the_middle_of_a_change_that_waits_for_the_log(five: Any, two_per_batch: None) -> None:
     take_all = one_batch(five)
     large = five.controller.write("large", keys(5, "1", transaction="five keys"))
