@@ -93,9 +93,8 @@ class AdminService:
         deadline = trio.current_time() + max(timeout_ms, 0) / 1000
         if call.api == "DescribeCluster":
             return await self._describe_cluster(call, method, deadline)
-        if self._identity is not None and logger_configs.concerns(call.api, call.request):
-            return await self._with_loggers(call, self._identity.node_id, deadline)
-        if call.api not in self._local:
+        is_about_loggers = self._identity is not None and logger_configs.concerns(call.api, call.request)
+        if call.api not in self._local and not is_about_loggers:
             return await self._pass_on(call, method, deadline)
         if header.cluster_id and header.cluster_id != self._cluster_id:
             return fault(
@@ -103,6 +102,8 @@ class AdminService:
                 f"the request is for cluster {header.cluster_id}, this is {self._cluster_id}; check --bootstrap-server",
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
             )
+        if self._identity is not None and is_about_loggers:
+            return await self._with_loggers(call, self._identity.node_id, deadline)
         if header.read_mode == admin_pb2.READ_MODE_LINEARIZABLE:
             return fault(
                 method,

@@ -155,6 +155,7 @@ class ControllerService:
         _name_initiator(row, call)
         try:
             if logger_configs.concerns(call.api, request):
+                self._check_header(row, request.header)
                 return await self._with_loggers(call)
             response, offset = await self._run(row, call)
         except ApiError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from kraftlab.broker.admin_service import AdminService
 from kraftlab.broker.controller_channel import NoController
 from kraftlab.broker.metadata_publisher import MetadataPublisher
 from kraftlab.metadata.errors import ErrorCode
-from kraftlab.metadata.peer_rpc import EnvelopeRequest, EnvelopeResponse
+from kraftlab.metadata.peer_rpc import EnvelopeRequest, EnvelopeResponse, ForwardingBroker
 from kraftlab.quorum.driver.frames import FrameError
 from kraftlab.quorum.driver.transport import PeerTimeout, PeerUnreachable
 from kraftlab.rpc.server import Call
@@ -191,3 +192,15 @@ async def test_a_broker_does_not_tell_of_controllers_to_who_wants_a_controllers_
     response: Any = await service_on(channel).dispatch(describe_cluster(endpoint_type=2))
     assert response.header.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
     assert (response.controller_id, channel.passed_on) == (-1, [])
+
+
+async def test_loggers_of_another_cluster_are_left_alone(autojump_clock: Any) -> None:
+    channel = Channel(done())
+    service = AdminService("cluster", channel, MetadataPublisher((), lambda: None), {}, identity=ForwardingBroker(3, {}))
+    change = admin_pb2.AlterableConfig(name="kraftlab.test.admin", config_operation=0, value="DEBUG")
+    resource = admin_pb2.AlterConfigsResource(resource_type=8, resource_name="3", configs=[change])
+    request = admin_pb2.IncrementalAlterConfigsRequest(resources=[resource], header=admin_pb2.RequestHeader(cluster_id="other"))
+    response: Any = await service.dispatch(Call("IncrementalAlterConfigs", request, "User:alice"))
+    assert response.header.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert logging.getLogger("kraftlab.test.admin").level == logging.NOTSET
+    assert channel.passed_on == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -605,3 +606,12 @@ async def test_a_request_for_little_is_answered_at_once(door: Door, monkeypatch:
     monkeypatch.setattr(trio.to_thread, "run_sync", None)
     assert len((await door.call("Metadata", pb.MetadataRequest())).topics) == 1
     assert len((await door.call("DescribeTopicPartitions", pb.DescribeTopicPartitionsRequest())).topics) == 1
+
+
+async def test_loggers_of_another_cluster_are_left_alone(door: Door) -> None:
+    change = pb.AlterableConfig(name="kraftlab.test.service", config_operation=0, value="DEBUG")
+    resource = pb.AlterConfigsResource(resource_type=8, resource_name="3000", configs=[change])
+    request = pb.IncrementalAlterConfigsRequest(resources=[resource])
+    response = await door.call("IncrementalAlterConfigs", request, cluster_id="other")
+    assert response.header.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert logging.getLogger("kraftlab.test.service").level == logging.NOTSET
