@@ -13,6 +13,7 @@ Each run makes a limited number of changes and says whether there are more to ma
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -20,7 +21,9 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.eligible_leaders import min_isr_if_on
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage, PartitionImage, TopicImage
+from kraftlab.metadata.index import MetadataIndex
 from kraftlab.metadata.records import NO_LEADER, PartitionChange
+from kraftlab.metadata.uuids import Uuid
 
 from ..configs.description import unclean_election_enabled
 from ..engine.state import Context, ControllerState, Outcome, set_error
@@ -42,6 +45,10 @@ class _Kind(NamedTuple):
         if self.election is Election.PREFERRED:
             return partition.leader != partition.replicas[0]
         return partition.leader == NO_LEADER
+
+    def needing(self, index: MetadataIndex) -> list[PartitionKey]:
+        """All partitions that need it."""
+        return index.led_by_others() if self.election is Election.PREFERRED else index.leaderless()
 
 
 PREFERRED, UNCLEAN = 0, 1
@@ -69,14 +76,13 @@ def elect_leaders(
     of_all = not request.HasField("topic_partitions")
     response = admin_pb2.ElectLeadersResponse()
     changes: dict[PartitionKey, PartitionChange] = {}
-    for name, numbers in _every_partition(state.image) if of_all else _asked(request):
+    for name, numbers in _every_needing(state, kind) if of_all else _asked(request):
         result = response.replica_election_results.add(topic=name)
         for number in numbers:
             error = _elect_one(state.image, kind, name, number, changes)
-            if error is None or error.code is not ErrorCode.ELECTION_NOT_NEEDED or not of_all:
-                answer = result.partition_result.add(partition_id=number)
-                if error is not None:
-                    set_error(answer, error)
+            answer = result.partition_result.add(partition_id=number)
+            if error is not None:
+                set_error(answer, error)
     return Outcome(list(changes.values()), response, atomic=False)
 
 
@@ -85,9 +91,13 @@ def asks_for_no_partition(request: admin_pb2.ElectLeadersRequest) -> bool:
     return request.HasField("topic_partitions") and not request.topic_partitions.values
 
 
-def _every_partition(image: MetadataImage) -> Iterator[tuple[str, Iterable[int]]]:
-    for name, topic_id in sorted(image.topics.by_name.items()):
-        yield name, sorted(image.topics.by_id[topic_id].partitions)
+def _every_needing(state: ControllerState, kind: _Kind) -> Iterator[tuple[str, Iterable[int]]]:
+    """All topics, with those of their partitions that need that election."""
+    numbers: defaultdict[Uuid, list[int]] = defaultdict(list)
+    for topic_id, number in kind.needing(state.index):
+        numbers[topic_id].append(number)
+    for name, topic_id in sorted(state.image.topics.by_name.items()):
+        yield name, sorted(numbers.get(topic_id, ()))
 
 
 def _asked(request: admin_pb2.ElectLeadersRequest) -> Iterator[tuple[str, Iterable[int]]]:
