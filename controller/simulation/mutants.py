@@ -32,8 +32,8 @@ from ..engine.state import ControllerState, Outcome
 
 
 def _answer_before_commit(_original: object) -> Callable[..., None]:
-    def mutated(self: Purgatory, offset: int, release: Callable[[], None], fail: Callable[[ApiError], None]) -> None:
-        release()
+    def mutated(self: Purgatory, offset: int, release: Callable[[int], None], fail: Callable[[ApiError], None]) -> None:
+        release(offset)
 
     return mutated
 
