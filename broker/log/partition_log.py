@@ -304,20 +304,41 @@ class PartitionLog:
     def append_as_follower(self, batches: bytes) -> int:
         """Append whole batches as the leader stored them, offsets and epochs kept; returns the log end offset.
 
-        They must continue the log (a gap, left by compaction, is allowed). CorruptBatch, UnexpectedOffset, NoSpace: nothing was
+        They must continue the log (a gap, left by compaction, is allowed). An empty log may begin within the first of them:
+        records were deleted up to there, and batches are copied whole. CorruptBatch, UnexpectedOffset, NoSpace: nothing was
         appended.
         """
         headers = [header for _, header in validate(batches)]
         with self._lock:
             self._check_open()
+            begins_within = bool(headers) and self._begins_within(headers[0])
+            if begins_within:
+                self._begin_segments_at(headers[0].base_offset)
             self._append(batches, headers)
+            if begins_within:
+                self._epochs.truncate_from_start(self._log_start_offset)
             return self.log_end_offset
+
+    def _begins_within(self, header: BatchHeader) -> bool:
+        return not self.size_bytes and header.base_offset < self._log_start_offset == self.log_end_offset < header.end_offset
+
+    def _begin_segments_at(self, offset: int) -> None:
+        """Have the empty log's segments begin before its first record. Start and end stay what they are."""
+        with self.exclusive():
+            try:
+                self._lower_recovery_point(offset)
+                for segment in reversed(self._segments):
+                    segment.delete()
+                self._segments = (Segment.create(self.directory, offset),)
+            except OSError as error:
+                raise self._fail(error) from error
+            self._names_are_durable = False
 
     def _append(self, data: bytes | bytearray, headers: Sequence[BatchHeader]) -> None:
         """Write all or nothing, rolling as needed. The lock is held."""
         if not headers:
             raise CorruptBatch(0, "there is no batch to append")
-        next_offset = self.log_end_offset
+        next_offset = self._segments[-1].end_offset
         for header in headers:
             if header.base_offset < next_offset:
                 raise UnexpectedOffset(f"batch {header!r} does not continue {self.name}, which reaches {next_offset}")

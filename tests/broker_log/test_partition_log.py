@@ -54,6 +54,23 @@ def test_a_follower_takes_the_leaders_batches_as_they_are(open_log, batch) -> No
         log.append_as_follower(data)
 
 
+def test_a_new_follower_begins_within_a_batch_whose_first_records_were_deleted(open_log, batch) -> None:
+    log = open_log()
+    log.truncate_fully_and_start_at(3)
+    data = batch(5, base_offset=0, leader_epoch=2) + batch(2, base_offset=5, leader_epoch=2)
+    with pytest.raises(UnexpectedOffset):
+        log.append_as_follower(batch(3, base_offset=0, leader_epoch=2))
+    assert log.append_as_follower(data) == 7
+    assert (log.log_start_offset, log.log_end_offset, log.epochs) == (3, 7, ((2, 3),))
+    assert log.read(3, 10_000) == data
+    with pytest.raises(OffsetOutOfRange):
+        log.read(2, 10_000)
+    log.close()
+    again = open_log(log_start_offset=3)
+    assert (again.log_start_offset, again.log_end_offset) == (3, 7)
+    assert again.read(3, 10_000) == data
+
+
 def test_bad_batches_are_refused_and_nothing_is_appended(open_log, batch) -> None:
     log = open_log()
     bad = bytearray(batch(1) + batch(1))
