@@ -25,7 +25,7 @@ class Api:
     CONTROLLER_REGISTRATION = 70
     REPLICA_FETCH = 1001
     LOG_DIGEST = 1002
-    MOVE_PROGRESS = 1010
+    MOVE_PROGRESS = 1003
 
 
 class BrokerRegistrationRequest(msgspec.Struct, frozen=True, array_like=True):
