@@ -89,6 +89,8 @@ class World:
         self.nursery = nursery
         self.image: MetadataImage = EMPTY
         self.brokers: dict[int, Broker] = {}
+        self.made: list[Broker] = []
+        """All there ever were: what they hold open is given back in the end."""
         self.unreachable: set[int] = set()
         self.controller_answers = trio.Event()
         self.controller_answers.set()
@@ -130,6 +132,7 @@ class World:
 
     async def add_broker(self, broker_id: int, log_dirs: int = 2, **settings: str) -> Broker:
         broker = Broker(self, broker_id, log_dirs, settings)
+        self.made.append(broker)
         await self.register(broker)
         await broker.start()
         return broker
@@ -371,9 +374,12 @@ class Broker:
 
 
 @pytest.fixture
-async def world(tmp_path: Path, nursery: trio.Nursery) -> World:
+async def world(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[World]:
     """Tests that use it ask for `autojump_clock` themselves, or else time is real."""
-    return World(tmp_path, nursery)
+    world = World(tmp_path, nursery)
+    yield world
+    for broker in world.made:
+        broker.crash()
 
 
 @pytest.fixture
