@@ -235,8 +235,7 @@ MUTANTS = (
         "_install",
         _segments_first,
         rules=("D1", "D2", "LogCorrupt"),
-        seeds_max=150,
-        faults=CRASHES,
+        faults=("take-snapshot", "crash-in-flush", "isolate", "replace-disk"),
     ),
     Mutant(
         "repairers-vote",
