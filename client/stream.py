@@ -40,17 +40,20 @@ class CallStream:
         self._lock = threading.Lock()
         self._pending: dict[int, Future[Message]] = {}
         self._next = 0
-        self._broken: str | None = None
+        self._broken: Exception | None = None
         self._answers = channels.stream(endpoint)(self._messages())
         self._reader = threading.Thread(target=self._read, args=(self._answers,), name="call-stream", daemon=True)
         self._reader.start()
 
     def submit(self, api: str, request: Message) -> Future[Message]:
-        """Starts a call. The future gives the response, or raises ApiError of the header's error, or ClusterUnreachable."""
+        """Starts a call. The future gives the response, or raises ApiError of the header's error, or ClusterUnreachable.
+
+        What broke the stream is raised at once if it has broken already.
+        """
         future: Future[Message] = Future()
         with self._lock:
             if self._broken is not None:
-                raise ClusterUnreachable(self._broken)
+                raise self._broken
             correlation = self._next
             self._next += 1
             self._pending[correlation] = future
@@ -90,10 +93,10 @@ class CallStream:
             detail = error.details() if isinstance(error, grpc.Call) else str(error)
             reason = f"the stream to {self.endpoint} broke ({detail}); whether the call took effect is not known"
         with self._lock:
-            self._broken = reason
+            self._broken = refusal or ClusterUnreachable(reason)
             pending, self._pending = self._pending, {}
         for future in pending.values():
-            future.set_exception(refusal or ClusterUnreachable(reason))
+            future.set_exception(self._broken)
 
     def _settle(self, answer: admin_pb2.CallResponse) -> None:
         with self._lock:

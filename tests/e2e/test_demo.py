@@ -22,7 +22,11 @@ Processes = Callable[[pathlib.Path], dict[int, str]]
 
 @contextmanager
 def demo(directory: pathlib.Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """The demo with a temporary directory of its own, so that what it leaves can be seen."""
+    """The demo with a temporary directory of its own, so that what it leaves can be seen.
+
+    It heeds Ctrl-C also where the tests run in the background of a shell, whose children ignore it.
+    """
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         [sys.executable, "-m", "kraftlab.demo", *arguments],
         stdout=subprocess.PIPE,
@@ -30,6 +34,7 @@ def demo(directory: pathlib.Path, *arguments: str) -> Iterator[subprocess.Popen[
         text=True,
         env=os.environ | {"TMPDIR": str(directory)},
     )
+    signal.signal(signal.SIGINT, inherited)
     try:
         yield process
     finally:
