@@ -13,6 +13,8 @@ import pytest
 
 WAIT_S = 20.0
 SCRIPT = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs in the background of a shell ignores it
 from kraftlab.quorum.simulation.runner import run_many
 if __name__ == "__main__":
     for _ in run_many(range(10_000), processes=2):
