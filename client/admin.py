@@ -42,8 +42,8 @@ _ATTEMPT_TIMEOUT_S = 15.0
 _REFUSED = "connection refused"
 _HUNG_UP = "it hangs up before a word is said; is this the port of its GRPC listener?"
 _NOBODY_THERE = (_REFUSED, _HUNG_UP)
-_RECONNECT_S = 0.4
-"""For so long a channel may repeat that it was refused, though the node listens again: it does not try all the time."""
+_RECONNECT_S = 1.0
+"""For so long a channel may repeat how its last attempt failed, though the node listens again: it does not try all the time."""
 _NOT_CONNECTED = "failed to connect"
 """How gRPC begins what it says about a request that it could not send at all."""
 _REFUSED_PATIENCE_S = 3.0
@@ -180,7 +180,7 @@ class AdminClient:
                 return self._attempt(endpoint, api, request, timeout_ms / 1000)
             except grpc.RpcError as error:
                 seconds, fault = time.monotonic() - started, _detail(error)
-                if fault != _REFUSED or seconds > min(_RECONNECT_S, timeout_ms / 1000):
+                if fault not in _NOBODY_THERE or seconds > min(_RECONNECT_S, timeout_ms / 1000):
                     raise ClusterUnreachable(_unreachable(api, {endpoint: fault}, seconds)) from error
             time.sleep(_FIRST_PAUSE_S)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 
@@ -75,6 +76,35 @@ def test_the_port_of_something_else_is_said_to_be_one(monkeypatch: pytest.Monkey
             client.describe_cluster()
         other.shutdown(socket.SHUT_RDWR)
     assert "is this the port of its GRPC listener?" in str(raised.value)
+
+
+def test_a_node_that_hung_up_while_it_started_is_asked_again(cluster) -> None:
+    node = cluster.nodes[0]
+    node.answers["DescribeMetadata"] = lambda _: pb.DescribeMetadataResponse(offset=7)
+    with socket.create_server(("127.0.0.1", 0)) as door:
+
+        def hang_up_once_then_lead_on() -> None:
+            door.accept()[0].close()
+            client_side = door.accept()[0]
+            node_side = socket.create_connection(("127.0.0.1", node.port))
+            threading.Thread(target=carry, args=(client_side, node_side), daemon=True).start()
+            carry(node_side, client_side)
+
+        def carry(source: socket.socket, target: socket.socket) -> None:
+            with contextlib.suppress(OSError):
+                while data := source.recv(65536):
+                    target.sendall(data)
+            for end in (source, target):
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+                end.close()
+
+        thread = threading.Thread(target=hang_up_once_then_lead_on, daemon=True)
+        thread.start()
+        with AdminClient(node.server) as client:
+            assert client.describe_metadata(Endpoint("127.0.0.1", door.getsockname()[1])).offset == 7
+        thread.join(10)
+        assert not thread.is_alive()
 
 
 def test_a_cluster_without_controller_is_said_after_the_deadline(cluster) -> None:
