@@ -1,0 +1,160 @@
+"""Every table of the lake: its columns, in order.
+
+A table is written down once, as Spark's own schema text; the Arrow schema is made of it, so that the two cannot differ. Every
+column may be null, as far as Spark and Parquet are concerned; which ones never are is said beside the tables. All times are
+milliseconds since 1970 (UTC), broker and controller ids ints, uuids Kafka's 22 characters, sizes bytes.
+
+Layers: *bronze* holds the logs as they were found, one row per batch; *silver* what their records say, one table per kind of
+record; *gold* what follows from it.
+
+Conventions of the silver tables. `offset` is the record's offset in the log; what stands in a snapshot that ends before offset N
+has offset N - 1, the last that the snapshot reflects (-1 for the checkpoint that formatting writes). `idx_in_batch` orders
+records of equal offset: the place in the batch, or in the whole snapshot. In change records null means *unchanged*, an empty
+list *cleared*. `leader` -1 is no leader.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import pyarrow as pa
+
+BRONZE, SILVER, GOLD = "bronze", "silver", "gold"
+LAYERS = (BRONZE, SILVER, GOLD)
+
+SPARK_SCHEMAS: Mapping[str, str] = MappingProxyType(
+    {
+        "bronze.batches": """
+            segment string, pos bigint, base_offset bigint, last_offset bigint, leader_epoch int, append_ms bigint, n_records int,
+            crc bigint, codec string, controller_id int, payload binary, status string, format string, cluster_id string""",
+        "bronze.quarantine": """
+            controller_id int, segment string, pos bigint, end_pos bigint, status string, detail string, prev_offset bigint,
+            next_offset bigint, raw binary, format string, cluster_id string""",
+        "bronze.offset_gaps": """
+            controller_id int, from_offset bigint, to_offset bigint, cause string, format string, cluster_id string""",
+        "silver.partition_changes": """
+            offset bigint, leader_epoch int, ts_ms bigint, idx_in_batch int, kind string, topic_id string, topic string,
+            partition int, isr array<int>, leader int, replicas array<int>, adding array<int>, removing array<int>,
+            directories array<string>, partition_epoch int, rec_version int""",
+        "silver.topics": """
+            topic_id string, name string, offset bigint, ts_ms bigint, op string, idx_in_batch int, kind string""",
+        "silver.brokers": """
+            broker_id int, incarnation string, rack string, log_dirs array<string>, fenced boolean, offset bigint, ts_ms bigint,
+            op string, idx_in_batch int, kind string""",
+        "silver.configs": """
+            resource_type string, resource string, key string, value string, offset bigint, ts_ms bigint, idx_in_batch int,
+            kind string""",
+        "silver.other_records": """
+            offset bigint, type int, version int, raw binary, leader_epoch int, ts_ms bigint, idx_in_batch int, kind string,
+            name string, error string""",
+        "silver.partition_state": """
+            topic_id string, topic string, partition int, replicas array<int>, isr array<int>, leader int, adding array<int>,
+            removing array<int>, directories array<string>, rf_settled int, since_offset bigint""",
+        "silver.log_dir_samples": """
+            sampled_ms bigint, broker_id int, dir_id string, path string, topic_id string, topic string, partition int,
+            size_bytes bigint, offset_lag bigint, is_future boolean, dir_total_bytes bigint, dir_usable_bytes bigint,
+            error string""",
+        "silver.history_ops": """
+            run string, index bigint, process int, f string, key string, value string, outcome string, call_ns bigint,
+            return_ns bigint, error string, req_id string, node string, offset bigint, epoch int""",
+        "gold.reassignments": """
+            reassignment_id string, topic string, partition int, start_offset bigint, start_ms bigint, end_offset bigint,
+            end_ms bigint, status string, superseded_by string, orig array<int>, target array<int>, adding array<int>,
+            removing array<int>, n_adding int, duration_ms bigint, rf_before int, rf_after int, leader_changes int,
+            isr_shrinks int, truncated_left boolean, clock_skew boolean""",
+        "gold.reassignment_replicas": """
+            reassignment_id string, replica int, role string, caught_up_offset bigint, caught_up_ms bigint, lag_ms bigint,
+            dir_id string""",
+        "gold.rf_drift": """
+            topic string, partition int, rf int, rf_expected int, rf_mode_of_topic int, class string,
+            culprit_reassignment_id string, offset bigint, confidence string""",
+        "gold.broker_load": """
+            as_of bigint, broker_id int, rack string, bytes bigint, replicas int, leaders int, mean_bytes double, ratio double,
+            over_band boolean, offline boolean""",
+        "gold.log_dir_skew": """
+            as_of bigint, broker_id int, rack string, dir_id string, path string, bytes bigint, replicas int, leaders int,
+            mean_bytes double, ratio double, over_band boolean, offline boolean""",
+        "gold.plans": """
+            plan_id string, as_of_offset bigint, goals string, eps double, solver string, bytes_moved bigint, moves bigint,
+            intra_moves bigint, leader_swaps bigint, lower_bound_bytes bigint, ms bigint""",
+        "gold.plan_moves": """
+            plan_id string, wave int, topic string, partition int, from_replicas array<int>, to_replicas array<int>,
+            add array<int>, remove array<int>, dirs array<string>, bytes bigint""",
+        "gold.plan_checks": "plan_id string, check string, severity string, n bigint, example string",
+        "gold.leader_epochs": "epoch int, leader int, start_offset bigint, end_offset bigint, ms bigint",
+        "gold.log_divergence": """
+            from_offset bigint, to_offset bigint, epoch int, controllers array<int>, crcs array<bigint>""",
+        "gold.history_verdicts": """
+            run_id string, key string, model string, verdict string, n_ops bigint, steps bigint, ms bigint,
+            counterexample string""",
+    }
+)
+"""Table → Spark's schema text.
+
+Values: bronze `status` is `ok` in batches, and `bad_magic`, `bad_crc`, `bad_length`, `bad_header`, `truncated`, `undecodable` or
+`unknown_version` in quarantine, whose `raw` is the first 64 KiB; `cause` of a gap is `quarantine`, `compacted` or
+`missing_segment`, its offsets are [from, to); `format` is `kraftlab` or `kafka`; `payload` is the whole batch, header included.
+Silver `kind` is `log` or `snapshot` (in partition_changes `create`, `change` or `snapshot`; in other_records also `control`);
+`op` of topics is `create` or `delete`, of brokers `register`, `change` or `unregister`; `error` of other_records is null for types
+that are known. Never null in silver: offset, ts_ms, idx_in_batch, kind, and the key of what the row is about.
+"""
+
+_SCALARS = {
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "double": pa.float64(),
+}
+_ARRAY = re.compile(r"array<(\w+)>")
+
+
+def _arrow_type(text: str) -> pa.DataType:
+    array = _ARRAY.fullmatch(text)
+    if array is None:
+        return _SCALARS[text]
+    return pa.list_(pa.field("element", _SCALARS[array.group(1)]))
+
+
+def _arrow_schema(text: str) -> pa.Schema:
+    columns = (column.split() for column in text.split(","))
+    return pa.schema([pa.field(name, _arrow_type(kind)) for name, kind in columns])
+
+
+ARROW_SCHEMAS: Mapping[str, pa.Schema] = MappingProxyType({table: _arrow_schema(text) for table, text in SPARK_SCHEMAS.items()})
+"""Table → its Arrow schema. Lists name their items `element`, as Spark does."""
+
+
+class NoSuchTable(KeyError):
+    """A name that is no table of the lake."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(table)
+        self.table = table
+
+    def __str__(self) -> str:
+        return f"{self.table!r} is no table; known are {', '.join(SPARK_SCHEMAS)}"
+
+
+def arrow_schema(table: str) -> pa.Schema:
+    """The columns of a table such as `silver.topics`. NoSuchTable."""
+    try:
+        return ARROW_SCHEMAS[table]
+    except KeyError:
+        raise NoSuchTable(table) from None
+
+
+def spark_schema(table: str) -> str:
+    """The same as Spark's schema text, for `DataFrameReader.schema`, `mapInArrow` and `createDataFrame`. NoSuchTable."""
+    try:
+        return " ".join(SPARK_SCHEMAS[table].split())
+    except KeyError:
+        raise NoSuchTable(table) from None
+
+
+def tables(layer: str) -> tuple[str, ...]:
+    """The tables of a layer, in the order in which they are built."""
+    return tuple(table for table in SPARK_SCHEMAS if table.startswith(f"{layer}."))
