@@ -13,7 +13,7 @@ from kraftlab.metadata.peer_rpc import (
 )
 from kraftlab.metadata.records import PartitionChange
 
-from ..engine.levels import DIRECTORIES, metadata_version
+from ..engine.levels import DIRECTORIES, metadata_version, shrink_raises_epoch
 from ..engine.state import Context, ControllerState, Outcome
 from ..partitions.partition_change import build_change
 from ..partitions.partitions import Eligibility, check_broker_epoch, default_directory
@@ -89,4 +89,5 @@ def _change(state: ControllerState, broker: BrokerImage, entry: DirectoryAssignm
         target_isr=isr,
         uncleanly_stopped=() if online else (broker.broker_id,),
         directories={broker.broker_id: entry.directory_id},
+        shrink_raises_epoch=shrink_raises_epoch(image),
     )

@@ -7,6 +7,8 @@ from kraftlab.metadata.image import MetadataImage
 
 LOWEST_LEVEL = 1
 """What a log that does not say its metadata.version counts as (3.0-IV1)."""
+NO_EPOCH_FOR_SHRINKS = 12
+"""A leader keeps its epoch when its in-sync set shrinks (3.6-IV0)."""
 TRANSACTIONS = 13
 """Metadata transactions (3.6-IV1)."""
 CONTROLLER_REGISTRATION = 15
@@ -20,3 +22,8 @@ CORDONED_DIRECTORIES = 30
 def metadata_version(image: MetadataImage) -> int:
     """The finalized level."""
     return image.features.get(METADATA_VERSION, LOWEST_LEVEL)
+
+
+def shrink_raises_epoch(image: MetadataImage) -> bool:
+    """Whether a leader gets a new epoch when its in-sync set shrinks."""
+    return metadata_version(image) < NO_EPOCH_FOR_SHRINKS

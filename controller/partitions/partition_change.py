@@ -18,7 +18,7 @@ enough. Then nothing but in-sync set and leader can change, and `build_change` s
 
 What the record says is minimal: a field is there only if it differs, and nothing at all is built if nothing differs. The lists
 of a reassignment are the exception: adding, removing, original and target are written together or not at all. A shrink of the
-in-sync set alone does not raise the leader epoch (metadata.version 12 and later).
+in-sync set alone raises the leader epoch only below metadata.version 12, where brokers may be told of it in no other way.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ def build_change(
     directories: Mapping[int, Uuid] | None = None,
     recovery_state: int | None = None,
     uncleanly_stopped: Collection[int] = (),
+    shrink_raises_epoch: bool = False,
 ) -> PartitionChange | None:
     """The record that brings `partition` to what is asked for, None if nothing has to change. None for an argument: as it is.
 
@@ -65,6 +66,8 @@ def build_change(
     configuration asks for, None if eligible leader replicas are off. `reassign` comes from `reassignment.start` or
     `reassignment.cancel`. Brokers that are `uncleanly_stopped` may have lost records and are not eligible. `directories` sets
     directories of replicas explicitly; other replicas keep theirs, newcomers get `default_directory(broker_id)`.
+    `shrink_raises_epoch`: a leader that stays gets a new epoch when somebody leaves its in-sync set, as below metadata.version 12
+    (KAFKA-15021); only who gives a `target_isr` has to say it, since nothing else takes members away and leaves the leader.
     """
     isr = partition.isr if target_isr is None else target_isr
     is_plain = (
@@ -79,7 +82,8 @@ def build_change(
         leader = first_in_sync(election, partition.replicas, isr, partition.leader, acceptable)
         if leader != NO_LEADER:
             other_isr = isr if isr != partition.isr else None
-            other_leader = leader if leader != partition.leader else None
+            is_raised = leader != partition.leader or (shrink_raises_epoch and not set(partition.isr) <= set(isr))
+            other_leader = leader if is_raised else None
             is_same = other_isr is None and other_leader is None
             return None if is_same else PartitionChange(0, partition_id, topic_id, other_isr, other_leader)
     return build_change_in_full(
@@ -95,6 +99,7 @@ def build_change(
         directories=directories,
         recovery_state=recovery_state,
         uncleanly_stopped=uncleanly_stopped,
+        shrink_raises_epoch=shrink_raises_epoch,
     )
 
 
@@ -112,6 +117,7 @@ def build_change_in_full(
     directories: Mapping[int, Uuid] | None,
     recovery_state: int | None,
     uncleanly_stopped: Collection[int],
+    shrink_raises_epoch: bool = False,
 ) -> PartitionChange | None:
     """The same for any partition; arguments as there."""
     wanted = reassign or reassignment.current(partition)
@@ -129,6 +135,7 @@ def build_change_in_full(
     isr, elr, last_known = _after_election(partition, wanted.replicas, before, elected, needed)
     is_in_place = wanted.replicas == partition.replicas
     is_dropping = not is_in_place and not set(partition.replicas) <= set(wanted.replicas)
+    is_raised = is_dropping or (shrink_raises_epoch and not set(partition.isr) <= set(isr))
     placed = partition.directories
     if directories or not is_in_place:
         placed = _placed(partition, wanted.replicas, directories or {}, default_directory)
@@ -138,7 +145,7 @@ def build_change_in_full(
         partition_id,
         topic_id,
         isr=isr if isr != partition.isr else None,
-        leader=elected.leader if elected.unclean or is_dropping or elected.leader != partition.leader else None,
+        leader=elected.leader if elected.unclean or is_raised or elected.leader != partition.leader else None,
         replicas=None if is_in_place else wanted.replicas,
         removing_replicas=wanted.removing if is_other_move else None,
         adding_replicas=wanted.adding if is_other_move else None,

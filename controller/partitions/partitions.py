@@ -26,6 +26,7 @@ from kraftlab.metadata.records import RECOVERED, RECOVERING, PartitionChange
 from kraftlab.metadata.uuids import MIGRATING, UNASSIGNED, Uuid
 
 from ..configs.description import unclean_election_enabled
+from ..engine.levels import shrink_raises_epoch
 from ..engine.state import Context, ControllerState, Outcome, Settings
 from .election import Election
 from .partition_change import build_change
@@ -124,6 +125,7 @@ def _updates(
 ) -> list[PartitionChange]:
     image = state.image
     directory_for = default_directory(image.cluster.brokers)
+    raises_epoch = shrink_raises_epoch(image)
     smaller: dict[tuple[int, ...], tuple[int, ...]] = {}
     records = []
     for topic_id, same_topic in groupby(keys, key=itemgetter(0)):
@@ -147,6 +149,7 @@ def _updates(
                 target_isr=isr,
                 election=election,
                 uncleanly_stopped=uncleanly_stopped,
+                shrink_raises_epoch=raises_epoch,
             )
             if record is not None:
                 records.append(record)
@@ -276,6 +279,7 @@ def _alter_one(
         target_isr=isr,
         election=Election.UNCLEAN if unclean else Election.ONLINE,
         recovery_state=change.leader_recovery_state,
+        shrink_raises_epoch=shrink_raises_epoch(image),
     )
     if record is None:
         return _accepted(change, partition), None

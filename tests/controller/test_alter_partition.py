@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from kraftlab.controller.engine.state import Outcome
 from kraftlab.controller.partitions.partitions import alter_partition
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import AlterPartitionRequest, IsrChange
-from kraftlab.metadata.records import RECOVERED, RECOVERING
+from kraftlab.metadata.records import RECOVERED, RECOVERING, FeatureLevel
 
 
 @pytest.fixture
@@ -29,6 +30,19 @@ async def test_a_leader_shrinks_and_expands_its_isr(five: Any) -> None:
     assert five.partition("t").leader_epoch == 0
     assert await five.set_isr("t", (1, 2, 3)) == ErrorCode.NONE
     assert five.partition("t").partition_epoch == 2
+
+
+async def test_below_metadata_version_12_a_shrink_raises_the_leader_epoch(cluster: Any) -> None:
+    before_levels = [FeatureLevel(0, "eligible.leader.replicas.version", 0), FeatureLevel(0, "metadata.version", 11)]
+    await cluster.write(lambda state, request, context: Outcome(before_levels, "done"), None)
+    await cluster.start_brokers(1, 2, 3)
+    await cluster.create("t", (1, 2, 3))
+    assert await cluster.set_isr("t", (1, 2)) == ErrorCode.NONE
+    assert cluster.partition("t").leader_epoch == 1
+    assert await cluster.set_isr("t", (1, 2, 3)) == ErrorCode.NONE
+    assert cluster.partition("t").leader_epoch == 1
+    await cluster.stop_broker(3)
+    assert (cluster.partition("t").isr, cluster.partition("t").leader, cluster.partition("t").leader_epoch) == ((1, 2), 1, 2)
 
 
 async def test_the_answer_carries_the_new_state(five: Any) -> None:

@@ -56,6 +56,11 @@ def at_rest(*replicas: int) -> Reassignment:
         pytest.param({"election": Election.ONLINE}, None, id="a valid leader stays"),
         pytest.param({"target_isr": (2, 3)}, {"isr": (2, 3), "leader": 2}, id="leader leaves the ISR"),
         pytest.param({"target_isr": (2, 1)}, {"isr": (2, 1)}, id="ISR shrink leaves the leader epoch alone"),
+        pytest.param(
+            {"target_isr": (2, 1), "shrink_raises_epoch": True},
+            {"isr": (2, 1), "leader": 1},
+            id="ISR shrink raises the leader epoch below metadata.version 12",
+        ),
         pytest.param({"target_isr": (1, 2, 3)}, {"isr": (1, 2, 3)}, id="another order of the ISR is a change"),
         pytest.param({"target_isr": (3,)}, {"isr": (3,), "leader": NO_LEADER}, id="only a dead replica left"),
         pytest.param({"target_isr": ()}, {"leader": NO_LEADER}, id="the last member of the ISR stays"),
@@ -130,8 +135,12 @@ def test_a_disjoint_replica_set_has_a_new_leader_epoch(partition: MakePartition,
     assert record == change(replicas=(4,), isr=(4,), leader=4, directories=(directory_of(4),))
 
 
-def test_an_isr_that_grows_leaves_the_leader_epoch_alone(partition: MakePartition, build: Build) -> None:
-    assert build(partition([2, 1, 3], [2, 1], 1), target_isr=(2, 1, 3)) == change(isr=(2, 1, 3))
+@pytest.mark.parametrize("shrink_raises_epoch", [False, True])
+def test_an_isr_that_grows_leaves_the_leader_epoch_alone(
+    partition: MakePartition, build: Build, shrink_raises_epoch: bool
+) -> None:
+    before = partition([2, 1, 3], [2, 1], 1)
+    assert build(before, target_isr=(2, 1, 3), shrink_raises_epoch=shrink_raises_epoch) == change(isr=(2, 1, 3))
 
 
 def test_an_isr_that_becomes_empty_without_a_leader_leaves_the_leader_epoch_alone(partition: MakePartition, build: Build) -> None:

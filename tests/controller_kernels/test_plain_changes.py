@@ -50,6 +50,7 @@ def wishes(draw: st.DrawFn, before: PartitionImage) -> dict[str, Any]:
         "directories": {before.replicas[0]: bytes([99]) * 16} if draw(RARELY) else None,
         "recovery_state": draw(st.sampled_from([None, None, RECOVERED, RECOVERING])),
         "uncleanly_stopped": draw(SOME) if draw(RARELY) else (),
+        "shrink_raises_epoch": draw(st.booleans()),
     }
 
 
