@@ -37,7 +37,7 @@ SPARK_SCHEMAS: Mapping[str, str] = MappingProxyType(
         "silver.partition_changes": """
             offset bigint, leader_epoch int, ts_ms bigint, idx_in_batch int, kind string, topic_id string, topic string,
             partition int, isr array<int>, leader int, replicas array<int>, adding array<int>, removing array<int>,
-            directories array<string>, partition_epoch int, rec_version int""",
+            directories array<string>, partition_epoch int, rec_version int, original array<int>, target array<int>""",
         "silver.topics": """
             topic_id string, name string, offset bigint, ts_ms bigint, op string, idx_in_batch int, kind string""",
         "silver.brokers": """
@@ -63,7 +63,7 @@ SPARK_SCHEMAS: Mapping[str, str] = MappingProxyType(
             reassignment_id string, topic string, partition int, start_offset bigint, start_ms bigint, end_offset bigint,
             end_ms bigint, status string, superseded_by string, orig array<int>, target array<int>, adding array<int>,
             removing array<int>, n_adding int, duration_ms bigint, rf_before int, rf_after int, leader_changes int,
-            isr_shrinks int, truncated_left boolean, clock_skew boolean""",
+            isr_shrinks int, truncated_left boolean, clock_skew boolean, topic_id string""",
         "gold.reassignment_replicas": """
             reassignment_id string, replica int, role string, caught_up_offset bigint, caught_up_ms bigint, lag_ms bigint,
             dir_id string""",
@@ -85,7 +85,8 @@ SPARK_SCHEMAS: Mapping[str, str] = MappingProxyType(
         "gold.plan_checks": "plan_id string, check string, severity string, n bigint, example string",
         "gold.leader_epochs": "epoch int, leader int, start_offset bigint, end_offset bigint, ms bigint",
         "gold.log_divergence": """
-            from_offset bigint, to_offset bigint, epoch int, controllers array<int>, crcs array<bigint>""",
+            from_offset bigint, to_offset bigint, epoch int, controllers array<int>, crcs array<bigint>, epochs array<int>,
+            class string""",
         "gold.history_verdicts": """
             run_id string, key string, model string, verdict string, n_ops bigint, steps bigint, ms bigint,
             counterexample string""",
@@ -98,7 +99,12 @@ Values: bronze `status` is `ok` in batches, and `bad_magic`, `bad_crc`, `bad_len
 `missing_segment`, its offsets are [from, to); `format` is `kraftlab` or `kafka`; `payload` is the whole batch, header included.
 Silver `kind` is `log` or `snapshot` (in partition_changes `create`, `change` or `snapshot`; in other_records also `control`);
 `op` of topics is `create` or `delete`, of brokers `register`, `change` or `unregister`; `error` of other_records is null for types
-that are known. Never null in silver: offset, ts_ms, idx_in_batch, kind, and the key of what the row is about.
+that are known. `original` and `target` of partition_changes are the sets of the running reassignment, which records of
+`kraftlab` carry and Kafka's do not (always null). Never null in silver: offset, ts_ms, idx_in_batch, kind, and the key of what
+the row is about.
+Gold: offsets of leader_epochs and log_divergence are [start, end); the arrays of log_divergence are parallel, its `epoch` is null
+if the logs have different ones, its `class` is `log_matching` (one epoch, other bytes: it must never be) or `tail` (a deposed
+leader's batches that were not truncated yet).
 """
 
 _SCALARS = {
