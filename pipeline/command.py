@@ -1,100 +1,85 @@
-"""`kraftlab pipeline`: metadata logs as data."""
+"""`kraftlab pipeline`: metadata logs as data.
+
+Each family of commands is a module of `commands/`, imported when it is called, and imports Spark, Arrow and NumPy where it needs
+them, so that none pays for another's. Here stand the exit codes that all of them share, and what becomes of their faults.
+"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
-from pathlib import Path
+import importlib
+from typing import Any
 
 import click
 
-from kraftlab.cli.output import DONE, FAILED, CommandFailed
+from kraftlab.cli.output import CommandFailed
 
-STOPPED = 4
-"""Exit code of a strict run that met bad input."""
-STRICT_TEXT = "Error: stopped at the first fault, as --strict says; without it the rest is read"
-PROGRESS_BYTES = 1 << 19
+from .errors import FAULTS, Fault, missing_package_text
+
+COMMANDS = {
+    "kraft-dump": ("kraft_dump", "kraft_dump"),
+}
+"""Name → (module of `commands/`; attribute), in the order of `--help`."""
+
+CLEAN, FINDINGS, USAGE, ENVIRONMENT, CORRUPT = range(5)
+"""Exit codes of all commands: nothing found; something found (drift, a violation, a failed check); wrong use; a machine that
+cannot run it (no Java); corrupt input, where the command was told to stop at it."""
+
+
+class PipelineGroup(click.Group):
+    """Loads commands when they are asked for, and gives their faults the exit codes of the pipeline."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[cmd_name]
+        command: click.Command = getattr(importlib.import_module(f".commands.{module}", __package__), attribute)
+        return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            raise _wrong_use(error) from None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            raise _wrong_use(error) from None
+        except Fault as error:
+            raise CommandFailed(f"Error: {error}", exit_code=_exit_code(error)) from error
+        except ModuleNotFoundError as error:
+            text = missing_package_text(error)
+            if text is None:
+                raise
+            raise CommandFailed(f"Error: {text}", exit_code=ENVIRONMENT) from error
+
+
+def _wrong_use(error: click.UsageError) -> CommandFailed:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return CommandFailed(error.format_message(), exit_code=USAGE)
+    where = error.ctx.command_path if error.ctx else "kraftlab pipeline"
+    return CommandFailed(f"Error: {error.format_message()}\nSee: {where} --help", exit_code=USAGE)
+
+
+def _exit_code(error: Fault) -> int:
+    return next(code for kind, code in FAULTS if isinstance(error, kind))
 
 
 @click.group(
     "pipeline",
-    short_help="Turn metadata logs into data.",
-    epilog="""\b
-Example:
-  kraftlab pipeline kraft-dump /var/lib/kafka/metadata""",
-)
-def pipeline() -> None:
-    """Read metadata logs and turn them into data."""
-
-
-@pipeline.command(
-    "kraft-dump",
-    short_help="Print a real Kafka's metadata log as JSON, without a JVM.",
+    cls=PipelineGroup,
+    short_help="Turn metadata logs into tables, audits and plans.",
     epilog="""\b
 Examples:
-  kraftlab pipeline kraft-dump __cluster_metadata-0/00000000000000000000.log
-  kraftlab pipeline kraft-dump /var/lib/kafka/metadata > metadata.jsonl
-  kraftlab pipeline kraft-dump --file-names controller-*/metadata | grep '"error"'
+  kraftlab pipeline kraft-dump /var/lib/kafka/metadata
+  kraftlab pipeline COMMAND --help
 
 \b
-What cannot be read is a line with "error" in its place, and a line on stderr; the rest is printed all the same.
-The torn end of a segment, as one that is being written has, is told on stderr and is no fault.
-
-\b
-Exit codes: 0 everything decoded, 1 something could not be (or no such file), 4 --strict: stopped there.""",
+Exit codes: 0 clean, 1 findings, 2 wrong use, 3 the machine cannot run it (no Java), 4 corrupt input and told to stop at it.""",
 )
-@click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--strict", is_flag=True, help="Stop at the first thing that cannot be read, a torn end among them.")
-@click.option("--file-names", is_flag=True, help='Begin each line with the key "file".')
-def kraft_dump(paths: tuple[Path, ...], strict: bool, file_names: bool) -> int:
-    """Print segments and checkpoints of Kafka's __cluster_metadata-0, one JSON line per batch, as Kafka's own decoder shows them.
-    A directory stands for all that it holds.
-    """
-    from .kraft_log.errors import NoSuchLog
-    from .kraft_log.files import find_files
-
-    try:
-        files = find_files(paths)
-    except NoSuchLog as error:
-        raise CommandFailed(f"Error: {error}") from None
-    return _dump(files, strict=strict, file_names=file_names)
-
-
-def _dump(files: list[Path], *, strict: bool, file_names: bool) -> int:
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from .kraft_log.dump import dump_file
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    shown = console.is_terminal and not sys.stdout.isatty()
-    out = sys.stdout.buffer
-    batches = records = faults = 0
-    with Progress(*columns, console=console, disable=not shown, transient=True) as progress:
-        for path in files:
-            task = progress.add_task(path.name, total=path.stat().st_size)
-            told = 0
-            for line in dump_file(path, name_file=file_names):
-                out.write(line.json + b"\n")
-                faults += len(line.faults)
-                batches += 1
-                records += line.records
-                if line.end_position - told >= PROGRESS_BYTES:
-                    told = line.end_position
-                    progress.update(task, completed=told)
-                if line.faults or line.notes:
-                    _tell(line.faults + line.notes)
-                    if strict:
-                        out.flush()
-                        raise CommandFailed(STRICT_TEXT, exit_code=STOPPED)
-    out.flush()
-    if faults:
-        text = f'Could not be read: {faults}; see the lines with an "error". Printed: {batches} lines with {records} records.'
-        click.echo(text, err=True)
-    return FAILED if faults else DONE
-
-
-def _tell(texts: Iterable[str]) -> None:
-    for text in texts:
-        click.echo(text, err=True)
+def pipeline() -> None:
+    """Read metadata logs and turn them into tables, audits and plans."""

@@ -1,0 +1,89 @@
+"""`kraftlab pipeline kraft-dump`: a real Kafka's metadata log as JSON."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from kraftlab.cli.output import CommandFailed
+
+from ..command import CLEAN, CORRUPT, FINDINGS
+
+STRICT_TEXT = "Error: stopped at the first fault, as --strict says; without it the rest is read"
+PROGRESS_BYTES = 1 << 19
+
+
+@click.command(
+    "kraft-dump",
+    short_help="Print a real Kafka's metadata log as JSON, without a JVM.",
+    epilog="""\b
+Examples:
+  kraftlab pipeline kraft-dump __cluster_metadata-0/00000000000000000000.log
+  kraftlab pipeline kraft-dump /var/lib/kafka/metadata > metadata.jsonl
+  kraftlab pipeline kraft-dump --file-names controller-*/metadata | grep '"error"'
+
+\b
+What cannot be read is a line with "error" in its place, and a line on stderr; the rest is printed all the same.
+The torn end of a segment, as one that is being written has, is told on stderr and is no fault.
+
+\b
+Exit codes: 0 everything decoded, 1 something could not be (or no such file), 4 --strict: stopped there.""",
+)
+@click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--strict", is_flag=True, help="Stop at the first thing that cannot be read, a torn end among them.")
+@click.option("--file-names", is_flag=True, help='Begin each line with the key "file".')
+def kraft_dump(paths: tuple[Path, ...], strict: bool, file_names: bool) -> int:
+    """Print segments and checkpoints of Kafka's __cluster_metadata-0, one JSON line per batch, as Kafka's own decoder shows them.
+    A directory stands for all that it holds.
+    """
+    from ..kraft_log.errors import NoSuchLog
+    from ..kraft_log.files import find_files
+
+    try:
+        files = find_files(paths)
+    except NoSuchLog as error:
+        raise CommandFailed(f"Error: {error}") from None
+    return _dump(files, strict=strict, file_names=file_names)
+
+
+def _dump(files: list[Path], *, strict: bool, file_names: bool) -> int:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from ..kraft_log.dump import dump_file
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    shown = console.is_terminal and not sys.stdout.isatty()
+    out = sys.stdout.buffer
+    batches = records = faults = 0
+    with Progress(*columns, console=console, disable=not shown, transient=True) as progress:
+        for path in files:
+            task = progress.add_task(path.name, total=path.stat().st_size)
+            told = 0
+            for line in dump_file(path, name_file=file_names):
+                out.write(line.json + b"\n")
+                faults += len(line.faults)
+                batches += 1
+                records += line.records
+                if line.end_position - told >= PROGRESS_BYTES:
+                    told = line.end_position
+                    progress.update(task, completed=told)
+                if line.faults or line.notes:
+                    _tell(line.faults + line.notes)
+                    if strict:
+                        out.flush()
+                        raise CommandFailed(STRICT_TEXT, exit_code=CORRUPT)
+    out.flush()
+    if faults:
+        text = f'Could not be read: {faults}; see the lines with an "error". Printed: {batches} lines with {records} records.'
+        click.echo(text, err=True)
+    return FINDINGS if faults else CLEAN
+
+
+def _tell(texts: Iterable[str]) -> None:
+    for text in texts:
+        click.echo(text, err=True)

@@ -1,0 +1,34 @@
+"""Faults that end a command of the pipeline with a sentence instead of a traceback: what was wrong, and the next step."""
+
+from __future__ import annotations
+
+EXTRA = frozenset({"pyspark", "py4j", "pyarrow", "pandas", "numpy", "scipy"})
+"""Import names of what the extra `pipeline` installs and its code cannot do without."""
+
+
+class Fault(Exception):
+    """What a command may raise at its user."""
+
+
+class WrongUse(Fault):
+    """What was asked for cannot be: a table that does not exist, a URI that no worker could read."""
+
+
+class EnvironmentFault(Fault):
+    """This machine, or the cluster that was named, cannot run the pipeline."""
+
+
+class CorruptInput(Fault):
+    """Input that is damaged, where the command was told to stop at damage, or that must not be mixed, as logs of two clusters."""
+
+
+FAULTS = ((WrongUse, 2), (EnvironmentFault, 3), (CorruptInput, 4), (Fault, 1))
+"""Kind of fault → exit code; the first row that fits."""
+
+
+def missing_package_text(error: ModuleNotFoundError) -> str | None:
+    """What to do about a package that is not installed, None if it is none of the pipeline's."""
+    name = (error.name or "").partition(".")[0]
+    if name not in EXTRA:
+        return None
+    return f"the pipeline needs the package {name}, which is not installed; the next step: pip install 'kraftlab[pipeline]'"

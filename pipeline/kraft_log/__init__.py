@@ -1,0 +1,1 @@
+"""Kafka's metadata logs: framing, record tables, decoders. No Spark, no JVM."""
