@@ -19,22 +19,21 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
-import google_crc32c
+import msgspec
 
-from kraftlab.broker.log.errors import CorruptBatch
-from kraftlab.broker.log.record_batch import CODEC_MASK, CRC_FROM, HEADER_BYTES, BatchHeader, read_header
+from kraftlab.broker.log.record_batch import CODEC_MASK, HEADER_BYTES, BatchHeader, read_header
+from kraftlab.pipeline.framing import TORN, UNWRITTEN, Frame, walk
 
 from .batches import AnyRecord, Batch, ControlRecord, Damage, Record, UndecodedRecord
 from .errors import UndecodableRecord
+from .frames import KafkaFormat
 from .plans import decode_control, decode_metadata
 from .primitives import signed_varlong, unsigned_varint
 
+_FORMAT = KafkaFormat()
 _BUFFER_BYTES = 1 << 20
-_MAGIC_FROM = 16
-_MAGIC = b"\x02"
-_LENGTH_AT = 8
 
-Frame = tuple[int, int, int, bytes, bytes]
+RecordFrame = tuple[int, int, int, bytes, bytes]
 """A record's (position in its batch, timestamp delta in ms, offset delta, key, value)."""
 
 
@@ -46,87 +45,16 @@ def read_file(path: Path) -> Iterator[Batch | Damage]:
 
 def read_log(file: BinaryIO, size_bytes: int) -> Iterator[Batch | Damage]:
     """The first `size_bytes` bytes of a seekable file."""
-    position = 0
-    while position < size_bytes:
+
+    def read(position: int, size: int) -> bytes:
         file.seek(position)
-        header, fault = _next_header(file.read(min(HEADER_BYTES, size_bytes - position)), size_bytes - position)
-        if header is not None:
-            file.seek(position)
-            data = file.read(header.size_bytes)
-            crc = google_crc32c.value(data[CRC_FROM:])
-            if crc == header.crc:
-                yield decode_batch(data, header, position)
-                position += header.size_bytes
-                continue
-            fault = ("bad_crc", f"crc is {crc:08x}, the header says {header.crc:08x}, offsets {_offsets(header)}")
-        end = _next_batch(file, position + 1, size_bytes)
-        yield _damage(file, position, end, size_bytes, *fault)
-        position = end
+        return file.read(size)
 
-
-def _next_header(data: bytes, left_bytes: int) -> tuple[BatchHeader | None, tuple[str, str]]:
-    """(header, -) of a batch that fits the file; else (None, (status, why))."""
-    if len(data) > _MAGIC_FROM and data[_MAGIC_FROM] != _MAGIC[0]:
-        return None, ("bad_magic", f"magic is {data[_MAGIC_FROM]}, only record format {_MAGIC[0]} is known")
-    if len(data) < HEADER_BYTES:
-        return None, ("torn", f"{len(data)} bytes are too few for a batch's header of {HEADER_BYTES}")
-    try:
-        header = read_header(data)
-    except CorruptBatch as error:
-        return None, ("bad_length" if error.reason.startswith("length") else "bad_header", error.reason)
-    if header.size_bytes > left_bytes:
-        return None, (
-            "torn",
-            f"the batch of offsets {_offsets(header)} has {header.size_bytes} bytes, the file only {left_bytes} more",
-        )
-    return header, ("", "")
-
-
-def _next_batch(file: BinaryIO, position: int, size_bytes: int) -> int:
-    """Where the next whole batch with a good CRC begins, or the end of the file."""
-    while position + HEADER_BYTES <= size_bytes:
-        file.seek(position)
-        window = file.read(min(_BUFFER_BYTES, size_bytes - position))
-        at = window.find(_MAGIC, _MAGIC_FROM)
-        while at >= 0 and at - _MAGIC_FROM + HEADER_BYTES <= len(window):
-            start = at - _MAGIC_FROM
-            plausible = window[start + _LENGTH_AT] == 0  # no batch is so long that its length needs the first of four bytes
-            if plausible and _is_batch(file, position + start, size_bytes, window[start : start + HEADER_BYTES]):
-                return position + start
-            at = window.find(_MAGIC, at + 1)
-        position += len(window) - HEADER_BYTES + 1
-    return size_bytes
-
-
-def _is_batch(file: BinaryIO, position: int, size_bytes: int, head: bytes) -> bool:
-    header, _ = _next_header(head, size_bytes - position)
-    if header is None or header.attributes >> 7 or header.leader_epoch < 0:
-        return False
-    file.seek(position)
-    crc: int = google_crc32c.value(file.read(header.size_bytes)[CRC_FROM:])
-    return crc == header.crc
-
-
-def _damage(file: BinaryIO, position: int, end: int, size_bytes: int, status: str, reason: str) -> Damage:
-    size = end - position
-    if end < size_bytes:
-        status = "bad_length" if status == "torn" else status
-        return Damage(position, size, status, f"{reason}; {size} bytes are skipped, reading goes on at {end}")
-    if status == "torn":
-        return Damage(position, size, status, f"the file ends within a batch: {reason}")
-    if _only_zeros(file, position, end):
-        return Damage(position, size, "torn", f"the file ends with {size} zero bytes, space that was not written yet")
-    return Damage(position, size, status, f"{reason}; no batch follows in the last {size} bytes")
-
-
-def _only_zeros(file: BinaryIO, position: int, end: int) -> bool:
-    file.seek(position)
-    while position < end:
-        chunk = file.read(min(_BUFFER_BYTES, end - position))
-        if chunk.count(0) != len(chunk):
-            return False
-        position += len(chunk)
-    return True
+    for entry in walk(read, size_bytes, _FORMAT):
+        if isinstance(entry, Frame):
+            yield decode_batch(entry.data, read_header(entry.data), entry.position)
+        else:
+            yield msgspec.structs.replace(entry, status=TORN) if entry.status == UNWRITTEN else entry
 
 
 def _offsets(header: BatchHeader) -> str:
@@ -185,7 +113,7 @@ def _undecoded(offset: int, timestamp_ms: int, raw: bytes, error: UndecodableRec
     )
 
 
-def _frames(data: bytes, header: BatchHeader, records: list[AnyRecord]) -> Iterator[Frame]:
+def _frames(data: bytes, header: BatchHeader, records: list[AnyRecord]) -> Iterator[RecordFrame]:
     """The records of a batch. Where the framing breaks, the rest is put into `records` as one that could not be decoded.
 
     A controller's records all begin alike, so that they are recognised by their first bytes; whatever looks different takes the
@@ -250,7 +178,7 @@ def _usual_start(index: int) -> bytes:
     return bytes(out) + bytes([delta, 1])
 
 
-def _read_frame(data: bytes, start: int) -> tuple[Frame, int]:
+def _read_frame(data: bytes, start: int) -> tuple[RecordFrame, int]:
     """Any record, and the position after it. UndecodableRecord, IndexError."""
     length, position = signed_varlong(data, start)
     stop = position + length

@@ -98,8 +98,8 @@ Values: bronze `status` is `ok` in batches, and `bad_magic`, `bad_crc`, `bad_len
 `unknown_version` in quarantine, whose `raw` is the first 64 KiB; `cause` of a gap is `quarantine`, `compacted` or
 `missing_segment`, its offsets are [from, to); `format` is `kraftlab` or `kafka`; `payload` is the whole batch, header included.
 Silver `kind` is `log` or `snapshot` (in partition_changes `create`, `change` or `snapshot`; in other_records also `control`);
-`op` of topics is `create` or `delete`, of brokers `register`, `change` or `unregister`; `error` of other_records is null for types
-that are known. `original` and `target` of partition_changes are the sets of the running reassignment, which records of
+`op` of topics is `create` or `delete`, of brokers `register`, `change` or `unregister`; `error` of other_records is null for
+types that are known. `original` and `target` of partition_changes are the sets of the running reassignment, which records of
 `kraftlab` carry and Kafka's do not (always null). Never null in silver: offset, ts_ms, idx_in_batch, kind, and the key of what
 the row is about.
 Gold: offsets of leader_epochs and log_divergence are [start, end); the arrays of log_divergence are parallel, its `epoch` is null
