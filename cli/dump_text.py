@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from kraftlab.broker.log.errors import CorruptBatch
-from kraftlab.broker.log.record_batch import HEADER_BYTES, TRANSACTIONAL, BatchHeader, StoredRecord, records_of
+from kraftlab.broker.log.record_batch import TRANSACTIONAL, BatchHeader, StoredRecord
 from kraftlab.metadata import codec
 from kraftlab.metadata.codec import UnreadableRecords
 from kraftlab.metadata.record_text import IsSecret, camel_case, plain, record_document
@@ -19,6 +16,8 @@ from kraftlab.quorum.core.batch import ControlRecord, KRaftVoters, LeaderChange
 from kraftlab.quorum.core.errors import CorruptBatch as CorruptMetadata
 from kraftlab.quorum.core.types import VoterSet
 from kraftlab.quorum.storage.survey import BrokenPlace, FoundBatch
+
+from .stored_batches import Unreadable, stored_records
 
 _MARKERS = {0: "ABORT", 1: "COMMIT"}
 _CONTROL_TYPES = {2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER", 5: "KRAFT_VERSION", 6: "KRAFT_VOTERS"}
@@ -177,17 +176,11 @@ def data_batch(position: int, header: BatchHeader, fault: str) -> dict[str, Any]
 
 def data_records(header: BatchHeader, data: bytes) -> Iterator[dict[str, Any]]:
     """A batch's records; one document with `error` if they cannot be read, or decompressed without more libraries."""
-    body = data[HEADER_BYTES:]
     try:
-        if header.codec == "gzip":
-            body = gzip.decompress(body)
-        elif header.codec != "none":
-            yield {"offset": header.base_offset, "error": f"compressed ({header.codec}): its records are not shown"}
-            return
-        for record in records_of(header, body):
+        for record in stored_records(header, data):
             yield _data_record(header, record)
-    except (CorruptBatch, OSError, EOFError, zlib.error) as error:
-        yield {"offset": header.base_offset, "error": f"its records cannot be read: {error}"}
+    except Unreadable as error:
+        yield {"offset": header.base_offset, "error": str(error)}
 
 
 def _data_record(header: BatchHeader, record: StoredRecord) -> dict[str, Any]:

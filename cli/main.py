@@ -17,6 +17,8 @@ COMMANDS = {
     "topics": ("topics_command", "topics"),
     "reassign-partitions": ("reassign_command", "reassign_partitions"),
     "leader-election": ("leader_election_command", "leader_election"),
+    "console-producer": ("console_command", "console_producer"),
+    "console-consumer": ("console_command", "console_consumer"),
     "delete-records": ("delete_records_command", "delete_records"),
     "log-dirs": ("log_dirs_command", "log_dirs"),
     "metadata-quorum": ("quorum_command", "metadata_quorum"),

@@ -187,6 +187,18 @@ class DataClient:
         response = self._at_leader(topic, partition, build, ReplicaFetchResponse, _fetch_error, timeout_ms)
         return response.partitions[0]
 
+    def bounds(self, topic: str, partition: int, *, timeout_ms: int | None = None) -> tuple[int, int]:
+        """Where a partition begins, and its high watermark: what `fetch` can give. ApiError, ClusterUnreachable."""
+
+        def build(topic_id: Uuid, left_ms: int) -> tuple[int, msgspec.Struct]:
+            # No log has that offset, so the answer has no records and says where the log lies.
+            return Api.REPLICA_FETCH, ReplicaFetchRequest(
+                -1, -1, 0, 0, 0, (FetchPartition(topic_id, partition, -1, -1, -1, -1, 0),)
+            )
+
+        found = self._at_leader(topic, partition, build, ReplicaFetchResponse, _bounds_error, timeout_ms).partitions[0]
+        return found.log_start_offset, found.high_watermark
+
     def log_digest(
         self, broker_id: int, replicas: Iterable[tuple[str, int]] | None = None, *, timeout_ms: int | None = None
     ) -> LogDigestResponse:
@@ -301,3 +313,8 @@ def _fetch_error(response: ReplicaFetchResponse) -> tuple[int, str | None]:
     if response.error or not response.partitions:
         return response.error or ErrorCode.UNKNOWN_SERVER_ERROR, response.message
     return response.partitions[0].error, None
+
+
+def _bounds_error(response: ReplicaFetchResponse) -> tuple[int, str | None]:
+    code, message = _fetch_error(response)
+    return (0, None) if code == ErrorCode.OFFSET_OUT_OF_RANGE else (code, message)

@@ -6,6 +6,7 @@ import json
 import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -236,6 +237,68 @@ def test_captured_segments_are_imported_with_their_offsets(run: Run) -> None:
     again = run("import", "--directory", str(CAPTURE / "segments"), "--topic", "single")
     assert again.code == 1
     assert again.err.count("\n") == 1
+
+
+@pytest.fixture
+def type_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """Gives a command these lines to read."""
+    with ExitStack() as opened:
+
+        def give(text: str) -> None:
+            path = tmp_path / "lines"
+            path.write_text(text)
+            monkeypatch.setattr("sys.stdin", opened.enter_context(path.open()))
+
+        yield give
+
+
+def test_lines_are_written_to_a_topic_and_read_from_it(run: Run, type_in: Callable[[str], None]) -> None:
+    assert run("topics", "--create", "--topic", "lines", "--partitions", "2", "--replication-factor", "2").code == 0
+    type_in("one\ntwo\n")
+    assert run("console-producer", "--topic", "lines", "--partition", "1").out == "2 records to lines-1, offsets 0 to 1\n"
+    type_in("k:three\n")
+    keyed = ("--property", "parse.key=true", "--property", "key.separator=:")
+    assert run("console-producer", "--topic", "lines", "--partition", "1", *keyed, "--json").json == {
+        "topic": "lines",
+        "records": 1,
+        "partitions": [{"partition": 1, "records": 1, "base_offset": 2, "end_offset": 3}],
+    }
+    shown = ("--property", "print.key=true", "--property", "print.offset=true", "--max-messages", "3")
+    read = run("console-consumer", "--topic", "lines", "--from-beginning", *shown)
+    assert read.out == "Offset:0\tnull\tone\nOffset:1\tnull\ttwo\nOffset:2\tk\tthree\n"
+    assert read.err == "Processed a total of 3 messages\n"
+    last = run("console-consumer", "--topic", "lines", "--partition", "1", "--offset", "2", "--max-messages", "1", "--json").json
+    assert (last["key"], last["value"], last["offset"]) == ("k", "three", 2)
+    assert run("console-consumer", "--topic", "lines", "--timeout-ms", "50").out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("console-producer", "--topic", "absent"), "Topic absent does not exist; create it with kraftlab topics --create"),
+        (("console-consumer", "--topic", "absent"), "Topic absent does not exist"),
+        (("console-consumer", "--topic", "any", "--offset", "3"), "the partition is required when --offset is given"),
+        (("console-consumer", "--topic", "any", "--partition", "0", "--offset", "x"), "give a number that is not negative"),
+        (
+            ("console-consumer", "--topic", "any", "--partition", "0", "--offset", "3", "--from-beginning"),
+            "--from-beginning and --offset contradict each other",
+        ),
+        (("console-consumer", "--topic", "any", "--property", "x=1"), "there is no property 'x'"),
+    ],
+)
+def test_consoles_say_what_is_wrong(run: Run, arguments: tuple[str, ...], said: str) -> None:
+    result = run(*arguments)
+    assert result.code == 1
+    assert said in result.err
+
+
+def test_a_line_that_is_no_record_ends_the_producer_after_those_before_it(run: Run, type_in: Callable[[str], None]) -> None:
+    assert run("topics", "--create", "--topic", "keyed", "--partitions", "1", "--replication-factor", "1").code == 0
+    type_in("a:1\nbad\n")
+    refused = run("console-producer", "--topic", "keyed", "--property", "parse.key=true", "--property", "key.separator=:")
+    assert refused.code == 1
+    assert "No key separator found on line number 2: 'bad'" in refused.err
+    assert "written before: keyed-0 up to offset 0" in refused.err
 
 
 def test_the_quorum_is_shown(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,6 +35,19 @@ def test_produce_reaches_the_leader_with_offset_keeping(cluster) -> None:
     assert [(r.topic_id, r.partition, r.acks, r.records, r.keep_offsets) for r in seen] == [(TOPIC_ID, 0, 1, b"batch", True)]
 
 
+def test_where_a_partition_begins_and_ends_is_told_by_its_leader(cluster) -> None:
+    cluster.describe(leader_id=1)
+
+    def fetch(body: bytes) -> ReplicaFetchResponse:
+        (wanted,) = msgspec.msgpack.decode(body, type=ReplicaFetchRequest).partitions
+        assert wanted.fetch_offset < 0
+        return ReplicaFetchResponse(0, None, (FetchedPartition(TOPIC_ID, 0, 1, 7, 3, 9),))
+
+    cluster.nodes[1].peer_answers[Api.REPLICA_FETCH] = fetch
+    with AdminClient(cluster.nodes[0].server) as admin, DataClient(admin) as data:
+        assert data.bounds("t", 0) == (3, 7)
+
+
 def test_a_leader_that_moved_is_found_again(cluster) -> None:
     cluster.describe(leader_id=0)
 

@@ -1,0 +1,242 @@
+"""What the consoles make of lines and of records, and how they gather and follow them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraftlab.broker.log.record_batch import Record, StoredRecord, build_batch, decode_records
+from kraftlab.cli.console_client import Consumer, Lines, Producer
+from kraftlab.cli.console_lines import (
+    BadLine,
+    FormatterProperties,
+    ReaderProperties,
+    format_record,
+    parse_line,
+    partition_of_key,
+    properties_from,
+    record_document,
+)
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.peer_rpc import FetchedPartition, ProduceResponse
+
+TOPIC_ID = bytes(16)
+
+
+@pytest.mark.parametrize(
+    ("line", "properties", "expected"),
+    [
+        (b"a\tb", ReaderProperties(), (None, b"a\tb", ())),
+        (b"a\tb\tc", ReaderProperties(parse_key=True), (b"a", b"b\tc", ())),
+        (b"a::b", ReaderProperties(parse_key=True, key_separator="::"), (b"a", b"b", ())),
+        (b"ab", ReaderProperties(parse_key=True, ignore_error=True), (None, b"ab", ())),
+        (b"-:-", ReaderProperties(parse_key=True, key_separator=":", null_marker="-"), (None, None, ())),
+        (b"h:1,g:-\tv", ReaderProperties(parse_headers=True, null_marker="-"), (None, b"v", (("h", b"1"), ("g", None)))),
+        (b"h:1\tk\tv", ReaderProperties(parse_headers=True, parse_key=True), (b"k", b"v", (("h", b"1"),))),
+        (b"\tv", ReaderProperties(parse_headers=True), (None, b"v", ())),
+        (b"\xff", ReaderProperties(), (None, b"\xff", ())),
+    ],
+)
+def test_a_line_is_a_record(line: bytes, properties: ReaderProperties, expected: tuple[object, ...]) -> None:
+    record = parse_line(line, 1, properties)
+    assert (record.key, record.value, record.headers) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "properties", "said"),
+    [
+        (b"ab", ReaderProperties(parse_key=True), "No key separator found on line number 4: 'ab'; it should be '\\t'"),
+        (b"ab", ReaderProperties(parse_headers=True), "No headers delimiter found on line number 4: 'ab'"),
+        (b"h\tab", ReaderProperties(parse_headers=True), "No header key separator found on line number 4: 'h'"),
+        (b"\xff:1\tab", ReaderProperties(parse_headers=True), "line number 4 is not UTF-8"),
+    ],
+)
+def test_a_line_that_lacks_something_is_named(line: bytes, properties: ReaderProperties, said: str) -> None:
+    with pytest.raises(BadLine) as raised:
+        parse_line(line, 4, properties)
+    assert said in str(raised.value)
+
+
+def test_what_of_a_record_is_printed_and_in_which_order() -> None:
+    everything = properties_from(
+        FormatterProperties, [f"print.{name}=true" for name in ("key", "value", "headers", "offset", "partition", "timestamp")]
+    )
+    record = StoredRecord(7, b"k", None, 99, (("h", b"1"), ("g", None)))
+    assert format_record(record, 3, everything) == b"CreateTime:99\tPartition:3\tOffset:7\th:1,g:null\tk\tnull\n"
+    assert format_record(StoredRecord(7, None, b"\xff", 99), 3, everything).endswith(b"NO_HEADERS\tnull\t\xff\n")
+    assert format_record(record, 3, properties_from(FormatterProperties, ["null.literal=-", "line.separator=;"])) == b"-;"
+
+
+@given(
+    st.binary().filter(lambda text: b"\t" not in text and b"\n" not in text), st.binary().filter(lambda text: b"\n" not in text)
+)
+def test_what_is_printed_with_its_key_is_read_again(key: bytes, value: bytes) -> None:
+    printed = format_record(StoredRecord(0, key, value, 0), 0, FormatterProperties(print_key=True))
+    record = parse_line(printed.removesuffix(b"\n"), 1, ReaderProperties(parse_key=True))
+    assert (record.key, record.value) == (key, value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("print.offset", "given as KEY=VALUE"),
+        ("print.ofset=true", "there is no property 'print.ofset'; known are print.timestamp,"),
+        ("print.offset=yes", "give true or false"),
+    ],
+)
+def test_a_property_that_is_none_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=r".") as raised:
+        properties_from(FormatterProperties, [text])
+    assert said in str(raised.value)
+
+
+def test_bytes_that_are_no_text_stand_as_base64_in_json() -> None:
+    document = record_document(StoredRecord(7, b"\xff", b"v", 99, (("h", b"\xfe"),)), "t", 3)
+    assert document == {
+        "topic": "t",
+        "partition": 3,
+        "offset": 7,
+        "timestamp": 99,
+        "key_base64": b"\xff",
+        "value": "v",
+        "headers": [{"name": "h", "value_base64": b"\xfe"}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "hashed"),
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"abc", 479470107),
+    ],
+)
+def test_keys_lie_where_kafkas_producers_put_them(key: bytes, hashed: int) -> None:
+    assert partition_of_key(key, 1 << 31) == hashed & 0x7FFFFFFF
+    assert partition_of_key(key, 7) == (hashed & 0x7FFFFFFF) % 7
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[Lines, int]]:
+    reading, writing = os.pipe()
+    yield Lines(reading), writing
+    os.close(reading)
+
+
+def test_lines_come_as_they_arrive_whole_and_without_their_ends(pipe: tuple[Lines, int]) -> None:
+    lines, writing = pipe
+    assert lines.take(0) == []
+    os.write(writing, b"one\r\ntw")
+    assert lines.take(0) == [b"one"]
+    os.write(writing, b"o\n\nlast")
+    assert lines.take(None) == [b"two", b""]
+    os.close(writing)
+    assert not lines.ended
+    assert lines.take(None) == [b"last"]
+    assert lines.ended
+
+
+class Leaders:
+    """Logs in memory, with the calls of a DataClient that the consoles make."""
+
+    def __init__(self, **first: int) -> None:
+        self.first = first.get("first", 0)
+        self.logs: dict[int, list[Record]] = {}
+        self.batches: list[tuple[int, int]] = []
+
+    def produce(self, topic: str, partition: int, records: bytes, *, acks: int, timeout_ms: int) -> ProduceResponse:
+        log = self.logs.setdefault(partition, [])
+        base = len(log)
+        log += [Record(each.key, each.value, each.timestamp_ms) for each in decode_records(records)]
+        self.batches.append((partition, len(log) - base))
+        return ProduceResponse(0, None, base, len(log))
+
+    def fetch(self, topic: str, partition: int, offset: int, *, max_wait_ms: int) -> FetchedPartition:
+        log = self.logs.get(partition, [])
+        if not self.first <= offset <= len(log):
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, "out of range")
+        start = offset - offset % 2
+        part = log[start : start + 2]
+        return FetchedPartition(TOPIC_ID, partition, 0, records=build_batch(part, base_offset=start) if part else b"")
+
+    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        return self.first, len(self.logs.get(partition, []))
+
+
+def record(value: bytes, key: bytes | None = None) -> Record:
+    return Record(key, value, 7)
+
+
+def producer(leaders: Any, **options: int) -> Producer:
+    return Producer(leaders, "t", [0, 1, 2], **{"acks": -1, "batch_bytes": 60, "timeout_ms": 1, **options})
+
+
+def test_records_without_key_go_on_to_the_next_partition_with_each_batch() -> None:
+    leaders = Leaders()
+    writing = producer(leaders)
+    for number in range(7):
+        writing.add(record(b"%d" % number))
+    assert (leaders.batches, writing.is_waiting) == ([(0, 3), (1, 3)], True)
+    writing.flush()
+    assert (leaders.batches[2:], writing.is_waiting) == ([(2, 1)], False)
+    assert [(each.partition, each.records, each.base_offset, each.end_offset) for each in writing.written.values()] == [
+        (0, 3, 0, 3),
+        (1, 3, 0, 3),
+        (2, 1, 0, 1),
+    ]
+
+
+def test_records_of_a_key_stay_together_in_order() -> None:
+    leaders = Leaders()
+    writing = producer(leaders)
+    for number in range(20):
+        writing.add(record(b"%d" % number, b"%d" % (number % 4)))
+    writing.flush()
+    for partition, log in leaders.logs.items():
+        assert {partition_of_key(each.key or b"", 3) for each in log} == {partition}
+    for key in range(4):
+        ours = [int(each.value or b"") for log in leaders.logs.values() for each in log if each.key == b"%d" % key]
+        assert ours == sorted(ours)
+        assert len(ours) == 5
+
+
+def consumed(leaders: Any, positions: dict[int, int]) -> tuple[list[tuple[int, int]], list[str]]:
+    warnings: list[str] = []
+    found = Consumer(leaders, "t", positions, warnings.append).records(timeout_ms=1)
+    return [(each.partition, each.record.offset) for some in found for each in some], warnings
+
+
+def test_everything_is_read_once_also_from_within_a_batch() -> None:
+    leaders = Leaders()
+    leaders.logs = {0: [record(b"x")] * 5, 1: [record(b"y")] * 3}
+    found, warnings = consumed(leaders, {0: 1, 1: 0})
+    assert sorted(found) == [(0, 1), (0, 2), (0, 3), (0, 4), (1, 0), (1, 1), (1, 2)]
+    assert warnings == []
+
+
+@pytest.mark.parametrize(("wanted", "goes_on"), [(1, 2), (99, 5)])
+def test_an_offset_that_is_not_there_is_said_and_the_nearest_one_taken(wanted: int, goes_on: int) -> None:
+    leaders = Leaders(first=2)
+    leaders.logs = {0: [record(b"x")] * 5}
+    found, warnings = consumed(leaders, {0: wanted})
+    assert [offset for _, offset in found] == list(range(goes_on, 5))
+    assert warnings == [f"t-0 has offsets 2 to 4, not {wanted}; it goes on at {goes_on}"]
+
+
+def test_a_batch_that_cannot_be_read_is_said_and_passed_over() -> None:
+    class Compressed(Leaders):
+        def fetch(self, topic: str, partition: int, offset: int, *, max_wait_ms: int) -> FetchedPartition:
+            zstd = build_batch([record(b"x")], base_offset=0, attributes=4)
+            plain = build_batch([record(b"y")], base_offset=1)
+            return FetchedPartition(TOPIC_ID, partition, 0, records=zstd + plain if offset == 0 else b"")
+
+    found, warnings = consumed(Compressed(), {0: 0})
+    assert found == [(0, 1)]
+    assert warnings == ["t-0 from offset 0 to 0: compressed (zstd): its records are not shown"]
