@@ -1,0 +1,427 @@
+"""The life cycles of partition reassignments (KIP-455), read off a partition's change records.
+
+Theory of operation. A `PartitionHistory` is fed one partition's rows of `silver.partition_changes` in log order and writes down
+a `Reassignment` whenever one ends. It knows five things of the partition: replicas, ISR, leader, directories, and the running
+cycle. Adding and removing becoming non-empty begins a cycle; both becoming empty ends it; another non-empty pair ends it as
+superseded and begins the next with the same record. A record's ISR is heeded before its adding and removing, because the record
+that completes a reassignment usually brings the last replica into the ISR.
+
+How a cycle ends:
+
+| status     | the record that ends it                                                                          |
+| ---------- | ------------------------------------------------------------------------------------------------ |
+| completed  | clears the pair; every adding replica is in the new list, no removing one, and the list is target |
+| cancelled  | clears the pair; the list is the original one, or the list before without the adding replicas    |
+| superseded | names another pair; or clears it with another list: a new target that was reached at once, `instant` |
+| instant    | changes the list while nothing runs: a reorder, or a target that was in sync already             |
+| deleted    | removes the topic                                                                                |
+| unknown    | clears a pair that was never seen, in a log without its beginning                                |
+| open       | none so far                                                                                      |
+
+Replicas in adding and removing at once (Kafka leaves such sets when a target is replaced) can never complete; their target is
+the list without the removing ones, as Kafka computes it.
+
+What a log cannot tell is null and not invented. A cycle first seen in a snapshot has no start (`truncated_left`), no duration,
+and for replicas in sync by then no lag; one that ends between the log's end and a later snapshot ends at the snapshot. Times are
+append times of changing leaders and may step back: order is by offset alone, durations are never negative, and `clock_skew` says
+that a time within the cycle was smaller than one before it.
+
+This is both the plain oracle and what runs inside Spark's workers; what it does not check is that the rows are complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+Replicas = tuple[int, ...]
+
+OPEN, COMPLETED, CANCELLED, SUPERSEDED = "open", "completed", "cancelled", "superseded"
+INSTANT, DELETED, UNKNOWN = "instant", "deleted", "unknown"
+ADDING, REMOVING = "adding", "removing"
+
+CREATE, CHANGE, SNAPSHOT, DELETE = "create", "change", "snapshot", "delete"
+"""Kinds of rows. `delete` says that the topic was removed; the silver table has it as a row of `silver.topics`."""
+
+
+class Change(NamedTuple):
+    """A row of `silver.partition_changes`, as far as life cycles need it. None is *unchanged*, an empty tuple *cleared*."""
+
+    offset: int
+    ts_ms: int
+    kind: str = CHANGE
+    isr: Replicas | None = None
+    leader: int | None = None
+    replicas: Replicas | None = None
+    adding: Replicas | None = None
+    removing: Replicas | None = None
+    directories: tuple[str, ...] | None = None
+    original: Replicas | None = None
+    target: Replicas | None = None
+
+
+class ReplicaProgress(NamedTuple):
+    """What became of one adding or removing replica. `caught_up_*`: the first record with it in the ISR."""
+
+    replica: int
+    role: str
+    caught_up_offset: int | None
+    caught_up_ms: int | None
+    lag_ms: int | None
+    dir_id: str | None
+
+
+class Reassignment(NamedTuple):
+    """A row of `gold.reassignments`, and its replicas in the order of their lists, adding ones first.
+
+    `orig` is the list before the first of a run of replacements, so that it is what a partition goes back to; `rf_after` is None
+    as long as the partition has not settled (open, superseded, deleted).
+    """
+
+    reassignment_id: str
+    topic: str | None
+    partition: int
+    start_offset: int | None
+    start_ms: int | None
+    end_offset: int | None
+    end_ms: int | None
+    status: str
+    superseded_by: str | None
+    orig: Replicas | None
+    target: Replicas | None
+    adding: Replicas | None
+    removing: Replicas | None
+    n_adding: int
+    duration_ms: int | None
+    rf_before: int | None
+    rf_after: int | None
+    leader_changes: int
+    isr_shrinks: int
+    truncated_left: bool
+    clock_skew: bool
+    topic_id: str
+    replicas: tuple[ReplicaProgress, ...]
+
+
+class OffsetsStepBack(ValueError):
+    """The rows of a partition did not come in the order of the log."""
+
+
+class _Cycle:
+    """A running reassignment."""
+
+    __slots__ = (
+        "adding",
+        "caught_up",
+        "clock_skew",
+        "first_offset",
+        "isr_shrinks",
+        "last_ms",
+        "leader_changes",
+        "orig",
+        "removing",
+        "start_ms",
+        "start_offset",
+        "target",
+    )
+
+    def __init__(self, offset: int, ts_ms: int, orig: Replicas, target: Replicas, adding: Replicas, removing: Replicas) -> None:
+        self.first_offset = offset
+        self.start_offset: int | None = offset
+        self.start_ms: int | None = ts_ms
+        self.orig = orig
+        self.target = target
+        self.adding = adding
+        self.removing = removing
+        self.caught_up: dict[int, tuple[int, int]] = {}
+        self.leader_changes = 0
+        self.isr_shrinks = 0
+        self.clock_skew = False
+        self.last_ms = ts_ms
+
+    def catch_up(self, isr: Replicas, offset: int, ts_ms: int) -> None:
+        for replica in self.adding:
+            if replica in isr and replica not in self.caught_up:
+                self.caught_up[replica] = (offset, ts_ms)
+
+
+class PartitionHistory:
+    """One partition's history so far. Feed it with `step`, then `finish`; ended cycles are appended to `ended` in log order."""
+
+    __slots__ = ("_cycle", "_directories", "_isr", "_leader", "_offset", "_replicas", "ended", "partition", "topic", "topic_id")
+
+    def __init__(self, topic_id: str, topic: str | None, partition: int, ended: list[Reassignment]) -> None:
+        self.topic_id = topic_id
+        self.topic = topic
+        self.partition = partition
+        self.ended = ended
+        self._offset = -1
+        self._replicas: Replicas | None = None
+        self._isr: Replicas | None = None
+        self._leader: int | None = None
+        self._directories: tuple[str, ...] | None = None
+        self._cycle: _Cycle | None = None
+
+    def step(self, change: Change) -> None:
+        """The next row. OffsetsStepBack if it lies before the one before."""
+        offset, ts_ms, kind, isr, leader, replicas, adding, removing, directories, _, _ = change
+        if offset < self._offset:
+            raise OffsetsStepBack(
+                f"offset {offset} after {self._offset} in {self.topic or self.topic_id}-{self.partition}; "
+                "sort the rows by topic_id, partition, offset and kind before they are read"
+            )
+        self._offset = offset
+        cycle = self._cycle
+        if cycle is not None:
+            if kind == SNAPSHOT:
+                pass  # its time is no append's
+            elif ts_ms < cycle.last_ms:
+                cycle.clock_skew = True
+            else:
+                cycle.last_ms = ts_ms
+            if leader is not None and leader != self._leader:
+                cycle.leader_changes += 1
+            if isr is not None:
+                cycle.catch_up(isr, offset, ts_ms)
+        if replicas is not None or adding is not None or removing is not None:
+            self._reassign(change)
+            cycle = None if cycle is not self._cycle else cycle  # the record that ends a cycle shrinks the ISR on purpose
+        elif kind == DELETE:
+            self._end(DELETED, change)
+        if isr is not None:
+            if cycle is not None and self._isr is not None and not set(self._isr) <= set(isr):
+                cycle.isr_shrinks += 1
+            self._isr = isr
+        if leader is not None:
+            self._leader = leader
+        if directories is not None:
+            self._directories = directories
+
+    def finish(self) -> None:
+        """The rows are over: a cycle that runs is written down as open."""
+        self._end(OPEN, None)
+
+    def _reassign(self, change: Change) -> None:
+        """A record with replicas, adding or removing: begins, ends, replaces or reorders."""
+        cycle, before = self._cycle, self._replicas
+        after = change.replicas if change.replicas is not None else before or ()
+        adding, removing = change.adding, change.removing
+        if cycle is not None:
+            adding = cycle.adding if adding is None else adding
+            removing = cycle.removing if removing is None else removing
+        runs = bool(adding or removing)
+        if cycle is None:
+            if runs:
+                self._begin(change, before, after, adding or (), removing or (), seen=change.kind != SNAPSHOT)
+            elif before is None:
+                if change.kind == CHANGE and (adding is not None or removing is not None):
+                    self._write_unknown(change, after)
+            elif after != before:
+                self._write_instant(change, before, before, after)
+        elif not runs:
+            self._end_with(change, cycle, before or (), after)
+        elif set(adding or ()) != set(cycle.adding) or set(removing or ()) != set(cycle.removing):
+            self._end(SUPERSEDED, change, superseded_by=self._id(change.offset, seen=change.kind != SNAPSHOT), after=after)
+            self._begin(change, cycle.orig, after, adding or (), removing or (), seen=change.kind != SNAPSHOT)
+        elif change.replicas is not None or change.target is not None:
+            cycle.target = change.target or tuple(replica for replica in after if replica not in cycle.removing)
+        if change.replicas is not None:
+            self._replicas = change.replicas
+
+    def _begin(
+        self, change: Change, before: Replicas | None, after: Replicas, adding: Replicas, removing: Replicas, *, seen: bool
+    ) -> None:
+        orig = change.original or before or tuple(replica for replica in after if replica not in adding)
+        target = change.target or tuple(replica for replica in after if replica not in removing)
+        cycle = self._cycle = _Cycle(change.offset, change.ts_ms, orig, target, adding, removing)
+        if not seen:
+            cycle.start_offset = cycle.start_ms = None
+        isr = change.isr if change.isr is not None else self._isr
+        if isr is not None:
+            cycle.catch_up(isr, change.offset, change.ts_ms)
+
+    def _end_with(self, change: Change, cycle: _Cycle, before: Replicas, after: Replicas) -> None:
+        """The record clears the pair: what the new list is says how it ended."""
+        members = set(after)
+        if members == set(cycle.target) and members.issuperset(cycle.adding) and members.isdisjoint(cycle.removing):
+            self._end(COMPLETED, change, after=after)
+        elif members == set(cycle.orig) or members == set(before).difference(cycle.adding):
+            self._end(CANCELLED, change, after=after)
+        else:
+            self._end(SUPERSEDED, change, superseded_by=self._id(change.offset, seen=True), after=after)
+            self._write_instant(change, cycle.orig, before, after)
+
+    def _end(
+        self, status: str, change: Change | None, *, superseded_by: str | None = None, after: Replicas | None = None
+    ) -> None:
+        cycle = self._cycle
+        if cycle is None:
+            return
+        self._cycle = None
+        duration_ms = None
+        if change is not None and cycle.start_ms is not None:
+            duration_ms = max(0, change.ts_ms - cycle.start_ms)
+        self.ended.append(
+            Reassignment(
+                self._id(cycle.first_offset, seen=cycle.start_offset is not None),
+                self.topic,
+                self.partition,
+                cycle.start_offset,
+                cycle.start_ms,
+                None if change is None else change.offset,
+                None if change is None else change.ts_ms,
+                status,
+                superseded_by,
+                cycle.orig,
+                cycle.target,
+                cycle.adding,
+                cycle.removing,
+                len(cycle.adding),
+                duration_ms,
+                len(cycle.orig),
+                len(after) if after is not None and status in (COMPLETED, CANCELLED) else None,
+                cycle.leader_changes,
+                cycle.isr_shrinks,
+                cycle.start_offset is None,
+                cycle.clock_skew,
+                self.topic_id,
+                self._progress(cycle, change),
+            )
+        )
+
+    def _progress(self, cycle: _Cycle, change: Change | None) -> tuple[ReplicaProgress, ...]:
+        """Adding replicas are looked up where the end left them, removing ones where they were."""
+        known = _placed(self._replicas, self._directories)
+        if change is not None and change.directories is not None:
+            replicas = change.replicas if change.replicas is not None else self._replicas
+            known = {**known, **_placed(replicas, change.directories)}
+        rows = []
+        for replica in cycle.adding:
+            offset, ts_ms = cycle.caught_up.get(replica, (None, None))
+            lag_ms = None
+            if ts_ms is not None and cycle.start_ms is not None:
+                lag_ms = max(0, ts_ms - cycle.start_ms)
+            rows.append(ReplicaProgress(replica, ADDING, offset, ts_ms, lag_ms, known.get(replica)))
+        rows += [ReplicaProgress(replica, REMOVING, None, None, None, known.get(replica)) for replica in cycle.removing]
+        return tuple(rows)
+
+    def _write_instant(self, change: Change, orig: Replicas, before: Replicas, after: Replicas) -> None:
+        """A list that changed without adding or removing ever being seen; in a snapshot, somewhere before it."""
+        seen = change.kind != SNAPSHOT
+        adding = tuple(replica for replica in after if replica not in before)
+        removing = tuple(replica for replica in before if replica not in after)
+        offset, ts_ms = (change.offset, change.ts_ms) if seen else (None, None)
+        placed = _placed(before, self._directories) | _placed(after, change.directories)
+        caught = tuple(
+            ReplicaProgress(replica, ADDING, change.offset, change.ts_ms, 0 if seen else None, placed.get(replica))
+            for replica in adding
+        )
+        left = tuple(ReplicaProgress(replica, REMOVING, None, None, None, placed.get(replica)) for replica in removing)
+        self.ended.append(
+            Reassignment(
+                self._id(change.offset, seen=seen),
+                self.topic,
+                self.partition,
+                offset,
+                ts_ms,
+                change.offset,
+                change.ts_ms,
+                INSTANT,
+                None,
+                orig,
+                after,
+                adding,
+                removing,
+                len(adding),
+                0 if seen else None,
+                len(orig),
+                len(after),
+                0,
+                0,
+                not seen,
+                False,
+                self.topic_id,
+                caught + left,
+            )
+        )
+
+    def _write_unknown(self, change: Change, after: Replicas) -> None:
+        """The pair of a reassignment that began before the log did is cleared: all that is known is that it ended."""
+        target = after or None
+        self.ended.append(
+            Reassignment(
+                self._id(change.offset, seen=False),
+                self.topic,
+                self.partition,
+                None,
+                None,
+                change.offset,
+                change.ts_ms,
+                UNKNOWN,
+                None,
+                None,
+                target,
+                None,
+                None,
+                0,
+                None,
+                None,
+                len(after) or None,
+                0,
+                0,
+                True,
+                False,
+                self.topic_id,
+                (),
+            )
+        )
+
+    def _id(self, offset: int, *, seen: bool) -> str:
+        return f"{self.topic or self.topic_id}:{self.partition}:{offset if seen else f'before-{offset}'}"
+
+
+def _placed(replicas: Replicas | None, directories: tuple[str, ...] | None) -> dict[int, str]:
+    """Replica → its directory; empty if the lists do not go together."""
+    if replicas is None or directories is None or len(replicas) != len(directories):
+        return {}
+    return dict(zip(replicas, directories, strict=True))
+
+
+def life_cycles(topic_id: str, topic: str | None, partition: int, changes: Iterable[Change]) -> list[Reassignment]:
+    """All reassignments of one partition, in the order in which they ended, an open one last."""
+    ended: list[Reassignment] = []
+    history = PartitionHistory(topic_id, topic, partition, ended)
+    for change in changes:
+        history.step(change)
+    history.finish()
+    return ended
+
+
+class PartitionKey(NamedTuple):
+    """Whose changes they are. A topic that is deleted and created again has another id."""
+
+    topic_id: str
+    topic: str | None
+    partition: int
+
+
+def all_life_cycles(
+    rows: Iterable[tuple[PartitionKey, Change]], deletions: Mapping[str, tuple[int, int]] | None = None
+) -> list[Reassignment]:
+    """The oracle: rows of many partitions in the order of the log, histories side by side in memory.
+
+    `deletions`: topic id → (offset, ms) of its removal. Returned in the order in which they ended, open ones last.
+    """
+    ended: list[Reassignment] = []
+    histories: dict[tuple[str, int], PartitionHistory] = {}
+    for key, change in rows:
+        history = histories.get((key.topic_id, key.partition))
+        if history is None:
+            history = histories[key.topic_id, key.partition] = PartitionHistory(*key, ended)
+        history.step(change)
+    for history in histories.values():
+        deletion = (deletions or {}).get(history.topic_id)
+        if deletion is not None:
+            history.step(Change(*deletion, kind=DELETE))
+        history.finish()
+    return ended

@@ -1,0 +1,119 @@
+"""The life cycles of whole Arrow batches: what `DataFrame.mapInArrow` runs in Spark's workers.
+
+The rows come sorted by `ORDER`, all of a partition in one stream; where a batch ends means nothing, so a partition's history
+goes on in the next, and the last one is finished when the stream ends. Rows are taken column by column out of Arrow, since one
+Python object per value is what costs. The collector of cycles is off meanwhile: the rows hold none, and it would be run by their
+number.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise, repeat
+from typing import Any
+
+import pyarrow as pa
+
+from kraftlab.pipeline.lake.schemas import arrow_schema
+
+from .life_cycles import Change, PartitionHistory, Reassignment
+
+KEY = ("topic_id", "partition")
+ORDER = ("topic_id", "partition", "offset", "kind", "idx_in_batch")
+"""By kind at equal offsets: a snapshot that ends with a change comes after it, as `snapshot` does in the alphabet."""
+COLUMNS = ("topic_id", "topic", "partition", *Change._fields)
+
+ROWS_PER_BATCH = 10_000
+_NO_LEADER_FIELD = -(1 << 31)
+
+_REPLICA = pa.struct(list(arrow_schema("gold.reassignment_replicas"))[1:])
+LIFE_CYCLES: pa.Schema = pa.schema(
+    [*arrow_schema("gold.reassignments"), pa.field("replicas", pa.list_(pa.field("element", _REPLICA)))]
+)
+"""`gold.reassignments` with its rows of `gold.reassignment_replicas` in a list, so that one pass makes both tables."""
+
+
+def life_cycles_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches with `COLUMNS`, sorted by `ORDER`, to batches of `LIFE_CYCLES`. OffsetsStepBack."""
+    ended: list[Reassignment] = []
+    history: PartitionHistory | None = None
+    key: tuple[str, int] | None = None
+    for batch in batches:
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            changes = _changes(batch)
+            for start, end in _runs(batch):
+                row_key = (batch["topic_id"][start].as_py(), batch["partition"][start].as_py())
+                if history is None or row_key != key:
+                    if history is not None:
+                        history.finish()
+                    key = row_key
+                    history = PartitionHistory(row_key[0], batch["topic"][start].as_py(), row_key[1], ended)
+                for index in range(start, end):
+                    history.step(changes[index])
+            while len(ended) >= ROWS_PER_BATCH:
+                yield _batch(ended[:ROWS_PER_BATCH])
+                del ended[:ROWS_PER_BATCH]
+        finally:
+            if collects:
+                gc.enable()
+    if history is not None:
+        history.finish()
+    if ended:
+        yield _batch(ended)
+
+
+def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
+    """(start, end) of the rows of each partition, as they follow each other."""
+    if not batch.num_rows:
+        return
+    encoded = batch["topic_id"].dictionary_encode().indices.to_numpy()
+    partitions = batch["partition"].to_numpy()
+    changed = (encoded[1:] != encoded[:-1]) | (partitions[1:] != partitions[:-1])
+    edges = [0, *(changed.nonzero()[0] + 1).tolist(), batch.num_rows]
+    yield from pairwise(edges)
+
+
+def _changes(batch: pa.RecordBatch) -> list[Change]:
+    leaders = batch["leader"].fill_null(_NO_LEADER_FIELD).to_numpy().tolist()
+    columns: list[Any] = [
+        batch["offset"].to_numpy().tolist(),
+        batch["ts_ms"].to_numpy().tolist(),
+        batch["kind"].to_pylist(),
+        _lists(batch["isr"]),
+        [None if leader == _NO_LEADER_FIELD else leader for leader in leaders],
+        *(_lists(batch[name]) for name in Change._fields[5:]),
+    ]
+    return list(map(Change._make, zip(*columns, strict=False)))
+
+
+def _lists(column: pa.ListArray) -> Sequence[tuple[Any, ...] | None] | repeat[None]:
+    """A column of lists as tuples; null stays None. A column of nothing but null has no length."""
+    if column.null_count == len(column):
+        return repeat(None)
+    offsets = column.offsets.to_numpy().tolist()
+    values = column.values
+    items = values.to_pylist() if pa.types.is_string(values.type) else values.to_numpy().tolist()
+    valid = column.is_valid().to_pylist() if column.null_count else repeat(True)
+    return [
+        tuple(items[start:end]) if present else None for start, end, present in zip(offsets, offsets[1:], valid, strict=False)
+    ]
+
+
+def _batch(rows: list[Reassignment]) -> pa.RecordBatch:
+    columns = list(zip(*rows, strict=True))
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, LIFE_CYCLES, strict=False)][:-1]
+    return pa.RecordBatch.from_arrays([*arrays, _replica_lists(columns[-1])], schema=LIFE_CYCLES)
+
+
+def _replica_lists(lists: Sequence[tuple[Any, ...]]) -> pa.ListArray:
+    offsets = [0]
+    for replicas in lists:
+        offsets.append(offsets[-1] + len(replicas))
+    columns = list(zip(*chain.from_iterable(lists), strict=True)) or [()] * len(_REPLICA)
+    values = pa.StructArray.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, _REPLICA, strict=True)], fields=list(_REPLICA)
+    )
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=LIFE_CYCLES.field("replicas").type)

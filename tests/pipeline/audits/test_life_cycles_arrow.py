@@ -1,0 +1,100 @@
+"""The stepper on Arrow batches, cut anywhere, against the oracle."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kraftlab.pipeline.audits.life_cycles import (
+    Change,
+    OffsetsStepBack,
+    PartitionKey,
+    Reassignment,
+    ReplicaProgress,
+    all_life_cycles,
+)
+from kraftlab.pipeline.audits.life_cycles_arrow import COLUMNS, LIFE_CYCLES, life_cycles_of
+from kraftlab.pipeline.lake.schemas import arrow_schema
+
+Rows = list[tuple[PartitionKey, Change]]
+CHANGES = arrow_schema("silver.partition_changes")
+SCHEMA = pa.schema([CHANGES.field(name) for name in COLUMNS])
+
+
+def _table(rows: Rows) -> pa.Table:
+    """Sorted as Spark sorts them."""
+    ordered = sorted(rows, key=lambda row: (row[0].topic_id, row[0].partition, row[1].offset, row[1].kind))
+    return pa.Table.from_pylist([{**key._asdict(), **change._asdict()} for key, change in ordered], schema=SCHEMA)
+
+
+def _reassignment(row: dict[str, Any]) -> Reassignment:
+    replicas = tuple(ReplicaProgress(**replica) for replica in row.pop("replicas"))
+    lists = {name: None if row[name] is None else tuple(row[name]) for name in ("orig", "target", "adding", "removing")}
+    return Reassignment(**{**row, **lists}, replicas=replicas)
+
+
+def _stepped(batches: Iterator[pa.RecordBatch]) -> list[Reassignment]:
+    out = []
+    for batch in life_cycles_of(batches):
+        assert batch.schema == LIFE_CYCLES
+        batch.validate(full=True)
+        out += [_reassignment(row) for row in batch.to_pylist()]
+    return out
+
+
+def _cut(table: pa.Table, sizes: list[int]) -> Iterator[pa.RecordBatch]:
+    start = 0
+    whole = table.combine_chunks()
+    for size in sizes:
+        yield from whole.slice(start, size).to_batches()
+        start += size
+    yield from whole.slice(start).to_batches()
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_where_batches_are_cut_means_nothing(logs: st.SearchStrategy[Rows], data: st.DataObject):
+    rows = data.draw(logs)
+    numbered = [(key, change._replace(offset=number)) for number, (key, change) in enumerate(rows)]
+    sizes = data.draw(st.sampled_from([[], [1] * 30, [7] * 5]) | st.lists(st.integers(0, 6), max_size=10))
+    stepped = _stepped(_cut(_table(numbered), sizes))
+    assert sorted(stepped) == sorted(all_life_cycles(numbered))
+
+
+def test_a_recorded_log_in_batches_of_any_size(kafka: Any):
+    rows = kafka.rows + [
+        (key, Change(*kafka.deletions[key.topic_id], kind="delete"))
+        for key in dict.fromkeys(key for key, _ in kafka.rows)
+        if key.topic_id in kafka.deletions
+    ]
+    expected = sorted(all_life_cycles(kafka.rows, kafka.deletions))
+    table = _table(rows)
+    draws = random.Random(7)
+    for sizes in ([], [1] * 500, [7] * 100, [draws.randrange(200) for _ in range(50)]):
+        assert sorted(_stepped(_cut(table, sizes))) == expected
+
+
+def test_more_life_cycles_than_fit_one_batch_come_in_several():
+    key = PartitionKey("id", "orders", 0)
+    rows = [(key, Change(0, 0, "create", (1,), 1, (1, 2), (), ()))]
+    rows += [(key, Change(number, number, replicas=(2, 1) if number % 2 else (1, 2))) for number in range(1, 25_001)]
+    batches = list(life_cycles_of(iter(_table(rows).to_batches())))
+    assert [batch.num_rows for batch in batches] == [10_000, 10_000, 5_000]
+
+
+def test_nothing_comes_of_nothing():
+    empty = pa.RecordBatch.from_pylist([], schema=SCHEMA)
+    assert list(life_cycles_of(iter([]))) == list(life_cycles_of(iter([empty, empty]))) == []
+
+
+def test_rows_that_are_not_sorted_are_refused():
+    key = PartitionKey("id", "orders", 0)
+    batches = [_table([(key, Change(9, 9, leader=1))]), _table([(key, Change(5, 9, leader=2))])]
+    with pytest.raises(OffsetsStepBack, match="offset 5 after 9 in orders-0"):
+        list(life_cycles_of(batch for table in batches for batch in table.to_batches()))
