@@ -1,9 +1,9 @@
 """Walks the frames of a log file, whatever their format: batches that hold, and the damages between them.
 
 A *format* knows how one batch looks; this module knows how to go on behind what is none. A frame is taken if its header makes
-sense and its CRC holds. Bytes that are no frame are one `Damage`, and reading goes on at the next place where a whole frame with a
-good CRC stands: so frames and damages together cover the stretch that was asked for, without gap or overlap, whatever was done to
-it. A file that ends within a frame is *torn* there; zeros at its end are *unwritten*: space that was reserved.
+sense and its CRC holds. Bytes that are no frame are one `Damage`, and reading goes on at the next place where a whole frame with
+a good CRC stands: so frames and damages together cover the stretch that was asked for, without gap or overlap, whatever was done
+to it. A file that ends within a frame is *torn* there; zeros at its end are *unwritten*: space that was reserved.
 
 The file is read through a window of some MiB, so that memory does not grow with it. A file that became shorter while it is read
 ends where it ends now.

@@ -1,0 +1,62 @@
+"""Reads a segment or snapshot of our own metadata log, batch by batch, in the shapes of `kraft_log`.
+
+A segment begins with a header page, a snapshot with its first batch. What holds is a `Batch` with its records, everything else a
+`Damage`; header page, batches and damages together cover the file. Zeros behind the last batch are the preallocated rest of a
+segment: a `Damage` of status `unwritten`, which is no fault; a batch cut short there is `torn`.
+
+What is not checked: that batches chain to each other (`previous_crc`), and a snapshot's digest. A node does that before it uses
+either; here what is there is shown.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from kraftlab.pipeline.framing import Frame, ReadAt, walk
+from kraftlab.pipeline.kraft_log.batches import Batch, Damage
+from kraftlab.quorum.core.batch import HEADER_BYTES
+
+from .frames import FORMAT, open_segment
+from .records import decode_body
+
+SNAPSHOT_SUFFIX = ".checkpoint"
+
+
+def read_file(path: Path) -> Iterator[Batch | Damage]:
+    """Everything in a file, in order, as long as the file was when it was opened. OSError."""
+    with path.open("rb", buffering=0) as file:
+
+        def read(position: int, size: int) -> bytes:
+            return os.pread(file.fileno(), size, position)
+
+        for entry in read_frames(read, os.fstat(file.fileno()).st_size, is_snapshot=path.suffix == SNAPSHOT_SUFFIX):
+            yield decode_frame(entry) if isinstance(entry, Frame) else entry
+
+
+def read_frames(read: ReadAt, size_bytes: int, *, is_snapshot: bool) -> Iterator[Frame | Damage]:
+    """The same without decoding."""
+    start = 0
+    if not is_snapshot and size_bytes:
+        opening = open_segment(read, size_bytes)
+        if opening.damage is not None:
+            yield opening.damage
+        start = opening.batches_at
+    yield from walk(read, size_bytes, FORMAT, start=start)
+
+
+def decode_frame(frame: Frame) -> Batch:
+    """A frame's records."""
+    return Batch(
+        frame.base_offset,
+        frame.last_offset,
+        frame.record_count,
+        frame.leader_epoch,
+        frame.is_control,
+        frame.position,
+        frame.append_ms,
+        frame.size_bytes,
+        frame.crc,
+        decode_body(frame.data[HEADER_BYTES:], frame.base_offset, frame.record_count, frame.append_ms, frame.is_control),
+    )
