@@ -7,6 +7,8 @@ them, so that none pays for another's. Here stand the exit codes that all of the
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
@@ -23,6 +25,14 @@ COMMANDS = {
 CLEAN, FINDINGS, USAGE, ENVIRONMENT, CORRUPT = range(5)
 """Exit codes of all commands: nothing found; something found (drift, a violation, a failed check); wrong use; a machine that
 cannot run it (no Java); corrupt input, where the command was told to stop at it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """What the command line says about Spark, for `commands.spark.spark_session`."""
+
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
 
 
 class PipelineGroup(click.Group):
@@ -76,10 +86,23 @@ def _exit_code(error: Fault) -> int:
     epilog="""\b
 Examples:
   kraftlab pipeline kraft-dump /var/lib/kafka/metadata
+  kraftlab pipeline --master spark://host:7077 COMMAND …
   kraftlab pipeline COMMAND --help
 
 \b
 Exit codes: 0 clean, 1 findings, 2 wrong use, 3 the machine cannot run it (no Java), 4 corrupt input and told to stop at it.""",
 )
-def pipeline() -> None:
+@click.option(
+    "--master", metavar="URL", help="Where Spark runs: local[4], spark://host:7077, sc://host:15002; this machine by default."
+)
+@click.option(
+    "--conf", "pairs", metavar="KEY=VALUE", multiple=True, help="A setting of Spark's, as spark.driver.memory=4g; any number."
+)
+@click.pass_context
+def pipeline(context: click.Context, master: str | None, pairs: tuple[str, ...]) -> None:
     """Read metadata logs and turn them into tables, audits and plans."""
+    odd = next((pair for pair in pairs if not pair.partition("=")[1]), None)
+    if odd is not None:
+        raise click.BadParameter(f"{odd!r} is no KEY=VALUE", context, param_hint="--conf")
+    split = (pair.partition("=") for pair in pairs)
+    context.obj = SparkOptions(master, {key.strip(): value.strip() for key, _, value in split})

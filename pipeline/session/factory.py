@@ -1,0 +1,184 @@
+"""The one place where Spark sessions are made.
+
+`create` starts a session, or hands out the one that runs: over Spark Connect where SPARK_REMOTE or an `sc://` master says so; in
+the JVM that spark-submit started; else in a JVM of its own, for which it finds Java. The master is the one that was asked for,
+else the one that was set outside, else this machine. `session` ends what it started, the JVM too.
+
+This room alone may name Spark's context or its JVM: everything else works over Spark Connect.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import EnvironmentFault, WrongUse
+from . import cache, java, settings
+from .archive import archive_for
+from .settings import Reach
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REMOTE = "sc://"
+EXIT_TIMEOUT_S = 300
+MEMORY = "spark.driver.memory"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+
+def create(*, master: str | None = None, conf: Mapping[str, str] = {}) -> SparkSession:
+    """A Spark session; the one that runs already, if one does. `conf` goes before everything else.
+
+    Raises NoJava, EnvironmentFault for a master that cannot be used, WrongUse for one that is not that of the session which runs.
+    """
+    running = _running()
+    if running is not None:
+        return _checked(running, master)
+    remote = master if master and master.startswith(REMOTE) else None if master else os.environ.get("SPARK_REMOTE")
+    if remote is not None:
+        return _connect(remote, conf)
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return _submitted(master, conf)
+    return _start(master, conf)
+
+
+@contextlib.contextmanager
+def session(*, master: str | None = None, conf: Mapping[str, str] = {}) -> Iterator[SparkSession]:
+    """A session for a while: what `create` started is stopped at the end, one that ran before is left alone."""
+    kept = _running() is not None
+    spark = create(master=master, conf=conf)
+    try:
+        yield spark
+    finally:
+        if not kept:
+            stop(spark)
+
+
+def stop(spark: SparkSession) -> None:
+    """Stops a session and waits until its JVM is gone, if this process started it."""
+    spark.stop()
+    stop_jvm()
+
+
+def stop_jvm() -> None:
+    """Ends the JVM that this process started, if any. The next session starts a new one, with settings of its own."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if gateway is None or process is None or process.stdin is None:
+        return
+    gateway.shutdown()
+    process.stdin.close()
+    try:
+        process.wait(EXIT_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+
+
+def master_of(spark: SparkSession) -> str:
+    """The master of a session. Over Spark Connect that of the server, which this machine's files mean nothing to."""
+    master: str | None = spark.conf.get("spark.master", None)
+    return master or REMOTE
+
+
+def spark_home(environ: Mapping[str, str] = os.environ) -> Path:
+    """The Spark that will run: SPARK_HOME, else the one inside the package pyspark."""
+    import pyspark
+
+    return Path(environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+
+
+def _running() -> SparkSession | None:
+    from pyspark.sql import SparkSession
+
+    found: SparkSession | None = SparkSession.getActiveSession()
+    return found
+
+
+def _checked(running: SparkSession, master: str | None) -> SparkSession:
+    if master is not None and not master.startswith(REMOTE) and master != master_of(running):
+        raise WrongUse(
+            f"a session with master {master_of(running)} runs in this process; stop it before one with {master} is made"
+        )
+    return running
+
+
+def _connect(remote: str, conf: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    wanted = settings.wanted({Reach.ANY}, settings.processors()) | dict(conf)
+    return _built(SparkSession.builder.remote(remote), wanted, remote)
+
+
+def _submitted(master: str | None, conf: Mapping[str, str]) -> SparkSession:
+    """In the JVM of spark-submit: what it was told stands."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    SparkContext._ensure_initialized()
+    given = dict(SparkConf().getAll())
+    submitted = given["spark.master"]
+    if master not in (None, submitted):
+        raise WrongUse(f"spark-submit was told the master {submitted} and this command {master}; leave out one of them")
+    _set_python(submitted)
+    wanted = settings.wanted(_reaches(submitted) - {Reach.JVM}, settings.processors())
+    return _built(SparkSession.builder, wanted | given | dict(conf), submitted)
+
+
+def _start(master: str | None, conf: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    outside = settings.given_outside(os.environ, spark_home()) | dict(conf)
+    master = master or outside.get("spark.master") or settings.local_master()
+    found = java.ensure()
+    os.environ.setdefault("SPARK_HOME", str(spark_home()))
+    _set_python(master)
+    wanted = settings.wanted(_reaches(master), settings.processors()) | outside | {"spark.master": master}
+    wanted[JAVA_OPTIONS] = java_options(found, wanted.get(JAVA_OPTIONS, ""))
+    return _built(SparkSession.builder, wanted, master)
+
+
+def java_options(found: java.Java, given: str) -> str:
+    """Options of the driver's JVM: its words on stderr, the archive of classes if there is one, and what was given."""
+    options = [f"-Dlog4j2.configurationFile={settings.LOG_SETTINGS.as_uri()}", "-Xlog:disable", "-Xlog:all=error:stderr"]
+    if "SharedArchiveFile" not in given:
+        options += archive_for(found, spark_home(), cache.directory(os.environ)).options
+    return f"{shlex.join(options)} {given}".strip()
+
+
+def _reaches(master: str) -> set[Reach]:
+    return {Reach.ANY, Reach.CONTEXT, Reach.JVM} | ({Reach.LOCAL} if settings.is_local(master) else set())
+
+
+def _set_python(master: str) -> None:
+    """Workers on this machine run this interpreter, not the first python3 on PATH; elsewhere this path means nothing."""
+    if settings.is_local(master):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def _built(builder: SparkSession.Builder, wanted: Mapping[str, str], master: str) -> SparkSession:
+    from pyspark.errors import PySparkRuntimeError
+
+    for key, value in wanted.items():
+        builder = builder.config(key, value)
+    try:
+        spark: SparkSession = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise EnvironmentFault(
+            "the JVM for Spark ended before it was ready; what it said stands above. "
+            f"It was given the memory {wanted.get(MEMORY)} and the options {wanted.get(JAVA_OPTIONS)}.\n"
+            "Next step: kraftlab pipeline doctor"
+        ) from None
+    return spark

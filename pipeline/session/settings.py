@@ -1,0 +1,117 @@
+"""What every Spark session of the pipeline is set to, as one table, and what a user has set outside.
+
+A row's reach says which sessions it is for. What spark-submit, PYSPARK_SUBMIT_ARGS or spark-defaults.conf say about a key
+stands.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import shlex
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ATTEMPTS = 3
+"""How often a local master tries a task; Spark's own default is once."""
+DRIVER_MEMORY = "2g"
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+
+
+class Reach(enum.Enum):
+    """The sessions that a setting is for."""
+
+    ANY = "any session, over Spark Connect too"
+    CONTEXT = "sessions whose driver is this process"
+    JVM = "sessions whose JVM is started here"
+    LOCAL = "sessions on this machine alone"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting. `about` says why it differs from Spark's default."""
+
+    key: str
+    value: str
+    reach: Reach
+    about: str
+
+
+SETTINGS = (
+    Setting("spark.sql.session.timeZone", "UTC", Reach.ANY, "times mean the same on every machine"),
+    Setting("spark.sql.parquet.compression.codec", "zstd", Reach.ANY, "a third of snappy's bytes for replica lists"),
+    Setting(
+        "spark.sql.python.filterPushdown.enabled", "true", Reach.ANY, "the sources prune segments; off, their reads would fail"
+    ),
+    Setting("spark.sql.execution.arrow.maxRecordsPerBatch", "10000", Reach.ANY, "1,000 costs a fifth of the time"),
+    Setting("spark.app.name", "kraftlab", Reach.CONTEXT, "what the cluster's list of applications shows"),
+    Setting("spark.driver.memory", DRIVER_MEMORY, Reach.JVM, "Spark's own 1g suffices for millions of changes; room for more"),
+    Setting("spark.ui.enabled", "false", Reach.LOCAL, "no port is opened, and the start is faster"),
+    Setting("spark.ui.showConsoleProgress", "false", Reach.CONTEXT, "its bar would be written into the command's own lines"),
+    Setting("spark.driver.host", "127.0.0.1", Reach.LOCAL, "no look-up of this machine's name"),
+    Setting("spark.driver.bindAddress", "127.0.0.1", Reach.LOCAL, "nobody else on the network can connect"),
+)
+
+
+def local_master(cores: int | None = None) -> str:
+    """This machine's processors, or some of them; a task that fails is tried again."""
+    return f"local[{cores or '*'},{ATTEMPTS}]"
+
+
+def is_local(master: str) -> bool:
+    """Whether driver and workers are one machine, so that both see its files."""
+    return master == "local" or master.startswith("local[")
+
+
+def shuffle_partitions(processors: int) -> str:
+    """Enough for every processor to have the next one waiting; on a cluster Spark's own 200 are coalesced."""
+    return str(max(4, 2 * processors))
+
+
+def wanted(reaches: Collection[Reach], processors: int) -> dict[str, str]:
+    """Key and value of all settings for sessions of these kinds."""
+    chosen = {setting.key: setting.value for setting in SETTINGS if setting.reach in reaches}
+    if Reach.LOCAL in reaches:
+        chosen["spark.sql.shuffle.partitions"] = shuffle_partitions(processors)
+    return chosen
+
+
+_FLAGS = {"--master": "spark.master", "--driver-memory": "spark.driver.memory", "--name": "spark.app.name"}
+_LONG_CONF = ("--conf", "-c")
+
+
+def given_outside(environ: Mapping[str, str], spark_home: Path) -> dict[str, str]:
+    """Settings of spark-defaults.conf and of PYSPARK_SUBMIT_ARGS, the latter first."""
+    return _defaults(environ, spark_home) | _submit_arguments(environ.get("PYSPARK_SUBMIT_ARGS", ""))
+
+
+def _submit_arguments(text: str) -> dict[str, str]:
+    given: dict[str, str] = {}
+    words = iter(shlex.split(text))
+    for word in words:
+        flag, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        if flag not in _FLAGS and flag not in _LONG_CONF:
+            continue
+        value = value if equals else next(words, "")
+        key, _, of_conf = value.partition("=")
+        if flag in _FLAGS:
+            given[_FLAGS[flag]] = value
+        else:
+            given[key.strip()] = of_conf.strip()
+    return given
+
+
+def _defaults(environ: Mapping[str, str], spark_home: Path) -> dict[str, str]:
+    path = Path(environ.get("SPARK_CONF_DIR") or spark_home / "conf") / "spark-defaults.conf"
+    try:
+        lines = path.read_text().splitlines()
+    except FileNotFoundError:
+        return {}
+    pairs = (line.strip().replace("=", " ", 1).split(None, 1) for line in lines if not line.lstrip().startswith("#"))
+    return {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}
+
+
+def processors() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
