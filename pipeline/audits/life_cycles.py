@@ -18,8 +18,10 @@ How a cycle ends:
 | unknown    | clears a pair that was never seen, in a log without its beginning                                |
 | open       | none so far                                                                                      |
 
-Replicas in adding and removing at once (Kafka leaves such sets when a target is replaced) can never complete; their target is
-the list without the removing ones, as Kafka computes it.
+Kafka leaves sets over that contradict a replacement: it writes removing or adding only if the new one is not empty. `target` is
+what the records make of it, the list without the removing ones, so that replicas in both sets at once can never complete.
+`requested` is what was asked for: Kafka writes the requested list and then the replicas to remove, sorted, so that a list that
+does not end with the removing ones left over was requested as it stands.
 
 What a log cannot tell is null and not invented. A cycle first seen in a snapshot has no start (`truncated_left`), no duration,
 and for replicas in sync by then no lag; one that ends between the log's end and a later snapshot ends at the snapshot. Times are
@@ -100,6 +102,7 @@ class Reassignment(NamedTuple):
     truncated_left: bool
     clock_skew: bool
     topic_id: str
+    requested: Replicas | None
     replicas: tuple[ReplicaProgress, ...]
 
 
@@ -120,17 +123,21 @@ class _Cycle:
         "leader_changes",
         "orig",
         "removing",
+        "requested",
         "start_ms",
         "start_offset",
         "target",
     )
 
-    def __init__(self, offset: int, ts_ms: int, orig: Replicas, target: Replicas, adding: Replicas, removing: Replicas) -> None:
+    def __init__(
+        self, offset: int, ts_ms: int, orig: Replicas, target: Replicas, requested: Replicas, adding: Replicas, removing: Replicas
+    ) -> None:
         self.first_offset = offset
         self.start_offset: int | None = offset
         self.start_ms: int | None = ts_ms
         self.orig = orig
         self.target = target
+        self.requested = requested
         self.adding = adding
         self.removing = removing
         self.caught_up: dict[int, tuple[int, int]] = {}
@@ -231,9 +238,11 @@ class PartitionHistory:
     def _begin(
         self, change: Change, before: Replicas | None, after: Replicas, adding: Replicas, removing: Replicas, *, seen: bool
     ) -> None:
-        orig = change.original or before or tuple(replica for replica in after if replica not in adding)
-        target = change.target or tuple(replica for replica in after if replica not in removing)
-        cycle = self._cycle = _Cycle(change.offset, change.ts_ms, orig, target, adding, removing)
+        orig = change.original or before or tuple([replica for replica in after if replica not in adding])
+        target = change.target or tuple([replica for replica in after if replica not in removing])
+        left_over = change.removing is None and after[-len(removing) :] != tuple(sorted(removing))
+        requested = after if removing and left_over and not change.target else target
+        cycle = self._cycle = _Cycle(change.offset, change.ts_ms, orig, target, requested, adding, removing)
         if not seen:
             cycle.start_offset = cycle.start_ms = None
         isr = change.isr if change.isr is not None else self._isr
@@ -285,6 +294,7 @@ class PartitionHistory:
                 cycle.start_offset is None,
                 cycle.clock_skew,
                 self.topic_id,
+                cycle.requested,
                 self._progress(cycle, change),
             )
         )
@@ -294,14 +304,16 @@ class PartitionHistory:
         known = _placed(self._replicas, self._directories)
         if change is not None and change.directories is not None:
             replicas = change.replicas if change.replicas is not None else self._replicas
-            known = {**known, **_placed(replicas, change.directories)}
+            known = known | _placed(replicas, change.directories)
         rows = []
+        start_ms, caught_up = cycle.start_ms, cycle.caught_up
         for replica in cycle.adding:
-            offset, ts_ms = cycle.caught_up.get(replica, (None, None))
-            lag_ms = None
-            if ts_ms is not None and cycle.start_ms is not None:
-                lag_ms = max(0, ts_ms - cycle.start_ms)
-            rows.append(ReplicaProgress(replica, ADDING, offset, ts_ms, lag_ms, known.get(replica)))
+            if replica in caught_up:
+                offset, ts_ms = caught_up[replica]
+                lag_ms = None if start_ms is None else max(0, ts_ms - start_ms)
+                rows.append(ReplicaProgress(replica, ADDING, offset, ts_ms, lag_ms, known.get(replica)))
+            else:
+                rows.append(ReplicaProgress(replica, ADDING, None, None, None, known.get(replica)))
         rows += [ReplicaProgress(replica, REMOVING, None, None, None, known.get(replica)) for replica in cycle.removing]
         return tuple(rows)
 
@@ -341,6 +353,7 @@ class PartitionHistory:
                 not seen,
                 False,
                 self.topic_id,
+                after,
                 caught + left,
             )
         )
@@ -372,6 +385,7 @@ class PartitionHistory:
                 True,
                 False,
                 self.topic_id,
+                target,
                 (),
             )
         )
@@ -382,7 +396,7 @@ class PartitionHistory:
 
 def _placed(replicas: Replicas | None, directories: tuple[str, ...] | None) -> dict[int, str]:
     """Replica → its directory; empty if the lists do not go together."""
-    if replicas is None or directories is None or len(replicas) != len(directories):
+    if directories is None or replicas is None or len(replicas) != len(directories):
         return {}
     return dict(zip(replicas, directories, strict=True))
 

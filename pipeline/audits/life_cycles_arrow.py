@@ -93,13 +93,14 @@ def _lists(column: pa.ListArray) -> Sequence[tuple[Any, ...] | None] | repeat[No
     """A column of lists as tuples; null stays None. A column of nothing but null has no length."""
     if column.null_count == len(column):
         return repeat(None)
-    offsets = column.offsets.to_numpy().tolist()
-    values = column.values
+    offsets = column.offsets.to_numpy()
+    values = column.values[offsets[0] : offsets[-1]]  # of a slice, the values are those of the whole column
     items = values.to_pylist() if pa.types.is_string(values.type) else values.to_numpy().tolist()
-    valid = column.is_valid().to_pylist() if column.null_count else repeat(True)
-    return [
-        tuple(items[start:end]) if present else None for start, end, present in zip(offsets, offsets[1:], valid, strict=False)
-    ]
+    edges = (offsets - offsets[0]).tolist()
+    if not column.null_count:
+        return [tuple(items[start:end]) for start, end in pairwise(edges)]
+    valid = column.is_valid().to_pylist()
+    return [tuple(items[start:end]) if given else None for given, (start, end) in zip(valid, pairwise(edges), strict=True)]
 
 
 def _batch(rows: list[Reassignment]) -> pa.RecordBatch:

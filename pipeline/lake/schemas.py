@@ -63,7 +63,8 @@ SPARK_SCHEMAS: Mapping[str, str] = MappingProxyType(
             reassignment_id string, topic string, partition int, start_offset bigint, start_ms bigint, end_offset bigint,
             end_ms bigint, status string, superseded_by string, orig array<int>, target array<int>, adding array<int>,
             removing array<int>, n_adding int, duration_ms bigint, rf_before int, rf_after int, leader_changes int,
-            isr_shrinks int, truncated_left boolean, clock_skew boolean, topic_id string""",
+            isr_shrinks int, truncated_left boolean, clock_skew boolean, topic_id string,
+            requested array<int>""",
         "gold.reassignment_replicas": """
             reassignment_id string, replica int, role string, caught_up_offset bigint, caught_up_ms bigint, lag_ms bigint,
             dir_id string""",
@@ -125,12 +126,13 @@ def _arrow_type(text: str) -> pa.DataType:
     return pa.list_(pa.field("element", _SCALARS[array.group(1)]))
 
 
-def _arrow_schema(text: str) -> pa.Schema:
+def arrow_of(text: str) -> pa.Schema:
+    """The Arrow schema of a schema text of Spark's, as far as the lake needs types."""
     columns = (column.split() for column in text.split(","))
     return pa.schema([pa.field(name, _arrow_type(kind)) for name, kind in columns])
 
 
-ARROW_SCHEMAS: Mapping[str, pa.Schema] = MappingProxyType({table: _arrow_schema(text) for table, text in SPARK_SCHEMAS.items()})
+ARROW_SCHEMAS: Mapping[str, pa.Schema] = MappingProxyType({table: arrow_of(text) for table, text in SPARK_SCHEMAS.items()})
 """Table → its Arrow schema. Lists name their items `element`, as Spark does."""
 
 

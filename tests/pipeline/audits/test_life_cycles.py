@@ -52,6 +52,7 @@ def test_a_move_that_completes():
         truncated_left=False,
         clock_skew=False,
         topic_id="id",
+        requested=(4, 2, 3),
         replicas=(ReplicaProgress(4, "adding", 30, 2600, 600, None), ReplicaProgress(1, "removing", None, None, None, None)),
     )
 
@@ -125,6 +126,26 @@ def test_replicas_in_adding_and_removing_at_once_have_the_target_without_them():
     )
     assert first.status == "superseded"
     assert (second.status, second.target, second.adding, second.removing) == ("cancelled", (0, 1, 2), (3, 4), (3, 4))
+
+
+def test_a_target_asked_for_while_removing_is_left_over_is_told_from_what_becomes_of_it():
+    """Kafka writes no empty removing, so that the old one stays: asked for were six replicas, it will end with four."""
+    first, second = cycles(
+        CREATED,
+        Change(20, 2000, replicas=(4, 5, 3, 1, 2), adding=(4, 5), removing=(1, 2)),
+        Change(21, 2100, replicas=(1, 2, 3, 4, 5, 6), adding=(6,)),
+    )
+    assert first.requested == first.target == (4, 5, 3)
+    assert (second.target, second.requested) == ((3, 4, 5, 6), (1, 2, 3, 4, 5, 6))
+
+
+def test_a_replacement_that_removes_the_same_as_before_is_asked_for_without_them():
+    _, second = cycles(
+        CREATED,
+        Change(20, 2000, replicas=(4, 5, 3, 1, 2), adding=(4, 5), removing=(1, 2)),
+        Change(21, 2100, replicas=(4, 5, 3, 6, 1, 2), adding=(6,)),
+    )
+    assert second.requested == second.target == (4, 5, 3, 6)
 
 
 def test_a_reorder_while_a_move_runs_reorders_its_target():

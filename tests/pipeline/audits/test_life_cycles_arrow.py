@@ -35,7 +35,9 @@ def _table(rows: Rows) -> pa.Table:
 
 def _reassignment(row: dict[str, Any]) -> Reassignment:
     replicas = tuple(ReplicaProgress(**replica) for replica in row.pop("replicas"))
-    lists = {name: None if row[name] is None else tuple(row[name]) for name in ("orig", "target", "adding", "removing")}
+    lists = {
+        name: None if row[name] is None else tuple(row[name]) for name in ("orig", "target", "adding", "removing", "requested")
+    }
     return Reassignment(**{**row, **lists}, replicas=replicas)
 
 

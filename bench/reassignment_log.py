@@ -1,0 +1,218 @@
+"""A metadata log of reassignments whose truth is known, of any length: rows as `silver.partition_changes` holds them.
+
+Its controller creates partitions, three to a topic, and keeps a number of reassignments running side by side. Each further
+record begins one, of a partition that rests; or brings the next replica into the ISR; or changes a leader or shrinks an ISR on
+the way; or ends one: of 100, about 88 complete, 7 are cancelled and 5 replaced by another target. What runs at the end is open.
+The generator counts what it does, and that is the truth: nothing of it is computed from the rows.
+
+    python -m bench.reassignment_log OUT.parquet --changes 5000000
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from random import Random
+from typing import Any
+
+BROKERS = 60
+ROWS_PER_BATCH = 100_000
+RECORDS_PER_LOG_BATCH = 100
+FIRST_MS = 1_700_000_000_000
+PARTITIONS_PER_CHANGE = 0.116
+RUNNING_PER_CHANGE = 0.0042
+
+Row = tuple[Any, ...]
+"""(offset, ts_ms, kind, topic number, partition, isr, leader, replicas, adding, removing)."""
+
+
+@dataclass
+class Truth:
+    """What was done: life cycles by how they ended, and how many adding replicas came into the ISR."""
+
+    partitions: int = 0
+    completed: int = 0
+    cancelled: int = 0
+    superseded: int = 0
+    open: int = 0
+    caught_up: int = 0
+    cycles: list[tuple[int, int | None, str]] = field(default_factory=list)
+    """(offset of the start, offset of the end, status), if asked for."""
+
+
+class _Partition:
+    """A partition of the log, and the move that runs."""
+
+    __slots__ = ("adding", "index", "isr", "leader", "missing", "orig", "removing", "replicas", "start", "topic")
+
+    def __init__(self, topic: int, index: int, replicas: tuple[int, ...]) -> None:
+        self.topic = topic
+        self.index = index
+        self.replicas = self.isr = self.orig = replicas
+        self.leader = replicas[0]
+        self.adding: tuple[int, ...] = ()
+        self.removing: tuple[int, ...] = ()
+        self.missing: list[int] = []
+        self.start = 0
+
+
+class ReassignmentLog:
+    """`rows` makes the rows, once; `truth` is complete when they are over."""
+
+    def __init__(self, changes: int, seed: int = 1, *, keep_cycles: bool = False) -> None:
+        self.changes = changes
+        self.truth = Truth()
+        self._keep_cycles = keep_cycles
+        self._random = Random(seed)
+        self._partitions: list[_Partition] = []
+
+    def rows(self) -> Iterator[Row]:
+        random, truth = self._random, self.truth
+        truth.partitions = max(3, int(self.changes * PARTITIONS_PER_CHANGE))
+        for offset in range(truth.partitions):
+            replicas = tuple(random.sample(range(BROKERS), 3))
+            partition = _Partition(offset // 3, offset % 3, replicas)
+            self._partitions.append(partition)
+            yield self._row(offset, partition, "create", replicas, replicas[0], replicas, (), ())
+        resting = list(self._partitions)
+        random.shuffle(resting)
+        running: list[_Partition] = []
+        side_by_side = max(1, int(self.changes * RUNNING_PER_CHANGE))
+        for offset in range(truth.partitions, self.changes):
+            if len(running) < side_by_side and resting:
+                index = random.randrange(len(resting))
+                resting[index], resting[-1] = resting[-1], resting[index]
+                partition = resting.pop()
+                running.append(partition)
+                yield self._start(offset, partition)
+                continue
+            index = random.randrange(len(running))
+            partition = running[index]
+            yield self._go_on(offset, partition)
+            if not partition.removing:
+                running[index] = running[-1]
+                running.pop()
+                resting.append(partition)
+        truth.open = len(running)
+        for partition in running:
+            self._ended(partition, None, "open")
+
+    def _go_on(self, offset: int, partition: _Partition) -> Row:
+        chance = self._random.random()
+        if chance < 0.026:
+            self.truth.cancelled += 1
+            return self._end(offset, partition, partition.orig, "cancelled")
+        if chance < 0.043:
+            self.truth.superseded += 1
+            self._ended(partition, offset, "superseded")
+            return self._start(offset, partition)
+        if chance < 0.575:
+            return self._disturb(offset, partition)
+        self.truth.caught_up += 1
+        replica = partition.missing.pop()
+        if partition.missing:
+            partition.isr = (*partition.isr, replica)
+            return self._row(offset, partition, "change", partition.isr, None, None, None, None)
+        self.truth.completed += 1
+        target = tuple(replica for replica in partition.replicas if replica not in partition.removing)
+        return self._end(offset, partition, target, "completed")
+
+    def _start(self, offset: int, partition: _Partition) -> Row:
+        """One or two replicas of the original list are exchanged; a replacement forgets what was being added."""
+        random = self._random
+        count = random.choice((1, 1, 2))
+        keep = partition.orig[: len(partition.orig) - count]
+        adding = tuple(random.sample([broker for broker in range(BROKERS) if broker not in partition.replicas], count))
+        current = partition.replicas
+        partition.adding = adding
+        partition.removing = tuple(sorted(replica for replica in current if replica not in keep))
+        partition.replicas = (*adding, *keep, *partition.removing)
+        partition.missing = list(adding)
+        partition.start = offset
+        return self._row(offset, partition, "change", None, None, partition.replicas, adding, partition.removing)
+
+    def _end(self, offset: int, partition: _Partition, replicas: tuple[int, ...], status: str) -> Row:
+        self._ended(partition, offset, status)
+        partition.replicas = partition.isr = partition.orig = replicas
+        partition.adding = partition.removing = ()
+        partition.missing = []
+        partition.leader = replicas[0]
+        return self._row(offset, partition, "change", replicas, replicas[0], replicas, (), ())
+
+    def _disturb(self, offset: int, partition: _Partition) -> Row:
+        """A replica that stays falls out of the ISR, or the leader changes."""
+        partition.leader = partition.isr[-1]
+        isr = partition.isr[1:] if len(partition.isr) > 2 and partition.isr[0] not in partition.adding else partition.isr
+        partition.isr = isr
+        return self._row(offset, partition, "change", isr, partition.leader, None, None, None)
+
+    def _ended(self, partition: _Partition, offset: int | None, status: str) -> None:
+        if self._keep_cycles:
+            self.truth.cycles.append((partition.start, offset, status))
+
+    def _row(self, offset: int, partition: _Partition, kind: str, *fields: Any) -> Row:
+        return (offset, FIRST_MS + offset // RECORDS_PER_LOG_BATCH * 20, kind, partition.topic, partition.index, *fields)
+
+
+def write_parquet(path: str, changes: int, seed: int = 1) -> Truth:
+    """The rows as one Parquet file of `silver.partition_changes`, and what was done."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from kraftlab.pipeline.lake.schemas import arrow_schema
+
+    schema = arrow_schema("silver.partition_changes")
+    log = ReassignmentLog(changes, seed)
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for rows in _chunks(log.rows(), ROWS_PER_BATCH):
+            offsets, times, kinds, topics, partitions, *fields = zip(*rows, strict=True)
+            columns: dict[str, Any] = {
+                "offset": offsets,
+                "leader_epoch": [1] * len(rows),
+                "ts_ms": times,
+                "idx_in_batch": [offset % RECORDS_PER_LOG_BATCH for offset in offsets],
+                "kind": kinds,
+                "topic_id": [topic_id(topic) for topic in topics],
+                "topic": [topic_name(topic) for topic in topics],
+                "partition": partitions,
+                **dict(zip(("isr", "leader", "replicas", "adding", "removing"), fields, strict=True)),
+                "rec_version": [1] * len(rows),
+            }
+            arrays = [
+                pa.array(columns[column.name], column.type) if column.name in columns else pa.nulls(len(rows), column.type)
+                for column in schema
+            ]
+            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    return log.truth
+
+
+def topic_id(topic: int) -> str:
+    """22 characters, as Kafka writes uuids."""
+    return f"{topic:022d}"
+
+
+def topic_name(topic: int) -> str:
+    return f"topic-{topic:07d}"
+
+
+def _chunks(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
+    from itertools import islice
+
+    while chunk := list(islice(rows, size)):
+        yield chunk
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("path", help="Parquet file to write")
+    parser.add_argument("--changes", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    truth = asdict(write_parquet(arguments.path, arguments.changes, arguments.seed))
+    print(json.dumps({name: value for name, value in truth.items() if name != "cycles"}))
+
+
+if __name__ == "__main__":
+    main()
