@@ -51,8 +51,8 @@ logger = logging.getLogger("kraftlab.broker.replicas")
 
 PEER_LISTENER = "PEER"
 RETRY_PLACING_S = 5.0
-CREATED_AT_ONCE = 32
-"""New logs that one thread makes one after the other; others make others meanwhile."""
+CREATED_AT_ONCE = 1000
+"""New logs that are made durable together."""
 
 
 class ReplicaManager:
@@ -233,10 +233,8 @@ class ReplicaManager:
             if self.logs.get(topic_id, number) is None and (topic_id, number) not in self._lost
         ]
         if len(missing) > 1:
-            await self._together(
-                partial(self._create_some, missing[start : start + CREATED_AT_ONCE])
-                for start in range(0, len(missing), CREATED_AT_ONCE)
-            )
+            for start in range(0, len(missing), CREATED_AT_ONCE):
+                await self._create_some(missing[start : start + CREATED_AT_ONCE])
 
     async def _create_some(self, wanted: list[NewReplica]) -> None:
         def create() -> None:

@@ -3,7 +3,8 @@ KIP-320).
 
 Entries rise in both columns. They stand in `leader-epoch-checkpoint` (text: version 0, count, `epoch start` lines). The file need
 only be durable up to the recovery point: whatever lies above it is read again from the batches after a crash, and a lost or
-corrupt file is rebuilt from all of them.
+corrupt file is rebuilt from all of them. An epoch that begins at the log's end has no record yet; whoever opens the log drops it,
+so that it is no reason to write the file: thousands of new replicas that get a leader cost nothing.
 """
 
 from __future__ import annotations
@@ -36,12 +37,23 @@ class LeaderEpochs:
 
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
         self._entries: tuple[EpochEntry, ...] = tuple(entries)
-        self.is_dirty = False
-        """True if the file does not yet say what the table says."""
+        self._written: tuple[EpochEntry, ...] = self._entries
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
         return self._entries
+
+    def copy(self) -> LeaderEpochs:
+        """The same table, with the same file."""
+        twin = LeaderEpochs(self._entries)
+        twin._written = self._written
+        return twin
+
+    def is_dirty_below(self, end_offset: int) -> bool:
+        """True if the file does not say what the table says of the records below `end_offset`."""
+        if self._entries is self._written:
+            return False
+        return _below(self._entries, end_offset) != _below(self._written, end_offset)
 
     @property
     def latest_epoch(self) -> int:
@@ -92,15 +104,18 @@ class LeaderEpochs:
         self._replace(())
 
     def _replace(self, entries: tuple[EpochEntry, ...]) -> None:
-        if entries != self._entries:
-            self._entries = entries
-            self.is_dirty = True
+        self._entries = entries
 
     def write(self, directory: Path) -> None:
         """Make the table durable in `directory`."""
-        lines = ["0", str(len(self._entries)), *(f"{epoch} {start}" for epoch, start in self._entries)]
+        entries = self._entries
+        lines = ["0", str(len(entries)), *(f"{epoch} {start}" for epoch, start in entries)]
         write_durably(directory / FILE_NAME, "\n".join(lines) + "\n")
-        self.is_dirty = False
+        self._written = entries
+
+
+def _below(entries: tuple[EpochEntry, ...], end_offset: int) -> tuple[EpochEntry, ...]:
+    return entries[: bisect_left(entries, end_offset, key=lambda entry: entry.start_offset)]
 
 
 def read(directory: Path) -> LeaderEpochs | None:

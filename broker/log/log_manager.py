@@ -4,8 +4,17 @@
 others go on. Once the broker knows the metadata, `start` carries out the start-up plan (`startup.py`), and from then on the maps
 here say which log is a replica's current one and which is being built by a move.
 
-A replica's directory appears whole: it is made under another name, with its topic id in it, and renamed. Only the renaming needs
-the manager's lock: when thousands of replicas appear at once, their waits for the disk run beside each other.
+A replica's directory appears whole: it is made under another name, with its topic id in it, made durable, and renamed; then the
+new name is made durable. Of replicas that appear together, all directories are made, then all made durable at once, then all
+renamed, then their parent fsynced. Whatever the moment of a crash, the next start finds one of these, for each of them by itself:
+
+- before the directories are durable: nothing, or a directory under the passing name with anything in it, which is removed;
+- before the renames: the same;
+- between two renames, or before the parent's fsync: the passing name or the final one, and under the final name everything that
+  was made durable before. A replica without its directory is created anew, empty (it was new: what was appended to it meanwhile
+  was not fsynced either, and its leader, or the other replicas, have it).
+
+Only the renaming needs the manager's lock.
 
 A move's end, `swap`, renames the old directory to -delete and then the future one to the plain name, each rename fsynced, both
 logs locked: at every moment at least one of the two is found by the next start, and the plan there says which (KIP-113's order).
@@ -21,6 +30,7 @@ before logs' locks. Calls block on disks: make them from worker threads.
 from __future__ import annotations
 
 import logging
+import os
 import resource
 import shutil
 import threading
@@ -41,7 +51,7 @@ from . import checkpoints
 from .descriptions import DirDescription, StrayDescription, describe_replicas, log_bytes_in
 from .dir_names import CREATING_PREFIX, DirKind, current_name, keeps_name_inside, transient_name
 from .errors import LogClosed, LogDirFailed, LogError, NoSpace, ReplicaConflict, ReplicaOffline, StartupRefused, disk_errors
-from .files import fsync_directory, rename_new
+from .files import fsync_directory, rename_new, sync_new_directories
 from .loading import LoadedDir, load_log_dir
 from .log_dir import UNKNOWN_EPOCH, LogDir
 from .partition_log import LogConfig, PartitionLog
@@ -359,9 +369,9 @@ class LogManager:
                     with _noting(refused):
                         placed.append((replica, self._place(replica)))
         prepared: list[tuple[NewReplica, LogDir, Path]] = []
-        for replica, log_dir in placed:
+        for log_dir in {id(log_dir): log_dir for _, log_dir in placed}.values():
             with _noting(refused):
-                prepared.append((replica, log_dir, self._prepare(log_dir, replica.topic, replica.topic_id)))
+                prepared += self._prepare_together(log_dir, [replica for replica, there in placed if there is log_dir], refused)
         with self._lock:
             for replica, log_dir, directory in prepared:
                 if self._claim(replica.key) is not None:
@@ -437,7 +447,11 @@ class LogManager:
             replica = NewReplica(current.topic, topic_id, partition, target.directory_id, False, current.config)
             name = transient_name(current.topic, partition, DirKind.FUTURE)
             self._count(target)
-            prepared = self._prepare(target, current.topic, topic_id)
+            refused: list[LogError] = []
+            made = self._prepare_together(target, [replica], refused)
+            if refused:
+                raise refused[0]
+            [(_, _, prepared)] = made
             log = self._open_new(target, prepared, name, replica, start_offset=current.log_start_offset)
             self._futures[topic_id, partition] = log
             with disk_errors(log_dir):
@@ -518,35 +532,41 @@ class LogManager:
             raise ReplicaConflict(f"partition {partition} of topic {to_text(topic_id)} has no log on this broker that works")
         return current
 
-    def _prepare(self, log_dir: LogDir, topic: str, topic_id: Uuid) -> Path:
-        """A durable directory under a passing name, with what a replica's directory holds from the start. It needs no lock, so
-        that replicas which appear together wait for the disk together.
+    def _prepare_together(
+        self, log_dir: LogDir, replicas: Iterable[NewReplica], refused: list[LogError]
+    ) -> list[tuple[NewReplica, LogDir, Path]]:
+        """Durable directories under passing names; why some could not be made is noted. LogError: none of them is durable."""
+        made: list[tuple[NewReplica, LogDir, Path]] = []
+        for replica in replicas:
+            with _noting(refused):
+                made.append((replica, log_dir, self._make_directory(log_dir, replica.topic, replica.topic_id)))
+        directories = [directory for _, _, directory in made]
+        with _removing_on_error(directories), disk_errors(log_dir.path):
+            sync_new_directories(directories)
+        return made
+
+    def _make_directory(self, log_dir: LogDir, topic: str, topic_id: Uuid) -> Path:
+        """A directory under a passing name, with what a replica's directory holds from the start. Not durable yet. It needs no
+        lock.
         """
-        prepared = log_dir.path / f"{CREATING_PREFIX}{uuid.uuid4().hex}"
-        try:
-            with disk_errors(log_dir.path):
-                prepared.mkdir()
-                checkpoints.write_partition_metadata(prepared, topic_id)
-                if keeps_name_inside(topic):
-                    checkpoints.write_topic_name(prepared, topic)
-        except LogError:
-            shutil.rmtree(prepared, ignore_errors=True)
-            raise
-        return prepared
+        directory = log_dir.path / f"{CREATING_PREFIX}{uuid.uuid4().hex}"
+        with _removing_on_error([directory]), disk_errors(log_dir.path):
+            os.mkdir(directory)
+            checkpoints.write_partition_metadata(directory, topic_id)
+            if keeps_name_inside(topic):
+                checkpoints.write_topic_name(directory, topic)
+        return directory
 
     def _open_new(self, log_dir: LogDir, prepared: Path, name: str, replica: NewReplica, *, start_offset: int) -> PartitionLog:
         """Gives a prepared directory its name and opens the log in it. The caller makes the name durable then."""
         if self._online.get(log_dir.path) is not log_dir:
             raise LogDirFailed(log_dir.path, OSError(self._offline.get(log_dir.path, "it was given back")))
         directory = log_dir.path / name
-        try:
+        with _removing_on_error([prepared]):
             log_dir.forget_checkpoints((replica.topic, replica.partition), lambda: self._logs_in(log_dir.path))
             with disk_errors(log_dir.path):
                 rename_new(prepared, directory)
-        except LogError:
-            shutil.rmtree(prepared, ignore_errors=True)
-            raise
-        return PartitionLog.open(
+        return PartitionLog.create(
             directory,
             topic=replica.topic,
             partition=replica.partition,
@@ -656,6 +676,17 @@ class LogManager:
             describe_replicas((log, current) for log, current in pairs if log.log_dir == path),
             tuple(stray for stray in list(self._strays) if stray.path.parent == path),
         )
+
+
+@contextmanager
+def _removing_on_error(directories: Sequence[Path]) -> Iterator[None]:
+    """Directories under passing names go if what is done with them fails."""
+    try:
+        yield
+    except LogError:
+        for directory in directories:
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
 
 
 @contextmanager

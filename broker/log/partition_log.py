@@ -159,6 +159,34 @@ class PartitionLog:
             log._recovery_point = log.log_end_offset
         return log
 
+    @classmethod
+    def create(
+        cls,
+        directory: Path,
+        *,
+        topic: str,
+        partition: int,
+        topic_id: Uuid,
+        directory_id: Uuid,
+        config: LogConfig,
+        log_start_offset: int,
+        before_truncation: Callable[[], None] | None = None,
+    ) -> PartitionLog:
+        """An empty log in a new directory, which holds no segment."""
+        with disk_errors(directory.parent):
+            opened = OpenedLog((Segment.create(directory, log_start_offset),), LeaderEpochs(), RecoveryReport())
+        return cls(
+            directory,
+            opened,
+            topic=topic,
+            partition=partition,
+            topic_id=topic_id,
+            directory_id=directory_id,
+            config=config,
+            log_start_offset=log_start_offset,
+            before_truncation=before_truncation,
+        )
+
     # What it is
 
     @property
@@ -343,7 +371,7 @@ class PartitionLog:
             if header.base_offset < next_offset:
                 raise UnexpectedOffset(f"batch {header!r} does not continue {self.name}, which reaches {next_offset}")
             next_offset = header.end_offset
-        segments, epochs = self._segments, LeaderEpochs(self._epochs.entries)
+        segments, epochs = self._segments, self._epochs.copy()
         size_bytes, end_offset = segments[-1].size_bytes, segments[-1].end_offset
         view, first, position = memoryview(data), 0, 0
         try:
@@ -588,7 +616,7 @@ class PartitionLog:
         with self._pinned() as view:
             segments = view.segments if through_active else view.segments[:-1]
             reached = view.log_end_offset if through_active else view.segments[-1].base_offset
-            if reached <= self._recovery_point and not self._epochs.is_dirty:
+            if reached <= self._recovery_point and not self._epochs.is_dirty_below(reached):
                 return
             unflushed = [segment for segment in segments if segment.end_offset > self._recovery_point]
             try:
@@ -597,18 +625,18 @@ class PartitionLog:
             except OSError as error:
                 raise self._fail(error) from error
             try:
-                self._flush_beside(unflushed)
+                self._flush_beside(unflushed, reached)
             except OSError as error:
                 raise self._translate(error) from error
             with self._lock:
                 self._recovery_point = max(self._recovery_point, reached)
 
-    def _flush_beside(self, segments: Sequence[Segment]) -> None:
+    def _flush_beside(self, segments: Sequence[Segment], reached: int) -> None:
         """What can be written again if it fails: indexes, leader epochs, names."""
         for segment in segments:
             segment.flush_index()
         with self._lock:
-            if self._epochs.is_dirty:
+            if self._epochs.is_dirty_below(reached):
                 self._epochs.write(self.directory)
             names_are_durable, self._names_are_durable = self._names_are_durable, True
         if not names_are_durable:

@@ -82,4 +82,4 @@ def test_epochs_come_back_from_disk(tmp_path: Path) -> None:
     again = leader_epochs.read(tmp_path)
     assert again is not None
     assert again.entries == table.entries
-    assert not again.is_dirty
+    assert not again.is_dirty_below(2**63 - 1)

@@ -14,13 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from kraftlab.broker.log import files
+from kraftlab.broker.log import files, leader_epochs
+from kraftlab.broker.log import log_manager as log_manager_module
 from kraftlab.broker.log import partition_log as partition_log_module
 from kraftlab.broker.log.dir_names import CREATING_PREFIX
 from kraftlab.broker.log.errors import (
     LogClosed,
     LogDirFailed,
     LogDirInUse,
+    LogError,
     NoSpace,
     ReplicaConflict,
     ReplicaOffline,
@@ -300,6 +302,90 @@ def test_a_crash_while_a_replica_is_created_leaves_nothing_or_all(tmp_path: Path
         if seen[0] < step:
             return
     raise AssertionError("creating has no end")
+
+
+TOGETHER = 2 * files.SYNCED_TOGETHER_MIN
+
+
+def made_together(broker: Broker, manager: LogManager) -> list[LogError]:
+    """Half in each directory."""
+    wanted = [NewReplica("t", TOPIC, number, broker.ids[number % 2], True, manager.config) for number in range(TOGETHER)]
+    return manager.create_together(wanted)
+
+
+@pytest.mark.parametrize("loses_unsynced_bytes", [True, False])
+def test_a_crash_while_replicas_are_created_together_leaves_each_of_them_whole_or_not_at_all(
+    tmp_path: Path, batch, loses_unsynced_bytes: bool
+) -> None:
+    for step in range(1, 10 * TOGETHER):
+        broker = Broker(tmp_path / str(step))
+        manager = broker.start()
+        synced: set[Path] = set()
+        with pytest.MonkeyPatch.context() as patch:
+            real_sync = log_manager_module.sync_new_directories
+
+            def sync(directories: list[Path], real_sync=real_sync, synced=synced) -> None:
+                files.fsync_directory(directories[0].parent)  # counted, so that a crash comes before and after it
+                real_sync(directories)
+                synced.update(directories)
+
+            patch.setattr(log_manager_module, "sync_new_directories", sync)
+            seen = crash_at(patch, step)
+            patch.setattr(log_manager_module, "fsync_directory", files.fsync_directory)
+            with contextlib.suppress(SimulatedCrash):
+                made_together(broker, manager)
+        for path in [path for directory in broker.dirs for path in directory.iterdir() if path.is_dir()]:
+            if loses_unsynced_bytes and path.name.startswith(CREATING_PREFIX) and path not in synced:
+                (path / "partition.metadata").write_bytes(b"")
+        assigned = [AssignedReplica("t", TOPIC, number, broker.ids[number % 2]) for number in range(TOGETHER)]
+        manager = broker.start(*assigned)
+        assert not made_together(broker, manager)
+        for number in range(TOGETHER):
+            assert manager.get_or_create("t", TOPIC, number).append_as_leader(batch(), 1) == (0, 1)
+        assert {name for index in (0, 1) for name in broker.names(index)} == {f"t-{number}" for number in range(TOGETHER)}
+        manager.abandon()
+        if seen[0] < step:
+            assert step > TOGETHER
+            return
+    raise AssertionError("creating has no end")
+
+
+def test_replicas_that_cannot_be_made_durable_together_are_not_there(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = broker.start()
+
+    def failing_sync(descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(files, "_syncfs", lambda: failing_sync)
+    refused = made_together(broker, manager)
+    assert [type(error) for error in refused] == [LogDirFailed, LogDirFailed]
+    assert broker.names(0) == broker.names(1) == []
+    assert manager.currents() == []
+
+
+def test_without_a_sync_of_the_file_system_each_new_directory_is_fsynced(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = broker.start()
+    synced: list[Path] = []
+    real = files.fsync_directory
+    monkeypatch.setattr(files, "_syncfs", lambda: None)
+    monkeypatch.setattr(files, "fsync_directory", lambda path: (synced.append(path), real(path)))
+    assert not made_together(broker, manager)
+    assert len(synced) == TOGETHER
+    assert len(manager.currents()) == TOGETHER
+
+
+def test_a_new_leader_without_records_writes_nothing_into_its_directory(broker: Broker, batch) -> None:
+    manager = broker.start()
+    log = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    log.start_epoch(3)
+    manager.write_checkpoints()
+    log.flush()
+    assert not (log.directory / leader_epochs.FILE_NAME).exists()
+    log.append_as_leader(batch(), 3)
+    log.flush()
+    found = leader_epochs.read(log.directory)
+    assert found is not None
+    assert found.entries == ((3, 0),)
 
 
 def test_a_topic_of_249_characters_moves_and_survives_restarts(broker: Broker, batch) -> None:
