@@ -1,0 +1,150 @@
+"""A cluster as a JSON document: what a plan is made from, and what every plan carries with it.
+
+`{"version":1,"brokers":[{"id":1,"rack":"a","log_dirs":[{"path":"/d1","total_bytes":…,"usable_bytes":…}]}],
+"topics":[{"name":"t","partitions":[{"partition":0,"replicas":[1,2],"leader":1,"size_bytes":…,"log_dirs":["/d1","/d1"]}]}]}`
+
+Only ids, names and replicas have to be there. A partition has one size: what its leader holds, or the most that any replica
+holds, for that is what a new replica will copy.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from kraftlab.pipeline.errors import WrongUse
+
+EXAMPLE = '{"brokers":[{"id":1}],"topics":[{"name":"t","partitions":[{"partition":0,"replicas":[1]}]}]}'
+
+
+class BadCluster(WrongUse):
+    """A cluster that cannot be: the text says what does not fit, and where."""
+
+
+class LogDir(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A log directory. Bytes are -1 where nobody said them; `cordoned` takes no new replicas (KIP-1066)."""
+
+    path: str
+    id: str = ""
+    total_bytes: int = -1
+    usable_bytes: int = -1
+    online: bool = True
+    cordoned: bool = False
+
+
+class Broker(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A broker. `alive`: registered and not fenced. Without a rack it counts as a rack of its own."""
+
+    id: int
+    rack: str | None = None
+    alive: bool = True
+    log_dirs: tuple[LogDir, ...] = ()
+
+
+class Partition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A partition. `replicas` is what metadata says, the preferred leader first, with `adding` and `removing` in it while a
+    reassignment runs. `log_dirs`: path by replica, null where it is not known. `size_bytes` null: not known.
+    """
+
+    partition: int
+    replicas: tuple[int, ...]
+    leader: int = -1
+    size_bytes: int | None = None
+    log_dirs: tuple[str | None, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def settled(self) -> tuple[int, ...]:
+        """The replicas when what runs has ended."""
+        return tuple(broker for broker in self.replicas if broker not in self.removing)
+
+
+class Topic(msgspec.Struct, frozen=True):
+    name: str
+    partitions: tuple[Partition, ...]
+
+
+class ClusterDocument(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Brokers by id, topics by name, partitions by number. `as_of_offset`: metadata offset, -1 if it is not known."""
+
+    brokers: tuple[Broker, ...]
+    topics: tuple[Topic, ...]
+    version: int = 1
+    cluster_id: str = ""
+    as_of_offset: int = -1
+
+
+def read_cluster(path: str) -> ClusterDocument:
+    """The document of a file, judged. BadCluster."""
+    return parse_cluster(_bytes_of(path), path)
+
+
+def parse_cluster(data: bytes, name: str) -> ClusterDocument:
+    """`name` is what errors call it. BadCluster."""
+    try:
+        document = msgspec.json.decode(data, type=ClusterDocument)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BadCluster(f"{name} is no description of a cluster: {error}; write it like this: {EXAMPLE}") from None
+    if document.version != 1:
+        raise BadCluster(f"{name} has version {document.version}; this release knows version 1")
+    return tidied(document)
+
+
+def encode_cluster(document: ClusterDocument) -> bytes:
+    return msgspec.json.encode(document)
+
+
+def tidied(document: ClusterDocument) -> ClusterDocument:
+    """The document judged, in its order, and with the brokers that only replicas name, which are down. BadCluster."""
+    _refuse_twice("broker", (broker.id for broker in document.brokers))
+    _refuse_twice("topic", (topic.name for topic in document.topics))
+    for broker in document.brokers:
+        _refuse_twice(f"log directory of broker {broker.id}", (directory.path for directory in broker.log_dirs))
+    named: set[int] = set()
+    for topic in document.topics:
+        _refuse_twice(f"partition of topic {topic.name}", (entry.partition for entry in topic.partitions))
+        for entry in topic.partitions:
+            _judge(topic.name, entry)
+            named.update(entry.replicas)
+    if not document.brokers:
+        raise BadCluster("the cluster has no brokers; there is nothing to plan for")
+    if not named:
+        raise BadCluster("the cluster has no partitions; there is nothing to plan for")
+    missing = named.difference(broker.id for broker in document.brokers)
+    brokers = sorted((*document.brokers, *(Broker(id, alive=False) for id in missing)), key=lambda broker: broker.id)
+    topics = sorted(
+        (Topic(topic.name, tuple(sorted(topic.partitions, key=lambda entry: entry.partition))) for topic in document.topics),
+        key=lambda topic: topic.name,
+    )
+    return msgspec.structs.replace(document, brokers=tuple(brokers), topics=tuple(topics))
+
+
+def _judge(topic: str, entry: Partition) -> None:
+    name = f"{topic}-{entry.partition}"
+    if not entry.replicas or not entry.settled:
+        raise BadCluster(f"{name} has no replicas; every partition has at least one")
+    if len(set(entry.replicas)) < len(entry.replicas):
+        raise BadCluster(f"{name} has a broker twice in its replicas {list(entry.replicas)}; remove one of the two")
+    if entry.partition < 0 or min(entry.replicas) < 0:
+        raise BadCluster(f"{name} has a negative number in it (replicas {list(entry.replicas)}); ids count from 0")
+    if entry.size_bytes is not None and entry.size_bytes < 0:
+        raise BadCluster(f"{name} has a size of {entry.size_bytes} bytes; leave size_bytes out if it is not known")
+    if entry.log_dirs and len(entry.log_dirs) != len(entry.replicas):
+        raise BadCluster(f"{name} has {len(entry.replicas)} replicas and {len(entry.log_dirs)} log_dirs; it is one for each")
+
+
+def _refuse_twice(what: str, names: Iterable[int | str]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise BadCluster(f"{what} {name} is there {count} times; it has to be there once")
+
+
+def _bytes_of(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise BadCluster(f"cannot read {path}: {error.strerror}; check the path and its permissions") from None

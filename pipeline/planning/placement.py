@@ -1,0 +1,167 @@
+"""Which replicas are to be on which broker: what has to move is taken off, then flows and repairs bring all within bounds."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from . import flow
+from .assignment import Assignment, Reason
+from .cluster import Cluster, Flags
+from .goals import RACK, TOPICS
+from .options import Scope
+from .realiser import place_homeless, realise
+from .repair import Excess, repair, spread_topics
+
+MARGINS = (0.004, 0.004, 0.006, 0.008, 0.008, 0.008)
+"""How far inside the bounds each round aims, as a part of the mean."""
+SEED = 20_130_610
+
+
+def place(cluster: Cluster, scope: Scope) -> tuple[Assignment, list[str]]:
+    """Replicas as the plan has them, and notes about what could not be done."""
+    assignment = Assignment(cluster, scope)
+    notes: list[str] = []
+    budget = math.inf if scope.options.max_bytes is None else float(scope.options.max_bytes)
+    _shrink(assignment)
+    _hand_over(assignment)
+    _take_off(assignment)
+    _afford(assignment, budget, notes)
+    if not scope.options.balances:
+        assignment.movable &= assignment.replicas < 0
+    random = np.random.default_rng(SEED)
+    classes = flow.size_classes(assignment.size, scope.factor)
+    for number, margin in enumerate(MARGINS):
+        if number and _within(assignment):
+            break
+        spare = max(budget - assignment.bytes_planned, 0.0)
+        planned = flow.solve(assignment, classes, margin=margin, budget_bytes=spare)
+        made = realise(assignment, planned, classes, random, spare)
+        if not number:
+            _strand(assignment, place_homeless(assignment), notes)
+        elif not made:
+            break
+    repair(assignment, budget - assignment.bytes_moved)
+    if TOPICS in scope.options.goals:
+        spread_topics(assignment, budget - assignment.bytes_moved)
+    assignment.settle_slots()
+    assignment.recount()
+    return assignment, notes
+
+
+def _within(assignment: Assignment) -> bool:
+    return bool(Excess(assignment).all(assignment).max() <= 0.0)
+
+
+def _shrink(assignment: Assignment) -> None:
+    """Takes out replicas of partitions that are to have fewer: from leaving brokers first, then from crowded racks, then from
+    the fullest broker; the preferred leader last.
+    """
+    scope, cluster = assignment.scope, assignment.cluster
+    surplus = np.nonzero((assignment.replicas >= 0).sum(1) > scope.factor)[0]
+    share = np.where(scope.bounds.share_bytes > 0, scope.bounds.share_bytes, np.inf)
+    for row in surplus.tolist():
+        held = [broker for broker in assignment.replicas[row].tolist() if broker >= 0]
+        leader = held[0]
+        while len(held) > scope.factor[row]:
+            racks = [int(cluster.rack[broker]) for broker in held]
+            held.remove(
+                max(
+                    held,
+                    key=lambda broker: (
+                        bool(scope.leaves[broker]),
+                        not bool(scope.counted[broker]) and not bool(cluster.alive[broker]),
+                        broker != leader,
+                        racks.count(int(cluster.rack[broker])),
+                        float(assignment.disk[broker] / share[broker]),
+                        broker,
+                    ),
+                )
+            )
+        assignment.replicas[row] = held + [-1] * (assignment.replicas.shape[1] - len(held))
+    if len(surplus):
+        assignment.refresh()
+
+
+def _hand_over(assignment: Assignment) -> None:
+    """One for one: what a replaced broker has goes to the one that takes its place, wherever no rule forbids it."""
+    for source, target in assignment.scope.options.replace:
+        old, new = assignment.cluster.index_of[source], assignment.cluster.index_of[target]
+        rows, slots = np.nonzero((assignment.replicas == old) & assignment.movable)
+        legal = assignment.legal(rows, slots, np.full(len(rows), new))
+        rows, slots = rows[legal], slots[legal]
+        assignment.move(rows, slots, np.full(len(rows), new), Reason.REPLACE)
+        assignment.movable[rows, slots] = False
+
+
+def _take_off(assignment: Assignment) -> None:
+    """Makes homeless what has to find another broker, and the replicas that are to be added."""
+    scope = assignment.scope
+    replaced = np.zeros(assignment.cluster.broker_count, dtype=bool)
+    replaced[[assignment.cluster.index_of[source] for source, _ in scope.options.replace]] = True
+    placed = (assignment.replicas >= 0) & assignment.movable
+    leaving = placed & scope.leaves[assignment.replicas]
+    for flags, reason in ((leaving & ~replaced[assignment.replicas], Reason.DRAIN), (leaving, Reason.REPLACE)):
+        _make_homeless(assignment, flags & (assignment.replicas >= 0), reason)
+    if RACK in scope.options.goals and scope.options.balances:
+        _make_homeless(assignment, _crowding(assignment), Reason.RACK)
+    waiting = assignment.homeless()
+    assignment.reason[waiting] = np.where(assignment.reason[waiting] == 0, Reason.FACTOR, assignment.reason[waiting])
+
+
+def _make_homeless(assignment: Assignment, flags: Flags, reason: Reason) -> None:
+    for slot in range(flags.shape[1]):
+        rows = np.nonzero(flags[:, slot])[0]
+        assignment.taken_from[rows, slot] = assignment.replicas[rows, slot]
+        assignment.move(rows, np.full(len(rows), slot), np.full(len(rows), -1), int(reason))
+
+
+def _crowding(assignment: Assignment) -> Flags:
+    """Movable replicas that have to leave for the rack rule, as few as it takes: the later ones of the row, if they may move."""
+    surplus = assignment.rack_surplus()
+    chosen = surplus & assignment.movable
+    for row, slot in zip(*(side.tolist() for side in np.nonzero(surplus & ~assignment.movable)), strict=True):
+        rack = assignment.cluster.rack[assignment.replicas[row, slot]]
+        for other in range(slot):
+            held = assignment.replicas[row, other]
+            if held >= 0 and assignment.movable[row, other] and not chosen[row, other] and assignment.cluster.rack[held] == rack:
+                chosen[row, other] = True
+                break
+    return chosen
+
+
+def _afford(assignment: Assignment, budget: float, notes: list[str]) -> None:
+    """Puts back what a budget does not allow to move: rack faults and new replicas are served first, then small ones."""
+    rows, slots = assignment.homeless()
+    spent = assignment.bytes_moved
+    order = np.lexsort((assignment.size[rows], assignment.reason[rows, slots] < Reason.FACTOR))
+    over = order[spent + np.cumsum(assignment.size[rows[order]]) > budget]
+    if len(over):
+        notes.append(
+            f"--max-bytes is less than what has to move: {len(over)} replicas with {assignment.size[rows[over]].sum():.0f} bytes "
+            "stay where they are; make another plan when this one is done"
+        )
+    for at in over.tolist():
+        _put_back(assignment, int(rows[at]), int(slots[at]))
+
+
+def _put_back(assignment: Assignment, row: int, slot: int) -> None:
+    """Leaves a homeless replica where it was, or does not add it."""
+    before = int(assignment.taken_from[row, slot])
+    if before >= 0:
+        assignment.move_one(row, slot, before, Reason.NONE)
+    else:
+        assignment.reason[row, slot] = Reason.NONE
+        assignment.used[row, slot] = False
+    assignment.movable[row, slot] = False
+
+
+def _strand(assignment: Assignment, stranded: list[tuple[int, int]], notes: list[str]) -> None:
+    if stranded:
+        names = ", ".join(assignment.cluster.name(row) for row, _ in stranded[:3]) + (" …" if len(stranded) > 3 else "")
+        notes.append(
+            f"{len(stranded)} replicas have to move and no broker may take them ({names}): they stay; add a broker or rack"
+        )
+    for row, slot in stranded:
+        _put_back(assignment, row, slot)

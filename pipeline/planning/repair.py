@@ -1,0 +1,301 @@
+"""The last steps with real sizes: single moves and swaps that bring the brokers that are still out of bounds within them.
+
+A flow counts in classes of sizes and leaves brokers a little off. Here the worst broker is taken again and again, and of
+all moves from it, moves to it and swaps with it the one is made that lowers the sum of all excess most for its bytes. A swap
+leaves the numbers of replicas as they are, which is what brings a broker into the band of bytes when its number of replicas is
+at the edge of its own. Every step lowers the sum, so it ends; brokers that nothing helps are given up.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from .assignment import Assignment, Reason
+from .cluster import Flags, Floats, Ints
+
+PARTNERS = 12
+SINGLE_SAMPLE = 400
+SWAP_SAMPLE = 40
+TRIED = 400
+STEPS_PER_BROKER = 40
+BYTES_WEIGHT = 0.02
+"""Moving a broker's mean load costs as much as this part of it in excess."""
+LEAST_GAIN = 1e-9
+
+
+class _Step(NamedTuple):
+    """Moves of one step: (row, slot, broker) once or twice."""
+
+    moves: tuple[tuple[int, int, int], ...]
+    bytes: float
+
+
+class Holdings:
+    """The movable replicas of every broker, kept while steps are made."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        self.assignment = assignment
+        rows, slots = np.nonzero(assignment.movable & (assignment.replicas >= 0))
+        holders = assignment.replicas[rows, slots]
+        order = np.argsort(holders, kind="stable")
+        edges = np.searchsorted(holders[order], np.arange(assignment.cluster.broker_count + 1))
+        self.of = [(rows[order[a:b]], slots[order[a:b]]) for a, b in pairwise(edges.tolist())]
+
+    def of_many(self, brokers: Ints) -> tuple[Ints, Ints]:
+        parts = [self.of[broker] for broker in brokers.tolist()]
+        none = np.zeros(0, dtype=np.int64)
+        return np.concatenate([none, *(rows for rows, _ in parts)]), np.concatenate([none, *(slots for _, slots in parts)])
+
+    def make(self, step: _Step, reason: int) -> None:
+        """Makes a step's moves."""
+        work = self.assignment
+        for row, slot, broker in step.moves:
+            rows, slots = self.of[int(work.replicas[row, slot])]
+            left = (rows != row) | (slots != slot)
+            self.of[int(work.replicas[row, slot])] = rows[left], slots[left]
+            rows, slots = self.of[broker]
+            self.of[broker] = np.append(rows, row), np.append(slots, slot)
+            work.move_one(row, slot, broker, int(work.reason[row, slot]) or reason)
+
+
+class Excess:
+    """How far brokers are out of their bounds: in parts of the mean load plus parts of the mean number of replicas."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        bounds = assignment.scope.bounds
+        self.bounds = bounds
+        self.mean_disk = max(float(bounds.share_bytes.sum()) / max(int(assignment.scope.counted.sum()), 1), 1.0)
+        self.mean_count = max(bounds.mean_count, 1e-9)
+
+    def of(self, brokers: Ints, disk: Floats, count: Floats | Ints) -> Floats:
+        bounds = self.bounds
+        high = np.maximum(disk - bounds.disk_high[brokers], 0.0) + np.maximum(bounds.disk_low[brokers] - disk, 0.0)
+        many = np.maximum(count - bounds.count_high[brokers], 0.0) + np.maximum(bounds.count_low[brokers] - count, 0.0)
+        total: Floats = high / self.mean_disk + many / self.mean_count
+        return total
+
+    def all(self, assignment: Assignment) -> Floats:
+        return self.of(np.arange(assignment.cluster.broker_count), assignment.disk, assignment.count)
+
+
+def repair(assignment: Assignment, budget_bytes: float) -> float:
+    """Steps until no broker is out of bounds or nothing helps; the bytes it added to the plan."""
+    excess = Excess(assignment)
+    holdings = Holdings(assignment)
+    spent = 0.0
+    given_up = np.zeros(assignment.cluster.broker_count, dtype=bool)
+    for _ in range(STEPS_PER_BROKER * assignment.cluster.broker_count):
+        amount = np.where(given_up, 0.0, excess.all(assignment))
+        worst = int(amount.argmax())
+        if amount[worst] <= LEAST_GAIN:
+            break
+        step = _Search(holdings, excess, worst, budget_bytes - spent).best()
+        if step is None:
+            given_up[worst] = True
+            continue
+        holdings.make(step, _reason(assignment, worst))
+        spent += step.bytes
+        given_up[:] = False
+    return spent
+
+
+def _reason(assignment: Assignment, broker: int) -> int:
+    bounds = assignment.scope.bounds
+    disk, count = assignment.disk[broker], assignment.count[broker]
+    if disk > bounds.disk_high[broker]:
+        return Reason.DISK_HIGH
+    if disk < bounds.disk_low[broker]:
+        return Reason.DISK_LOW
+    return Reason.COUNT_HIGH if count > bounds.count_high[broker] else Reason.COUNT_LOW
+
+
+class _Search:
+    """The best step about one broker."""
+
+    def __init__(self, holdings: Holdings, excess: Excess, broker: int, budget_bytes: float) -> None:
+        assignment = holdings.assignment
+        self.assignment, self.holdings = assignment, holdings
+        self.excess, self.broker, self.budget = excess, broker, budget_bytes
+        self.now = excess.all(assignment)
+        bounds = assignment.scope.bounds
+        fill = assignment.disk / np.where(bounds.share_bytes > 0, bounds.share_bytes, np.inf)
+        often = assignment.count / max(bounds.mean_count, 1e-9)
+        counted = assignment.scope.counted.copy()
+        counted[broker] = False
+        others = np.nonzero(counted)[0]
+        half = PARTNERS // 2
+        self.emptiest = np.unique(np.r_[others[np.argsort(fill[others], kind="stable")[:half]], _least(often, others, half)])
+        self.fullest = np.unique(np.r_[others[np.argsort(-fill[others], kind="stable")[:half]], _least(-often, others, half)])
+        self.mine = holdings.of[broker]
+
+    def best(self) -> _Step | None:
+        steps = [step for step in (self._outward(), self._inward(), self._swap()) if step is not None]
+        return min(steps, key=lambda step: step[0])[1] if steps else None
+
+    def _outward(self) -> tuple[float, _Step] | None:
+        takers = self.emptiest[self.assignment.scope.takes[self.emptiest]]
+        rows, slots = self._sample(*self.mine, SINGLE_SAMPLE)
+        return self._single(np.repeat(rows, len(takers)), np.repeat(slots, len(takers)), np.tile(takers, len(rows)))
+
+    def _inward(self) -> tuple[float, _Step] | None:
+        parts = [self._sample(*self.holdings.of[broker], SINGLE_SAMPLE) for broker in self.fullest.tolist()]
+        rows, slots = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+        return self._single(rows, slots, np.full(len(rows), self.broker))
+
+    def _single(self, rows: Ints, slots: Ints, targets: Ints) -> tuple[float, _Step] | None:
+        if not len(rows):
+            return None
+        work = self.assignment
+        sources, size = work.replicas[rows, slots], work.size[rows]
+        after = self.excess.of(sources, work.disk[sources] - size, work.count[sources] - 1)
+        after += self.excess.of(targets, work.disk[targets] + size, work.count[targets] + 1)
+        gain = self.now[sources] + self.now[targets] - after
+        cost = self._cost(rows, slots, targets)
+        score = BYTES_WEIGHT * cost / self.excess.mean_disk - gain
+        order = self._promising(score, gain, cost)
+        legal = work.legal_back(rows[order], slots[order], targets[order]) & self._topic_fits(rows[order], targets[order])
+        if not legal.any():
+            return None
+        chosen = order[int(legal.argmax())]
+        return float(score[chosen]), _Step(((int(rows[chosen]), int(slots[chosen]), int(targets[chosen])),), float(cost[chosen]))
+
+    def _swap(self) -> tuple[float, _Step] | None:
+        work = self.assignment
+        rows, slots = self._sample(*self.mine, SWAP_SAMPLE)
+        partners = np.unique(np.r_[self.emptiest, self.fullest])
+        theirs = [self._sample(*self.holdings.of[partner], SWAP_SAMPLE) for partner in partners.tolist()]
+        rows_b, slots_b = np.concatenate([part[0] for part in theirs]), np.concatenate([part[1] for part in theirs])
+        if not len(rows) or not len(rows_b):
+            return None
+        a, b = np.repeat(np.arange(len(rows)), len(rows_b)), np.tile(np.arange(len(rows_b)), len(rows))
+        row_a, slot_a, row_b, slot_b = rows[a], slots[a], rows_b[b], slots_b[b]
+        other = work.replicas[row_b, slot_b]
+        mine = np.full(len(a), self.broker)
+        shift = work.size[row_b] - work.size[row_a]
+        after = self.excess.of(mine, work.disk[mine] + shift, work.count[mine])
+        after += self.excess.of(other, work.disk[other] - shift, work.count[other])
+        gain = self.now[mine] + self.now[other] - after
+        cost = self._cost(row_a, slot_a, other) + self._cost(row_b, slot_b, mine)
+        score = BYTES_WEIGHT * cost / self.excess.mean_disk - gain
+        order = self._promising(score, gain, cost)
+        legal = (row_a[order] != row_b[order]) & work.legal_back(row_a[order], slot_a[order], other[order])
+        legal &= work.legal_back(row_b[order], slot_b[order], mine[order])
+        legal &= self._topic_fits(row_a[order], other[order]) & self._topic_fits(row_b[order], mine[order])
+        if not legal.any():
+            return None
+        at = order[int(legal.argmax())]
+        moves = ((int(row_a[at]), int(slot_a[at]), int(other[at])), (int(row_b[at]), int(slot_b[at]), self.broker))
+        return float(score[at]), _Step(moves, float(cost[at]))
+
+    def _sample(self, rows: Ints, slots: Ints, number: int) -> tuple[Ints, Ints]:
+        """Replicas of all sizes, evenly over their order by size."""
+        if len(rows) <= number:
+            return rows, slots
+        order = np.argsort(self.assignment.size[rows], kind="stable")
+        picked = order[np.linspace(0, len(order) - 1, number).astype(np.int64)]
+        return rows[picked], slots[picked]
+
+    def _cost(self, rows: Ints, slots: Ints, targets: Ints) -> Floats:
+        """Bytes that a move adds to the plan: none for what moves already, less than none for what returns."""
+        work = self.assignment
+        size = work.size[rows]
+        new_before = ~work.was_here(rows, work.replicas[rows, slots])
+        new_after = ~work.was_here(rows, targets)
+        return np.where(new_after, size, 0.0) - np.where(new_before, size, 0.0)
+
+    def _promising(self, score: Floats, gain: Floats, cost: Floats) -> Ints:
+        usable = np.nonzero((gain > LEAST_GAIN) & (cost <= self.budget))[0]
+        if len(usable) > TRIED:
+            usable = usable[np.argpartition(score[usable], TRIED)[:TRIED]]
+        return usable[np.argsort(score[usable], kind="stable")]
+
+    def _topic_fits(self, rows: Ints, brokers: Ints) -> Flags:
+        topic = self.assignment.cluster.topic[rows]
+        fits: Flags = self.assignment.topic_count[topic, brokers] < self.assignment.scope.bounds.topic_limit[topic]
+        return fits
+
+
+def _least(values: Floats, among: Ints, number: int) -> Ints:
+    return among[np.argsort(values[among], kind="stable")[:number]]
+
+
+def spread_topics(assignment: Assignment, budget_bytes: float) -> float:
+    """Thins out topics that are crowded on a broker: a move, or a swap with a replica of about its size, that puts no broker
+    out of its bounds; the bytes it added.
+    """
+    bounds = assignment.scope.bounds
+    excess = Excess(assignment)
+    holdings = Holdings(assignment)
+    order = np.argsort(assignment.cluster.topic, kind="stable")
+    edges = np.searchsorted(assignment.cluster.topic[order], np.arange(len(assignment.cluster.topics) + 1))
+    spent = 0.0
+    crowded = (assignment.topic_count > bounds.topic_limit[:, None]) & assignment.scope.counted[None, :]
+    for topic, broker in zip(*(side.tolist() for side in np.nonzero(crowded)), strict=True):
+        rows = order[edges[topic] : edges[topic + 1]]
+        while assignment.topic_count[topic, broker] > bounds.topic_limit[topic]:
+            step = _thinned(holdings, excess, rows, topic, broker, budget_bytes - spent)
+            if step is None:
+                break
+            holdings.make(step, Reason.TOPIC)
+            spent += step.bytes
+    return spent
+
+
+def _thinned(
+    holdings: Holdings, excess: Excess, rows_of_topic: Ints, topic: int, broker: int, budget_bytes: float
+) -> _Step | None:
+    assignment = holdings.assignment
+    bounds, scope = assignment.scope.bounds, assignment.scope
+    at, slots = np.nonzero((assignment.replicas[rows_of_topic] == broker) & assignment.movable[rows_of_topic])
+    rows = rows_of_topic[at]
+    takers = np.nonzero(scope.takes & (assignment.topic_count[topic] < bounds.topic_limit[topic]))[0]
+    if not len(rows) or not len(takers):
+        return None
+    row, slot, target = np.repeat(rows, len(takers)), np.repeat(slots, len(takers)), np.tile(takers, len(rows))
+    fill = assignment.topic_count[topic, target] * 10.0 + assignment.disk[target] / np.maximum(bounds.share_bytes[target], 1.0)
+    size = assignment.size[row]
+    source = np.full(len(row), broker)
+    now = excess.of(source, assignment.disk[source], assignment.count[source])
+    now += excess.of(target, assignment.disk[target], assignment.count[target])
+    after = excess.of(source, assignment.disk[source] - size, assignment.count[source] - 1)
+    after += excess.of(target, assignment.disk[target] + size, assignment.count[target] + 1)
+    good = assignment.legal(row, slot, target) & (after <= now + LEAST_GAIN) & (size <= budget_bytes)
+    if good.any():
+        best = int(np.where(good, size + fill, np.inf).argmin())
+        return _Step(((int(row[best]), int(slot[best]), int(target[best])),), float(size[best]))
+    partners = takers[np.argsort(fill[: len(takers)], kind="stable")[:PARTNERS]]
+    return _exchange(holdings, excess, rows, slots, broker, partners, budget_bytes)
+
+
+def _exchange(
+    holdings: Holdings, excess: Excess, rows: Ints, slots: Ints, broker: int, partners: Ints, budget_bytes: float
+) -> _Step | None:
+    """One of these replicas against one of about its size that a partner has."""
+    assignment = holdings.assignment
+    rows_b, slots_b = holdings.of_many(partners)
+    topic_b = assignment.cluster.topic[rows_b]
+    roomy = assignment.topic_count[topic_b, broker] < assignment.scope.bounds.topic_limit[topic_b]
+    rows_b, slots_b = rows_b[roomy], slots_b[roomy]
+    for row, slot in zip(rows.tolist(), slots.tolist(), strict=True):
+        near = np.argsort(np.abs(assignment.size[rows_b] - assignment.size[row]), kind="stable")[:SWAP_SAMPLE]
+        row_b, slot_b = rows_b[near], slots_b[near]
+        if not len(row_b):
+            continue
+        partner, mine = assignment.replicas[row_b, slot_b], np.full(len(near), broker)
+        shift = assignment.size[row_b] - assignment.size[row]
+        now = excess.of(mine, assignment.disk[mine], assignment.count[mine])
+        now += excess.of(partner, assignment.disk[partner], assignment.count[partner])
+        after = excess.of(mine, assignment.disk[mine] + shift, assignment.count[mine])
+        after += excess.of(partner, assignment.disk[partner] - shift, assignment.count[partner])
+        cost = assignment.size[row_b] + assignment.size[row]
+        good = (after <= now + LEAST_GAIN) & (cost <= budget_bytes) & (row_b != row)
+        many = np.full(len(near), row), np.full(len(near), slot)
+        good &= assignment.legal(*many, partner) & assignment.legal(row_b, slot_b, mine)
+        if good.any():
+            best = int(np.where(good, cost, np.inf).argmin())
+            moves = ((row, slot, int(partner[best])), (int(row_b[best]), int(slot_b[best]), broker))
+            return _Step(moves, float(cost[best]))
+    return None
