@@ -81,20 +81,29 @@ from .uuids import Uuid, to_text
 
 
 class _TopicDelta:
-    """One topic while records are replayed: its partitions in the image, none if it `is_new`, and those that changed."""
+    """One topic while records are replayed: its partitions in the image, none if it `is_new`, those that changed, and what these
+    were before, so that nobody has to look them up again.
+    """
 
-    __slots__ = ("before", "changed", "is_new", "name")
+    __slots__ = ("before", "changed", "is_new", "name", "replaced")
 
     def __init__(self, name: str, before: immutables.Map[int, PartitionImage], is_new: bool = False) -> None:
         self.name = name
         self.before = before
         self.is_new = is_new
         self.changed: dict[int, PartitionImage] = {}
+        self.replaced: dict[int, PartitionImage] = {}
 
     def get(self, partition_id: int) -> PartitionImage | None:
         """The partition as replayed so far."""
         changed = self.changed.get(partition_id)
         return self.before.get(partition_id) if changed is None else changed
+
+    def put(self, partition_id: int, partition: PartitionImage) -> None:
+        """The partition is this from now on."""
+        if partition_id not in self.changed and (before := self.before.get(partition_id)) is not None:
+            self.replaced[partition_id] = before
+        self.changed[partition_id] = partition
 
 
 PartitionStep = tuple[int, PartitionImage | None, PartitionImage | None]
@@ -198,14 +207,16 @@ class MetadataDelta:
 
     def changed_partitions(self) -> Iterator[tuple[Uuid, list[PartitionStep]]]:
         """The same of the partitions alone, topic by topic, with their states in `image` and as replayed so far."""
-        nothing: immutables.Map[int, PartitionImage] = immutables.Map()
         for topic_id, topic in self._topics.items():
+            if topic is not None and not topic.is_new:
+                replaced = topic.replaced.get
+                yield topic_id, [(number, replaced(number), new) for number, new in topic.changed.items()]
+                continue
             found = self.image.topics.by_id.get(topic_id)
-            old = nothing if found is None else found.partitions
+            old = {} if found is None else found.partitions
             changed = {} if topic is None else topic.changed
             steps: list[PartitionStep] = [(number, old.get(number), new) for number, new in changed.items()]
-            if topic is None or topic.is_new:
-                steps += [(number, partition, None) for number, partition in old.items() if number not in changed]
+            steps += [(number, partition, None) for number, partition in old.items() if number not in changed]
             yield topic_id, steps
 
     def _apply_topics(self) -> TopicsImage:
@@ -269,9 +280,12 @@ class MetadataDelta:
         """Most records of a large cluster are of this kind."""
         topic = self._topics.get(record.topic_id) or self._topic(record.topic_id)
         number = record.partition_id
-        before = topic.changed.get(number) or topic.before.get(number)
+        before = topic.changed.get(number)
         if before is None:
-            raise ReplayError(f"topic {topic.name} has no such partition")
+            before = topic.before.get(number)
+            if before is None:
+                raise ReplayError(f"topic {topic.name} has no such partition")
+            topic.replaced[number] = before
         topic.changed[number] = partition_after(before, record)
         if record.adding_replicas == () and record.removing_replicas == ():
             self._moves.ended(record.topic_id, number)
@@ -357,9 +371,10 @@ class MetadataDelta:
         for partition_id in {*topic.before, *topic.changed}:
             partition = topic.get(partition_id)
             if partition is not None and partition.isr and (partition.elr or partition.last_known_elr):
-                topic.changed[partition_id] = msgspec.structs.replace(
+                cleared = msgspec.structs.replace(
                     partition, elr=(), last_known_elr=(), partition_epoch=partition.partition_epoch + 1
                 )
+                topic.put(partition_id, cleared)
 
     def _topic_id(self, name: str) -> Uuid:
         """The topic of that name as replayed so far. ReplayError if there is none."""
