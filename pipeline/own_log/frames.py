@@ -15,6 +15,8 @@ from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES, SegmentHeader
 _LENGTH_AT = 4
 _LENGTH_MIN = HEADER_BYTES - LENGTH_FROM + 1
 _LENGTH_MAX = MAX_BATCH_BYTES - LENGTH_FROM
+_LONG_END = 1 << 62
+_EPOCH_END = 1 << 31
 
 
 class OwnFormat:
@@ -47,6 +49,8 @@ class OwnFormat:
             return Fault("bad_crc", f"crc is {found:08x}, the header says {crc:08x}, from offset {base_offset}")
         if not count:
             return Fault("bad_header", f"the batch at offset {base_offset} says that it has no records")
+        if max(base_offset, append_ms, mark) >= _LONG_END or epoch >= _EPOCH_END:
+            return Fault("bad_header", f"no batch has offset {base_offset}, epoch {epoch}, time {append_ms} or mark {mark}")
         return Frame(
             position,
             size_bytes,

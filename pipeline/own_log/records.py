@@ -48,6 +48,7 @@ def kafka_name(record: type[msgspec.Struct]) -> str:
 
 
 RECORD_NAMES: dict[int, str] = {number: kafka_name(record) for number, record in _METADATA_TYPES.items()}
+CONTROL_NUMBERS: dict[str, int] = {record.__name__: number for number, record in _CONTROL_TYPES.items()}
 
 
 def _camel(name: str) -> str:

@@ -1,0 +1,54 @@
+"""The two data sources as Spark knows them.
+
+One row is a batch with its bytes (`bronze.batches`), a damage (`bronze.quarantine`) or a record, by the option `rows`. Spark
+does not tell a Python source which columns a query needs: give `.schema("offset bigint, name string")` to have only those made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import StructType
+
+from ..lake.schemas import spark_schema
+from .columns import RECORDS_SCHEMA
+from .formats import FORMATS, KAFKA, KRAFTLAB
+from .options import BATCHES, DAMAGES, RECORDS, parse
+from .reader import LogReader, PushdownLogReader
+
+SCHEMAS: Mapping[str, str] = {
+    BATCHES: spark_schema("bronze.batches"),
+    DAMAGES: spark_schema("bronze.quarantine"),
+    RECORDS: RECORDS_SCHEMA,
+}
+
+
+class _LogSource(DataSource):
+    """What both share: the format is all in which they differ."""
+
+    format_name: str
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMATS[cls.format_name].source
+
+    def schema(self) -> str:
+        return SCHEMAS[parse(self.options).rows]
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = parse(self.options)
+        kind = PushdownLogReader if options.pushdown else LogReader
+        return kind(self.format_name, options, SCHEMAS[options.rows], schema)
+
+
+class KraftlabLogSource(_LogSource):
+    """Segments and snapshots of our controllers and brokers."""
+
+    format_name = KRAFTLAB
+
+
+class KafkaLogSource(_LogSource):
+    """Segments and checkpoints of Kafka's `__cluster_metadata-0`."""
+
+    format_name = KAFKA

@@ -1,0 +1,101 @@
+"""The options of the sources, as one table. Spark hands them over as texts, keys in any case; an unknown one is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from ..errors import WrongUse
+
+BATCHES, DAMAGES, RECORDS = "batches", "damages", "records"
+PERMISSIVE, FAILFAST = "permissive", "failfast"
+
+OPTIONS: Mapping[str, str] = {
+    "path": "a directory of a controller, a segment or a snapshot (what load() is given)",
+    "paths": "several of them, as a JSON array (what load() is given as a list)",
+    "rows": "batches (default), damages, or records",
+    "startingOffset": "the first offset; batches count where they begin",
+    "endingOffset": "the offset behind the last; may lie above what is known to be committed",
+    "startingTimestamp": "leaves out batches older than this, in ms since 1970",
+    "endingTimestamp": "leaves out batches of this time or later",
+    "committed": "true (default): what is known to be committed, unless endingOffset says how far; false: all",
+    "clusterId": "refuses logs of any other cluster",
+    "tasks": "into how many tasks to pack the files; 4 per processor of this machine unless given",
+    "pushdown": "true (default): offsets and times in where() prune files; false for sessions that have it turned off",
+    "mode": "permissive (default) or failfast: a damage ends the read",
+    "snapshots": "true (default): snapshots too; false: segments only",
+}
+"""Option → what it is for."""
+
+
+class Options(NamedTuple):
+    """What a reader was told. Times in ms since 1970, offsets and times [from, to)."""
+
+    places: tuple[str, ...]
+    rows: str = BATCHES
+    start_offset: int = 0
+    end_offset: int | None = None
+    start_ms: int | None = None
+    end_ms: int | None = None
+    committed: bool = True
+    cluster_id: str | None = None
+    tasks: int | None = None
+    pushdown: bool = True
+    mode: str = PERMISSIVE
+    snapshots: bool = True
+
+
+def parse(given: Mapping[str, str]) -> Options:
+    """WrongUse for an option that is unknown or has a value that it cannot have."""
+    known = {name.lower(): name for name in OPTIONS}
+    values: dict[str, str] = {}
+    for key, value in given.items():
+        if key.lower() not in known:
+            raise WrongUse(f"there is no option {key!r}; known are {', '.join(OPTIONS)}")
+        values[known[key.lower()]] = value
+    places = (*([values["path"]] if "path" in values else []), *_paths(values.get("paths", "[]")))
+    if not places:
+        raise WrongUse("no path was given; give the directories of controllers to load()")
+    return Options(
+        places,
+        _choice(values, "rows", (BATCHES, DAMAGES, RECORDS)),
+        _number(values, "startingOffset") or 0,
+        _number(values, "endingOffset"),
+        _number(values, "startingTimestamp"),
+        _number(values, "endingTimestamp"),
+        _choice(values, "committed", ("true", "false")) == "true",
+        values.get("clusterId"),
+        _number(values, "tasks", least=1),
+        _choice(values, "pushdown", ("true", "false")) == "true",
+        _choice(values, "mode", (PERMISSIVE, FAILFAST)),
+        _choice(values, "snapshots", ("true", "false")) == "true",
+    )
+
+
+def _paths(text: str) -> list[str]:
+    try:
+        return msgspec.json.decode(text, type=list[str])
+    except msgspec.DecodeError as error:
+        raise WrongUse(f"option paths is no JSON array of texts: {error}") from None
+
+
+def _choice(values: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    value = values.get(name, choices[0]).lower()
+    if value not in choices:
+        raise WrongUse(f"option {name} is {value!r}; it is one of {', '.join(choices)}")
+    return value
+
+
+def _number(values: Mapping[str, str], name: str, least: int = 0) -> int | None:
+    text = values.get(name)
+    if text is None:
+        return None
+    try:
+        value = int(text)
+    except ValueError:
+        value = least - 1
+    if value < least:
+        raise WrongUse(f"option {name} is {text!r}; it is a whole number of at least {least}")
+    return value

@@ -1,0 +1,319 @@
+"""Plans and reads: files into tasks in the driver, a task's pieces into Arrow batches in a worker.
+
+The cyclic garbage collector is off while a task decodes: hundreds of thousands of young lists would trigger it again and again,
+for nothing.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from ..errors import CorruptInput, WrongUse
+from ..framing import UNWRITTEN, Frame, ReadAt, Window, frame_at, walk
+from ..kraft_log.batches import Damage
+from ..lake.schemas import arrow_of
+from ..session.settings import processors
+from .columns import (
+    BYTES_MAX,
+    DAMAGE_COLUMNS,
+    MISSING,
+    RAW_MAX,
+    RECORD_COLUMNS,
+    ROWS_MAX,
+    FoundDamage,
+    batch_columns,
+    from_rows,
+    record_rows,
+)
+from .formats import LogFormat, format_named
+from .options import BATCHES, DAMAGES, FAILFAST, RECORDS, Options
+from .pieces import TASKS_PER_CORE, Piece, cut, packed, piece_bytes
+from .pruning import Bounds, narrowed
+from .survey import LOG, SNAPSHOT, LogFile, reader_of, survey, the_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+
+class Task(InputPartition):
+    """The pieces that one task reads, and up to which offset."""
+
+    def __init__(self, pieces: list[Piece], bounds: Bounds, cluster_id: str | None) -> None:
+        super().__init__(None)
+        self.pieces = pieces
+        self.bounds = bounds
+        self.cluster_id = cluster_id
+
+
+class LogReader(DataSourceReader):
+    """Reads logs of one format. `wanted` are the columns that were asked for."""
+
+    def __init__(self, format_name: str, options: Options, known: str, wanted: StructType) -> None:
+        self.format_name = format_name
+        self.options = options
+        self.bounds = Bounds.of(options)
+        self.schema = _chosen(arrow_of(known), wanted)
+
+    def partitions(self) -> list[InputPartition]:
+        """A list, possibly empty: Spark then calls `read` with a partition of its own making, which is nothing to read."""
+        form = format_named(self.format_name)
+        options = self.options
+        found = survey(options.places, form, options.cluster_id)
+        bounds = self.bounds
+        if options.committed and options.end_offset is None:
+            bounds = bounds.below_offset(found.committed_end)
+        files = _within(found.files, form, bounds, options.snapshots)
+        share_bytes = piece_bytes(files, options.tasks or TASKS_PER_CORE * processors())
+        pieces = [piece for file in files for piece in _pieces(file, form, share_bytes)]
+        return [Task(task, bounds, found.cluster_id) for task in packed(pieces, share_bytes)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, Task):
+            return iter(())
+        return _read_task(partition, format_named(self.format_name), self.options, self.schema)
+
+
+class PushdownLogReader(LogReader):
+    """The same, with offsets and times of `where()` as bounds. A class of its own: to define `pushFilters` makes a read fail in
+    sessions that have push-down turned off.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        offset, time = ("offset", "ts_ms") if self.options.rows == RECORDS else ("base_offset", "append_ms")
+        if self.options.rows != DAMAGES:
+            for each in filters:
+                self.bounds = narrowed(self.bounds, each, offset, time)
+        return filters
+
+
+def _chosen(known: pa.Schema, wanted: StructType) -> pa.Schema:
+    """The Arrow fields of Spark's, in its order. WrongUse for a column that there is not, or of another type."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    for field in to_arrow_schema(wanted):
+        if field.name not in known.names:
+            raise WrongUse(f"there is no column {field.name!r}; known are {', '.join(known.names)}")
+        if known.field(field.name).type != field.type:
+            raise WrongUse(f"column {field.name} is {known.field(field.name).type}, not {field.type}")
+    return pa.schema([known.field(name) for name in wanted.fieldNames()])
+
+
+def _within(files: Iterable[LogFile], form: LogFormat, bounds: Bounds, snapshots: bool) -> list[LogFile]:
+    """The files that may hold something of the bounds."""
+    found = [file for file in files if (snapshots or file.kind == LOG) and file.size_bytes and file.touches(bounds.lo, bounds.hi)]
+    if not bounds.has_times():
+        return found
+    first_ms = {file.uri: _first_ms(file, form) for file in found}
+    kept = []
+    for file in found:
+        mine = first_ms[file.uri]
+        behind = [
+            first_ms[other.uri]
+            for other in found
+            if other.controller_id == file.controller_id and other.kind == LOG and other.base_offset == file.next_offset
+        ]
+        following = behind[0] if behind and file.kind == LOG else None
+        if mine is None or bounds.may_have_times(mine, following):
+            kept.append(file)
+    return kept
+
+
+def _first_ms(file: LogFile, form: LogFormat) -> int | None:
+    """The time of a file's first batch, None if that cannot be read."""
+    try:
+        read, size_bytes = reader_of(file.uri)
+    except FileNotFoundError:
+        return None
+    start = form.start(read, size_bytes, file.kind == SNAPSHOT).batches_at
+    found = frame_at(Window(read, size_bytes, form.form.header_bytes), form.form, start)
+    return found.append_ms if isinstance(found, Frame) else None
+
+
+def _pieces(file: LogFile, form: LogFormat, share_bytes: int) -> list[Piece]:
+    try:
+        return cut(file, form, share_bytes)
+    except FileNotFoundError:
+        return [Piece(file, 0, None)]
+
+
+def _read_task(task: Task, form: LogFormat, options: Options, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield from _merged(_read_pieces(task, form, options, schema), schema)
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _merged(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Small Arrow batches, as small files give, put together."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size_bytes = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows, size_bytes = rows + batch.num_rows, size_bytes + batch.nbytes
+        if rows >= ROWS_MAX or size_bytes >= BYTES_MAX:
+            yield from _together(waiting, schema)
+            waiting, rows, size_bytes = [], 0, 0
+    yield from _together(waiting, schema)
+
+
+def _together(batches: list[pa.RecordBatch], schema: pa.Schema) -> list[pa.RecordBatch]:
+    if len(batches) < 2:
+        return batches
+    found: list[pa.RecordBatch] = pa.Table.from_batches(batches, schema).combine_chunks().to_batches(max_chunksize=ROWS_MAX)
+    return found
+
+
+def _read_pieces(task: Task, form: LogFormat, options: Options, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    make = {BATCHES: _batches, DAMAGES: _damages, RECORDS: _records}[options.rows]
+    for piece in task.pieces:
+        try:
+            read, size_bytes = reader_of(piece.file.uri)
+        except FileNotFoundError:
+            if options.rows == DAMAGES:
+                yield from_rows(piece.file, [_missing(piece)], form, DAMAGE_COLUMNS, schema)
+            continue
+        entries = piece_entries(piece, form, read, size_bytes, task.cluster_id)
+        if options.mode == FAILFAST:
+            entries = _failing(entries, piece.file)
+        yield from make(entries, piece.file, form, task.bounds, schema)
+
+
+def piece_entries(
+    piece: Piece, form: LogFormat, read: ReadAt, size_bytes: int, cluster_id: str | None
+) -> Iterator[Frame | FoundDamage]:
+    """What stands in a piece, in order; damages with the offsets around them. CorruptInput if the file is of another cluster."""
+    file = piece.file
+    position, previous = piece.start, None
+    if position == 0:
+        start = form.start(read, size_bytes, file.kind == SNAPSHOT)
+        if start.cluster_id is not None:
+            the_cluster({start.cluster_id: file.uri}, cluster_id)
+        previous = file.base_offset - 1 if file.kind == LOG and file.base_offset else None
+        position = start.batches_at
+        if start.damage is not None and start.damage.status != UNWRITTEN:
+            yield FoundDamage(start.damage, previous, _offset_at(read, size_bytes, form, position), _raw(read, start.damage))
+    waiting: Damage | None = None
+    for entry in walk(read, size_bytes, form.form, start=position, end=piece.end):
+        if isinstance(entry, Damage):
+            waiting = entry if entry.status != UNWRITTEN else None
+            continue
+        if waiting is not None:
+            yield FoundDamage(waiting, previous, entry.base_offset, _raw(read, waiting))
+            waiting = None
+        if entry.codec != "none":
+            reason = f"offsets {entry.base_offset} to {entry.last_offset} are compressed with {entry.codec}"
+            damage = Damage(entry.position, entry.size_bytes, "compressed", reason)
+            yield FoundDamage(damage, previous, entry.last_offset + 1, entry.data[:RAW_MAX])
+        elif previous is not None and entry.base_offset <= previous and file.kind == LOG:
+            reason = f"offsets {entry.base_offset} to {entry.last_offset} stand behind offset {previous}: it is misplaced"
+            damage = Damage(entry.position, entry.size_bytes, "bad_header", reason)
+            yield FoundDamage(damage, previous, None, entry.data[:RAW_MAX])
+            continue
+        else:
+            yield entry
+        previous = entry.last_offset
+    if waiting is not None:
+        following = None if piece.end is None else _offset_at(read, size_bytes, form, piece.end)
+        yield FoundDamage(waiting, previous, following, _raw(read, waiting))
+
+
+def _offset_at(read: ReadAt, size_bytes: int, form: LogFormat, position: int) -> int | None:
+    if position >= size_bytes:
+        return None
+    found = frame_at(Window(read, size_bytes), form.form, position)
+    return found.base_offset if isinstance(found, Frame) else None
+
+
+def _raw(read: ReadAt, damage: Damage) -> bytes:
+    return read(damage.position, min(damage.size_bytes, RAW_MAX))
+
+
+def _missing(piece: Piece) -> FoundDamage:
+    file = piece.file
+    reason = "the file was there when the read was planned and is gone: it was cleaned, or its node is being restored"
+    following = file.next_offset if file.kind == LOG else None
+    return FoundDamage(Damage(piece.start, file.size_bytes - piece.start, MISSING, reason), file.base_offset - 1, following, b"")
+
+
+def _failing(entries: Iterator[Frame | FoundDamage], file: LogFile) -> Iterator[Frame | FoundDamage]:
+    """Raises CorruptInput at the first damage that is more than the torn end of a segment which is being written."""
+    for entry in entries:
+        if isinstance(entry, FoundDamage) and not is_harmless(entry.damage.status, file.kind, file.next_offset):
+            raise CorruptInput(
+                f"{file.name} of node {file.controller_id}, position {entry.damage.position}: {entry.damage.error}"
+            )
+        yield entry
+
+
+def is_harmless(status: str, kind: str, next_offset: int | None) -> bool:
+    """Whether a damage is how the newest segment of a log ends that is being written."""
+    return status == "torn" and kind == LOG and next_offset is None
+
+
+def _batches(
+    entries: Iterator[Frame | FoundDamage], file: LogFile, form: LogFormat, bounds: Bounds, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    frames: list[Frame] = []
+    size_bytes = 0
+    for entry in entries:
+        if not isinstance(entry, Frame):
+            continue
+        offset = entry.base_offset if file.kind == LOG else file.base_offset
+        if not (bounds.has_offset(offset) and bounds.has_time(entry.append_ms)):
+            continue
+        frames.append(entry)
+        size_bytes += entry.size_bytes
+        if len(frames) >= ROWS_MAX or size_bytes >= BYTES_MAX:
+            yield batch_columns(file, frames, form, schema)
+            frames, size_bytes = [], 0
+    if frames:
+        yield batch_columns(file, frames, form, schema)
+
+
+def _damages(
+    entries: Iterator[Frame | FoundDamage], file: LogFile, form: LogFormat, bounds: Bounds, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    found = [entry for entry in entries if isinstance(entry, FoundDamage) and _is_near(entry, file, bounds)]
+    if found:
+        yield from_rows(file, found, form, DAMAGE_COLUMNS, schema)
+
+
+def _is_near(found: FoundDamage, file: LogFile, bounds: Bounds) -> bool:
+    """Whether a damage touches the bounds: it lies between the offsets before and behind it."""
+    first = found.prev_offset + 1 if found.prev_offset is not None else max(0, file.base_offset)
+    last = found.next_offset if found.next_offset is not None else file.next_offset
+    return (bounds.hi is None or first <= bounds.hi) and (last is None or last >= bounds.lo)
+
+
+def _records(
+    entries: Iterator[Frame | FoundDamage], file: LogFile, form: LogFormat, bounds: Bounds, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    rows: list[Any] = []
+    for entry in entries:
+        if not isinstance(entry, Frame) or (bounds.from_ms is not None and entry.append_ms < bounds.from_ms):
+            continue
+        first = entry.base_offset if file.kind == LOG else file.base_offset
+        last = entry.last_offset if file.kind == LOG else file.base_offset
+        if max(0, last) < bounds.lo or (bounds.hi is not None and first >= bounds.hi):
+            continue
+        rows += [
+            row
+            for row in record_rows(file, entry, form)
+            if bounds.has_offset(row.offset) and bounds.has_time(row.record.timestamp_ms)
+        ]
+        while len(rows) >= ROWS_MAX:
+            yield from_rows(file, rows[:ROWS_MAX], form, RECORD_COLUMNS, schema)
+            rows = rows[ROWS_MAX:]
+    if rows:
+        yield from_rows(file, rows, form, RECORD_COLUMNS, schema)

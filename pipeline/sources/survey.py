@@ -1,0 +1,233 @@
+"""What lies in the directories of some controllers: whose logs they are, from where to where they go, how much is committed.
+
+**Whose.** A directory belongs to the node and cluster that its `meta.properties` names; our segments and snapshots say their
+cluster themselves, too. Logs of different clusters are refused, and so is a cluster other than the one that was asked for. A log
+beside which no `meta.properties` lies counts as that of node -1, -2, …
+
+**How much is committed.** What lies above the high watermark may yet be truncated, so it must not be taken for what happened.
+Each of our batches carries the leader's high watermark from when it was written: the largest stamp in the newest segment of any
+of the logs, or the end of a snapshot beyond it, is a lower bound, and reading stops there. (An idle log is read up to the batch
+before its last, until the next batch is written.) Kafka's batches carry none: there reading stops where half of the logs given
+end, which for a single log is its end. Who knows better gives an end offset.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kraftlab.config import properties
+from kraftlab.config.errors import ConfigError
+from kraftlab.config.meta_properties import FILE_NAME as META_PROPERTIES
+
+from ..errors import CorruptInput, WrongUse
+from ..framing import Frame, ReadAt, walk
+from ..lake import uris
+from .formats import LogFormat
+
+LOG, SNAPSHOT = "log", "snapshot"
+PARTITION_DIRECTORY = "__cluster_metadata-0"
+_SEGMENT = re.compile(r"(\d{20})\.log")
+_SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+BOOTSTRAP = "bootstrap.checkpoint"
+
+
+class LogFile(NamedTuple):
+    """One segment or snapshot. A segment holds offsets from `base_offset` on, up to `next_offset` where the next one begins
+    (None: it is the last). A snapshot stands at offset `base_offset`, the last that it reflects.
+    """
+
+    uri: str
+    name: str
+    kind: str
+    controller_id: int
+    cluster_id: str | None
+    size_bytes: int
+    base_offset: int
+    next_offset: int | None
+
+    def touches(self, lo: int, hi: int | None) -> bool:
+        """Whether it may hold offsets of [lo, hi)."""
+        if self.kind == SNAPSHOT:
+            return max(0, self.base_offset) >= lo and (hi is None or self.base_offset < hi)
+        return (hi is None or self.base_offset < hi) and (self.next_offset is None or self.next_offset > lo)
+
+
+class LogEnd(NamedTuple):
+    """Where one controller's log begins and ends."""
+
+    controller_id: int
+    start_offset: int
+    end_offset: int
+
+
+class Survey(NamedTuple):
+    """All of it. `committed_end` is the offset behind the last that is known to be committed, `log_end` behind the last that any
+    log has; `how` says how the former was decided.
+    """
+
+    cluster_id: str | None
+    files: tuple[LogFile, ...]
+    logs: tuple[LogEnd, ...]
+    committed_end: int
+    log_end: int
+    how: str
+
+
+def reader_of(uri: str) -> tuple[ReadAt, int]:
+    """(read, size in bytes) of a file. FileNotFoundError."""
+    system, path = uris.file_system(uri)
+    stream = system.open_input_file(path)
+
+    def read(position: int, size: int) -> bytes:
+        data: bytes = stream.read_at(size, position)
+        return data
+
+    return read, stream.size()
+
+
+def find_files(places: Iterable[str]) -> list[LogFile]:
+    """The segments and snapshots in directories (or in `__cluster_metadata-0` within them), and files that are given by name.
+    WrongUse if a place has none, or if two places are the same log.
+    """
+    found: list[LogFile] = []
+    unnamed = 0
+    for place in places:
+        directory, names = _log_files(uris.normalised(place))
+        node_id, cluster_id = _identity(directory)
+        if node_id is None:
+            unnamed -= 1
+            node_id = unnamed
+        found += _described(directory, names, node_id, cluster_id)
+    seen: dict[tuple[int, str], str] = {}
+    for file in found:
+        other = seen.setdefault((file.controller_id, file.name), file.uri)
+        if other is not file.uri:
+            where = f"{uris.shown(other)} and {uris.shown(file.uri)}"
+            raise WrongUse(f"{where} are both {file.name} of node {file.controller_id}; give each log once")
+    return found
+
+
+def _log_files(uri: str) -> tuple[str, dict[str, int]]:
+    """(URI of the directory, size by name of the log's files in it)."""
+    from pyarrow.fs import FileSelector, FileType
+
+    system, path = uris.file_system(uri)
+    info = system.get_file_info(path)
+    if info.type == FileType.NotFound:
+        raise WrongUse(f"{uris.shown(uri)} does not exist; give a directory of a controller, a segment or a snapshot")
+    if info.type == FileType.File:
+        return uri.rpartition("/")[0], {info.base_name: info.size}
+    for directory in (uri, uris.joined(uri, PARTITION_DIRECTORY)):
+        inside = system.get_file_info(FileSelector(uris.file_system(directory)[1], allow_not_found=True))
+        sizes = {each.base_name: each.size for each in inside if each.type == FileType.File and _place(each.base_name)}
+        if sizes:
+            return directory, dict(sorted(sizes.items()))
+    raise WrongUse(
+        f"{uris.shown(uri)} holds no metadata log (OFFSET.log or OFFSET-EPOCH.checkpoint); "
+        f"give {PARTITION_DIRECTORY} or the metadata.log.dir of a controller"
+    )
+
+
+def _place(name: str) -> tuple[str, int] | None:
+    """(kind, offset) that a file's name says, None if it is no file of a log."""
+    segment = _SEGMENT.fullmatch(name)
+    if segment is not None:
+        return LOG, int(segment.group(1))
+    snapshot = _SNAPSHOT.fullmatch(name)
+    if snapshot is not None:
+        return SNAPSHOT, int(snapshot.group(1)) - 1
+    return (SNAPSHOT, -1) if name == BOOTSTRAP else None
+
+
+def _identity(directory: str) -> tuple[int | None, str | None]:
+    """(node id, cluster id) by the `meta.properties` of the directory or the one above."""
+    from pyarrow.fs import FileType
+
+    for place in (directory, directory.rpartition("/")[0]):
+        uri = uris.joined(place, META_PROPERTIES)
+        system, path = uris.file_system(uri)
+        if system.get_file_info(path).type != FileType.File:
+            continue
+        with system.open_input_stream(path) as stream:
+            data = stream.read()
+        try:
+            values = properties.parse(data, uris.shown(uri))
+            return int(values["node.id"]), values["cluster.id"]
+        except (ConfigError, KeyError, ValueError) as error:
+            raise CorruptInput(f"{uris.shown(uri)} does not say whose log this is ({error}); restore it, or remove it") from None
+    return None, None
+
+
+def _described(directory: str, sizes: dict[str, int], node_id: int, cluster_id: str | None) -> list[LogFile]:
+    """Files of one directory; a file whose name says no offset is taken for a segment from 0 on."""
+    places = {name: _place(name) or (SNAPSHOT if name.endswith(".checkpoint") else LOG, 0) for name in sizes}
+    bases = sorted(offset for kind, offset in places.values() if kind == LOG)
+    following = dict(zip(bases, [*bases[1:], None], strict=True))
+    return [
+        LogFile(
+            uris.joined(directory, name),
+            name,
+            kind,
+            node_id,
+            cluster_id,
+            sizes[name],
+            offset,
+            following[offset] if kind == LOG else offset + 1,
+        )
+        for name, (kind, offset) in places.items()
+    ]
+
+
+def survey(places: Iterable[str], form: LogFormat, cluster_id: str | None = None) -> Survey:
+    """Looks at the newest segments. CorruptInput for logs of several clusters, or of another one than `cluster_id`."""
+    files = find_files(places)
+    seen: dict[str, str] = {}
+    logs, stamps = [], []
+    for controller_id in sorted({file.controller_id for file in files}):
+        own = [file for file in files if file.controller_id == controller_id]
+        end, stamp = _newest(own, form, seen)
+        starts = [file.base_offset for file in own if file.kind == LOG]
+        snapshot_end = max((file.base_offset + 1 for file in own if file.kind == SNAPSHOT), default=0)
+        logs.append(LogEnd(controller_id, min(starts, default=snapshot_end), max(end, snapshot_end)))
+        stamps.append(max(stamp, snapshot_end))
+        for file in own:
+            if file.cluster_id is not None:
+                seen.setdefault(file.cluster_id, file.uri)
+    found = the_cluster(seen, cluster_id)
+    files = [file if file.cluster_id is not None else file._replace(cluster_id=found) for file in files]
+    ends = sorted((log.end_offset for log in logs), reverse=True)
+    if form.has_stamps:
+        committed, how = max(stamps), "the largest high watermark in the logs"
+    else:
+        committed, how = max(ends[len(ends) // 2], *stamps), "where more than half of the logs given end"
+    return Survey(found, tuple(files), tuple(logs), committed, ends[0], how)
+
+
+def the_cluster(seen: dict[str, str], expected: str | None) -> str | None:
+    """The one cluster id among those seen (id → where). CorruptInput."""
+    for cluster_id, where in seen.items():
+        if expected is not None and cluster_id != expected:
+            raise CorruptInput(f"{uris.shown(where)} is of cluster {cluster_id}, not of {expected}; give the logs of one cluster")
+        expected = cluster_id
+    return expected
+
+
+def _newest(files: list[LogFile], form: LogFormat, seen: dict[str, str]) -> tuple[int, int]:
+    """(end offset, largest high watermark) of one log: from its newest segment that has any batch. Notes cluster ids in
+    `seen`.
+    """
+    segments = sorted((file for file in files if file.kind == LOG), key=lambda file: file.base_offset, reverse=True)
+    for file in segments:
+        read, size_bytes = reader_of(file.uri)
+        start = form.start(read, size_bytes, False)
+        if start.cluster_id is not None:
+            seen.setdefault(start.cluster_id, file.uri)
+        end = stamp = 0
+        for entry in walk(read, size_bytes, form.form, start=start.batches_at):
+            if isinstance(entry, Frame):
+                end, stamp = max(end, entry.last_offset + 1), max(stamp, entry.high_watermark)
+        if end:
+            return end, stamp
+    return 0, 0
