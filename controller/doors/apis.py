@@ -26,6 +26,7 @@ from ..configs import description as config_description
 from ..partitions.leader_elections import asks_for_no_partition, elect_leaders
 from ..reassignment import kip_179, reassignments
 from ..reassignment.listing import Observer, listing
+from ..reassignment.listing import is_long as is_long_listing
 from ..security import acls, scram
 from ..topics import description, topics
 from ..topics.partition_counts import create_partitions
@@ -54,8 +55,8 @@ class AdminApi(NamedTuple):
     initiator, the principal if it names none. `knows_broker`: the answer depends on the broker that was asked; a write finds it
     in its context, a read gets it as well. `strict_from`: it counts against the client's mutation quota, strictly from this
     version on. `asks_quorum`: its context knows the quorum. `is_long` says of an image and a request whether the answer of a read
-    takes long: then it must depend on the committed state and the settings alone. Who may make the call stands in
-    `access.admission.CALLS`.
+    takes long: it is put together on another thread then, and may look at nothing that is changed in place. Who may make the call
+    stands in `access.admission.CALLS`.
     """
 
     kind: Kind
@@ -199,7 +200,9 @@ APIS: Mapping[str, AdminApi] = {
         refusals.alter_partition_reassignments,
         names_initiator=True,
     ),
-    "ListPartitionReassignments": AdminApi(Kind.READ, _list_reassignments, refuse=refusals.list_partition_reassignments),
+    "ListPartitionReassignments": AdminApi(
+        Kind.READ, _list_reassignments, refuse=refusals.list_partition_reassignments, is_long=is_long_listing
+    ),
     "AlterReplicationFactors": AdminApi(
         Kind.WRITE,
         kip_179.alter_replication_factors,

@@ -20,6 +20,19 @@ from .policy import policy_of
 from .progress import MoveProgressTable, ReplicaReport
 from .queueing import UNKNOWN_SIZE, current_load, in_order, reason_to_wait
 
+LONG_FROM_MOVES = 1000
+"""To tell of so many takes a few hundredths of a second."""
+
+
+def is_long(image: MetadataImage, request: admin_pb2.ListPartitionReassignmentsRequest) -> bool:
+    """Whether a listing tells of very many moves, or has to put a long queue in order."""
+    queued = sum(map(len, image.moves.queued.values()))
+    if request.HasField("topics"):
+        listed = sum(len(topic.partition_indexes) for topic in request.topics.topics)
+    else:
+        listed = sum(map(len, image.topics.reassigning.values()))
+    return listed + queued >= LONG_FROM_MOVES
+
 
 class Observer(NamedTuple):
     """Whoever answers: its memory of progress (None: it is not active and has none), clock and settings."""

@@ -38,18 +38,26 @@ class ReplicaReport(NamedTuple):
         return int(self.bytes_left / self.bytes_per_second * 1000)
 
 
+class _Report(NamedTuple):
+    """What one broker said last."""
+
+    replicas: dict[TopicPartition, ReplicaReport]
+    sizes: dict[TopicPartition, int]
+    reported_ms: int
+
+
 class MoveProgressTable:
-    """What brokers reported, by broker. `now_ms` is the controller's clock."""
+    """What brokers reported, by broker. `now_ms` is the controller's clock.
+
+    Nothing in it is changed in place, so other threads may read it while reports come in.
+    """
 
     def __init__(self) -> None:
-        self._replicas: dict[int, dict[TopicPartition, ReplicaReport]] = {}
-        self._sizes: dict[int, dict[TopicPartition, int]] = {}
-        self._reported_ms: dict[int, int] = {}
+        self._reports: dict[int, _Report] = {}
 
     def report(self, request: MoveProgressRequest, now_ms: int) -> None:
         """Takes a broker's report in place of its last one."""
-        self._reported_ms[request.broker_id] = now_ms
-        self._replicas[request.broker_id] = {
+        replicas = {
             (replica.topic_id, replica.partition): ReplicaReport(
                 replica.bytes_done,
                 replica.bytes_left,
@@ -60,23 +68,22 @@ class MoveProgressTable:
             )
             for replica in request.replicas
         }
-        self._sizes[request.broker_id] = {(size.topic_id, size.partition): size.size_bytes for size in request.sizes}
+        sizes = {(size.topic_id, size.partition): size.size_bytes for size in request.sizes}
+        self._reports = {**self._reports, request.broker_id: _Report(replicas, sizes, now_ms)}
 
     def of(self, key: TopicPartition, broker_id: int, now_ms: int) -> ReplicaReport | None:
         """The newest report of a replica, None if there is none to be believed."""
-        found = self._replicas.get(broker_id, {}).get(key)
-        return found if found is not None and now_ms - found.reported_ms <= BELIEVED_MS else None
+        known = self._reports.get(broker_id)
+        return known.replicas.get(key) if known is not None and now_ms - known.reported_ms <= BELIEVED_MS else None
 
     def sizes(self, now_ms: int) -> dict[TopicPartition, int]:
         """The sizes of partitions that wait, as their leaders reported them."""
         sizes: dict[TopicPartition, int] = {}
-        for broker_id, reported in self._sizes.items():
-            if now_ms - self._reported_ms[broker_id] <= BELIEVED_MS:
-                sizes.update(reported)
+        for known in self._reports.values():
+            if now_ms - known.reported_ms <= BELIEVED_MS:
+                sizes.update(known.sizes)
         return sizes
 
     def clear(self) -> None:
         """Forgets everything: this controller is not active any more, or only now."""
-        self._replicas.clear()
-        self._sizes.clear()
-        self._reported_ms.clear()
+        self._reports = {}

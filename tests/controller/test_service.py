@@ -15,6 +15,7 @@ import trio.testing
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.controller.doors.apis import APIS, Kind
 from kraftlab.controller.doors.service import ControllerService
+from kraftlab.controller.reassignment.listing import listing
 from kraftlab.controller.topics import description
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.features import supported_features
@@ -606,6 +607,27 @@ async def test_a_request_for_little_is_answered_at_once(door: Door, monkeypatch:
     monkeypatch.setattr(trio.to_thread, "run_sync", None)
     assert len((await door.call("Metadata", pb.MetadataRequest())).topics) == 1
     assert len((await door.call("DescribeTopicPartitions", pb.DescribeTopicPartitionsRequest())).topics) == 1
+
+
+async def test_a_long_listing_of_moves_is_put_together_beside_the_loop(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    await door.call("CreateTopics", creation())
+    (leader,) = door.cluster.partition("t").replicas
+    await door.call("AlterPartitionReassignments", move(("t", 0, ((leader + 1) % 3,))))
+    threads: list[int] = []
+
+    def told(*arguments: Any) -> pb.ListPartitionReassignmentsResponse:
+        threads.append(threading.get_ident())
+        return listing(*arguments)
+
+    monkeypatch.setattr("kraftlab.controller.doors.apis.listing", told)
+    everything = pb.ListPartitionReassignmentsRequest()
+    nothing = pb.ListPartitionReassignmentsRequest(topics=pb.ListReassignmentsTopics())
+    for limit in (2, 1):
+        monkeypatch.setattr("kraftlab.controller.reassignment.listing.LONG_FROM_MOVES", limit)
+        for request, count in ((everything, 1), (nothing, 0)):
+            assert len((await door.call("ListPartitionReassignments", request)).topics) == count
+    loop = threading.get_ident()
+    assert [thread == loop for thread in threads] == [True, True, False, True]
 
 
 async def test_loggers_of_another_cluster_are_left_alone(door: Door) -> None:
