@@ -13,8 +13,6 @@ from kraftlab.broker.delete_records import DeleteRecordsApi
 from kraftlab.broker.retention import Retention
 from kraftlab.metadata.records import RESOURCE_TOPIC
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
-
 Batch = Callable[..., bytes]
 Eventually = Callable[..., Awaitable[None]]
 
@@ -46,7 +44,7 @@ def starts(world: Any) -> list[int]:
     return [world.brokers[broker_id].log("t", 0).log_start_offset for broker_id in (0, 1)]
 
 
-async def test_the_start_of_the_log_moves_on_every_replica_before_the_answer(pair: Any) -> None:
+async def test_the_start_of_the_log_moves_on_every_replica_before_the_answer(autojump_clock: Any, pair: Any) -> None:
     assert await delete(pair, 0, ("t", 0, 3)) == [(3, 0)]
     assert starts(pair) == [3, 3]
     assert await delete(pair, 0, ("t", 0, 2)) == [(3, 0)], "it never moves back"
@@ -71,30 +69,32 @@ async def test_the_start_of_the_log_moves_on_every_replica_before_the_answer(pai
     ],
 )
 async def test_what_cannot_be_deleted_says_why_and_changes_nothing(
-    pair: Any, asked: tuple[str, int, int], broker_id: int, code: int
+    autojump_clock: Any, pair: Any, asked: tuple[str, int, int], broker_id: int, code: int
 ) -> None:
     assert await delete(pair, broker_id, asked) == [(-1, code)]
     assert starts(pair) == [0, 0]
 
 
-async def test_records_of_compacted_topics_stay(pair: Any) -> None:
+async def test_records_of_compacted_topics_stay(autojump_clock: Any, pair: Any) -> None:
     await pair.configure(RESOURCE_TOPIC, "t", cleanup_policy="compact")
     assert await delete(pair, 0, ("t", 0, 1)) == [(-1, 44)]
     await pair.configure(RESOURCE_TOPIC, "t", cleanup_policy="compact,delete")
     assert await delete(pair, 0, ("t", 0, 1)) == [(1, 0)]
 
 
-async def test_entries_are_answered_one_by_one(pair: Any) -> None:
+async def test_entries_are_answered_one_by_one(autojump_clock: Any, pair: Any) -> None:
     assert await delete(pair, 0, ("t", 0, 4), ("u", 0, 0), ("t", 1, 0)) == [(4, 0), (-1, 3), (-1, 6)]
 
 
-async def test_a_live_replica_that_does_not_follow_in_time_is_waited_for_no_longer(pair: Any) -> None:
+async def test_a_live_replica_that_does_not_follow_in_time_is_waited_for_no_longer(autojump_clock: Any, pair: Any) -> None:
     pair.unreachable.add(0)
     assert await delete(pair, 0, ("t", 0, 3), timeout_ms=1000) == [(-1, 7)]
     assert starts(pair) == [3, 0], "on the leader they are gone"
 
 
-async def test_a_replica_whose_broker_is_fenced_follows_when_it_is_back(pair: Any, eventually: Eventually) -> None:
+async def test_a_replica_whose_broker_is_fenced_follows_when_it_is_back(
+    autojump_clock: Any, pair: Any, eventually: Eventually
+) -> None:
     pair.unreachable.add(0)
     await pair.fence(1, fenced=True)
     assert await delete(pair, 0, ("t", 0, 3)) == [(3, 0)]
@@ -103,7 +103,7 @@ async def test_a_replica_whose_broker_is_fenced_follows_when_it_is_back(pair: An
     await eventually(lambda: starts(pair) == [3, 3], "the follower's log begins where the leader's does")
 
 
-async def test_a_leader_that_has_to_go_tells_so(pair: Any) -> None:
+async def test_a_leader_that_has_to_go_tells_so(autojump_clock: Any, pair: Any) -> None:
     pair.unreachable.add(0)
     answers: list[list[tuple[int, int]]] = []
 
@@ -118,7 +118,7 @@ async def test_a_leader_that_has_to_go_tells_so(pair: Any) -> None:
     assert answers == [[(-1, 6)]]
 
 
-async def test_what_was_deleted_does_not_come_back_with_a_crash(pair: Any) -> None:
+async def test_what_was_deleted_does_not_come_back_with_a_crash(autojump_clock: Any, pair: Any) -> None:
     await delete(pair, 0, ("t", 0, 3))
     broker = pair.brokers[0]
     broker.log("t", 0).flush()
@@ -127,7 +127,7 @@ async def test_what_was_deleted_does_not_come_back_with_a_crash(pair: Any) -> No
     assert broker.log("t", 0).log_start_offset == 3
 
 
-async def test_segments_that_lie_below_go_from_the_disk(world: Any, batch: Batch) -> None:
+async def test_segments_that_lie_below_go_from_the_disk(autojump_clock: Any, world: Any, batch: Batch) -> None:
     for broker_id in (0, 1):
         await world.add_broker(broker_id)
     await world.create_topic("t", [0, 1])
@@ -158,7 +158,7 @@ class TestRetention:
         broker = world.brokers[broker_id]
         return await Retention(broker.replicas, broker.configs, 1000).check()
 
-    async def test_by_size_keeps_what_the_limit_covers(self, grown: Any, eventually: Eventually) -> None:
+    async def test_by_size_keeps_what_the_limit_covers(self, autojump_clock: Any, grown: Any, eventually: Eventually) -> None:
         assert await self.check(grown, 0) == 0
         await grown.configure(RESOURCE_TOPIC, "t", retention_bytes="2000000")
         assert await self.check(grown, 0) == 1
@@ -166,18 +166,18 @@ class TestRetention:
         assert 0 < log.log_start_offset < log.log_end_offset
         await eventually(lambda: starts(grown)[1] == log.log_start_offset, "the follower's log begins there too")
 
-    async def test_by_time_keeps_the_active_segment(self, grown: Any) -> None:
+    async def test_by_time_keeps_the_active_segment(self, autojump_clock: Any, grown: Any) -> None:
         """The records are of 1970."""
         await grown.configure(RESOURCE_TOPIC, "t", retention_ms="60000")
         assert await self.check(grown, 0) >= 2
         log = grown.brokers[0].log("t", 0)
         assert (log.segment_count, log.log_end_offset) == (1, 60)
 
-    async def test_is_not_for_topics_that_are_compacted_only(self, grown: Any) -> None:
+    async def test_is_not_for_topics_that_are_compacted_only(self, autojump_clock: Any, grown: Any) -> None:
         await grown.configure(RESOURCE_TOPIC, "t", retention_ms="60000", cleanup_policy="compact")
         assert await self.check(grown, 0) == 0
 
-    async def test_runs_at_its_interval(self, grown: Any, nursery: trio.Nursery) -> None:
+    async def test_runs_at_its_interval(self, autojump_clock: Any, grown: Any, nursery: trio.Nursery) -> None:
         await grown.configure(RESOURCE_TOPIC, "t", retention_ms="60000")
         broker = grown.brokers[0]
         nursery.start_soon(Retention(broker.replicas, broker.configs, 3_000).run)

@@ -50,7 +50,7 @@ async def broker(autojump_clock: Any, world: Any) -> Any:
     return made
 
 
-async def test_the_first_check_that_fails_counts(broker: Any) -> None:
+async def test_the_first_check_that_fails_counts(autojump_clock: Any, broker: Any) -> None:
     d0, d1 = broker.dirs
     long = "n" * (LONGEST_MOVABLE + 1)
     broker.logs.cordon(frozenset({d1}))
@@ -64,22 +64,22 @@ async def test_the_first_check_that_fails_counts(broker: Any) -> None:
     assert await alter(broker, (d0, "t", [0])) == {("t", 0): ErrorCode.NONE}
 
 
-async def test_a_name_that_still_fits_a_move_is_only_unknown(broker: Any) -> None:
+async def test_a_name_that_still_fits_a_move_is_only_unknown(autojump_clock: Any, broker: Any) -> None:
     name = "n" * LONGEST_MOVABLE
     assert await alter(broker, (broker.dirs[1], name, [0])) == {(name, 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 @pytest.mark.parametrize("spelling", ["{}/", "{}/../d1", "d1", "", "{}x"])
-async def test_a_directory_has_one_spelling(broker: Any, spelling: str) -> None:
+async def test_a_directory_has_one_spelling(autojump_clock: Any, broker: Any, spelling: str) -> None:
     assert await alter(broker, (spelling.format(broker.dirs[1]), "t", [0])) == {("t", 0): ErrorCode.LOG_DIR_NOT_FOUND}
 
 
-async def test_an_offline_directory_is_named_before_an_unknown_topic(broker: Any) -> None:
+async def test_an_offline_directory_is_named_before_an_unknown_topic(autojump_clock: Any, broker: Any) -> None:
     await broker.lose(broker.dirs[1])
     assert await alter(broker, (broker.dirs[1], "unknown", [0])) == {("unknown", 0): ErrorCode.KAFKA_STORAGE_ERROR}
 
 
-async def test_of_two_directories_for_one_replica_the_last_counts(broker: Any) -> None:
+async def test_of_two_directories_for_one_replica_the_last_counts(autojump_clock: Any, broker: Any) -> None:
     d0, d1 = broker.dirs
     assert await alter(broker, (d1, "t", [0]), (d0, "t", [0])) == {("t", 0): ErrorCode.NONE}
     assert broker.mover.moves == {}
@@ -88,13 +88,15 @@ async def test_of_two_directories_for_one_replica_the_last_counts(broker: Any) -
     assert move.target_dir == d1
 
 
-async def test_topics_without_partitions_are_not_in_the_answer(broker: Any) -> None:
+async def test_topics_without_partitions_are_not_in_the_answer(autojump_clock: Any, broker: Any) -> None:
     assert await alter(broker) == {}
     assert await alter(broker, (broker.dirs[0], "t", [])) == {}
     assert await alter(broker, ("/no/such", "t", [])) == {}
 
 
-async def test_an_error_about_an_absent_replica_remembers_the_directory_all_the_same(broker: Any, world: Any) -> None:
+async def test_an_error_about_an_absent_replica_remembers_the_directory_all_the_same(
+    autojump_clock: Any, broker: Any, world: Any
+) -> None:
     d0, d1 = broker.dirs
     await alter(broker, (d1, "later", [0]), (d0, "later", [1]))
     await world.create_topic("later", [0], [0])
@@ -102,7 +104,7 @@ async def test_an_error_about_an_absent_replica_remembers_the_directory_all_the_
     assert broker.log("later", 1).log_dir == d0
 
 
-async def test_a_cordoned_directory_gets_nothing_new_and_keeps_what_it_has(broker: Any, world: Any) -> None:
+async def test_a_cordoned_directory_gets_nothing_new_and_keeps_what_it_has(autojump_clock: Any, broker: Any, world: Any) -> None:
     d0, d1 = broker.dirs
     broker.logs.cordon(frozenset({d0}))
     assert await alter(broker, (d0, "t", [0])) == {("t", 0): ErrorCode.NONE}, "it lies there"
@@ -111,7 +113,7 @@ async def test_a_cordoned_directory_gets_nothing_new_and_keeps_what_it_has(broke
     assert await alter(broker, (d0, "new", [0])) == {("new", 0): ErrorCode.INVALID_REPLICA_ASSIGNMENT}
 
 
-async def test_a_replica_comes_to_a_cordoned_directory_if_there_is_no_other(broker: Any, world: Any) -> None:
+async def test_a_replica_comes_to_a_cordoned_directory_if_there_is_no_other(autojump_clock: Any, broker: Any, world: Any) -> None:
     broker.logs.cordon(frozenset(broker.dirs))
     await world.create_topic("new", [0])
     assert broker.log("new", 0).log_dir in broker.dirs
@@ -119,7 +121,7 @@ async def test_a_replica_comes_to_a_cordoned_directory_if_there_is_no_other(brok
     assert [result.is_cordoned for result in response.results] == [True, True]
 
 
-async def test_a_move_can_be_cancelled_into_a_directory_that_was_cordoned_meanwhile(broker: Any) -> None:
+async def test_a_move_can_be_cancelled_into_a_directory_that_was_cordoned_meanwhile(autojump_clock: Any, broker: Any) -> None:
     d0, d1 = broker.dirs
     assert await alter(broker, (d1, "t", [0])) == {("t", 0): ErrorCode.NONE}
     broker.logs.cordon(frozenset({d0}))
@@ -156,12 +158,12 @@ def test_the_property_names_directories_or_all_of_them(value: str | None, cordon
     ],
 )
 async def test_what_is_asked_for_and_not_there_is_left_out(
-    broker: Any, topics: list[tuple[str, list[int]]], shown: list[tuple[str, int]]
+    autojump_clock: Any, broker: Any, topics: list[tuple[str, list[int]]], shown: list[tuple[str, int]]
 ) -> None:
     assert await describe(broker, *topics) == {"d0": shown, "d1": []}
 
 
-async def test_every_configured_directory_is_described_offline_ones_with_their_error(broker: Any) -> None:
+async def test_every_configured_directory_is_described_offline_ones_with_their_error(autojump_clock: Any, broker: Any) -> None:
     await broker.lose(broker.dirs[1])
     response = await broker.log_dirs_api.describe(admin_pb2.DescribeLogDirsRequest())
     by_name = {Path(result.log_dir).name: result for result in response.results}

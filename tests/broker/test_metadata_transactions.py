@@ -73,7 +73,7 @@ async def world(nursery: trio.Nursery, autojump_clock: Any) -> World:
     return World(nursery)
 
 
-async def test_an_aligned_transaction_is_published_at_its_end_as_one_step(world: World) -> None:
+async def test_an_aligned_transaction_is_published_at_its_end_as_one_step(autojump_clock: Any, world: World) -> None:
     await world.apply([key(1)])
     await world.apply([BEGIN])
     await world.apply([key(2)])
@@ -86,17 +86,17 @@ async def test_an_aligned_transaction_is_published_at_its_end_as_one_step(world:
     assert world.publisher.freeze() is not None
 
 
-async def test_begin_and_end_in_one_batch_are_one_step(world: World) -> None:
+async def test_begin_and_end_in_one_batch_are_one_step(autojump_clock: Any, world: World) -> None:
     await world.apply([BEGIN, key(1), END])
     assert world.published == [(3, "1")]
 
 
-async def test_several_transactions_in_one_batch_with_idle_records_between(world: World) -> None:
+async def test_several_transactions_in_one_batch_with_idle_records_between(autojump_clock: Any, world: World) -> None:
     await world.apply([BEGIN, key(1), END, IDLE, BEGIN, IDLE, key(2), END, IDLE])
     assert world.published == [(9, "2")]
 
 
-async def test_what_comes_before_a_begin_in_its_batch_is_published_and_the_rest_is_not(world: World) -> None:
+async def test_what_comes_before_a_begin_in_its_batch_is_published_and_the_rest_is_not(autojump_clock: Any, world: World) -> None:
     await world.apply([key(1)])
     await world.apply([key(2), BEGIN, key(3)])
     assert world.published == [(1, "1"), (2, "2")]
@@ -105,12 +105,12 @@ async def test_what_comes_before_a_begin_in_its_batch_is_published_and_the_rest_
     assert world.published[-1] == (6, "4")
 
 
-async def test_a_transaction_over_many_batches_handed_over_together(world: World) -> None:
+async def test_a_transaction_over_many_batches_handed_over_together(autojump_clock: Any, world: World) -> None:
     await world.apply([key(1)], [BEGIN], [key(2)], [key(3), END], [IDLE])
     assert world.published == [(6, "3")]
 
 
-async def test_an_abort_publishes_nothing_of_it(world: World) -> None:
+async def test_an_abort_publishes_nothing_of_it(autojump_clock: Any, world: World) -> None:
     await world.apply([key(1)])
     await world.apply([BEGIN, key(2)])
     await world.apply([key(3)])
@@ -119,7 +119,7 @@ async def test_an_abort_publishes_nothing_of_it(world: World) -> None:
     assert world.publications[-1].changes.configs == frozenset()
 
 
-async def test_two_transactions_one_after_the_other(world: World) -> None:
+async def test_two_transactions_one_after_the_other(autojump_clock: Any, world: World) -> None:
     await world.apply([BEGIN, key(1)])
     await world.apply([END, BEGIN, key(2)])
     assert world.published == [(3, "1")]
@@ -136,7 +136,7 @@ async def test_a_marker_where_none_can_be_ends_the_broker(autojump_clock: Any, r
         await publisher.run()
 
 
-async def test_a_snapshot_that_comes_while_a_transaction_is_open_takes_its_place(world: World) -> None:
+async def test_a_snapshot_that_comes_while_a_transaction_is_open_takes_its_place(autojump_clock: Any, world: World) -> None:
     await world.apply([key(1)])
     await world.apply([BEGIN, key(2)])
     delta = MetadataDelta(EMPTY)
@@ -148,7 +148,9 @@ async def test_a_snapshot_that_comes_while_a_transaction_is_open_takes_its_place
     assert world.published[-1] == (51, "7")
 
 
-async def test_who_waits_for_the_middle_of_a_transaction_waits_for_its_end(world: World, nursery: trio.Nursery) -> None:
+async def test_who_waits_for_the_middle_of_a_transaction_waits_for_its_end(
+    autojump_clock: Any, world: World, nursery: trio.Nursery
+) -> None:
     reached = trio.Event()
 
     async def wait() -> None:
@@ -162,7 +164,7 @@ async def test_who_waits_for_the_middle_of_a_transaction_waits_for_its_end(world
     assert reached.is_set()
 
 
-async def test_an_empty_batch_moves_only_the_offset(world: World) -> None:
+async def test_an_empty_batch_moves_only_the_offset(autojump_clock: Any, world: World) -> None:
     await world.apply([key(1)])
     await world.publisher.apply([CommittedBatch(1, 2, 1, 0, b"")], 2)
     await trio.sleep(1)

@@ -51,18 +51,22 @@ async def ids(controller: Controller, nursery: trio.Nursery, autojump_clock: Any
     return made
 
 
-async def test_nothing_is_asked_for_before_somebody_wants_an_id(ids: ProducerIds, controller: Controller) -> None:
+async def test_nothing_is_asked_for_before_somebody_wants_an_id(
+    autojump_clock: Any, ids: ProducerIds, controller: Controller
+) -> None:
     await trio.sleep(10)
     assert controller.requests == []
     assert await ids.take() == 0
     assert controller.requests == [AllocateProducerIdsRequest(4, 17)]
 
 
-async def test_ids_are_given_in_order_across_blocks(ids: ProducerIds) -> None:
+async def test_ids_are_given_in_order_across_blocks(autojump_clock: Any, ids: ProducerIds) -> None:
     assert [await ids.take() for _ in range(35)] == list(range(35))
 
 
-async def test_the_next_block_is_there_before_the_last_one_ends(ids: ProducerIds, controller: Controller) -> None:
+async def test_the_next_block_is_there_before_the_last_one_ends(
+    autojump_clock: Any, ids: ProducerIds, controller: Controller
+) -> None:
     for _ in range(9):
         await ids.take()
     await trio.sleep(1)
@@ -72,7 +76,9 @@ async def test_the_next_block_is_there_before_the_last_one_ends(ids: ProducerIds
     assert ids.left == 0
 
 
-async def test_who_finds_no_id_waits_for_a_block_and_may_give_up(ids: ProducerIds, controller: Controller) -> None:
+async def test_who_finds_no_id_waits_for_a_block_and_may_give_up(
+    autojump_clock: Any, ids: ProducerIds, controller: Controller
+) -> None:
     controller.reachable = False
     with trio.move_on_after(5) as scope:
         await ids.take()
@@ -81,7 +87,9 @@ async def test_who_finds_no_id_waits_for_a_block_and_may_give_up(ids: ProducerId
     assert await ids.take() == 0
 
 
-async def test_a_refusal_is_asked_again(ids: ProducerIds, controller: Controller, nursery: trio.Nursery) -> None:
+async def test_a_refusal_is_asked_again(
+    autojump_clock: Any, ids: ProducerIds, controller: Controller, nursery: trio.Nursery
+) -> None:
     controller.refuses = True
     taken: list[int] = []
 
@@ -96,7 +104,7 @@ async def test_a_refusal_is_asked_again(ids: ProducerIds, controller: Controller
     assert taken == [0]
 
 
-async def test_many_at_once_get_one_id_each(ids: ProducerIds) -> None:
+async def test_many_at_once_get_one_id_each(autojump_clock: Any, ids: ProducerIds) -> None:
     taken: list[int] = []
 
     async def take() -> None:
@@ -112,7 +120,7 @@ def init(**fields: Any) -> admin_pb2.InitProducerIdRequest:
     return admin_pb2.InitProducerIdRequest(transaction_timeout_ms=60_000, **fields)
 
 
-async def test_every_idempotent_producer_gets_a_new_id_with_epoch_zero(ids: ProducerIds) -> None:
+async def test_every_idempotent_producer_gets_a_new_id_with_epoch_zero(autojump_clock: Any, ids: ProducerIds) -> None:
     api = InitProducerId(ids)
     for expected, request in enumerate((init(producer_id=-1, producer_epoch=-1), init(producer_id=0, producer_epoch=0), init())):
         response = await api.init(request)
@@ -128,7 +136,9 @@ async def test_every_idempotent_producer_gets_a_new_id_with_epoch_zero(ids: Prod
         ({"producer_epoch": 5}, ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_what_has_no_producer_id(ids: ProducerIds, controller: Controller, fields: dict[str, Any], code: ErrorCode) -> None:
+async def test_what_has_no_producer_id(
+    autojump_clock: Any, ids: ProducerIds, controller: Controller, fields: dict[str, Any], code: ErrorCode
+) -> None:
     with pytest.raises(ApiError) as caught:
         await InitProducerId(ids).init(init(**fields))
     assert caught.value.code is code

@@ -1,0 +1,177 @@
+"""How the whole suite runs: what beside what, how long each folder takes, and a clock that really jumps.
+
+Two lanes. `make test` runs two workers (pytest-xdist). Tests that start clusters of processes load both processors already and
+have deadlines in real time, so they run one after the other, in the order of the folders, in one lane; everything else runs
+beside them, module by module. Whoever has nothing left takes what the queue still holds. Tests of Spark come last, when nobody
+else is at work: a Java machine wants both processors and a lot of memory. Without workers (`pytest tests/broker`) the same order
+holds in one process.
+
+The end of a run says what each folder cost, in time that passed and in processor time: the latter hardly depends on what else the
+machine does. Processes that a test started count where they were waited for.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TESTS = Path(__file__).parent
+CLOCK = "autojump_clock"
+CLUSTERS = "clusters"
+SPARK = "spark"
+FOLDERS_WITH_CLUSTERS = ("cases", "cluster", "e2e")
+MODULES_WITH_CLUSTERS = (
+    "cli/test_acls.py",
+    "cli/test_commands.py",
+    "cli/test_configs_end_to_end.py",
+    "cli/test_end_to_end.py",
+    "cli/test_moves_end_to_end.py",
+    "cli/test_partition_commands.py",
+    "cli/test_time_travel.py",
+    "cli/test_znodes.py",
+)
+LONG_MODULES = ("controller_simulation/", "quorum_simulation/", "cli/test_sim.py", "controller/", "controller_kernels/")
+"""These begin first: a long one at the end would keep a single worker busy."""
+
+
+def lane_of(module: str) -> str:
+    """The lane of a module, named by its path below this folder; outside of the two lanes every module is its own."""
+    folder = module.partition("/")[0]
+    if folder in FOLDERS_WITH_CLUSTERS or module in MODULES_WITH_CLUSTERS:
+        return CLUSTERS
+    return SPARK if module.startswith("pipeline/spark/") else module
+
+
+def rank(module: str) -> int:
+    """Where a module stands in the queue."""
+    lane = lane_of(module)
+    if lane in (CLUSTERS, SPARK):
+        return -1 if lane == CLUSTERS else len(LONG_MODULES) + 1
+    return next((place for place, prefix in enumerate(LONG_MODULES) if module.startswith(prefix)), len(LONG_MODULES))
+
+
+def module_of(item: pytest.Item) -> str:
+    return item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else item.path.as_posix()
+
+
+def has_a_clock_that_stands_still(item: pytest.Item) -> bool:
+    """pytest-trio takes its clock from the parameters of the test alone: that of a fixture is ignored, and real time passes."""
+    if not isinstance(item, pytest.Function) or CLOCK not in item.fixturenames:
+        return False
+    return CLOCK not in inspect.signature(item.function).parameters
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if has_a_clock_that_stands_still(item):
+            raise pytest.UsageError(f"{item.nodeid} has {CLOCK} by a fixture only; name it as a parameter of the test")
+    items.sort(key=lambda item: rank(module_of(item)))
+
+
+# --- lanes ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from xdist.scheduler import LoadScopeScheduling
+    from xdist.workermanage import WorkerController
+
+    class Lanes(LoadScopeScheduling):
+        """Hands out lanes instead of classes; keeps Spark back until nobody else is at work."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            return lane_of(Path(config.rootpath, nodeid.partition("::")[0]).relative_to(TESTS).as_posix())
+
+        def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+            super().mark_test_complete(node, item_index, duration)
+            for other in self.nodes:
+                if other is not node:
+                    self._reschedule(other)
+
+        def _reschedule(self, node: WorkerController) -> None:
+            others = (other for other in self.nodes if other is not node)
+            if next(iter(self.workqueue), None) == SPARK and any(self._pending_of(self.assigned_work[o]) > 2 for o in others):
+                return
+            super()._reschedule(node)
+
+    config.option.loadscopereorder = False
+    return Lanes(config, log)
+
+
+# --- what each folder costs -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Cost:
+    """Of one folder; seconds."""
+
+    tests: int = 0
+    passed_s: float = 0.0
+    processor_s: float = 0.0
+    longest_s: float = 0.0
+    longest: str = ""
+
+
+class Costs:
+    """Adds up what the reports of tests say, and tells it at the end."""
+
+    def __init__(self) -> None:
+        self._costs: dict[str, Cost] = defaultdict(Cost)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "teardown" and hasattr(report, "cost"):
+            folder, passed_s, processor_s = report.cost
+            cost = self._costs[folder]
+            cost.tests += 1
+            cost.passed_s += passed_s
+            cost.processor_s += processor_s
+            if passed_s > cost.longest_s:
+                cost.longest_s, cost.longest = passed_s, report.nodeid.partition("/")[2]
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if len(self._costs) < 2:
+            return
+        terminalreporter.section("seconds per folder: passed, of processors, longest test")
+        for folder, cost in sorted(self._costs.items(), key=lambda row: -row[1].passed_s):
+            numbers = f"{cost.tests:>5} tests {cost.passed_s:>6.1f} {cost.processor_s:>6.1f} {cost.longest_s:>6.1f}"
+            terminalreporter.write_line(f"{folder:<22} {numbers} {cost.longest}")
+        terminalreporter.write_line(
+            f"{'all':<22} {sum(cost.tests for cost in self._costs.values()):>5} tests "
+            f"{sum(cost.passed_s for cost in self._costs.values()):>6.1f} "
+            f"{sum(cost.processor_s for cost in self._costs.values()):>6.1f}"
+        )
+
+
+BEGUN = pytest.StashKey[tuple[float, float]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Costs())
+
+
+def processor_time_s() -> float:
+    """Of this process and of those that it has waited for."""
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    item.stash[BEGUN] = time.monotonic(), processor_time_s()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[Any]:
+    report = yield
+    if report.when == "teardown":
+        passed, processor = item.stash[BEGUN]
+        report.cost = module_of(item).partition("/")[0], time.monotonic() - passed, processor_time_s() - processor
+    return report
