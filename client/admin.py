@@ -32,7 +32,14 @@ from .channels import Channels, authentication_error
 from .config_parts import in_parts
 from .errors import ClusterUnreachable, OutcomeUnknown, api_error
 from .moves import NO_OPTIONS, MoveOptions
-from .partitions import DeletedRecords, NewPartitions, create_partitions_request, delete_records, elect_leaders_request
+from .partitions import (
+    DeletedRecords,
+    NewPartitions,
+    create_partitions_request,
+    delete_records,
+    describe_whole,
+    elect_leaders_request,
+)
 from .request_ids import RequestIds
 from .stream import CallStream
 
@@ -277,11 +284,13 @@ class AdminClient:
         linearizable: bool | None = None,
         timeout_ms: int | None = None,
     ) -> pb.DescribeTopicPartitionsResponse:
-        """Topics with partitions, reassignments and dynamic configs, all as of one metadata offset; none named: every topic."""
+        """Topics with partitions, reassignments and dynamic configs; none named: every topic. All is as of one metadata offset,
+        unless it fills more than one answer, of which each is as of its own: the header's is the first, and oldest.
+        """
         request = pb.DescribeTopicPartitionsRequest(header=self._reading(linearizable, min_offset))
         if names is not None:
             request.topics.CopyFrom(pb.TopicNames(names=names))
-        return cast(pb.DescribeTopicPartitionsResponse, self.call("DescribeTopicPartitions", request, timeout_ms=timeout_ms))
+        return describe_whole(request, lambda part: self.call("DescribeTopicPartitions", part, timeout_ms=timeout_ms))
 
     def create_partitions(
         self, topics: Mapping[str, NewPartitions], *, validate_only: bool = False, timeout_ms: int | None = None

@@ -5,7 +5,7 @@ Functions over `AdminClient`, which has a method for each.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -36,6 +36,33 @@ class DeletedRecords(NamedTuple):
 
     low_watermark: int
     error: ApiError | None = None
+
+
+def describe_whole(
+    request: pb.DescribeTopicPartitionsRequest,
+    ask: Callable[[pb.DescribeTopicPartitionsRequest], pb.DescribeTopicPartitionsResponse],
+) -> pb.DescribeTopicPartitionsResponse:
+    """The answers put together, as many as it takes to tell everything."""
+    whole = ask(request)
+    while whole.HasField("next_cursor"):
+        request.cursor.CopyFrom(whole.next_cursor)
+        request.header.min_offset = max(request.header.min_offset, whole.header.metadata_offset)
+        part = ask(request)
+        topics = list(part.topics)
+        if topics and whole.topics and topics[0].name == whole.topics[-1].name:
+            begun = whole.topics[-1]
+            if topics[0].topic_id != begun.topic_id:
+                # It was deleted meanwhile, and may have been created anew: it is told from its beginning.
+                del whole.topics[-1]
+                whole.next_cursor.partition_index = 0
+                continue
+            begun.partitions.extend(topics.pop(0).partitions)
+        whole.topics.extend(topics)
+        if part.HasField("next_cursor"):
+            whole.next_cursor.CopyFrom(part.next_cursor)
+        else:
+            whole.ClearField("next_cursor")
+    return whole
 
 
 def create_partitions_request(topics: Mapping[str, NewPartitions], validate_only: bool) -> pb.CreatePartitionsRequest:

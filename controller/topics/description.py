@@ -1,7 +1,8 @@
 """What is told about topics: DescribeTopicPartitions, with everything, and Metadata, as Kafka's clients ask for it.
 
-A limit counts partitions; what it cuts off begins at `next_cursor`. Without a limit all is told, as of one metadata offset.
-What the caller may not see, and what he may do with the rest, is none of this module's business (`access.admission`).
+A limit counts partitions; what it cuts off begins at `next_cursor`. Without a limit all is told, as of one metadata offset,
+unless that is more than one message between nodes should hold: then the rest begins at `next_cursor` as well. What the caller may
+not see, and what he may do with the rest, is none of this module's business (`access.admission`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from .topic_names import INTERNAL_TOPICS, name_problem
 
 MAX_PARTITIONS = 2000
 """A limit that is higher counts as this (Kafka's max.request.partition.size.limit)."""
+ANSWER_BYTES = 8 * 1024 * 1024
+"""No partition is added to an answer that is as large: it has to pass through a broker, in a frame of 16 MiB."""
 LONG_FROM_PARTITIONS = 5000
 """To tell of so many partitions takes a tenth of a second or so."""
 
@@ -59,12 +62,12 @@ def describe(
     names = request.topics.names if request.HasField("topics") else topics.by_name.keys()
     wanted = {name for name in names if name >= first}
     response = admin_pb2.DescribeTopicPartitionsResponse()
-    limit = None
+    limit, size_bytes = None, 0
     if request.HasField("response_partition_limit"):
         limit = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
     for name in sorted(wanted):
         begin = request.cursor.partition_index if request.HasField("cursor") and name == first else 0
-        if limit == 0:
+        if limit == 0 or size_bytes >= ANSWER_BYTES:
             response.next_cursor.topic_name = name
             break
         topic = topics.get(name)
@@ -72,13 +75,21 @@ def describe(
             set_error(response.topics.add(name=name, topic_id=to_text(ZERO)), unknown_topic(name))
             continue
         rest = [index for index in sorted(topic.partitions) if index >= begin]
-        shown = rest if limit is None else rest[:limit]
-        _describe_one(response, state.image, topic, shown)
-        if len(shown) < len(rest):
+        described = _described_topic(state.image, topic)
+        size_bytes += described.ByteSize()
+        for index in rest[:limit]:
+            if size_bytes >= ANSWER_BYTES and described.partitions:
+                break
+            partition = _described_partition(state.image, index, topic.partitions[index])
+            size_bytes += partition.ByteSize()
+            described.partitions.append(partition)
+        response.topics.append(described)
+        shown = len(described.partitions)
+        if shown < len(rest):
             response.next_cursor.topic_name = name
-            response.next_cursor.partition_index = rest[len(shown)]
+            response.next_cursor.partition_index = rest[shown]
             break
-        limit = None if limit is None else limit - len(shown)
+        limit = None if limit is None else limit - shown
     return response
 
 
@@ -112,23 +123,17 @@ def unknown_topic(name: str) -> ApiError:
     return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic named {name}.")
 
 
-def _describe_one(
-    response: admin_pb2.DescribeTopicPartitionsResponse,
-    image: MetadataImage,
-    topic: TopicImage,
-    indexes: Sequence[int],
-) -> None:
-    described = response.topics.add(
+def _described_topic(image: MetadataImage, topic: TopicImage) -> admin_pb2.DescribedTopic:
+    """A topic without its partitions."""
+    values = image.configs.get((RESOURCE_TOPIC, topic.name))
+    return admin_pb2.DescribedTopic(
         name=topic.name,
         topic_id=to_text(topic.topic_id),
         is_internal=topic.name in INTERNAL_TOPICS,
-    )
-    for index in indexes:
-        described.partitions.append(_described_partition(image, index, topic.partitions[index]))
-    values = image.configs.get((RESOURCE_TOPIC, topic.name))
-    described.configs.extend(
-        admin_pb2.ConfigEntry(name=name, value=value, config_source=admin_pb2.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG)
-        for name, value in sorted(values.items() if values is not None else ())
+        configs=[
+            admin_pb2.ConfigEntry(name=name, value=value, config_source=admin_pb2.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG)
+            for name, value in sorted(values.items() if values is not None else ())
+        ],
     )
 
 

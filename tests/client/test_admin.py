@@ -241,3 +241,59 @@ def test_nodes_are_found_by_their_ids(cluster) -> None:
         assert admin.endpoint_of(3000) == Endpoint("127.0.0.1", 7)
         with pytest.raises(ApiError, match="node 77 is not registered; registered nodes: 0,1,3000"):
             admin.endpoint_of(77)
+
+
+def described(name: str, *numbers: int, topic_id: str = "first") -> pb.DescribedTopic:
+    return pb.DescribedTopic(
+        name=name, topic_id=topic_id, partitions=[pb.DescribedPartition(partition_index=number) for number in numbers]
+    )
+
+
+def parts(*answers: tuple[list[pb.DescribedTopic], tuple[str, int] | None]) -> list[pb.DescribeTopicPartitionsResponse]:
+    made = []
+    for offset, (topics, cursor) in enumerate(answers, 7):
+        response = pb.DescribeTopicPartitionsResponse(header=pb.ResponseHeader(metadata_offset=offset), topics=topics)
+        if cursor is not None:
+            response.next_cursor.topic_name, response.next_cursor.partition_index = cursor
+        made.append(response)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("answers", "asked"),
+    [
+        (parts(([described("a", 0, 1), described("b", 0)], None)), [None]),
+        (parts(([described("a", 0)], ("a", 1)), ([described("a", 1), described("b", 0)], None)), [None, ("a", 1)]),
+        (
+            parts(([described("a", 0)], ("a", 1)), ([described("a", 1)], ("b", 0)), ([described("b", 0)], None)),
+            [None, ("a", 1), ("b", 0)],
+        ),
+        (
+            parts(
+                ([described("a", 0, topic_id="deleted")], ("a", 1)),
+                ([described("a", 1), described("b", 0)], None),
+                ([described("a", 0, 1), described("b", 0)], None),
+            ),
+            [None, ("a", 1), ("a", 0)],
+        ),
+    ],
+)
+def test_topics_that_fill_several_answers_are_put_together(
+    cluster, answers: list[pb.DescribeTopicPartitionsResponse], asked: list[tuple[str, int] | None]
+) -> None:
+    requests: list[pb.DescribeTopicPartitionsRequest] = []
+
+    def answer(request: pb.DescribeTopicPartitionsRequest) -> pb.DescribeTopicPartitionsResponse:
+        requests.append(request)
+        return answers[len(requests) - 1]
+
+    cluster.nodes[0].answers["DescribeTopicPartitions"] = answer
+    with AdminClient(cluster.nodes[0].server) as client:
+        whole = client.describe_topics()
+    told = [(topic.name, [item.partition_index for item in topic.partitions]) for topic in whole.topics]
+    assert told == [("a", [0, 1]), ("b", [0])]
+    assert not whole.HasField("next_cursor")
+    assert whole.header.metadata_offset == 7
+    cursors = [(request.cursor.topic_name, request.cursor.partition_index) for request in requests]
+    assert cursors == [cursor or ("", 0) for cursor in asked]
+    assert all(request.header.min_offset >= 7 for request in requests[1:])

@@ -68,6 +68,32 @@ async def test_portions_together_are_the_whole(two_topics: Any, limit: int) -> N
     assert found == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1)]
 
 
+@pytest.mark.parametrize("answer_bytes", [1, 40, 60, 61, 100, 130])
+async def test_an_answer_without_limit_stops_where_it_would_be_too_large(
+    two_topics: Any, answer_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(description, "ANSWER_BYTES", answer_bytes)
+    found: list[tuple[str, int]] = []
+    told, cursor = portion(two_topics, None, None)
+    assert cursor is not None
+    while True:
+        assert any(indexes for _, indexes in told)
+        found += [(name, index) for name, indexes in told for index in indexes]
+        if cursor is None:
+            break
+        told, cursor = portion(two_topics, None, None, cursor)
+    assert found == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1)]
+
+
+async def test_an_answer_is_hardly_larger_than_its_limit(two_topics: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = pb.DescribeTopicPartitionsRequest()
+    half = description.describe(two_topics.controller.committed, request).ByteSize() // 2
+    monkeypatch.setattr(description, "ANSWER_BYTES", half)
+    response = description.describe(two_topics.controller.committed, request)
+    assert response.HasField("next_cursor")
+    assert half <= response.ByteSize() < 2 * half
+
+
 async def test_named_topics_come_sorted_and_once_and_unknown_ones_cost_nothing(two_topics: Any) -> None:
     assert portion(two_topics, ["b", "no-such", "a", "b"], 4) == ([("a", [0, 1, 2]), ("b", [0])], ("b", 1))
     assert portion(two_topics, ["0-no-such", "a"], 3) == ([("0-no-such", []), ("a", [0, 1, 2])], None)
