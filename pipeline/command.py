@@ -18,6 +18,8 @@ from kraftlab.cli.output import CommandFailed
 from .errors import FAULTS, Fault, missing_package_text
 
 COMMANDS = {
+    "doctor": ("doctor", "doctor"),
+    "warmup": ("warmup", "warmup"),
     "kraft-dump": ("kraft_dump", "kraft_dump"),
 }
 """Name → (module of `commands/`; attribute), in the order of `--help`."""

@@ -47,10 +47,8 @@ class Archive:
 
     @property
     def stale(self) -> list[Path]:
-        """Archives of other Javas and Sparks beside it."""
-        if not self.directory.parent.is_dir():
-            return []
-        return sorted(path for path in self.directory.parent.iterdir() if path != self.directory)
+        """Archives of other Javas and Sparks beside it; other environments of this user may need them."""
+        return sorted(path.parent for path in self.directory.parent.glob("*/spark.jsa") if path != self.top)
 
 
 def archive_for(java: Java, spark_home: Path, cache_directory: Path) -> Archive:

@@ -149,8 +149,8 @@ def _start(master: str | None, conf: Mapping[str, str]) -> SparkSession:
 
 
 def java_options(found: java.Java, given: str) -> str:
-    """Options of the driver's JVM: its words on stderr, the archive of classes if there is one, and what was given."""
-    options = [f"-Dlog4j2.configurationFile={settings.LOG_SETTINGS.as_uri()}", "-Xlog:disable", "-Xlog:all=error:stderr"]
+    """Options of the driver's JVM: no words about itself on stdout, the archive of classes if there is one, what was given."""
+    options = [f"-Dlog4j2.configurationFile={settings.LOG_SETTINGS.as_uri()}", "-Xlog:disable"]
     if "SharedArchiveFile" not in given:
         options += archive_for(found, spark_home(), cache.directory(os.environ)).options
     return f"{shlex.join(options)} {given}".strip()

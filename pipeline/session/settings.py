@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import os
+import re
 import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -78,7 +79,8 @@ def wanted(reaches: Collection[Reach], processors: int) -> dict[str, str]:
 
 
 _FLAGS = {"--master": "spark.master", "--driver-memory": "spark.driver.memory", "--name": "spark.app.name"}
-_LONG_CONF = ("--conf", "-c")
+_CONF_FLAGS = ("--conf", "-c")
+_PROPERTY = re.compile(r"\s*(?P<key>[^\s=:#!][^\s=:]*)\s*[=:\s]\s*(?P<value>.*?)\s*$")
 
 
 def given_outside(environ: Mapping[str, str], spark_home: Path) -> dict[str, str]:
@@ -91,7 +93,7 @@ def _submit_arguments(text: str) -> dict[str, str]:
     words = iter(shlex.split(text))
     for word in words:
         flag, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
-        if flag not in _FLAGS and flag not in _LONG_CONF:
+        if flag not in _FLAGS and flag not in _CONF_FLAGS:
             continue
         value = value if equals else next(words, "")
         key, _, of_conf = value.partition("=")
@@ -108,8 +110,8 @@ def _defaults(environ: Mapping[str, str], spark_home: Path) -> dict[str, str]:
         lines = path.read_text().splitlines()
     except FileNotFoundError:
         return {}
-    pairs = (line.strip().replace("=", " ", 1).split(None, 1) for line in lines if not line.lstrip().startswith("#"))
-    return {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}
+    pairs = (_PROPERTY.match(line) for line in lines)
+    return {pair["key"]: pair["value"] for pair in pairs if pair}
 
 
 def processors() -> int:

@@ -1,0 +1,55 @@
+"""`kraftlab pipeline doctor`: whether this machine can run the pipeline, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from kraftlab.cli.output import Output, json_option
+
+from ..command import CLEAN, ENVIRONMENT, SparkOptions
+
+if TYPE_CHECKING:
+    from ..session.doctor import Report
+
+
+@click.command(
+    "doctor",
+    short_help="Say whether this machine can run Spark, and what to do if not.",
+    epilog="""\b
+Examples:
+  kraftlab pipeline doctor
+  kraftlab pipeline --master spark://host:7077 doctor --run
+
+\b
+Exit codes: 0 it can, 3 it cannot: each line with "missing" says what to do.""",
+)
+@click.option("--run", "try_it", is_flag=True, help="Start Spark too, and have its Python workers compute something.")
+@json_option
+@click.pass_obj
+def doctor(options: SparkOptions, try_it: bool, as_json: bool) -> int:
+    """Look for what Spark needs: packages, Java, the workers' Python, memory, room on disk."""
+    from ..session.doctor import Report, State, examine, run
+
+    report = examine(master=options.master, conf=options.conf)
+    if try_it and report.can_run:
+        last = run(options.conf, options.master)
+        report = Report(last.state is not State.MISSING, [*report.checks, last])
+    output = Output(as_json)
+    output.lines(_lines(report))
+    output.result(msgspec.to_builtins(report))
+    return CLEAN if report.can_run else ENVIRONMENT
+
+
+def _lines(report: Report) -> Iterator[str]:
+    width = max(len(check.name) for check in report.checks)
+    for check in report.checks:
+        first, *rest = check.found.splitlines()
+        yield f"{check.state.value:<8} {check.name:<{width}}  {first}"
+        yield from (f"{'':<{width + 9}}  {line.strip()}" for line in rest)
+        if check.remedy:
+            yield f"{'':<{width + 9}}  → {check.remedy}"
+    yield "The pipeline can run here." if report.can_run else "The pipeline cannot run here."
