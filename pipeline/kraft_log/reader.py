@@ -94,6 +94,20 @@ def _data_records(data: bytes, header: BatchHeader) -> list[AnyRecord]:
     return records
 
 
+def record_values(data: bytes) -> Iterator[tuple[int, int, bytes] | UndecodedRecord]:
+    """The records of a data batch without decoding them: (offset, time in ms, value); one UndecodedRecord where the framing
+    breaks.
+    """
+    header = read_header(data)
+    broken: list[AnyRecord] = []
+    base_offset, base_ms = header.base_offset, header.base_timestamp_ms
+    for _, delta_ms, offset_delta, _, value in _frames(data, header, broken):
+        yield base_offset + offset_delta, base_ms + delta_ms, value
+    for record in broken:
+        if isinstance(record, UndecodedRecord):
+            yield record
+
+
 def _control_records(data: bytes, header: BatchHeader) -> list[AnyRecord]:
     records: list[AnyRecord] = []
     base_offset, base_ms = header.base_offset, header.base_timestamp_ms

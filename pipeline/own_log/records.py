@@ -111,6 +111,17 @@ def fields_of(record: MetadataRecord | quorum_batch.ControlRecord) -> dict[str, 
     return _fields(record, _SHAPES[type(record)])
 
 
+def type_number(raw: bytes) -> int:
+    """The type of a record below 128 by its first bytes, without decoding it; -1 if it has another form."""
+    at = 3 if raw[0] == _ARRAY16 else 1
+    number = raw[at] if len(raw) > at else -1
+    return number if number < 0x80 else -1
+
+
+_ARRAY16 = 0xDC
+"""How MessagePack begins an array of more than 15."""
+
+
 def is_known(record: MetadataRecord) -> bool:
     """Whether a decoded record's version is one that this program reads."""
     version: int = record.version
@@ -126,15 +137,15 @@ def decode_metadata(body: bytes, base_offset: int, record_count: int) -> list[Me
     if len(records) == record_count and all(map(is_known, records)):
         return records  # type: ignore[return-value]
     return [
-        _decode_one(raw, base_offset + index) if isinstance(raw, bytes) else raw
-        for index, raw in enumerate(_split(body, base_offset, record_count))
+        decode_one(raw, base_offset + index) if isinstance(raw, bytes) else raw
+        for index, raw in enumerate(split(body, base_offset, record_count))
     ]
 
 
 def decode_control(body: bytes, base_offset: int, record_count: int) -> list[quorum_batch.ControlRecord | UndecodedRecord]:
     """A control batch's records in order, in the same way."""
     found: list[quorum_batch.ControlRecord | UndecodedRecord] = []
-    for index, raw in enumerate(_split(body, base_offset, record_count)):
+    for index, raw in enumerate(split(body, base_offset, record_count)):
         if not isinstance(raw, bytes):
             found.append(raw)
             continue
@@ -166,8 +177,10 @@ def decode_body(body: bytes, base_offset: int, record_count: int, append_ms: int
     return found
 
 
-def _split(body: bytes, base_offset: int, record_count: int) -> list[bytes | UndecodedRecord]:
-    """Each record's bytes; one UndecodedRecord for the rest where the body is not what the header counts."""
+def split(body: bytes, base_offset: int, record_count: int) -> list[bytes | UndecodedRecord]:
+    """Without decoding them: each record's bytes; one UndecodedRecord for the rest where the body is not what the header
+    counts.
+    """
     try:
         raws: list[bytes | UndecodedRecord] = [bytes(raw) for raw in _RAW_DECODER.decode(body)]
     except msgspec.DecodeError as error:
@@ -182,7 +195,8 @@ def _split(body: bytes, base_offset: int, record_count: int) -> list[bytes | Und
     return raws
 
 
-def _decode_one(raw: bytes, offset: int) -> MetadataRecord | UndecodedRecord:
+def decode_one(raw: bytes, offset: int) -> MetadataRecord | UndecodedRecord:
+    """One metadata record's bytes."""
     try:
         record = RECORD_DECODER.decode(raw)
     except msgspec.DecodeError as error:

@@ -1,0 +1,203 @@
+"""Silver out of bronze.
+
+A build takes the range of bronze that silver does not have yet, and what stands in silver already but was made of batches that
+were taken in again since. It ends before a transaction that has not ended: whether its records happened is not known yet; the
+next build begins there. Records of aborted transactions are in no table but `other_records`' marks of where they began and ended.
+
+Snapshots are read where segments have holes, a log's cleaned beginning for one: what stands in them has kind `snapshot`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..errors import WrongUse
+from ..lake import uris
+from ..lake.commits import Lake, Manifest
+from ..session.factory import master_of
+from ..tables import bronze, silver
+from ..tables.batch_rows import Spans
+from .ingest import BATCHES, GAPS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TOPICS, CHANGES, BROKERS, CONFIGS, OTHER = (
+    "silver.topics",
+    "silver.partition_changes",
+    "silver.brokers",
+    "silver.configs",
+    "silver.other_records",
+)
+TABLES = (TOPICS, CHANGES, BROKERS, CONFIGS, OTHER)
+"""In the order in which they are built: topics give partitions their names."""
+
+
+class BuildReport(msgspec.Struct, frozen=True):
+    """What a build did. `rows` by table; `undecodable` counts records whose type or version is unknown or that do not fit it;
+    `disagreements` batches that controllers hold different ones of; `open_from` is where a transaction begins that has not ended.
+    """
+
+    lo: int
+    hi: int
+    rows: dict[str, int] = {}
+    undecodable: dict[str, int] = {}
+    disagreements: int = 0
+    snapshots: tuple[str, ...] = ()
+    aborted: tuple[tuple[int, int], ...] = ()
+    open_from: int | None = None
+
+
+def build(
+    spark: SparkSession,
+    lake: Lake,
+    tables: Sequence[str] = TABLES,
+    *,
+    lo: int | None = None,
+    hi: int | None = None,
+    progress: Callable[[str], None] = lambda text: None,
+) -> BuildReport:
+    """Builds one range of the tables. WrongUse if nothing was ingested or a table is none that is built here."""
+    uris.check_reach(lake.uri, master_of(spark))
+    for table in tables:
+        if table not in TABLES:
+            raise WrongUse(f"{table} is not built from logs; these are: {', '.join(TABLES)}")
+    with lake.writing():
+        ingested = lake.active(BATCHES)
+        if not ingested:
+            raise WrongUse(f"{lake} holds no batches; the next step: kraftlab pipeline ingest LOGDIR... --lake {lake.place()}")
+        start = _next_offset(lake, tables, ingested) if lo is None else lo
+        end = min(hi if hi is not None else ingested[-1].hi, ingested[-1].hi)
+        if end <= start:
+            return BuildReport(start, start)
+        return _Build(spark, lake, tables, ingested, progress).run(start, end)
+
+
+def _next_offset(lake: Lake, tables: Sequence[str], ingested: Sequence[Manifest]) -> int:
+    """The first offset that some table does not have, or has of batches that were taken in again since."""
+    return min(_built_end(lake.active(table), ingested) for table in tables)
+
+
+def _built_end(built: Sequence[Manifest], ingested: Sequence[Manifest]) -> int:
+    for manifest in built:
+        newer = any(
+            each.number > manifest.inputs.get(BATCHES, 0) and each.lo < manifest.hi and manifest.lo < each.hi for each in ingested
+        )
+        if newer:
+            return manifest.lo
+    return built[-1].hi if built else 0
+
+
+class _Build:
+    """One build of some tables."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        lake: Lake,
+        tables: Sequence[str],
+        ingested: Sequence[Manifest],
+        progress: Callable[[str], None],
+    ) -> None:
+        self.spark, self.lake, self.tables, self.ingested, self.progress = spark, lake, tables, ingested, progress
+        self.controllers = {name for each in ingested for name in each.details.get("controllers", "").split(",")}
+
+    def run(self, lo: int, hi: int) -> BuildReport:
+        snapshots = self._needed_snapshots()
+        batches = self._batches(lo, hi, snapshots)
+        rows = silver.others(batches).persist()
+        try:
+            found = silver.transactions(self._markers(rows))
+            spans = found.aborted
+            if found.open_from is not None:
+                hi = self._batch_with(found.open_from, lo, hi)
+                if hi <= lo:
+                    return BuildReport(lo, lo, open_from=found.open_from)
+                batches = self._batches(lo, hi, snapshots)
+            if spans or found.open_from is not None:
+                rows.unpersist()
+                rows = silver.others(batches, spans, thorough=True).persist()
+            report = self._commit_all(batches, rows, lo, hi, spans, thorough=bool(spans) or found.open_from is not None)
+        finally:
+            rows.unpersist()
+        return msgspec.structs.replace(
+            report,
+            snapshots=tuple(sorted(snapshots)),
+            aborted=spans,
+            open_from=found.open_from,
+            disagreements=self._disagreements(lo, hi),
+        )
+
+    def _commit_all(self, batches: DataFrame, rows: DataFrame, lo: int, hi: int, spans: Spans, *, thorough: bool) -> BuildReport:
+        earlier = self.lake.read(self.spark, TOPICS)
+        topics = silver.topics(rows, earlier)
+        made: Mapping[str, Callable[[], DataFrame]] = {
+            TOPICS: lambda: topics,
+            CHANGES: lambda: silver.partition_changes(batches, earlier.unionByName(topics), spans),
+            BROKERS: lambda: silver.brokers(rows),
+            CONFIGS: lambda: silver.configs(rows),
+        }
+        counts = {
+            table: self._commit(table, made[table](), lo, hi).rows for table in TABLES if table in self.tables and table in made
+        }
+        undecodable: dict[str, int] = {}
+        if OTHER in self.tables:
+            complete = thorough or counts.get(CHANGES) == silver.partition_count(rows)
+            others = rows if complete else silver.others(batches, spans, thorough=True)
+            manifest = self._commit(OTHER, silver.other_records(others), lo, hi)
+            counts[OTHER] = manifest.rows
+            for error in self.lake.arrow_of(manifest, ["error"]).column("error").to_pylist():
+                if error is not None:
+                    undecodable[error] = undecodable.get(error, 0) + 1
+        return BuildReport(lo, hi, counts, undecodable)
+
+    def _commit(self, table: str, rows: DataFrame, lo: int, hi: int) -> Manifest:
+        self.progress(table)
+        newest = max(each.number for each in self.ingested if each.lo < hi and lo < each.hi)
+        return self.lake.commit(table, lo, hi, lambda directory: _write(rows, directory), inputs={BATCHES: newest})
+
+    def _batches(self, lo: int, hi: int, snapshots: set[str]) -> DataFrame:
+        """Each batch of the range once, and of the snapshots only those that are needed."""
+        from pyspark.sql import functions as F
+
+        found = self.lake.read(self.spark, BATCHES, lo=lo, hi=hi)
+        at = F.greatest(F.lit(0), F.col("base_offset"))
+        found = found.where((at >= lo) & (at < hi))
+        if len(self.controllers) > 1:
+            found = bronze.chosen(found)
+        is_snapshot = F.col("segment").like(bronze.SNAPSHOTS)
+        return found.where(~is_snapshot | F.col("segment").isin(*snapshots)) if snapshots else found.where(~is_snapshot)
+
+    def _needed_snapshots(self) -> set[str]:
+        batches = self.lake.read(self.spark, BATCHES)
+        found = [(row.segment, row.end_offset) for row in bronze.snapshots(batches).collect()]
+        if not found:
+            return set()
+        gaps = self.lake.arrow(GAPS, ["from_offset", "to_offset"]).to_pylist()
+        if len(self.controllers) > 1 and gaps:
+            holes = [(row.from_offset, row.to_offset) for row in bronze.holes(batches).collect()]
+        else:
+            holes = [(row["from_offset"], row["to_offset"]) for row in gaps]
+        has_segments = bool(batches.where(f"segment NOT LIKE '{bronze.SNAPSHOTS}'").head(1))
+        return silver.needed_snapshots(holes, found, has_segments)
+
+    def _markers(self, rows: DataFrame) -> list[tuple[int, int]]:
+        return [(row.offset, row.type) for row in silver.transaction_markers(rows).collect()]
+
+    def _batch_with(self, offset: int, lo: int, hi: int) -> int:
+        """Where the batch begins that holds an offset."""
+        found = self.lake.read(self.spark, BATCHES, lo=lo, hi=hi).where(f"segment NOT LIKE '{bronze.SNAPSHOTS}'")
+        (row,) = found.where(f"base_offset <= {offset}").groupBy().max("base_offset").collect()
+        return int(row[0])
+
+    def _disagreements(self, lo: int, hi: int) -> int:
+        if len(self.controllers) < 2:
+            return 0
+        return int(bronze.disagreeing(self.lake.read(self.spark, BATCHES, lo=lo, hi=hi)).count())
+
+
+def _write(rows: DataFrame, directory: str) -> None:
+    rows.write.mode("append").parquet(directory)

@@ -1,0 +1,102 @@
+"""Rows of `bronze.batches` as the decoders want them, in both formats.
+
+Runs in Spark's Python workers and imports no Spark. A batch's own offsets and those of its rows differ in snapshots alone: there
+all records stand at the snapshot's offset, and the place in the file orders them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from ..kraft_log.batches import UndecodedRecord
+from ..kraft_log.reader import record_values
+from ..own_log.records import split
+from ..sources.formats import KAFKA
+
+COLUMNS = ("segment", "base_offset", "leader_epoch", "append_ms", "payload", "format")
+"""What of a batch the decoders read."""
+
+_OWN_START = struct.Struct(">12xQ4xHH")
+_OWN_HEADER_BYTES = 48
+_KAFKA_START = struct.Struct(">q13xh")
+_CONTROL = 1 << 5
+SNAPSHOT_SUFFIX = ".checkpoint"
+NO_SPANS: tuple[tuple[int, int], ...] = ()
+
+Spans = Sequence[tuple[int, int]]
+"""Stretches [from, to) of offsets whose records never happened: aborted transactions."""
+
+
+class BatchRow(NamedTuple):
+    """One batch. `first_index` is its first record's place in its batch (0) or in its snapshot; `offset` is what all its records
+    stand at, None in a log, where they count from `base_offset`.
+    """
+
+    is_kafka: bool
+    is_control: bool
+    is_snapshot: bool
+    base_offset: int
+    first_index: int
+    offset: int | None
+    leader_epoch: int
+    append_ms: int
+    record_count: int
+    payload: bytes
+
+    @property
+    def body(self) -> bytes:
+        """What follows the header of one of our batches."""
+        return self.payload[_OWN_HEADER_BYTES:]
+
+    def offset_of(self, offset: int) -> int:
+        """Of a record that stands at `offset` in its batch's own count."""
+        return offset if self.offset is None else self.offset
+
+    def index_of(self, offset: int) -> int:
+        return offset - self.base_offset + self.first_index
+
+
+def rows(batch: pa.RecordBatch) -> Iterator[BatchRow]:
+    """The rows of an Arrow batch that has COLUMNS."""
+    columns = (batch.column(name).to_pylist() for name in COLUMNS)
+    for segment, offset, epoch, append_ms, payload, form in zip(*columns, strict=True):
+        is_kafka = form == KAFKA
+        if is_kafka:
+            (base, attributes), count = _KAFKA_START.unpack_from(payload), 0
+        else:
+            base, attributes, count = _OWN_START.unpack_from(payload)
+        is_snapshot = segment.endswith(SNAPSHOT_SUFFIX)
+        yield BatchRow(
+            is_kafka,
+            bool(attributes & _CONTROL),
+            is_snapshot,
+            base,
+            base if is_snapshot else 0,
+            offset if is_snapshot else None,
+            epoch,
+            append_ms,
+            count,
+            payload,
+        )
+
+
+def raw_records(row: BatchRow) -> Iterator[tuple[int, int, bytes] | UndecodedRecord]:
+    """(offset in the batch's own count, time in ms, bytes) of each record of a data batch, not decoded."""
+    if row.is_kafka:
+        yield from record_values(row.payload)
+        return
+    for index, raw in enumerate(split(row.body, row.base_offset, row.record_count)):
+        yield (row.base_offset + index, row.append_ms, raw) if isinstance(raw, bytes) else raw
+
+
+def is_aborted(offset: int, spans: Spans) -> bool:
+    return any(start <= offset < end for start, end in spans)
+
+
+def touches(row: BatchRow, end_offset: int, spans: Spans) -> bool:
+    """Whether any record of a batch of a log may be in the spans."""
+    return bool(spans) and not row.is_snapshot and any(row.base_offset < end and start < end_offset for start, end in spans)

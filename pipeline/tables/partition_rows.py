@@ -1,0 +1,228 @@
+"""Partition records of both formats as columns: the hot path of silver.
+
+Our records are decoded by the types of a node, whose attributes then become columns one by one; Kafka's by the compiled plans of
+`kraft_log`, whose dicts do. What cannot be decoded, or has a number that no column can hold, is not among the rows: it is kept in
+`silver.other_records` (`other_rows.py`), which asks `is_row` the same question.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from kraftlab.metadata.records import Partition, PartitionChange
+
+from ..kraft_log.batches import UndecodedRecord
+from ..kraft_log.errors import UndecodableRecord
+from ..kraft_log.plans import decode_metadata as decode_kafka
+from ..kraft_log.primitives import uuid_text
+from ..kraft_log.reader import record_values
+from ..lake.schemas import arrow_schema
+from ..own_log.records import decode_metadata
+from .batch_rows import NO_SPANS, BatchRow, Spans, is_aborted, rows, touches
+
+TABLE = "silver.partition_changes"
+SCHEMA = pa.schema([field for field in arrow_schema(TABLE) if field.name != "topic"])
+"""The table without the topic's name, which is found by its id afterwards."""
+ROWS_MAX = 10_000
+CREATE, CHANGE, SNAPSHOT = "create", "change", "snapshot"
+_INT32_END = 1 << 31
+_KAFKA_TYPES = (3, 5)
+_INTS = pa.list_(pa.field("element", pa.int32()))
+_TEXTS = pa.list_(pa.field("element", pa.string()))
+
+OWN_LISTS = ("isr", "replicas", "adding_replicas", "removing_replicas", "original_replicas", "target_replicas")
+KAFKA_LISTS = ("isr", "replicas", "addingReplicas", "removingReplicas")
+
+PartitionRecord = Partition | PartitionChange
+
+
+class _Places:
+    """Where the records of an Arrow batch stand: columns of equal length, filled batch by batch."""
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+        self.epochs: list[int] = []
+        self.times: list[int] = []
+        self.indexes: list[int] = []
+        self.kinds: list[str] = []
+
+    def add_all(self, row: BatchRow, count: int, kind: str) -> None:
+        """All records of a batch."""
+        base, first = row.base_offset, row.first_index
+        self.offsets += range(base, base + count) if row.offset is None else [row.offset] * count
+        self.indexes += range(first, first + count)
+        self.epochs += [row.leader_epoch] * count
+        self.times += [row.append_ms] * count
+        self.kinds += [kind] * count
+
+    def add(self, row: BatchRow, offset: int, time_ms: int, kind: str) -> None:
+        self.offsets.append(row.offset_of(offset))
+        self.indexes.append(row.index_of(offset))
+        self.epochs.append(row.leader_epoch)
+        self.times.append(time_ms)
+        self.kinds.append(kind)
+
+
+def decoded(batches: Iterator[pa.RecordBatch], spans: Spans = NO_SPANS) -> Iterator[pa.RecordBatch]:
+    """Rows of SCHEMA for the partition records of batches, but for those within `spans`. For `mapInArrow`."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        for batch in batches:
+            own: list[BatchRow] = []
+            kafka: list[BatchRow] = []
+            for row in rows(batch):
+                if not row.is_control:
+                    (kafka if row.is_kafka else own).append(row)
+            yield from _own(own, spans)
+            yield from _kafka(kafka, spans)
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _own(found: list[BatchRow], spans: Spans) -> Iterator[pa.RecordBatch]:
+    places, records = _Places(), list[PartitionRecord]()
+    for row in found:
+        decoded_records = decode_metadata(row.body, row.base_offset, row.record_count)
+        if touches(row, row.base_offset + row.record_count, spans) or set(map(type, decoded_records)) != {PartitionChange}:
+            _add_some(row, decoded_records, spans, places, records)
+        else:
+            places.add_all(row, len(decoded_records), SNAPSHOT if row.is_snapshot else CHANGE)
+            records += decoded_records  # type: ignore[arg-type]
+        if len(records) >= ROWS_MAX:
+            yield _own_batch(places, records)
+            places, records = _Places(), []
+    if records:
+        yield _own_batch(places, records)
+
+
+def _add_some(row: BatchRow, found: list[Any], spans: Spans, places: _Places, records: list[PartitionRecord]) -> None:
+    for offset, record in enumerate(found, row.base_offset):
+        if isinstance(record, PartitionRecord) and (row.is_snapshot or not is_aborted(offset, spans)):
+            kind = SNAPSHOT if row.is_snapshot else CREATE if isinstance(record, Partition) else CHANGE
+            places.add(row, offset, row.append_ms, kind)
+            records.append(record)
+
+
+def _own_batch(places: _Places, records: list[PartitionRecord]) -> pa.RecordBatch:
+    try:
+        return _own_columns(places, records)
+    except (pa.ArrowInvalid, OverflowError):
+        return _own_columns(*_fitting(places, records))
+
+
+def _fitting(places: _Places, records: list[PartitionRecord]) -> tuple[_Places, list[PartitionRecord]]:
+    """Those whose numbers fit their columns."""
+    chosen = [index for index, record in enumerate(records) if is_row(record)]
+    kept = _Places()
+    for name, values in vars(places).items():
+        setattr(kept, name, [values[index] for index in chosen])
+    return kept, [records[index] for index in chosen]
+
+
+def is_row(record: PartitionRecord) -> bool:
+    """Whether every number of a record fits the table's columns, which hold what Kafka's can."""
+    numbers = [record.partition_id, record.leader or 0, getattr(record, "partition_epoch", 0)]
+    for name in OWN_LISTS:
+        numbers += getattr(record, name) or ()
+    return all(-_INT32_END <= number < _INT32_END for number in numbers)
+
+
+def _own_columns(places: _Places, records: list[PartitionRecord]) -> pa.RecordBatch:
+    has_partitions = any(kind != CHANGE for kind in places.kinds)
+    epochs = [record.partition_epoch if isinstance(record, Partition) else None for record in records] if has_partitions else None
+    lists = {name: pa.array([getattr(record, name) for record in records], _INTS) for name in OWN_LISTS}
+    return _record_batch(
+        places,
+        topic_id=_texts([record.topic_id for record in records]),
+        partition=[record.partition_id for record in records],
+        isr=lists["isr"],
+        leader=[record.leader for record in records],
+        replicas=lists["replicas"],
+        adding=lists["adding_replicas"],
+        removing=lists["removing_replicas"],
+        directories=_text_lists([record.directories for record in records]),
+        partition_epoch=epochs,
+        rec_version=[record.version for record in records],
+        original=lists["original_replicas"],
+        target=lists["target_replicas"],
+    )
+
+
+def _texts(ids: list[bytes]) -> pa.Array:
+    """Uuids as text: each id of the batch is written once."""
+    places: dict[bytes, int] = {}
+    indexes = [places.setdefault(each, len(places)) for each in ids]
+    return pa.array([uuid_text(each) for each in places], pa.string()).take(pa.array(indexes, pa.int32()))
+
+
+def _text_lists(lists: list[tuple[bytes, ...] | None]) -> pa.Array:
+    return pa.array([None if each is None else [uuid_text(item) for item in each] for each in lists], _TEXTS)
+
+
+def _record_batch(places: _Places, **columns: Any) -> pa.RecordBatch:
+    columns |= {
+        "offset": places.offsets,
+        "leader_epoch": places.epochs,
+        "ts_ms": places.times,
+        "idx_in_batch": places.indexes,
+        "kind": places.kinds,
+    }
+    count = len(places.offsets)
+    arrays = []
+    for field in SCHEMA:
+        values = columns.get(field.name)
+        if values is None:
+            arrays.append(pa.nulls(count, field.type))
+        else:
+            arrays.append(values if isinstance(values, pa.Array) else pa.array(values, field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def _kafka(found: list[BatchRow], spans: Spans) -> Iterator[pa.RecordBatch]:
+    places, records = _Places(), list[tuple[int, dict[str, Any]]]()
+    for row in found:
+        for entry in record_values(row.payload):
+            if isinstance(entry, UndecodedRecord) or entry[2][1:2] not in _KAFKA_TYPE_BYTES:
+                continue
+            offset, time_ms, value = entry
+            if not row.is_snapshot and spans and is_aborted(offset, spans):
+                continue
+            try:
+                name, version, fields = decode_kafka(value)
+            except UndecodableRecord:
+                continue
+            kind = SNAPSHOT if row.is_snapshot else CREATE if name == "PARTITION_RECORD" else CHANGE
+            places.add(row, offset, time_ms, kind)
+            records.append((version, fields))
+        if len(records) >= ROWS_MAX:
+            yield _kafka_columns(places, records)
+            places, records = _Places(), []
+    if records:
+        yield _kafka_columns(places, records)
+
+
+_KAFKA_TYPE_BYTES = frozenset(bytes([number]) for number in _KAFKA_TYPES)
+
+
+def _kafka_columns(places: _Places, records: list[tuple[int, dict[str, Any]]]) -> pa.RecordBatch:
+    data = [fields for _, fields in records]
+    lists = {name: pa.array([fields.get(name) for fields in data], _INTS) for name in KAFKA_LISTS}
+    return _record_batch(
+        places,
+        topic_id=[fields["topicId"] for fields in data],
+        partition=[fields["partitionId"] for fields in data],
+        isr=lists["isr"],
+        leader=[fields.get("leader") for fields in data],
+        replicas=lists["replicas"],
+        adding=lists["addingReplicas"],
+        removing=lists["removingReplicas"],
+        directories=pa.array([fields.get("directories") for fields in data], _TEXTS),
+        partition_epoch=[fields.get("partitionEpoch") for fields in data],
+        rec_version=[version for version, _ in records],
+    )
