@@ -21,6 +21,7 @@ COMMANDS = {
     "doctor": ("doctor", "doctor"),
     "warmup": ("warmup", "warmup"),
     "kraft-dump": ("kraft_dump", "kraft_dump"),
+    "plan": ("plan", "plan"),
 }
 """Name → (module of `commands/`; attribute), in the order of `--help`."""
 
@@ -100,11 +101,13 @@ Exit codes: 0 clean, 1 findings, 2 wrong use, 3 the machine cannot run it (no Ja
 @click.option(
     "--conf", "pairs", metavar="KEY=VALUE", multiple=True, help="A setting of Spark's, as spark.driver.memory=4g; any number."
 )
+@click.option("--shared-files", is_flag=True, help="Paths are on a disk that all workers of the master mount at the same place.")
 @click.pass_context
-def pipeline(context: click.Context, master: str | None, pairs: tuple[str, ...]) -> None:
+def pipeline(context: click.Context, master: str | None, pairs: tuple[str, ...], shared_files: bool) -> None:
     """Read metadata logs and turn them into tables, audits and plans."""
     odd = next((pair for pair in pairs if not pair.partition("=")[1]), None)
     if odd is not None:
         raise click.BadParameter(f"{odd!r} is no KEY=VALUE", context, param_hint="--conf")
     split = (pair.partition("=") for pair in pairs)
-    context.obj = SparkOptions(master, {key.strip(): value.strip() for key, _, value in split})
+    conf = {key.strip(): value.strip() for key, _, value in split}
+    context.obj = SparkOptions(master, conf | {"spark.kraftlab.sharedFiles": "true"} if shared_files else conf)

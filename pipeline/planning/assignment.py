@@ -16,19 +16,15 @@ from .options import Scope
 
 
 class Reason(IntEnum):
-    """Why a replica moves. The numbers in the sentences come later, from the loads before the plan."""
+    """What makes a replica move. Which bound a balancing move is for is told from the loads before the plan."""
 
     NONE = 0
     DRAIN = 1
     REPLACE = 2
     FACTOR = 3
     RACK = 4
-    DISK_HIGH = 5
-    DISK_LOW = 6
-    COUNT_HIGH = 7
-    COUNT_LOW = 8
-    TOPIC = 9
-    EXCHANGE = 10
+    TOPIC = 5
+    BALANCE = 6
 
 
 class Assignment:

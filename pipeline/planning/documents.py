@@ -80,7 +80,7 @@ class ClusterDocument(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def read_cluster(path: str) -> ClusterDocument:
     """The document of a file, judged. BadCluster."""
-    return parse_cluster(_bytes_of(path), path)
+    return parse_cluster(read_bytes(path), path)
 
 
 def parse_cluster(data: bytes, name: str) -> ClusterDocument:
@@ -143,7 +143,7 @@ def _refuse_twice(what: str, names: Iterable[int | str]) -> None:
             raise BadCluster(f"{what} {name} is there {count} times; it has to be there once")
 
 
-def _bytes_of(path: str) -> bytes:
+def read_bytes(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:

@@ -155,5 +155,5 @@ def _inside(low: Floats, high: Floats, aside: Floats) -> tuple[Floats, Floats]:
     """The bounds drawn in by `aside`, never past each other."""
     inner_low, inner_high = low + aside, high - aside
     crossed = inner_low > inner_high
-    middle = np.where(crossed, (np.where(np.isinf(low), high, low) + np.where(np.isinf(high), low, high)) / 2, 0.0)
+    middle = np.where(crossed, np.where(crossed, low, 0.0) / 2 + np.where(crossed, high, 0.0) / 2, 0.0)
     return np.where(crossed, middle, inner_low), np.where(crossed, middle, inner_high)

@@ -19,8 +19,8 @@ MARGINS = (0.004, 0.004, 0.006, 0.008, 0.008, 0.008)
 SEED = 20_130_610
 
 
-def place(cluster: Cluster, scope: Scope) -> tuple[Assignment, list[str]]:
-    """Replicas as the plan has them, and notes about what could not be done."""
+def place(cluster: Cluster, scope: Scope) -> tuple[Assignment, str, list[str]]:
+    """(replicas as the plan has them, what found them, notes about what could not be done)"""
     assignment = Assignment(cluster, scope)
     notes: list[str] = []
     budget = math.inf if scope.options.max_bytes is None else float(scope.options.max_bytes)
@@ -47,7 +47,7 @@ def place(cluster: Cluster, scope: Scope) -> tuple[Assignment, list[str]]:
         spread_topics(assignment, budget - assignment.bytes_moved)
     assignment.settle_slots()
     assignment.recount()
-    return assignment, notes
+    return assignment, "flow", notes
 
 
 def _within(assignment: Assignment) -> bool:

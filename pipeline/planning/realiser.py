@@ -20,7 +20,6 @@ IDLE_ATTEMPTS = 6
 
 def realise(assignment: Assignment, flow: Flow, classes: Ints, random: np.random.Generator, budget_bytes: float) -> int:
     """Makes the moves of a flow as far as they fit; how many it made. Moves of what stays out of the budget are left undone."""
-    reasons = _reasons(assignment)
     made = 0
     left = budget_bytes
     class_count = int(classes.max()) + 1
@@ -31,7 +30,7 @@ def realise(assignment: Assignment, flow: Flow, classes: Ints, random: np.random
         rows, slots = _drawn(assignment, candidates, number, flow, random)
         rows, slots = np.concatenate([waiting_rows[here], rows]), np.concatenate([waiting_slots[here], slots])
         places = np.repeat(np.arange(assignment.cluster.broker_count), flow.take[:, number])
-        count, spent = _match(assignment, rows, slots, places, reasons, random, left)
+        count, spent = _match(assignment, rows, slots, places, random, left)
         made += count
         left -= spent
     return made
@@ -72,7 +71,7 @@ def _drawn(
 
 
 def _match(
-    assignment: Assignment, rows: Ints, slots: Ints, places: Ints, reasons: Ints, random: np.random.Generator, budget_bytes: float
+    assignment: Assignment, rows: Ints, slots: Ints, places: Ints, random: np.random.Generator, budget_bytes: float
 ) -> tuple[int, float]:
     """(moves made, bytes moved)"""
     made, spent, idle = 0, 0.0, 0
@@ -97,7 +96,7 @@ def _match(
         spent += float(cost[good & ~already].sum())
         row, slot, broker, held = row[good], slot[good], broker[good], held[good]
         before = assignment.reason[row, slot]
-        kept = np.where((before > 0) | (held < 0), before, reasons[held, broker])
+        kept = np.where((before > 0) | (held < 0), before, int(Reason.BALANCE))
         assignment.move(row, slot, broker, kept)
         made += len(row)
         rows, slots = np.delete(rows, items[good]), np.delete(slots, items[good])
@@ -121,22 +120,6 @@ def _topics_fit(assignment: Assignment, rows: Ints, brokers: Ints, good: Flags) 
     ranked[order] = np.arange(len(key)) - np.searchsorted(key[order], key[order])
     fits: Flags = assignment.topic_count[topic, brokers] + ranked < assignment.scope.bounds.topic_limit[topic]
     return fits
-
-
-def _reasons(assignment: Assignment) -> Ints:
-    """[B, B]: why a replica goes from one broker to another, as loads are now: the bound that is furthest from being kept."""
-    bounds = assignment.scope.bounds
-    share = np.maximum(bounds.share_bytes, 1.0)
-    mean = max(bounds.mean_count, 1e-9)
-    ratio, often = assignment.disk / share, assignment.count / mean
-    counted = assignment.scope.counted
-    give = np.where(counted, np.stack([ratio - 1, often - 1]), 0.0)
-    take = np.where(counted, np.stack([1 - ratio, 1 - often]), 0.0)
-    table = np.stack([*np.broadcast_arrays(give[0][:, None], take[0][None, :], give[1][:, None], take[1][None, :])])
-    named = np.array([Reason.DISK_HIGH, Reason.DISK_LOW, Reason.COUNT_HIGH, Reason.COUNT_LOW])
-    eps = assignment.scope.options.eps
-    strongest = table.argmax(0)
-    return np.where(table.max(0) > eps, named[strongest], int(Reason.EXCHANGE))
 
 
 def place_homeless(assignment: Assignment) -> list[tuple[int, int]]:

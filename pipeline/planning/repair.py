@@ -42,7 +42,7 @@ class Holdings:
         holders = assignment.replicas[rows, slots]
         order = np.argsort(holders, kind="stable")
         edges = np.searchsorted(holders[order], np.arange(assignment.cluster.broker_count + 1))
-        self.of = [(rows[order[a:b]], slots[order[a:b]]) for a, b in pairwise(edges.tolist())]
+        self.of: list[tuple[Ints, Ints]] = [(rows[order[a:b]], slots[order[a:b]]) for a, b in pairwise(edges.tolist())]
 
     def of_many(self, brokers: Ints) -> tuple[Ints, Ints]:
         parts = [self.of[broker] for broker in brokers.tolist()]
@@ -96,20 +96,10 @@ def repair(assignment: Assignment, budget_bytes: float) -> float:
         if step is None:
             given_up[worst] = True
             continue
-        holdings.make(step, _reason(assignment, worst))
+        holdings.make(step, Reason.BALANCE)
         spent += step.bytes
         given_up[:] = False
     return spent
-
-
-def _reason(assignment: Assignment, broker: int) -> int:
-    bounds = assignment.scope.bounds
-    disk, count = assignment.disk[broker], assignment.count[broker]
-    if disk > bounds.disk_high[broker]:
-        return Reason.DISK_HIGH
-    if disk < bounds.disk_low[broker]:
-        return Reason.DISK_LOW
-    return Reason.COUNT_HIGH if count > bounds.count_high[broker] else Reason.COUNT_LOW
 
 
 class _Search:
@@ -137,11 +127,11 @@ class _Search:
 
     def _outward(self) -> tuple[float, _Step] | None:
         takers = self.emptiest[self.assignment.scope.takes[self.emptiest]]
-        rows, slots = self._sample(*self.mine, SINGLE_SAMPLE)
+        rows, slots = self._sample(self.mine, SINGLE_SAMPLE)
         return self._single(np.repeat(rows, len(takers)), np.repeat(slots, len(takers)), np.tile(takers, len(rows)))
 
     def _inward(self) -> tuple[float, _Step] | None:
-        parts = [self._sample(*self.holdings.of[broker], SINGLE_SAMPLE) for broker in self.fullest.tolist()]
+        parts = [self._sample(self.holdings.of[broker], SINGLE_SAMPLE) for broker in self.fullest.tolist()]
         rows, slots = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
         return self._single(rows, slots, np.full(len(rows), self.broker))
 
@@ -164,9 +154,9 @@ class _Search:
 
     def _swap(self) -> tuple[float, _Step] | None:
         work = self.assignment
-        rows, slots = self._sample(*self.mine, SWAP_SAMPLE)
+        rows, slots = self._sample(self.mine, SWAP_SAMPLE)
         partners = np.unique(np.r_[self.emptiest, self.fullest])
-        theirs = [self._sample(*self.holdings.of[partner], SWAP_SAMPLE) for partner in partners.tolist()]
+        theirs = [self._sample(self.holdings.of[partner], SWAP_SAMPLE) for partner in partners.tolist()]
         rows_b, slots_b = np.concatenate([part[0] for part in theirs]), np.concatenate([part[1] for part in theirs])
         if not len(rows) or not len(rows_b):
             return None
@@ -190,8 +180,9 @@ class _Search:
         moves = ((int(row_a[at]), int(slot_a[at]), int(other[at])), (int(row_b[at]), int(slot_b[at]), self.broker))
         return float(score[at]), _Step(moves, float(cost[at]))
 
-    def _sample(self, rows: Ints, slots: Ints, number: int) -> tuple[Ints, Ints]:
+    def _sample(self, held: tuple[Ints, Ints], number: int) -> tuple[Ints, Ints]:
         """Replicas of all sizes, evenly over their order by size."""
+        rows, slots = held
         if len(rows) <= number:
             return rows, slots
         order = np.argsort(self.assignment.size[rows], kind="stable")

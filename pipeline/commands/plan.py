@@ -1,0 +1,414 @@
+"""`kraftlab pipeline plan`: plans that say where replicas are to be; made, checked, explained, cut into waves, exported."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+import msgspec
+
+from kraftlab.cli.caller import caller_options, connect
+from kraftlab.cli.output import Output, json_option
+
+from ..command import CLEAN, FINDINGS
+from ..errors import WrongUse
+
+if TYPE_CHECKING:
+    from ..planning.checks import Asked, Finding, Target
+    from ..planning.documents import ClusterDocument
+    from ..planning.options import PlanOptions
+    from ..planning.plan import PartitionMove, Plan
+
+SHOWN_MOVES = 20
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGTP]?)(i?)B?\s*")
+_POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _Size(click.ParamType[int]):
+    """Bytes, with a unit if need be: 50TB, 1.5GiB, 1048576."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = _SIZE.fullmatch(str(value))
+        if found is None:
+            self.fail(f"{value!r} is no size; write it like 50TB, 1.5GiB or 1048576", param, ctx)
+        number, unit, binary = found.groups()
+        return int(float(number) * (1024 if binary else 1000) ** _POWERS[unit])
+
+
+def source_options(command: F) -> F:
+    """Where the cluster is read from: one of three."""
+    command = caller_options(command)
+    for option in (
+        click.option("--lake", metavar="URI", help="The newest state and log directory samples in a lake."),
+        click.option("--input", "input_file", metavar="FILE", help="A cluster as JSON, as `plan cluster` prints it."),
+        click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="A running cluster: its metadata, and DescribeLogDirs."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(
+    "plan",
+    short_help="Plan where replicas are to be: balance, drain, replace, change RF.",
+    epilog="""\b
+Examples:
+  kraftlab pipeline plan propose --bootstrap-server 127.0.0.1:21001 --output plan.json
+  kraftlab pipeline plan explain plan.json --topic orders --partition 3
+  kraftlab pipeline plan check plan.json
+  kraftlab pipeline plan export plan.json --wave 1 > wave1.json
+  kraftlab reassign-partitions --bootstrap-server 127.0.0.1:21001 --execute --reassignment-json-file wave1.json
+
+\b
+Exit codes: 0 clean, 1 a hard goal is not met or a check failed, 2 wrong use.""",
+)
+def plan() -> None:
+    """Plan where replicas are to be. Sizes come from DescribeLogDirs: nothing to install, nothing to wait for."""
+
+
+@plan.command(
+    "propose",
+    short_help="Make a plan.",
+    epilog="""\b
+Examples:
+  kraftlab pipeline plan propose --bootstrap-server 127.0.0.1:21001 --output plan.json
+  kraftlab pipeline plan propose --bootstrap-server 127.0.0.1:21001 --drain 3 --output plan.json
+  kraftlab pipeline plan propose --input cluster.json --replace 3:7 --rf orders=3 --json
+  kraftlab pipeline plan propose --lake file:///lake --goals rack,disk,logdir --eps 0.05 --max-bytes 50TB
+
+\b
+--drain, --replace, --rf and --drain-dir move what they name and nothing else; with --balance the rest is evened out too.
+--add-brokers moves replicas onto those brokers only. Without any of these everything is evened out.
+The same cluster and options give the same plan, byte for byte.""",
+)
+@source_options
+@click.option("--drain", multiple=True, type=int, metavar="BROKER", help="Empty this broker; may be given again.")
+@click.option("--replace", multiple=True, metavar="OLD:NEW", help="Give what OLD has to NEW, slot by slot.")
+@click.option("--rf", multiple=True, metavar="TOPIC=N", help="Change a topic's replication factor. Nothing else changes any.")
+@click.option("--add-brokers", multiple=True, metavar="IDS", help="Fill these brokers (ids, with commas between them).")
+@click.option("--drain-dir", multiple=True, metavar="BROKER:PATH", help="Empty a log directory into the broker's others.")
+@click.option("--balance", is_flag=True, help="Beside what was named, even everything out.")
+@click.option("--goals", metavar="GOALS", help="rack, disk, count, topic, leader, logdir, or full names; default: all.")
+@click.option("--eps", type=float, default=0.1, show_default=True, help="Half the width of the band around the mean.")
+@click.option(
+    "--max-bytes", type=_Size(), metavar="SIZE", help="Copy no more than this between brokers: the best plan within it."
+)
+@click.option("--exclude-broker", multiple=True, type=int, metavar="BROKER", help="Move nothing onto this broker or off it.")
+@click.option("--exclude-topic", multiple=True, metavar="TOPIC", help="Move nothing of this topic; * and ? may stand in it.")
+@click.option("--output", metavar="FILE", type=click.Path(path_type=Path), help="Write the plan there.")
+@json_option
+def propose(
+    bootstrap_server: str | None,
+    input_file: str | None,
+    lake: str | None,
+    output: Path | None,
+    as_json: bool,
+    **asked: Any,
+) -> int:
+    """Propose moves that bring the cluster to its goals with the fewest bytes."""
+    options = _options(**asked)
+    document = read_cluster_from(bootstrap_server, input_file, lake)
+    from ..planning.explain import move_lines, plan_lines
+    from ..planning.plan import encode_plan
+    from ..planning.propose import propose as make
+
+    started = time.process_time()
+    made = make(document, options)
+    _tell(f"planned in {time.process_time() - started:.1f} s of processor time")
+    if output is not None:
+        output.write_bytes(encode_plan(made) + b"\n")
+        _tell(f"written to {output}")
+    out = Output(as_json)
+    out.lines(plan_lines(made))
+    if made.moves:
+        out.lines(["", *move_lines(made, made.moves[:SHOWN_MOVES]), *_more(made.moves)])
+    if as_json:
+        sys.stdout.write(encode_plan(made).decode() + "\n")
+    return FINDINGS if made.breaks_hard_goals else CLEAN
+
+
+def _more(moves: Sequence[PartitionMove]) -> list[str]:
+    left = len(moves) - SHOWN_MOVES
+    return [f"… and {left} more partitions; `plan explain FILE --topic T --partition P` tells of each"] if left > 0 else []
+
+
+@plan.command(
+    "check",
+    short_help="Judge a plan, or any reassignment file, with other code than made it.",
+    epilog="""\b
+Examples:
+  kraftlab pipeline plan check plan.json
+  kraftlab pipeline plan check plan.json --bootstrap-server 127.0.0.1:21001     # against the cluster as it is now
+  kraftlab pipeline plan check reassignment.json --bootstrap-server 127.0.0.1:21001
+
+\b
+Exit codes: 0 no errors (there may be warnings: soft goals), 1 errors, 2 wrong use.""",
+)
+@click.argument("file", metavar="FILE")
+@source_options
+@json_option
+def check(file: str, bootstrap_server: str | None, input_file: str | None, lake: str | None, as_json: bool) -> int:
+    """Check a plan, or a file of Kafka's reassignment tool together with the cluster that it is for."""
+    from ..planning.checks import CHECKS, ERROR, check
+
+    targets, asked, document = _to_check(file)
+    if bootstrap_server or input_file or lake or document is None:
+        document = read_cluster_from(bootstrap_server, input_file, lake)
+    findings = check(document, targets, asked)
+    out = Output(as_json)
+    out.lines([_finding_line(finding) for finding in findings])
+    errors = sum(finding.severity == ERROR for finding in findings)
+    out.lines([f"{len(CHECKS)} checks of {len(targets)} partitions: {errors} failed, {len(findings) - errors} warnings"])
+    out.result({"checked": len(targets), "findings": msgspec.to_builtins(findings)})
+    return FINDINGS if errors else CLEAN
+
+
+def _finding_line(finding: Finding) -> str:
+    return f"{finding.severity}: {finding.check}: {finding.count} x; for example: {finding.example}"
+
+
+def _to_check(file: str) -> tuple[list[Target], Asked, ClusterDocument | None]:
+    """What a file says, and the cluster if it carries it: a plan does, Kafka's file does not."""
+    from kraftlab.cli.reassign_plan import PlanError, parse_plan
+
+    from ..planning.checks import Asked, Target
+    from ..planning.documents import read_bytes
+    from ..planning.plan import FORMAT, read_plan
+
+    data = read_bytes(file)
+    if FORMAT.encode() in data[:200]:
+        made = read_plan(file)
+        options = made.options
+        targets = [Target(move.topic, move.partition, move.after, move.dirs, move.before) for move in made.moves]
+        empty = (*options.drain, *(source for source, _ in options.replace))
+        asked = Asked(options.eps, options.rf, empty, options.exclude_brokers, options.max_bytes, options.balances)
+        return targets, asked, made.cluster
+    try:
+        placements = parse_plan(data).partitions
+    except PlanError as error:
+        raise WrongUse(f"{file} is neither a plan nor a reassignment file: {error}") from None
+    return [Target(one.topic, one.partition, one.replicas, one.log_dirs) for one in placements], Asked(), None
+
+
+@plan.command(
+    "explain",
+    short_help="Say why each replica moves, and what goals there are.",
+    epilog="""\b
+Examples:
+  kraftlab pipeline plan explain                                        # the goals, and what is not done
+  kraftlab pipeline plan explain plan.json --topic orders --partition 3
+  kraftlab pipeline plan explain plan.json --all | less""",
+)
+@click.argument("file", metavar="[FILE]", required=False)
+@click.option("--topic", metavar="TOPIC", help="Only moves of this topic.")
+@click.option("--partition", type=int, metavar="N", help="Only the move of this partition of it.")
+@click.option("--all", "everything", is_flag=True, help="All moves, not the first few.")
+@json_option
+def explain(file: str | None, topic: str | None, partition: int | None, everything: bool, as_json: bool) -> int:
+    """Explain a plan; without a file: the goals that plans know."""
+    from ..planning.explain import Sentences, goals_known, move_lines, plan_lines
+    from ..planning.goals import GOALS, NOT_DONE
+
+    out = Output(as_json)
+    if file is None:
+        out.lines(goals_known())
+        out.result({"goals": msgspec.to_builtins(GOALS), "not_done": [{"goals": names, "why": why} for names, why in NOT_DONE]})
+        return CLEAN
+    if partition is not None and topic is None:
+        raise WrongUse(f"--partition {partition} of which topic? name it with --topic")
+    made = _plan_of(file)
+    moves = [one for one in made.moves if topic in (None, one.topic) and partition in (None, one.partition)]
+    if topic is not None and not moves:
+        name = topic if partition is None else f"{topic}-{partition}"
+        out.lines([f"{name} does not change: it has nothing that a goal wants elsewhere, or is left alone"])
+    else:
+        shown = moves if everything or topic is not None else moves[:SHOWN_MOVES]
+        out.lines([] if topic is not None else [*plan_lines(made), *goals_known(), ""])
+        out.lines(move_lines(made, shown))
+        out.lines(_more(moves) if len(shown) < len(moves) else [])
+    if as_json:
+        sentences = Sentences(made)
+        described = [msgspec.to_builtins(one) | {"sentences": [sentences.of(why) for why in one.why]} for one in moves]
+        out.result({"plan_id": made.plan_id, "goals": msgspec.to_builtins(made.goals), "notes": made.notes, "moves": described})
+    return CLEAN
+
+
+@plan.command(
+    "waves",
+    short_help="Cut a plan into waves under caps, with bytes and times.",
+    epilog="""\b
+Examples:
+  kraftlab pipeline plan waves plan.json --throttle 50MB
+  kraftlab pipeline plan waves plan.json --per-broker 5 --cluster 200 --output plan.json
+
+\b
+Exit codes: 0 clean, 1 a wave would overfill a broker's disks before old replicas are gone, 2 wrong use.""",
+)
+@click.argument("file", metavar="FILE")
+@click.option("--per-broker", type=click.IntRange(1), default=10, show_default=True, help="Moves at a time per broker.")
+@click.option("--per-broker-intra", type=click.IntRange(1), default=2, show_default=True, help="Directory moves per broker.")
+@click.option("--cluster", type=click.IntRange(1), default=1250, show_default=True, help="Moves at a time in the cluster.")
+@click.option("--leaders", type=click.IntRange(1), default=1000, show_default=True, help="Leader changes at a time.")
+@click.option("--throttle", type=_Size(), metavar="SIZE", help="Bytes per second per broker: shows how long each wave takes.")
+@click.option("--output", metavar="FILE", type=click.Path(path_type=Path), help="Write the plan with these waves there.")
+@json_option
+def waves(
+    file: str,
+    per_broker: int,
+    per_broker_intra: int,
+    cluster: int,
+    leaders: int,
+    throttle: int | None,
+    output: Path | None,
+    as_json: bool,
+) -> int:
+    """Cut a plan into waves that are executed one after the other."""
+    from ..planning.explain import duration, wave_lines
+    from ..planning.plan import encode_plan
+    from ..planning.waves import Caps, rewaved, summaries
+
+    made = rewaved(_plan_of(file), Caps(per_broker, per_broker_intra, cluster, leaders))
+    if output is not None:
+        output.write_bytes(encode_plan(made) + b"\n")
+        _tell(f"written to {output}")
+    found = summaries(made, throttle)
+    out = Output(as_json)
+    out.lines(wave_lines(found) if found else ["nothing moves"])
+    total = sum(wave.seconds or 0.0 for wave in found) if throttle else None
+    out.lines([f"together {duration(total)}"] if total is not None else [])
+    full = [wave for wave in found if wave.overfull]
+    out.lines(
+        f"wave {wave.wave} overfills broker {', '.join(map(str, wave.overfull))} before old replicas go: take smaller caps"
+        for wave in full
+    )
+    out.result({"plan_id": made.plan_id, "seconds": total, "waves": msgspec.to_builtins(found)})
+    return FINDINGS if full else CLEAN
+
+
+@plan.command(
+    "export",
+    short_help="Print a plan as a file for `reassign-partitions --execute`.",
+    epilog="""\b
+Examples:
+  kraftlab pipeline plan export plan.json > reassignment.json
+  kraftlab pipeline plan export plan.json --wave 2 | tee wave2.json""",
+)
+@click.argument("file", metavar="FILE")
+@click.option("--format", "kind", type=click.Choice(["kafka-json"]), default="kafka-json", show_default=True)
+@click.option("--wave", type=click.IntRange(1), metavar="N", help="Only this wave.")
+def export(file: str, kind: str, wave: int | None) -> int:
+    """Print a plan in the format of Kafka's reassignment tool, log directories included."""
+    from ..planning.kafka_json import kafka_json
+
+    made = _plan_of(file)
+    if wave is not None and wave > made.waves:
+        raise WrongUse(f"{file} has {made.waves} waves, there is no wave {wave}")
+    moves = [move for move in made.moves if wave in (None, move.wave)]
+    if not moves:
+        raise WrongUse(f"{file} moves nothing; there is nothing to export")
+    click.echo(kafka_json(moves))
+    return CLEAN
+
+
+@plan.command(
+    "cluster",
+    short_help="Print a cluster as `plan propose --input` takes it.",
+    epilog="""\b
+Example:
+  kraftlab pipeline plan cluster --bootstrap-server 127.0.0.1:21001 > cluster.json""",
+)
+@source_options
+def cluster(bootstrap_server: str | None, input_file: str | None, lake: str | None) -> int:
+    """Print what plans are made from, to look at it, keep it, or change it and ask what if."""
+    from ..planning.documents import encode_cluster
+
+    click.echo(encode_cluster(read_cluster_from(bootstrap_server, input_file, lake)).decode())
+    return CLEAN
+
+
+# -- what the commands share ----------------------------------------------------------------------------------------------------
+
+
+def read_cluster_from(bootstrap_server: str | None, input_file: str | None, lake: str | None) -> ClusterDocument:
+    """The cluster of the one source that is named. WrongUse."""
+    if sum(source is not None for source in (bootstrap_server, input_file, lake)) != 1:
+        raise WrongUse("which cluster? name exactly one of --bootstrap-server, --input and --lake")
+    if input_file is not None:
+        from ..planning.documents import read_cluster
+
+        return read_cluster(input_file)
+    if lake is not None:
+        from ..planning.from_lake import read_lake
+
+        return read_lake(lake, _tell)
+    from ..planning.live import read_live
+
+    with connect(str(bootstrap_server)) as client:
+        return read_live(client, _tell)
+
+
+def _plan_of(file: str) -> Plan:
+    from ..planning.plan import read_plan
+
+    return read_plan(file)
+
+
+def _tell(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _options(
+    drain: tuple[int, ...],
+    replace: tuple[str, ...],
+    rf: tuple[str, ...],
+    add_brokers: tuple[str, ...],
+    drain_dir: tuple[str, ...],
+    balance: bool,
+    goals: str | None,
+    eps: float,
+    max_bytes: int | None,
+    exclude_broker: tuple[int, ...],
+    exclude_topic: tuple[str, ...],
+) -> PlanOptions:
+    from ..planning.goals import ALL, parse_goals
+    from ..planning.options import PlanOptions
+
+    return PlanOptions(
+        goals=ALL if goals is None else parse_goals(goals.split(",")),
+        eps=eps,
+        max_bytes=max_bytes,
+        drain=drain,
+        replace=tuple(_pair(text, ":", "--replace OLD:NEW", _number, _number) for text in replace),
+        rf=dict(_pair(text, "=", "--rf TOPIC=N", str, _number) for text in rf),
+        add_brokers=tuple(_number(id) for text in add_brokers for id in text.split(",")),
+        drain_dirs=tuple(_pair(text, ":", "--drain-dir BROKER:PATH", _number, str) for text in drain_dir),
+        exclude_brokers=exclude_broker,
+        exclude_topics=exclude_topic,
+        balance=balance,
+    )
+
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+def _pair(text: str, sign: str, usage: str, left: Callable[[str], A], right: Callable[[str], B]) -> tuple[A, B]:
+    first, found, second = text.rpartition(sign) if sign == "=" else text.partition(sign)
+    if not found or not first or not second:
+        raise WrongUse(f"{text!r}: write {usage}")
+    return left(first), right(second)
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise WrongUse(f"{text!r} is no number") from None

@@ -1,0 +1,217 @@
+"""Plans in words: goals before and after, and why each replica moves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from .goals import GOALS, NOT_DONE
+from .plan import BrokerLoad, PartitionMove, Plan, Why
+from .waves import Wave
+
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+SHOWN_BROKERS = 12
+
+
+def size(amount: float) -> str:
+    """Bytes with a unit, thousands as Kafka's throttles and disks count them."""
+    value, unit = float(amount), 0
+    while abs(value) >= 999.95 and unit < len(_UNITS) - 1:
+        value, unit = value / 1000, unit + 1
+    return f"{value:.1f} {_UNITS[unit]}" if unit else f"{value:.0f} B"
+
+
+def duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+class Sentences:
+    """Reasons of one plan's moves, with the numbers from before it."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.options = plan.options
+        self.load = {load.id: load for load in plan.brokers}
+        counted = [load for load in plan.brokers if load.share_bytes]
+        self.mean_count = sum(load.replicas_after for load in counted) / max(len(counted), 1)
+        self.mean_leaders = sum(load.leaders_after for load in counted) / max(len(counted), 1)
+
+    def of(self, why: Why) -> str:
+        return REASONS[why.reason](self, why)
+
+    def disk(self, broker: int) -> str:
+        load = self.load[broker]
+        return f"{load.bytes_before / load.share_bytes:.2f} x its share of bytes" if load.share_bytes else "no share of bytes"
+
+    def count(self, broker: int) -> str:
+        return f"{self.load[broker].replicas_before / max(self.mean_count, 1e-9):.2f} x the mean number of replicas"
+
+    def leaders(self, broker: int) -> str:
+        return f"{self.load[broker].leaders_before / max(self.mean_leaders, 1e-9):.2f} x the mean number of leaderships"
+
+
+def _band(sentences: Sentences, high: bool) -> str:
+    eps = sentences.options.eps
+    return f"{1 + eps if high else 1 - eps:.2f}"
+
+
+def _factor(_: Sentences, why: Why) -> str:
+    if why.target < 0:
+        return f"broker {why.source} gives its replica up: the topic is to have fewer"
+    return f"broker {why.target} gets a new replica: the topic is to have more"
+
+
+REASONS: dict[str, Callable[[Sentences, Why], str]] = {
+    "drain": lambda of, why: f"broker {why.source} → {why.target}: broker {why.source} is drained",
+    "replace": lambda of, why: f"broker {why.source} → {why.target}: broker {why.source} is replaced",
+    "rf": _factor,
+    "rack": lambda of, why: (
+        f"broker {why.source} → {why.target}: RackAwareGoal: broker {why.source} shares a rack "
+        f"({of.load[why.source].rack}) with another replica of the partition"
+    ),
+    "topic": lambda of, why: (
+        f"broker {why.source} → {why.target}: TopicReplicaDistributionGoal: broker {why.source} has too much of the topic"
+    ),
+    "disk-high": lambda of, why: (
+        f"broker {why.source} → {why.target}: DiskUsageDistributionGoal: broker {why.source} holds {of.disk(why.source)}, "
+        f"{_band(of, True)} is the most"
+    ),
+    "disk-low": lambda of, why: (
+        f"broker {why.source} → {why.target}: DiskUsageDistributionGoal: broker {why.target} holds {of.disk(why.target)}, "
+        f"{_band(of, False)} is the least"
+    ),
+    "count-high": lambda of, why: (
+        f"broker {why.source} → {why.target}: ReplicaDistributionGoal: broker {why.source} has {of.count(why.source)}, "
+        f"{_band(of, True)} is the most"
+    ),
+    "count-low": lambda of, why: (
+        f"broker {why.source} → {why.target}: ReplicaDistributionGoal: broker {why.target} has {of.count(why.target)}, "
+        f"{_band(of, False)} is the least"
+    ),
+    "exchange": lambda of, why: (
+        f"broker {why.source} → {why.target}: makes room: both are in their bands, others get into theirs by it"
+    ),
+    "leader": lambda of, why: (
+        f"preferred leader {why.source} → {why.target}: LeaderReplicaDistributionGoal: {why.source} has "
+        f"{of.leaders(why.source)}, {why.target} has {of.leaders(why.target)}; no data moves"
+    ),
+    "directory": lambda of, why: (
+        f"broker {why.source}, {why.source_dir} → {why.target_dir}: IntraBrokerDiskUsageDistributionGoal: the directories of "
+        f"broker {why.source} are uneven"
+    ),
+    "drain-dir": lambda of, why: f"broker {why.source}, {why.source_dir} → {why.target_dir}: the directory is drained",
+}
+"""Reason of a `Why` → sentence."""
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """The whole plan: sums, goals, brokers that change most, reasons by number, notes."""
+    lines = [
+        f"plan {plan.plan_id}  (solver: {plan.solver}, as of metadata offset {plan.as_of_offset})"
+        if plan.as_of_offset >= 0
+        else f"plan {plan.plan_id}  (solver: {plan.solver})",
+        f"moves {plan.replica_moves} replicas, {size(plan.bytes_moved)} (no plan that does this copies less than "
+        f"{size(plan.lower_bound_bytes)}), between directories {plan.intra_moves}, {size(plan.intra_bytes)}; "
+        f"{plan.leader_changes} preferred leaders change; {plan.waves} waves",
+        "",
+        *goal_lines(plan),
+        "",
+        *broker_lines(plan.brokers),
+    ]
+    reasons = Counter(why.reason for move in plan.moves for why in move.why)
+    if reasons:
+        lines += ["", "why: " + ", ".join(f"{reason} {number}" for reason, number in sorted(reasons.items()))]
+    lines += [f"note: {note}" for note in plan.notes]
+    return lines
+
+
+def goal_lines(plan: Plan) -> list[str]:
+    rows = [("goal", "kind", "before", "after", "violations", "worst after")]
+    for goal in plan.goals:
+        before, after = goal.before, goal.after
+        rows.append(
+            (
+                goal.name,
+                "hard" if goal.hard else "soft",
+                f"{before.least:.3f} … {before.most:.3f}",
+                f"{after.least:.3f} … {after.most:.3f}",
+                f"{before.violations} → {after.violations}",
+                after.worst if after.violations else "",
+            )
+        )
+    return aligned(rows)
+
+
+def broker_lines(brokers: Iterable[BrokerLoad]) -> list[str]:
+    """Those that change most, at most a dozen."""
+    changed = sorted((load for load in brokers if load.bytes_before != load.bytes_after), key=lambda load: -_change(load))
+    if not changed:
+        return ["no broker's load changes"]
+    rows = [("broker", "rack", "bytes", "replicas", "leaders")]
+    rows += [
+        (
+            str(load.id),
+            load.rack,
+            f"{size(load.bytes_before)} → {size(load.bytes_after)}",
+            f"{load.replicas_before} → {load.replicas_after}",
+            f"{load.leaders_before} → {load.leaders_after}",
+        )
+        for load in changed[:SHOWN_BROKERS]
+    ]
+    more = [f"… and {len(changed) - SHOWN_BROKERS} more"] if len(changed) > SHOWN_BROKERS else []
+    return aligned(rows) + more
+
+
+def _change(load: BrokerLoad) -> int:
+    return abs(load.bytes_after - load.bytes_before)
+
+
+def goals_known() -> list[str]:
+    """What plans know of goals, and what they do not."""
+    lines = ["goals, the ones that win first:"]
+    lines += [f"  {goal.name} ({'hard' if goal.hard else 'soft'}, --goals {goal.short}): {goal.about}" for goal in GOALS]
+    return [*lines, "not done:", *(f"  {names}: {why}" for names, why in NOT_DONE)]
+
+
+def move_lines(plan: Plan, moves: Iterable[PartitionMove]) -> list[str]:
+    """Each move with its reasons."""
+    sentences = Sentences(plan)
+    lines = []
+    for move in moves:
+        amount = f", {size(move.size_bytes)} a replica" if move.size_bytes else ""
+        lines.append(f"{move.name}: {_list(move.before)} → {_list(move.after)}{amount}, wave {move.wave}")
+        lines += [f"  {sentences.of(why)}" for why in move.why]
+    return lines
+
+
+def wave_lines(waves: Iterable[Wave]) -> list[str]:
+    rows = [("wave", "partitions", "replicas", "bytes", "in directories", "leaders", "busiest", "time")]
+    rows += [
+        (
+            str(wave.wave),
+            str(wave.partitions),
+            str(wave.replica_moves),
+            size(wave.bytes),
+            f"{wave.intra_moves}, {size(wave.intra_bytes)}",
+            str(wave.leader_changes),
+            f"{wave.busiest_broker}: {size(wave.busiest_bytes)}" if wave.busiest_bytes else "",
+            duration(wave.seconds) if wave.seconds is not None else "",
+        )
+        for wave in waves
+    ]
+    return aligned(rows)
+
+
+def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _list(brokers: tuple[int, ...]) -> str:
+    return "[" + ", ".join(map(str, brokers)) + "]"

@@ -1,0 +1,114 @@
+"""A cluster out of a lake: the newest partition states, brokers and samples of log directories. Arrow, no Spark.
+
+Sizes and directories are of each broker's newest sample; a replica that no sample has is of unknown size, and the
+directory that metadata names for it is used where the broker's sample knows its path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from kraftlab.pipeline.errors import WrongUse
+
+from .documents import Broker, ClusterDocument, LogDir, Partition, Topic, tidied
+
+if TYPE_CHECKING:
+    from kraftlab.pipeline.lake.commits import Lake
+
+STATE, BROKERS, SAMPLES = "silver.partition_state", "silver.brokers", "silver.log_dir_samples"
+Row = dict[str, Any]
+
+
+def read_lake(uri: str, tell: Callable[[str], None]) -> ClusterDocument:
+    """WrongUse if the lake has no partition states yet."""
+    from kraftlab.pipeline.lake.commits import Lake
+
+    lake = Lake(uri)
+    manifests = lake.active(STATE)
+    if not manifests:
+        raise WrongUse(f"{uri} has no {STATE}; `kraftlab pipeline build silver` makes it from the logs that were ingested")
+    newest = max(manifests, key=lambda manifest: manifest.hi)
+    rows = lake.arrow_of(newest).to_pylist()
+    samples = newest_samples(_rows(lake, SAMPLES))
+    if not samples:
+        tell(f"{uri} has no {SAMPLES}: no size is known, plans count replicas only")
+    return document_of(rows, _rows(lake, BROKERS), samples, as_of_offset=newest.hi - 1)
+
+
+def _rows(lake: Lake, table: str) -> list[Row]:
+    rows: list[Row] = lake.arrow(table).to_pylist()
+    return rows
+
+
+def newest_samples(samples: Iterable[Row]) -> list[Row]:
+    """The rows of each broker's last sample."""
+    found = list(samples)
+    last: dict[int, int] = {}
+    for row in found:
+        last[row["broker_id"]] = max(last.get(row["broker_id"], -1), row["sampled_ms"])
+    return [row for row in found if row["sampled_ms"] == last[row["broker_id"]]]
+
+
+def document_of(states: Iterable[Row], brokers: Iterable[Row], samples: Iterable[Row], *, as_of_offset: int) -> ClusterDocument:
+    """Rows of the three tables as a cluster. BadCluster."""
+    directories: dict[int, dict[str, LogDir]] = {}
+    sizes: dict[tuple[str, int, int], tuple[str, int]] = {}
+    for row in samples:
+        broker = row["broker_id"]
+        directories.setdefault(broker, {}).setdefault(row["path"], _directory(row))
+        if row["topic"] is not None and not row["is_future"]:
+            sizes[row["topic"], row["partition"], broker] = (row["path"], row["size_bytes"])
+    paths = {entry.id: entry.path for found in directories.values() for entry in found.values() if entry.id}
+    topics: dict[str, list[Partition]] = {}
+    for row in states:
+        topics.setdefault(row["topic"], []).append(_partition(row, sizes, paths))
+    return tidied(
+        ClusterDocument(
+            tuple(_brokers(brokers, directories)),
+            tuple(Topic(name, tuple(partitions)) for name, partitions in topics.items()),
+            as_of_offset=as_of_offset,
+        )
+    )
+
+
+def _directory(row: Row) -> LogDir:
+    return LogDir(
+        path=row["path"],
+        id=row["dir_id"] or "",
+        total_bytes=-1 if row["dir_total_bytes"] is None else row["dir_total_bytes"],
+        usable_bytes=-1 if row["dir_usable_bytes"] is None else row["dir_usable_bytes"],
+        online=not row["error"],
+    )
+
+
+def _partition(row: Row, sizes: dict[tuple[str, int, int], tuple[str, int]], paths: dict[str, str]) -> Partition:
+    replicas = tuple(row["replicas"])
+    found = [sizes.get((row["topic"], row["partition"], broker)) for broker in replicas]
+    ids = row["directories"] or [""] * len(replicas)
+    known = [entry[1] for entry in found if entry is not None]
+    leader = sizes.get((row["topic"], row["partition"], row["leader"]))
+    return Partition(
+        partition=row["partition"],
+        replicas=replicas,
+        leader=row["leader"],
+        size_bytes=leader[1] if leader is not None else max(known, default=None),
+        log_dirs=tuple(entry[0] if entry else paths.get(id) for entry, id in zip(found, ids, strict=True)),
+        adding=tuple(row["adding"] or ()),
+        removing=tuple(row["removing"] or ()),
+    )
+
+
+def _brokers(rows: Iterable[Row], directories: dict[int, dict[str, LogDir]]) -> list[Broker]:
+    """Brokers as their records leave them, the later over the earlier."""
+    found: dict[int, Broker] = {}
+    for row in sorted(rows, key=lambda row: (row["offset"], row["idx_in_batch"])):
+        id = row["broker_id"]
+        if row["op"] == "unregister":
+            found.pop(id, None)
+            continue
+        before = found.get(id, Broker(id))
+        fenced = (not before.alive) if row["fenced"] is None else row["fenced"]
+        rack = before.rack if row["rack"] is None and row["op"] != "register" else row["rack"]
+        found[id] = Broker(id, rack, not fenced, tuple(directories.get(id, {}).values()))
+    return list(found.values())

@@ -1,0 +1,132 @@
+"""Which log directory every replica of a plan is to be in, broker by broker.
+
+Newcomers go where most is free for them, the largest first; then directories above their band give to those below, by the
+replica that fits best, until all are in the band or nothing helps. Shares are of capacity where every online directory of the
+broker says it, else equal. Directories that are drained give all they have, and, like those that are offline or cordoned, take
+nothing. A replica in an offline directory stays where it is: only another broker could have it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+import numpy as np
+
+from .assignment import Assignment
+from .cluster import Flags, Floats, Ints, directory_bytes, directory_capacities
+from .goals import DIRECTORY, DIRECTORY_CAPACITY, DISK_CAPACITY_SHARE
+
+
+def place_in_directories(assignment: Assignment) -> Ints:
+    """[P, R], the index of the directory in its broker's list; -1: any."""
+    scope, cluster = assignment.scope, assignment.cluster
+    directory = current_directories(assignment)
+    goals = {DIRECTORY, DIRECTORY_CAPACITY} & set(scope.options.goals)
+    drained = {(cluster.index_of[id], path) for id, path in scope.options.drain_dirs}
+    capacity = directory_capacities(
+        cluster.brokers, directory_bytes(cluster.brokers, cluster.replicas, cluster.directory, cluster.size_bytes)
+    )
+    rows, slots = np.nonzero(assignment.replicas >= 0)
+    holders = assignment.replicas[rows, slots]
+    order = np.argsort(holders, kind="stable")
+    edges = np.searchsorted(holders[order], np.arange(cluster.broker_count + 1))
+    for broker, entry in enumerate(cluster.brokers):
+        part = order[edges[broker] : edges[broker + 1]]
+        takes = np.array(
+            [one.online and not one.cordoned and (broker, one.path) not in drained for one in entry.log_dirs], dtype=bool
+        )
+        if not len(part) or not takes.any() or not entry.alive:
+            continue
+        row, slot = rows[part], slots[part]
+        leaves = np.array([(broker, one.path) in drained and one.online for one in entry.log_dirs], dtype=bool)
+        may_move = scope.counted[broker] and scope.options.balances_directories
+        room = _Room(capacity[broker], takes, leaves, scope.options.eps, DIRECTORY in goals)
+        stays = ~assignment.scope.pinned[row] if may_move and goals else np.zeros(len(row), dtype=bool)
+        directory[row, slot] = room.place(directory[row, slot], assignment.size[row], stays, ~scope.pinned[row])
+    return directory
+
+
+def current_directories(assignment: Assignment) -> Ints:
+    """[P, R]: where the replicas that stay on their broker are; -1 for newcomers, and where it is not known."""
+    found = np.full_like(assignment.replicas, -1)
+    known = np.full_like(assignment.original, -1)
+    known[:, : assignment.cluster.directory.shape[1]] = assignment.cluster.directory
+    for slot in range(assignment.original.shape[1]):
+        here = (assignment.replicas == assignment.original[:, slot : slot + 1]) & (assignment.replicas >= 0)
+        found = np.where(here, known[:, slot : slot + 1], found)
+    return found
+
+
+class _Room:
+    """The directories of one broker."""
+
+    def __init__(self, capacity: Floats, takes: Flags, leaves: Flags, eps: float, banded: bool) -> None:
+        self.takes, self.leaves = takes, leaves
+        self.open = np.nonzero(takes)[0].tolist()
+        known = bool((capacity[takes] > 0).all())
+        self.weight: list[float] = np.where(takes, capacity if known else 1.0, 0.0).tolist()
+        self.limit: list[float] = (capacity * DISK_CAPACITY_SHARE if known else np.full(len(capacity), np.inf)).tolist()
+        self.eps, self.banded = eps, banded
+
+    def place(self, held: Ints, size: Floats, movable: Flags, drainable: Flags) -> Ints:
+        """The directory of each replica ([N]), -1 being newcomers."""
+        placed = held.copy()
+        placed[drainable & (held >= 0) & self.leaves[np.maximum(held, 0)]] = -1
+        load = [0.0] * len(self.weight)
+        for at, amount in enumerate(np.bincount(placed[placed >= 0], weights=size[placed >= 0], minlength=len(load)).tolist()):
+            load[at] = amount
+        fresh = np.nonzero(placed < 0)[0]
+        for index in fresh[np.argsort(-size[fresh], kind="stable")].tolist():
+            at = min(self.open, key=lambda one: (load[one] + size[index]) / self.weight[one])
+            load[at] += size[index]
+            placed[index] = at
+        if movable.any() and len(self.open) > 1:
+            self._even_out(placed, size, movable, load)
+        return placed
+
+    def _bands(self, load: list[float]) -> tuple[list[float], list[float]]:
+        total = sum(load[at] for at in self.open)
+        share = [total * weight / sum(self.weight) for weight in self.weight]
+        low = [one * (1 - self.eps) if self.banded else 0.0 for one in share]
+        high = [min(one * (1 + self.eps) if self.banded else np.inf, limit) for one, limit in zip(share, self.limit, strict=True)]
+        return low, high
+
+    def _even_out(self, placed: Ints, size: Floats, movable: Flags, load: list[float]) -> None:
+        low, high = self._bands(load)
+        given_up: set[int] = set()
+        by_directory = {at: self._ordered(np.nonzero((placed == at) & movable)[0], size) for at in self.open}
+        while True:
+            over = {at: max(load[at] - high[at], low[at] - load[at]) for at in self.open if at not in given_up}
+            worst = max(over, key=lambda at: (over[at], -at), default=-1)
+            if worst < 0 or over[worst] <= 0:
+                return
+            full = load[worst] > high[worst]
+            others = [at for at in self.open if at != worst]
+            ratio = {at: load[at] / self.weight[at] for at in others}
+            other = min(others, key=lambda at: (ratio[at], at)) if full else max(others, key=lambda at: (ratio[at], -at))
+            source, target = (worst, other) if full else (other, worst)
+            wanted = max(load[source] - high[source], low[target] - load[target])
+            allowed = min(high[target] - load[target], load[source] - low[source])
+            index = _fitting(by_directory[source], wanted, allowed)
+            if index is None:
+                given_up.add(worst)
+                continue
+            amount, item = by_directory[source].pop(index)
+            by_directory[target].insert(bisect_right(by_directory[target], (amount, item)), (amount, item))
+            load[source] -= amount
+            load[target] += amount
+            placed[item] = target
+            given_up.clear()
+
+    @staticmethod
+    def _ordered(items: Ints, size: Floats) -> list[tuple[float, int]]:
+        return sorted(zip(size[items].tolist(), items.tolist(), strict=True))
+
+
+def _fitting(items: list[tuple[float, int]], wanted: float, allowed: float) -> int | None:
+    """The smallest item that is enough, if it is allowed, else the largest that is allowed; None: there is none of any size."""
+    enough = bisect_right(items, (wanted, -1))
+    if enough < len(items) and items[enough][0] <= allowed:
+        return enough
+    largest = bisect_right(items, (allowed, len(items) + 1 << 40)) - 1
+    return largest if largest >= 0 and items[largest][0] > 0 else None

@@ -1,0 +1,143 @@
+"""A plan as a document: what moves, why, in which wave, and the goals before and after.
+
+A plan carries the cluster that it was made from, so that it can be checked, explained and cut into waves without that cluster.
+Its id is the hash of that cluster and of the options: the same question has the same id, and the same answer, byte for byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from kraftlab.pipeline.errors import WrongUse
+
+from .documents import ClusterDocument, encode_cluster, read_bytes
+from .goals import GoalState
+from .options import PlanOptions
+
+FORMAT = "kraftlab-plan"
+ANY = "any"
+
+
+class Why(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One change and its reason, a key of `explain.REASONS`. Broker ids, -1 for none; paths if it is about a directory."""
+
+    reason: str
+    source: int = -1
+    target: int = -1
+    source_dir: str = ""
+    target_dir: str = ""
+
+
+class PartitionMove(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One partition's change. `dirs`: by replica of `after`, "any" where it stays or nobody cares. `bytes`: copied between
+    brokers; `intra_bytes`: between directories of one.
+    """
+
+    topic: str
+    partition: int
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    dirs: tuple[str, ...]
+    bytes: int
+    intra_bytes: int
+    size_bytes: int
+    wave: int
+    why: tuple[Why, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def added(self) -> tuple[int, ...]:
+        return tuple(broker for broker in self.after if broker not in self.before)
+
+    @property
+    def removed(self) -> tuple[int, ...]:
+        return tuple(broker for broker in self.before if broker not in self.after)
+
+    @property
+    def leader_changes(self) -> bool:
+        return self.before[0] != self.after[0]
+
+
+class BrokerLoad(msgspec.Struct, frozen=True):
+    """What a broker holds: bytes, replicas, preferred leaderships; and its share of bytes, 0 if it is in no mean."""
+
+    id: int
+    rack: str
+    share_bytes: int
+    bytes_before: int
+    bytes_after: int
+    replicas_before: int
+    replicas_after: int
+    leaders_before: int
+    leaders_after: int
+
+
+class GoalReport(msgspec.Struct, frozen=True):
+    """A goal before and after. `met`: nothing violates it."""
+
+    name: str
+    hard: bool
+    before: GoalState
+    after: GoalState
+
+    @property
+    def met(self) -> bool:
+        return self.after.violations == 0
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """`moves`: partitions that change, sorted by topic and number. `replica_moves`: replicas copied to another broker;
+    `intra_moves`: to another directory; `leader_changes`: partitions with another preferred leader.
+    """
+
+    format: str
+    version: int
+    plan_id: str
+    solver: str
+    as_of_offset: int
+    options: PlanOptions
+    goals: tuple[GoalReport, ...]
+    notes: tuple[str, ...]
+    bytes_moved: int
+    lower_bound_bytes: int
+    replica_moves: int
+    intra_moves: int
+    intra_bytes: int
+    leader_changes: int
+    waves: int
+    brokers: tuple[BrokerLoad, ...]
+    moves: tuple[PartitionMove, ...]
+    cluster: ClusterDocument
+
+    @property
+    def breaks_hard_goals(self) -> bool:
+        """Whether a hard goal is unmet that the plan was to meet; a scenario that moves what it names is only not to add to it."""
+        hard = [goal for goal in self.goals if goal.hard]
+        return any(goal.after.violations > (0 if self.options.balances else goal.before.violations) for goal in hard)
+
+
+def plan_id(document: ClusterDocument, options: PlanOptions) -> str:
+    """16 hex digits."""
+    digest = hashlib.sha256(encode_cluster(document))
+    digest.update(msgspec.json.encode(options, order="deterministic"))
+    return digest.hexdigest()[:16]
+
+
+def encode_plan(plan: Plan) -> bytes:
+    return msgspec.json.encode(plan)
+
+
+def read_plan(path: str) -> Plan:
+    """WrongUse if the file is none."""
+    try:
+        plan = msgspec.json.decode(read_bytes(path), type=Plan)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise WrongUse(f"{path} is no plan: {error}; `kraftlab pipeline plan propose --output FILE` writes one") from None
+    if plan.format != FORMAT or plan.version != 1:
+        raise WrongUse(f"{path} is {plan.format} version {plan.version}; this release reads {FORMAT} version 1")
+    return plan

@@ -1,0 +1,239 @@
+"""From a cluster and what is asked to a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .assignment import Assignment, Reason
+from .cluster import Cluster, Flags, Floats, Ints, cluster_of
+from .documents import ClusterDocument
+from .goals import DISK, GOALS, LEADERS, REPLICAS, GoalState
+from .leaders import balance_leaders
+from .log_dirs import current_directories, place_in_directories
+from .measure import loads, lower_bound_bytes, measure
+from .options import PlanOptions, Scope, scope_of
+from .placement import place
+from .plan import ANY, FORMAT, BrokerLoad, GoalReport, PartitionMove, Plan, Why, plan_id
+from .waves import Caps, rewaved
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A plan as arrays. `directory_before`: of what stays on its broker, -1 for newcomers; `directory`: after the plan."""
+
+    cluster: Cluster
+    scope: Scope
+    assignment: Assignment
+    solver: str
+    directory_before: Ints
+    directory: Ints
+    before: dict[str, GoalState]
+    after: dict[str, GoalState]
+    lower_bound_bytes: int
+    notes: tuple[str, ...]
+
+
+def solve(cluster: Cluster, options: PlanOptions) -> Solution:
+    """WrongUse where the options do not fit the cluster."""
+    scope = scope_of(cluster, options)
+    assignment, solver, notes = place(cluster, scope)
+    if LEADERS in options.goals and options.balances:
+        touched = (assignment.replicas != assignment.original).any(1)
+        free = options.balances_directories | touched
+        fixed = (assignment.replicas >= 0) & ~scope.counted[assignment.replicas]
+        balance_leaders(assignment, ~scope.pinned & free & ~fixed[:, 0])
+    directory = place_in_directories(assignment)
+    before = current_directories(assignment)
+    after = measure(cluster, scope, assignment.replicas, directory)
+    notes.extend(_unmet(cluster, scope, after))
+    return Solution(
+        cluster=cluster,
+        scope=scope,
+        assignment=assignment,
+        solver=solver,
+        directory_before=before,
+        directory=directory,
+        before=measure(cluster, scope, cluster.replicas, cluster.directory),
+        after=after,
+        lower_bound_bytes=lower_bound_bytes(cluster, scope),
+        notes=(*scope.notes, *notes),
+    )
+
+
+def propose(document: ClusterDocument, options: PlanOptions) -> Plan:
+    """The plan for a tidied document. WrongUse where the options do not fit it."""
+    return write_down(document, solve(cluster_of(document), options))
+
+
+def _unmet(cluster: Cluster, scope: Scope, after: dict[str, GoalState]) -> list[str]:
+    """Why soft goals are not met, where it is plain to see."""
+    notes = []
+    disk = after.get(DISK)
+    if disk and disk.violations and scope.options.balances:
+        largest = int(np.where((cluster.replicas >= 0).any(1), cluster.size_bytes, 0).argmax())
+        counted = scope.bounds.share_bytes[scope.counted]
+        width = 2 * scope.options.eps * float(counted.min()) if len(counted) else 0.0
+        size = int(cluster.size_bytes[largest])
+        if size > width:
+            notes.append(
+                f"the band of bytes is {width:.0f} bytes wide and a replica of {cluster.name(largest)} has {size}: "
+                "whoever holds one may be out of it whatever is done"
+            )
+    return notes
+
+
+# -- writing it down ----------------------------------------------------------------------------------------------------------
+
+
+def write_down(document: ClusterDocument, solution: Solution) -> Plan:
+    """The plan as a document, its waves after the usual caps."""
+    cluster, work = solution.cluster, solution.assignment
+    moves = _Writer(solution).moves()
+    goals = tuple(
+        GoalReport(goal.name, goal.hard, solution.before[goal.name], solution.after[goal.name])
+        for goal in GOALS
+        if goal.name in solution.after
+    )
+    plan = Plan(
+        format=FORMAT,
+        version=1,
+        plan_id=plan_id(document, solution.scope.options),
+        solver=solution.solver,
+        as_of_offset=cluster.as_of_offset,
+        options=solution.scope.options,
+        goals=goals,
+        notes=solution.notes,
+        bytes_moved=sum(move.bytes for move in moves),
+        lower_bound_bytes=solution.lower_bound_bytes,
+        replica_moves=sum(len(move.added) for move in moves),
+        intra_moves=sum(1 for move in moves for why in move.why if why.source_dir),
+        intra_bytes=sum(move.intra_bytes for move in moves),
+        leader_changes=sum(move.leader_changes for move in moves),
+        waves=0,
+        brokers=_broker_loads(cluster, solution.scope, work.replicas),
+        moves=tuple(moves),
+        cluster=document,
+    )
+    return rewaved(plan, Caps())
+
+
+def _broker_loads(cluster: Cluster, scope: Scope, replicas: Ints) -> tuple[BrokerLoad, ...]:
+    columns = [
+        side.astype(np.int64).tolist()
+        for pair in zip(loads(cluster, cluster.replicas), loads(cluster, replicas), strict=True)
+        for side in pair
+    ]
+    shares = scope.bounds.share_bytes.astype(np.int64).tolist()
+    racks = [cluster.racks[at] for at in cluster.rack.tolist()]
+    return tuple(
+        BrokerLoad(broker.id, racks[at], shares[at], *(column[at] for column in columns))
+        for at, broker in enumerate(cluster.brokers)
+    )
+
+
+class _Writer:
+    """Rows of arrays that changed, as moves with their reasons."""
+
+    def __init__(self, solution: Solution) -> None:
+        self.cluster, self.scope = solution.cluster, solution.scope
+        self.work = solution.assignment
+        self.directory, self.directory_before = solution.directory, solution.directory_before
+        self.ids = [broker.id for broker in self.cluster.brokers]
+        self.paths = [[entry.path for entry in broker.log_dirs] for broker in self.cluster.brokers]
+        self.reasons = balance_reasons(self.cluster, self.scope)
+        self.drained = set(self.scope.options.drain_dirs)
+
+    def moves(self) -> list[PartitionMove]:
+        work = self.work
+        changed_place = (work.replicas != work.original).any(1)
+        changed_dir = ((self.directory_before >= 0) & (self.directory_before != self.directory)).any(1)
+        rows = np.nonzero(changed_place | changed_dir)[0]
+        cluster = self.cluster
+        names = [cluster.topics[at] for at in cluster.topic[rows].tolist()]
+        columns = (
+            names,
+            cluster.partition[rows].tolist(),
+            work.original[rows].tolist(),
+            work.replicas[rows].tolist(),
+            work.reason[rows].tolist(),
+            self.directory_before[rows].tolist(),
+            self.directory[rows].tolist(),
+            cluster.size_bytes[rows].tolist(),
+        )
+        return [self._move(*fields) for fields in zip(*columns, strict=True)]
+
+    def _move(
+        self,
+        topic: str,
+        partition: int,
+        old: list[int],
+        new: list[int],
+        reasons: list[int],
+        dirs_before: list[int],
+        dirs: list[int],
+        size: int,
+    ) -> PartitionMove:
+        ids = self.ids
+        why: list[Why] = []
+        named: list[str] = []
+        copied = intra = 0
+        gone = [broker for broker in old if broker >= 0 and broker not in new]
+        left = [broker for slot, broker in enumerate(old) if broker in gone and new[slot] in old]
+        for slot, broker in enumerate(new):
+            if broker < 0:
+                continue
+            if broker not in old:
+                source = old[slot] if old[slot] in gone else left.pop(0) if left else -1
+                if source >= 0:
+                    gone.remove(source)
+                why.append(Why(self._reason(reasons[slot], source, broker), ids[source] if source >= 0 else -1, ids[broker]))
+                named.append(self.paths[broker][dirs[slot]] if dirs[slot] >= 0 else ANY)
+                copied += size
+            elif 0 <= dirs_before[slot] != dirs[slot]:
+                paths = self.paths[broker]
+                leaving = paths[dirs_before[slot]]
+                reason = "drain-dir" if (ids[broker], leaving) in self.drained else "directory"
+                why.append(Why(reason, ids[broker], ids[broker], leaving, paths[dirs[slot]]))
+                named.append(paths[dirs[slot]])
+                intra += size
+            else:
+                named.append(ANY)
+        why.extend(Why("rf", ids[broker], -1) for broker in gone)
+        if old[0] != new[0] and (old[0] in new or new[0] in old):
+            why.append(Why("leader", ids[old[0]], ids[new[0]]))
+        before = tuple(ids[broker] for broker in old if broker >= 0)
+        after = tuple(ids[broker] for broker in new if broker >= 0)
+        return PartitionMove(topic, partition, before, after, tuple(named), copied, intra, size, 0, tuple(why))
+
+    def _reason(self, reason: int, source: int, target: int) -> str:
+        if reason == Reason.BALANCE and source >= 0:
+            return BALANCE_REASONS[int(self.reasons[source, target])]
+        return _FORCED.get(reason, "rf" if source < 0 else "exchange")
+
+
+_FORCED = {
+    int(Reason.DRAIN): "drain",
+    int(Reason.REPLACE): "replace",
+    int(Reason.FACTOR): "rf",
+    int(Reason.RACK): "rack",
+    int(Reason.TOPIC): "topic",
+}
+BALANCE_REASONS = ("disk-high", "disk-low", "count-high", "count-low", "exchange")
+
+
+def balance_reasons(cluster: Cluster, scope: Scope) -> Ints:
+    """[B, B], indexes of BALANCE_REASONS: why a replica would go from one broker to another, by the loads before the plan; the
+    bound that is furthest from being kept.
+    """
+    disk, count, _ = loads(cluster, cluster.replicas)
+    fill = disk / np.maximum(scope.bounds.share_bytes, 1.0) - 1
+    often = count / max(scope.bounds.mean_count, 1e-9) - 1
+    asked = (DISK in scope.options.goals, REPLICAS in scope.options.goals)
+    give = [np.where(scope.counted & on, side, 0.0) for on, side in zip(asked, (fill, often), strict=True)]
+    table: Floats = np.stack(
+        np.broadcast_arrays(give[0][:, None], -give[0][None, :], give[1][:, None], -give[1][None, :]),
+    )
+    out: Flags = table.max(0) > scope.options.eps
+    return np.where(out, table.argmax(0), len(BALANCE_REASONS) - 1)
