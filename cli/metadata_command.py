@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kraftlab.config.secrets import is_secret
-from kraftlab.metadata.difference import change_documents, change_lines, changes_of, image_differences
+from kraftlab.metadata.difference import BOOKKEEPING, change_documents, change_lines, changes_of, image_differences
 from kraftlab.metadata.tree import ALIASES, Directory, Node, image_tree, plain_document
 from kraftlab.node.history import Moment
 
@@ -129,6 +129,7 @@ A moment is an offset, newest, a time (2026-11-21T17:06:35Z or @MILLISECONDS), o
 @click.option("--to", "end", default="newest", show_default=True, metavar="MOMENT", help="After.")
 @source_options
 @click.option("--records", "with_records", is_flag=True, help="Show the records in between as well.")
+@click.option("--all", "with_bookkeeping", is_flag=True, help="Show remembered answers to requests with ids as well.")
 @json_option
 def diff(
     start: str,
@@ -138,6 +139,7 @@ def diff(
     bootstrap_controller: str | None,
     node_id: int | None,
     with_records: bool,
+    with_bookkeeping: bool,
     as_json: bool,
 ) -> int:
     """Compare two images: topics, partitions, brokers, configs, access rules, quotas, features, moves, and the rest."""
@@ -146,24 +148,29 @@ def diff(
         first, last = points
         assert isinstance(first, SnapshotSource) and isinstance(last, SnapshotSource)
         with open_source(None, None, None, None, snapshot=first.name) as source:
-            return _diff(source, points, False, as_json)
+            return _diff(source, points, False, with_bookkeeping, as_json)
     with open_source(metadata_dir, bootstrap_server, bootstrap_controller, node_id) as source:
-        return _diff(source, points, with_records, as_json)
+        return _diff(source, points, with_records, with_bookkeeping, as_json)
 
 
-def _diff(source: Source, points: tuple[Moment | Source, Moment | Source], with_records: bool, as_json: bool) -> int:
+def _diff(
+    source: Source, points: tuple[Moment | Source, Moment | Source], with_records: bool, with_bookkeeping: bool, as_json: bool
+) -> int:
     out = Output(as_json)
     found = [source.at(point) if isinstance(point, Moment) else point.at(Moment()) for point in points]
     before, after = (entry.image for entry in found)
     committed = source.known_committed()
     faults = dict.fromkeys(line for entry in found for line in warnings(entry.image, entry.stopped, entry.notes, committed))
     out.lines([f"--- {place_text(before.provenance)}", f"+++ {place_text(after.provenance)}", *faults])
+    differing = list(image_differences(before, after, is_secret))
+    shown = [found for found in differing if with_bookkeeping or found.path[0] != BOOKKEEPING]
+    hint = [] if len(shown) == len(differing) else ["Remembered answers to requests differ as well; --all shows them."]
     if as_json:
-        changes = list(change_documents(changes_of(image_differences(before, after, is_secret))))
+        changes = list(change_documents(changes_of(iter(shown))))
     else:
         changes = []
-        lines = list(change_lines(changes_of(image_differences(before, after, is_secret))))
-        out.lines(lines or ["Nothing differs."])
+        out.lines(list(change_lines(changes_of(iter(shown)))) or ["Nothing differs."])
+        out.lines(hint)
     document = {
         "from": place_document(before.provenance),
         "to": place_document(after.provenance),

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+NOW = "now"
+"""A moment: the newest. Clocks of nodes that are ahead of this one's do not matter."""
+
 
 class LoggedBatch(NamedTuple):
     """A batch of the log with its records; a control batch has none."""
@@ -184,24 +187,24 @@ def parse_time(text: str) -> int:
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError:
-        raise CommandFailed(f"Error: {text!r} is no time; write 2026-11-21T17:06:35Z, or milliseconds since 1970") from None
+        raise CommandFailed(f"Error: {text!r} is no time; write 2026-11-21T17:06:35Z, milliseconds since 1970, or now") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
     return round(moment.timestamp() * 1000)
 
 
 def parse_moment(offset: int | None, time: str | None) -> Moment:
-    """What `--offset` and `--time` say together; the newest moment without either."""
+    """What `--offset` and `--time` say together; the newest moment without either, and now."""
     if offset is not None and time is not None:
         raise CommandFailed("Error: --offset and --time are both given; give one of the two")
-    return Moment(offset, None if time is None else parse_time(time))
+    return NEWEST if time == NOW else Moment(offset, None if time is None else parse_time(time))
 
 
 def parse_point(text: str) -> Moment | Source:
-    """An end of a comparison: `4711` an offset, `newest`, `@1795255398632` or an ISO time, or a snapshot file."""
+    """An end of a comparison: `4711` an offset, `newest` or `now`, `@1795255398632` or an ISO time, or a snapshot file."""
     if re.fullmatch(r"[0-9]{1,18}", text):
         return Moment(offset=int(text))
-    if text == "newest":
+    if text in ("newest", NOW):
         return NEWEST
     if text.startswith("@"):
         return Moment(time_ms=parse_time(text[1:]))
@@ -218,5 +221,5 @@ def parse_point(text: str) -> Moment | Source:
 
 moment_options = (
     click.option("--offset", type=click.IntRange(min=0), metavar="N", help="As it was at this offset (exclusive end)."),
-    click.option("--time", metavar="T", help="As it was then: 2026-11-21T17:06:35Z, or milliseconds since 1970."),
+    click.option("--time", metavar="T", help="As it was then: 2026-11-21T17:06:35Z, milliseconds since 1970, or now."),
 )

@@ -211,6 +211,10 @@ def _summary(done: dict[str, list[str]], validate_only: bool, with_cluster: bool
         return ["The znodes are valid. Nothing was done; no cluster was asked."]
     would = "would be " if validate_only else ""
     return [
-        f"{len(done['created'])} topics {would}created, {len(done['existing'])} exist already, {len(done['moved'])} "
-        f"reassignments {would}started."
+        f"{_count(done['created'], 'topic')} {would}created, {len(done['existing'])} "
+        f"{'exists' if len(done['existing']) == 1 else 'exist'} already, {_count(done['moved'], 'reassignment')} {would}started."
     ]
+
+
+def _count(names: list[str], what: str) -> str:
+    return f"{len(names)} {what if len(names) == 1 else what + 's'}"

@@ -27,6 +27,9 @@ class Absent:
 ABSENT = Absent()
 Path = tuple[str, ...]
 
+BOOKKEEPING = "requests"
+"""The part of an image that tells nothing of the cluster: answers that are kept so that requests are carried out once."""
+
 
 class Difference(NamedTuple):
     """`before` and `after` are not both directories, and not equal."""

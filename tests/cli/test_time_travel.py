@@ -109,6 +109,24 @@ def test_a_difference_names_what_came_with_its_records_and_no_secret(run: Run, l
     assert {change["change"] for change in document["changes"] if change["path"].startswith("topics")} == {"removed"}
 
 
+def test_remembered_answers_are_told_of_only_when_asked_for(run: Run, lab: Lab) -> None:
+    """Every write of these commands had an id; a change of scram credentials too."""
+    source = ("--from", offset_of(run, lab, "TOPIC_RECORD"), "--metadata-dir", lab.copy)
+    hidden, shown = run("metadata", "diff", *source), run("metadata", "diff", *source, "--all")
+    assert not [line for line in hidden.lines if "requests/" in line]
+    assert [line for line in shown.lines if line.startswith("+ requests/")]
+    assert hidden.lines[-1] == "Remembered answers to requests differ as well; --all shows them."
+    paths = [change["path"] for change in run("metadata", "diff", *source, "--json").json["changes"]]
+    assert not [path for path in paths if path.startswith("requests")]
+
+
+def test_now_is_the_newest_moment(run: Run, lab: Lab) -> None:
+    newest = run("metadata", "at", "--metadata-dir", lab.copy, "--json").json["offset"]
+    assert run("metadata", "at", "--time", "now", "--metadata-dir", lab.copy, "--json").json["offset"] == newest
+    ran = run("metadata", "diff", "--from", "now", "--to", "newest", "--metadata-dir", lab.copy)
+    assert (ran.code, ran.lines[-1]) == (0, "Nothing differs.")
+
+
 def test_the_same_moment_differs_in_nothing(run: Run, lab: Lab) -> None:
     ran = run("metadata", "diff", "--from", 5, "--to", 5, "--bootstrap-server", lab.server, "--node", 3000)
     assert ran.lines[-1] == "Nothing differs."

@@ -225,6 +225,9 @@ def test_a_cluster_has_the_topics_and_moves_afterwards(
     code, checked = run("--validate-only")
     assert (code, checked["created"], checked["moved"]) == (0, ["clicks", "orders"], ["orders-0"])
     assert checked["partitions"][1]["target"] == [0, 2, 1]
+    assert main.run([*arguments[:-1], "--validate-only"]) == 0
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said == "2 topics would be created, 0 exist already, 1 reassignment would be started."
     with AdminClient(server) as client:
         assert not client.describe_topics().topics
         assert run()[0] == 0
