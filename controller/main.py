@@ -36,7 +36,7 @@ from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver.interpreter import tame_interpreter
 from kraftlab.quorum.driver.quorum_description import QuorumDescription
 from kraftlab.quorum.driver.raft_driver import RaftDriver
-from kraftlab.quorum.driver.transport import PeerError, PeerPool, PeerServer, PeerTimeout, PeerUnreachable
+from kraftlab.quorum.driver.transport import PeerError, PeerPool, PeerServer, PeerTimeout, PeerUnreachable, merged_handlers
 from kraftlab.quorum.storage.identity import LogIdentity
 from kraftlab.rpc import api_versions
 from kraftlab.rpc.server import AdminServer
@@ -124,7 +124,7 @@ class ControllerNode:
             nursery.start_soon(_when_set, self.controller.failed, ends)
             await nursery.start(self.driver.run)
             nursery.start_soon(self._run_timer)
-            handlers = {**self.driver.handlers(), **self.service.peer_handlers()}
+            handlers = merged_handlers(self.driver.handlers(), self.service.peer_handlers())
             peer_server = PeerServer(self.driver.identity, handlers, self.driver.met_newer_generation)
             await nursery.start(peer_server.serve, config.peer.host, config.peer.port)
             nursery.start_soon(self._register, nursery)

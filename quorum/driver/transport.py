@@ -154,6 +154,17 @@ class DirectHandler(NamedTuple):
     accept: Callable[[PeerRequest, Responder], None]
 
 
+def merged_handlers(*tables: Mapping[int, PeerHandler | DirectHandler]) -> dict[int, PeerHandler | DirectHandler]:
+    """The handlers of several parts of a node as one table. InvariantViolation if two of them answer to the same number."""
+    merged: dict[int, PeerHandler | DirectHandler] = {}
+    for table in tables:
+        for api, handler in table.items():
+            if api in merged:
+                raise InvariantViolation(f"two handlers answer to peer api {api}: give one of them another number")
+            merged[api] = handler
+    return merged
+
+
 class PeerServer:
     """Answers peer requests on one port. One handler per api number; see the module's docstring for limits.
 

@@ -28,6 +28,7 @@ from kraftlab.quorum.driver.transport import (
     PeerTimeout,
     PeerUnreachable,
     Responder,
+    merged_handlers,
 )
 
 ECHO, SLOW, REFUSING, DECODING, FAILING, DIRECT = 1001, 1002, 1003, 1004, 1005, 1006
@@ -341,3 +342,12 @@ def test_frames_survive_any_cut_of_the_stream(identity: Identity) -> None:
             found += [frame for frame, _ in buffer.frames()]
         assert found == frames
         assert buffer.unread_bytes == 0
+
+
+def test_two_handlers_for_one_number_are_refused() -> None:
+    async def handle(request: PeerRequest) -> bytes:
+        return request.body
+
+    assert merged_handlers({1: handle}, {2: handle}, {}) == {1: handle, 2: handle}
+    with pytest.raises(InvariantViolation, match="two handlers answer to peer api 2"):
+        merged_handlers({1: handle, 2: handle}, {2: handle})
