@@ -58,6 +58,7 @@ from .partition_log import LogConfig, PartitionLog
 from .startup import Action, AssignedReplica, FoundDir, Verb, plan_replica, plan_startup
 
 DELETE_DELAY_MS_DEFAULT = 60_000
+REMEMBERED_DESTINATIONS_MAX = 100_000
 STRAY_GRACE_MS_DEFAULT = 30_000
 
 ReplicaId = tuple[Uuid, int]
@@ -315,9 +316,14 @@ class LogManager:
         return list(self._futures.values())
 
     def remember_destination(self, topic: str, partition: int, log_dir: Path) -> None:
-        """Where the replica is to be created, should it come. Kept in memory until it is created (KIP-113)."""
+        """Where the replica is to be created, should it come. Kept in memory until it is created (KIP-113), or until many others
+        were remembered after it: replicas that never come must not fill the memory.
+        """
         with self._lock:
+            self._destinations.pop((topic, partition), None)
             self._destinations[topic, partition] = log_dir
+            if len(self._destinations) > REMEMBERED_DESTINATIONS_MAX:
+                del self._destinations[next(iter(self._destinations))]
 
     @property
     def cordoned_dirs(self) -> frozenset[Path]:

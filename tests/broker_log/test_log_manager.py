@@ -95,6 +95,17 @@ def test_a_replica_is_placed_where_it_was_destined_then_assigned_then_where_fewe
     assert broker.names(1) == ["t-0", "t-1"]
 
 
+def test_destinations_of_replicas_that_never_come_are_forgotten_oldest_first(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kraftlab.broker.log.log_manager.REMEMBERED_DESTINATIONS_MAX", 2)
+    manager = broker.start()
+    for number in (0, 1, 0, 2):
+        manager.remember_destination("t", number, broker.dirs[1])
+    placed = [manager.get_or_create("t", TOPIC, number, broker.ids[0]).log_dir for number in (0, 1, 2)]
+    assert placed == [broker.dirs[1], broker.dirs[0], broker.dirs[1]]
+
+
 def test_among_directories_with_as_many_replicas_the_one_with_more_room_is_taken(broker: Broker, monkeypatch) -> None:
     manager = broker.start()
     room = {broker.dirs[0]: 10, broker.dirs[1]: 20}
