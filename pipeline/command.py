@@ -21,6 +21,11 @@ COMMANDS = {
     "doctor": ("doctor", "doctor"),
     "warmup": ("warmup", "warmup"),
     "kraft-dump": ("kraft_dump", "kraft_dump"),
+    "ingest": ("ingest", "ingest"),
+    "build": ("build", "build"),
+    "samples": ("samples", "samples"),
+    "sql": ("lake", "sql"),
+    "vacuum": ("lake", "vacuum"),
     "plan": ("plan", "plan"),
 }
 """Name → (module of `commands/`; attribute), in the order of `--help`."""

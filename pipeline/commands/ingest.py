@@ -1,0 +1,108 @@
+"""`kraftlab pipeline ingest`: logs into bronze."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from kraftlab.cli.output import Output, json_option
+
+from ..command import CLEAN, FINDINGS
+from .options import lake_option
+
+if TYPE_CHECKING:
+    from ..runs.ingest import IngestReport
+
+SHOWN = 20
+
+
+@click.command(
+    "ingest",
+    short_help="Take metadata logs into a lake.",
+    epilog="""\b
+Examples:
+  kraftlab pipeline ingest /var/lib/kraftlab/controller-*/metadata --lake /data/lake
+  kraftlab pipeline ingest /var/lib/kafka/metadata --lake s3://bucket/lake
+  kraftlab pipeline ingest controller-0/metadata --lake lake --from 0 --to 5000
+
+\b
+Directories are those of controllers (or brokers) of one cluster, ours or Kafka's; give all of them in one run. Segments
+and snapshots are read. Without --from it goes on where the last run ended; without --to it stops where the logs are known
+to be committed. The same range again replaces what was there.
+
+\b
+Exit codes: 0 taken in, 1 taken in with damages or gaps, 2 wrong use, 3 no Java, 4 logs of several clusters or of another
+one than the lake's, or damaged with --mode failfast: nothing was taken in.""",
+)
+@click.argument("places", metavar="LOGDIR...", nargs=-1, required=True)
+@lake_option
+@click.option("--from", "lo", metavar="N", type=click.IntRange(min=0), help="The first offset.")
+@click.option(
+    "--to", "hi", metavar="N", type=click.IntRange(min=1), help="The offset behind the last; you vouch that it is committed."
+)
+@click.option(
+    "--mode",
+    type=click.Choice(("permissive", "failfast")),
+    default="permissive",
+    show_default=True,
+    help="Go around damages and report them, or stop at the first.",
+)
+@click.option(
+    "--format", "format_name", type=click.Choice(("kraftlab", "kafka")), help="Whose logs they are; found out if not given."
+)
+@click.option("--cluster-id", metavar="ID", help="Refuse logs of any other cluster.")
+@json_option
+def ingest(
+    places: tuple[str, ...],
+    lake_uri: str,
+    lo: int | None,
+    hi: int | None,
+    mode: str,
+    format_name: str | None,
+    cluster_id: str | None,
+    as_json: bool,
+) -> int:
+    """Read segments and snapshots of the metadata log into bronze.batches, bronze.quarantine and bronze.offset_gaps."""
+    from ..lake.commits import Lake
+    from ..runs.ingest import ingest as run
+    from .spark import spark_session
+
+    lake = Lake(lake_uri)
+    with spark_session() as spark:
+        report = run(spark, lake, places, format_name=format_name, lo=lo, hi=hi, mode=mode, cluster_id=cluster_id)
+    output = Output(as_json)
+    output.lines(_lines(report))
+    output.result(msgspec.to_builtins(report))
+    _tell(report)
+    return FINDINGS if report.faults or _lost(report) else CLEAN
+
+
+def _lost(report: IngestReport) -> int:
+    return sum(gap.cause != "compacted" for gap in report.gaps)
+
+
+def _lines(report: IngestReport) -> Iterator[str]:
+    cluster = report.cluster_id or "of a cluster that does not say its id"
+    nodes = ", ".join(str(controller) for controller in report.controllers)
+    if report.lo == report.hi:
+        yield f"Nothing new: the lake has all below {report.lo}, and the logs are committed up to {report.committed_end}."
+        return
+    yield f"{report.format} cluster {cluster}, logs of nodes {nodes}"
+    yield f"offsets {report.lo} to {report.hi - 1}: {report.records} records in {report.batches} batches"
+    yield f"committed up to {report.committed_end} ({report.how}), the logs end at {report.log_end}"
+    for gap in report.gaps:
+        yield f"gap: node {gap.controller_id} lacks offsets {gap.from_offset} to {gap.to_offset - 1} ({gap.cause})"
+
+
+def _tell(report: IngestReport) -> None:
+    """Damages, for people, beside the result."""
+    for damage in report.damages[:SHOWN]:
+        note = " (a segment that is being written ends so)" if damage.is_harmless else ""
+        where = f"{damage.segment} of node {damage.controller_id}, position {damage.pos}"
+        print(f"{where}: {damage.status}: {damage.detail}{note}", file=sys.stderr)
+    if report.damage_count > SHOWN:
+        print(f"… and {report.damage_count - SHOWN} more, in bronze.quarantine", file=sys.stderr)

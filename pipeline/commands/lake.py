@@ -1,0 +1,104 @@
+"""`kraftlab pipeline vacuum` and `sql`: keeping a lake, and asking it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from kraftlab.cli.output import Output, json_option
+
+from ..command import CLEAN
+from .options import lake_option
+
+
+@click.command(
+    "vacuum",
+    short_help="Remove from a lake what no table uses any more.",
+    epilog="""\b
+Example:
+  kraftlab pipeline vacuum --lake /data/lake --keep 3
+
+\b
+Files of ranges that were replaced, and what killed runs left behind. Readers that began before may still want the former.""",
+)
+@lake_option
+@click.option(
+    "--keep", type=click.IntRange(min=1), default=1, show_default=True, help="So many states of each table stay readable."
+)
+@json_option
+def vacuum(lake_uri: str, keep: int, as_json: bool) -> int:
+    """Remove files that none of the last states of a table uses."""
+    from ..errors import WrongUse
+    from ..lake.commits import Lake
+
+    lake = Lake(lake_uri)
+    if not lake.exists():
+        raise WrongUse(f"{lake.place()} is no lake: nothing was ever committed there; the next step: kraftlab pipeline ingest")
+    removed = lake.vacuum(keep)
+    output = Output(as_json)
+    output.lines([f"removed {removed.files} files of {removed.size_bytes:,} bytes, and {removed.manifests} manifests"])
+    output.result(removed._asdict())
+    return CLEAN
+
+
+@click.command(
+    "sql",
+    short_help="Ask a lake in SQL.",
+    epilog="""\b
+Examples:
+  kraftlab pipeline sql "select name, count(*) from silver.other_records group by name" --lake /data/lake
+  kraftlab pipeline sql "select * from silver.partition_changes where topic = 'orders' order by offset" --lake lake --csv
+
+\b
+Tables are called as in the documentation (silver.topics) or with an underscore (silver_topics).""",
+)
+@click.argument("query")
+@lake_option
+@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="At most so many rows.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@json_option
+def sql(query: str, lake_uri: str, limit: int, as_csv: bool, as_json: bool) -> int:
+    """Run a query over the tables of a lake."""
+    from ..lake.commits import Lake
+    from ..runs.query import query as run
+    from .spark import spark_session
+
+    with spark_session() as spark:
+        names, rows = run(spark, Lake(lake_uri), query, limit)
+    output = Output(as_json)
+    output.lines([_as_csv(names, rows)] if as_csv else _as_table(names, rows))
+    output.result([dict(zip(names, (_plain(value) for value in row), strict=True)) for row in rows])
+    if len(rows) == limit:
+        print(f"only the first {limit} rows; --limit shows more", file=sys.stderr)
+    return CLEAN
+
+
+def _plain(value: Any) -> Any:
+    return value.hex() if isinstance(value, bytes | bytearray) else value
+
+
+def _text(value: Any) -> str:
+    value = _plain(value)
+    if value is None:
+        return "null"
+    return "[" + ",".join(map(_text, value)) + "]" if isinstance(value, list) else str(value)
+
+
+def _as_csv(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([_text(value) if value is not None else "" for value in row] for row in rows)
+    return text.getvalue().rstrip("\n")
+
+
+def _as_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
+    cells = [list(names), *([_text(value) for value in row] for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(names))]
+    for row in cells:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

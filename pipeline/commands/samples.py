@@ -1,0 +1,67 @@
+"""`kraftlab pipeline samples`: what brokers say of their log directories, into the lake."""
+
+from __future__ import annotations
+
+import time
+from typing import BinaryIO
+
+import click
+import msgspec
+
+from kraftlab.cli.caller import caller_options, connect
+from kraftlab.cli.output import Output, json_option
+
+from ..command import CLEAN, FINDINGS
+from ..errors import WrongUse
+from .options import lake_option
+
+
+@click.command(
+    "samples",
+    short_help="Sample brokers' log directories into a lake.",
+    epilog="""\b
+Examples:
+  kraftlab pipeline samples --bootstrap-server 127.0.0.1:9092 --lake /data/lake
+  kafka-log-dirs.sh --bootstrap-server kafka:9092 --describe | kraftlab pipeline samples --input - --lake /data/lake
+
+\b
+Needs no Spark. Exit codes: 0 sampled, 1 sampled, but a directory is offline, 2 wrong use.""",
+)
+@lake_option
+@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="A running cluster.")
+@click.option(
+    "--input", "file", metavar="FILE", type=click.File("rb"), help="JSON of log-dirs --describe, ours or Kafka's; - is stdin."
+)
+@click.option("--at", "sampled_ms", metavar="MS", type=click.IntRange(min=0), help="When it was sampled; now, if not given.")
+@caller_options
+@json_option
+def samples(lake_uri: str, bootstrap_server: str | None, file: BinaryIO | None, sampled_ms: int | None, as_json: bool) -> int:
+    """Add one sample of all log directories to silver.log_dir_samples."""
+    from ..lake.commits import Lake
+    from ..tables.log_dir_samples import TABLE
+    from ..tables.log_dir_samples import samples as rows_of
+
+    if (bootstrap_server is None) == (file is None):
+        raise WrongUse("give either --bootstrap-server or --input, to say where the sample comes from")
+    document = file.read() if file is not None else _describe(bootstrap_server or "")
+    at_ms = time.time_ns() // 1_000_000 if sampled_ms is None else sampled_ms
+    lake = Lake(lake_uri)
+    topics = lake.arrow("silver.topics", ["topic_id", "name", "offset"]).sort_by("offset").to_pylist()
+    rows = rows_of(document, at_ms, {row["name"]: row["topic_id"] for row in topics if row["name"]})
+    with lake.writing():
+        manifest = lake.commit_arrow(rows, TABLE, at_ms, at_ms + 1)
+    offline = sum(error is not None for error in rows.column("error").to_pylist())
+    output = Output(as_json)
+    output.lines([f"{manifest.rows} rows of {len(set(rows.column('broker_id').to_pylist()))} brokers, sampled at {at_ms}"])
+    output.lines([f"{offline} of them of directories that are offline"] if offline else [])
+    output.result({"rows": manifest.rows, "sampled_ms": at_ms, "offline": offline})
+    return FINDINGS if offline else CLEAN
+
+
+def _describe(bootstrap_server: str) -> bytes:
+    from kraftlab.cli.log_dirs_command import document
+
+    with connect(bootstrap_server) as client:
+        brokers = sorted(broker.broker_id for broker in client.describe_cluster().brokers)
+        responses = {broker: client.describe_log_dirs(broker) for broker in brokers}
+    return msgspec.json.encode(document(responses, None, extended=True))

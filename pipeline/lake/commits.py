@@ -1,0 +1,318 @@
+"""What of a lake counts: the files that manifests have committed, and nothing else.
+
+The unit of work is a range of offsets [lo, hi) of one table. Its files are written into `LAYER/TABLE/range=LO-HI/`, each under a
+name that never existed; then one manifest, `_commits/LAYER.TABLE/N.json`, names them, and from that moment they count. A manifest
+appears whole or not at all. So a process that is killed at any moment leaves either the range as it was, or the range as it is
+now; files that no manifest names are garbage, which `vacuum` removes. Nothing that is committed is ever written again: doing a
+range again writes new files and a new manifest, which replaces those of the same range, and of all ranges within it. A range that
+overlaps another in part is refused, because rows would count twice.
+
+`inputs` of a manifest say which manifest of which table its rows were made of, so that a range whose input was done again is
+known to be stale.
+
+One process writes at a time (`lock.py`); readers need no lock: files of replaced manifests stay until `vacuum`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from ..errors import CorruptInput, WrongUse
+from . import lock, uris
+from .schemas import arrow_schema, spark_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.fs import FileSystem
+    from pyspark.sql import DataFrame, SparkSession
+
+COMMITS = "_commits"
+SCHEMA_VERSION = 1
+OFFSET_DIGITS = 20
+_HIDDEN = ("_", ".")
+
+Write = Callable[[str], None]
+"""Writes Parquet files into the directory with this URI (Spark's spelling), beside what stands there."""
+
+
+class DataFile(msgspec.Struct, frozen=True):
+    """A Parquet file of a table; `path` is relative to the lake."""
+
+    path: str
+    rows: int
+    size_bytes: int
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """One commit. `number` counts per table from 1; `details` are what the command that wrote it wants to remember."""
+
+    number: int
+    table: str
+    lo: int
+    hi: int
+    rows: int
+    files: tuple[DataFile, ...]
+    committed_ms: int
+    schema_version: int = SCHEMA_VERSION
+    inputs: dict[str, int] = {}
+    details: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"{self.table}#{self.number} [{self.lo}, {self.hi}) {self.rows} rows in {len(self.files)} files"
+
+
+class Removed(NamedTuple):
+    """What `vacuum` took away."""
+
+    files: int
+    size_bytes: int
+    manifests: int
+
+
+class RangeOverlap(WrongUse):
+    """A range that is neither apart from the committed ones nor covers them whole."""
+
+
+def active(manifests: Iterable[Manifest]) -> list[Manifest]:
+    """Those that count after all of these were committed, by range."""
+    found: list[Manifest] = []
+    for manifest in sorted(manifests, key=lambda each: each.number):
+        found = [each for each in found if not (manifest.lo <= each.lo and each.hi <= manifest.hi)]
+        found.append(manifest)
+    return sorted(found, key=lambda each: each.lo)
+
+
+def range_name(lo: int, hi: int) -> str:
+    return f"range={lo:0{OFFSET_DIGITS}d}-{hi:0{OFFSET_DIGITS}d}"
+
+
+def table_path(table: str) -> str:
+    """Where a table's ranges stand in the lake."""
+    return table.replace(".", "/", 1)
+
+
+class Lake:
+    """A lake by its URI. It need not exist yet; the first commit makes it."""
+
+    def __init__(self, place: str) -> None:
+        self.uri = uris.normalised(place)
+        self._system, self._root = uris.file_system(self.uri)
+
+    def __repr__(self) -> str:
+        return f"the lake {self.place()}"
+
+    def place(self) -> str:
+        """As people write it."""
+        return uris.shown(self.uri)
+
+    def exists(self) -> bool:
+        """Whether anything was ever committed."""
+        return bool(self._list(COMMITS))
+
+    def tables(self) -> list[str]:
+        """The tables that have a manifest."""
+        return sorted({path.split("/")[1] for path, _ in self._list(COMMITS)})
+
+    def manifests(self, table: str) -> list[Manifest]:
+        """All of a table's, oldest first. NoSuchTable; CorruptInput for one that cannot be read."""
+        arrow_schema(table)
+        found = []
+        for path, _ in self._list(f"{COMMITS}/{table}"):
+            if not path.endswith(".json") or path.rpartition("/")[2].startswith(_HIDDEN):
+                continue
+            with self._system.open_input_stream(f"{self._root}/{path}") as stream:
+                data = stream.read()
+            try:
+                found.append(msgspec.json.decode(data, type=Manifest))
+            except msgspec.DecodeError as error:
+                where = uris.joined(uris.shown(self.uri), path)
+                raise CorruptInput(
+                    f"{where} is no manifest: {error}; restore it, or remove it to lose what it committed"
+                ) from None
+        return sorted(found, key=lambda each: each.number)
+
+    def active(self, table: str, as_of: int | None = None) -> list[Manifest]:
+        """The manifests that count, by range; `as_of` a manifest's number, counted those up to it only."""
+        return active(each for each in self.manifests(table) if as_of is None or each.number <= as_of)
+
+    def latest(self, table: str) -> int:
+        """The number of the newest manifest, 0 if there is none."""
+        manifests = self.manifests(table)
+        return manifests[-1].number if manifests else 0
+
+    def files(self, table: str, as_of: int | None = None, *, lo: int | None = None, hi: int | None = None) -> list[str]:
+        """URIs of the files that count, of ranges that touch [lo, hi)."""
+        return [
+            uris.joined(self.uri, data_file.path)
+            for manifest in self.active(table, as_of)
+            if (hi is None or manifest.lo < hi) and (lo is None or manifest.hi > lo)
+            for data_file in manifest.files
+        ]
+
+    def read(
+        self, spark: SparkSession, table: str, as_of: int | None = None, *, lo: int | None = None, hi: int | None = None
+    ) -> DataFrame:
+        """A table as Spark sees it; one without files is empty and has its columns. `lo` and `hi` choose whole ranges."""
+        schema = spark_schema(table)
+        files = [uris.for_spark(uri) for uri in self.files(table, as_of, lo=lo, hi=hi)]
+        if not files:
+            return spark.createDataFrame([], schema)
+        return spark.read.schema(schema).parquet(*files)
+
+    def arrow(self, table: str, columns: list[str] | None = None, as_of: int | None = None) -> pa.Table:
+        """A table without Spark."""
+        return self._arrow(table, self.active(table, as_of), columns)
+
+    def arrow_of(self, manifest: Manifest, columns: list[str] | None = None) -> pa.Table:
+        """The rows of one commit, without Spark."""
+        return self._arrow(manifest.table, [manifest], columns)
+
+    def _arrow(self, table: str, manifests: Iterable[Manifest], columns: list[str] | None) -> pa.Table:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        schema = arrow_schema(table)
+        if columns is not None:
+            schema = pa.schema([schema.field(name) for name in columns])
+        parts = []
+        for data_file in (each for manifest in manifests for each in manifest.files):
+            with self._system.open_input_file(f"{self._root}/{data_file.path}") as stream:
+                parts.append(parquet.ParquetFile(stream).read(columns=schema.names).select(schema.names).cast(schema))
+        return pa.concat_tables(parts) if parts else schema.empty_table()
+
+    def commit(
+        self,
+        table: str,
+        lo: int,
+        hi: int,
+        write: Write,
+        *,
+        inputs: Mapping[str, int] = {},
+        details: Mapping[str, str] = {},
+    ) -> Manifest:
+        """Writes the range [lo, hi) of a table and commits it. The caller holds `writing()`. RangeOverlap."""
+        self.check_range(table, lo, hi)
+        relative = f"{table_path(table)}/{range_name(lo, hi)}"
+        before = {path for path, _ in self._data_files(relative)}
+        write(uris.for_spark(uris.joined(self.uri, relative)))
+        files = tuple(DataFile(path, self._rows(path), size) for path, size in self._data_files(relative) if path not in before)
+        manifest = Manifest(
+            self.latest(table) + 1,
+            table,
+            lo,
+            hi,
+            sum(each.rows for each in files),
+            files,
+            time.time_ns() // 1_000_000,
+            SCHEMA_VERSION,
+            dict(inputs),
+            dict(details),
+        )
+        self._publish(f"{COMMITS}/{table}/{manifest.number}.json", msgspec.json.format(msgspec.json.encode(manifest)))
+        return manifest
+
+    def commit_arrow(self, rows: pa.Table, table: str, lo: int, hi: int, *, details: Mapping[str, str] = {}) -> Manifest:
+        """Commits rows that are in memory, without Spark. The caller holds `writing()`."""
+        from pyarrow import parquet
+
+        def write(directory: str) -> None:
+            system, path = uris.file_system(uris.normalised(directory))
+            system.create_dir(path)
+            name = f"part-{time.time_ns()}.zstd.parquet"
+            parquet.write_table(rows.cast(arrow_schema(table)), f"{path}/{name}", filesystem=system, compression="zstd")
+
+        return self.commit(table, lo, hi, write, details=details)
+
+    def check_range(self, table: str, lo: int, hi: int) -> None:
+        """RangeOverlap if [lo, hi) could not be committed, WrongUse if it is empty."""
+        if not 0 <= lo < hi:
+            raise WrongUse(f"[{lo}, {hi}) is no range of offsets; the first must be at least 0 and below the second")
+        for each in self.active(table):
+            if lo < each.hi and each.lo < hi and not (lo <= each.lo and each.hi <= hi):
+                raise RangeOverlap(
+                    f"{table} has the range [{each.lo}, {each.hi}), which [{lo}, {hi}) covers only in part; "
+                    f"do [{min(lo, each.lo)}, {max(hi, each.hi)}) instead, or a range beside it"
+                )
+
+    def writing(self) -> AbstractContextManager[None]:
+        """Holds the lake for this process alone. LakeLocked says who has it."""
+        return lock.writing(self.uri)
+
+    def vacuum(self, keep: int = 1) -> Removed:
+        """Removes what the last `keep` states of each table do not use: replaced files, manifests, and what killed writers left.
+        Takes the lock.
+        """
+        if keep < 1:
+            raise WrongUse(f"at least the newest state is kept; --keep {keep} would lose it")
+        files = size_bytes = gone = 0
+        with self.writing():
+            for table in self.tables():
+                manifests = self.manifests(table)
+                states = manifests[-keep:]
+                kept = {each.number for state in states for each in self.active(table, state.number)}
+                used = {data_file.path for each in manifests if each.number in kept for data_file in each.files}
+                for each in manifests:
+                    if each.number not in kept:
+                        self._system.delete_file(f"{self._root}/{COMMITS}/{table}/{each.number}.json")
+                        gone += 1
+                for path, size in self._list(table_path(table)):
+                    if path not in used:
+                        self._system.delete_file(f"{self._root}/{path}")
+                        files, size_bytes = files + 1, size_bytes + size
+                self._remove_empty(table_path(table))
+        return Removed(files, size_bytes, gone)
+
+    def _remove_empty(self, relative: str) -> None:
+        """Directories in which nothing is left, the deepest first."""
+        from pyarrow.fs import FileSelector, FileType
+
+        found = self._system.get_file_info(FileSelector(f"{self._root}/{relative}", recursive=True, allow_not_found=True))
+        full = {info.path for info in found if info.type == FileType.File}
+        for info in sorted(found, key=lambda each: -len(each.path)):
+            if info.type == FileType.Directory and not any(path.startswith(f"{info.path}/") for path in full):
+                self._system.delete_dir(info.path)
+
+    def _rows(self, path: str) -> int:
+        from pyarrow import parquet
+
+        with self._system.open_input_file(f"{self._root}/{path}") as stream:
+            rows: int = parquet.read_metadata(stream).num_rows
+        return rows
+
+    def _data_files(self, relative: str) -> list[tuple[str, int]]:
+        """Parquet files in a range's directory: (path relative to the lake, size)."""
+        depth = relative.count("/") + 1
+        return [
+            (path, size)
+            for path, size in self._list(relative)
+            if path.count("/") == depth and not path.rpartition("/")[2].startswith(_HIDDEN)
+        ]
+
+    def _list(self, relative: str) -> list[tuple[str, int]]:
+        from pyarrow.fs import FileSelector, FileType
+
+        found = self._system.get_file_info(FileSelector(f"{self._root}/{relative}", recursive=True, allow_not_found=True))
+        start = len(self._root) + 1
+        return sorted((info.path[start:], info.size) for info in found if info.type == FileType.File)
+
+    def _publish(self, relative: str, data: bytes) -> None:
+        """A file that appears whole or not at all."""
+        path = f"{self._root}/{relative}"
+        directory, _, name = path.rpartition("/")
+        self._system.create_dir(directory)
+        if self._system.type_name in uris.OBJECT_STORES:
+            _write(self._system, path, data)
+            return
+        temporary = f"{directory}/.{name}.tmp"
+        _write(self._system, temporary, data)
+        self._system.move(temporary, path)
+
+
+def _write(system: FileSystem, path: str, data: bytes) -> None:
+    with system.open_output_stream(path) as stream:
+        stream.write(data)

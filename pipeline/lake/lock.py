@@ -1,0 +1,95 @@
+"""One writer per lake at a time.
+
+In a directory of this machine the lock is an `flock` of the file `_lock`: the system gives it back when its holder ends,
+however it ends, so a lock is never stale. What stands in the file says who holds it. Other stores have no such lock; there the
+file itself is the lock, and one that was left behind must be removed by hand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+
+import msgspec
+
+from ..errors import WrongUse
+from . import uris
+
+LOCK_NAME = "_lock"
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Who writes a lake."""
+
+    pid: int
+    host: str
+    since_ms: int
+    command: str
+
+    def __str__(self) -> str:
+        seconds = max(0, time.time_ns() // 1_000_000 - self.since_ms) // 1000
+        return f"process {self.pid} on {self.host}, for {seconds} s: {self.command}"
+
+
+class LakeLocked(WrongUse):
+    """Another process writes this lake."""
+
+
+def _myself() -> bytes:
+    now_ms = time.time_ns() // 1_000_000
+    return msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), now_ms, " ".join(sys.argv)[:200]))
+
+
+def _holder(data: bytes) -> str:
+    try:
+        return str(msgspec.json.decode(data, type=Holder))
+    except msgspec.DecodeError:
+        return "a process that did not say who it is"
+
+
+def writing(uri: str) -> AbstractContextManager[None]:
+    """Holds the lake's lock. LakeLocked says who has it."""
+    return _hold_local(uri) if uris.is_of_this_machine(uri) else _hold_remote(uri)
+
+
+@contextlib.contextmanager
+def _hold_local(uri: str) -> Iterator[None]:
+    import fcntl
+
+    directory = uris.local_path(uri)
+    directory.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = _holder(os.pread(descriptor, 4096, 0))
+            raise LakeLocked(f"{uris.shown(uri)} is being written by {holder}; wait until it ends, or stop it") from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, _myself(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _hold_remote(uri: str) -> Iterator[None]:
+    from pyarrow.fs import FileType
+
+    system, root = uris.file_system(uri)
+    path = f"{root}/{LOCK_NAME}"
+    if system.get_file_info(path).type != FileType.NotFound:
+        with system.open_input_stream(path) as stream:
+            holder = _holder(stream.read())
+        raise LakeLocked(f"{uri} is being written by {holder}; if that process is gone, remove {uris.joined(uri, LOCK_NAME)}")
+    with system.open_output_stream(path) as stream:
+        stream.write(_myself())
+    try:
+        yield
+    finally:
+        system.delete_file(path)

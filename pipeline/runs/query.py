@@ -1,0 +1,44 @@
+"""SQL over the tables of a lake, as views of the session."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..errors import WrongUse
+from ..lake import uris
+from ..lake.commits import Lake
+from ..lake.schemas import SPARK_SCHEMAS
+from ..session.factory import master_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NAMES = re.compile(r"\b(" + "|".join(re.escape(table) for table in SPARK_SCHEMAS) + r")\b")
+_TEXTS = re.compile(r"('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
+
+
+def with_view_names(text: str) -> str:
+    """A query in which tables are called as views can be: `silver.topics` is `silver_topics`. Texts in quotes stay."""
+    parts = _TEXTS.split(text)
+    return "".join(part if index % 2 else _NAMES.sub(_view_name, part) for index, part in enumerate(parts))
+
+
+def _view_name(found: re.Match[str]) -> str:
+    return found.group(1).replace(".", "_")
+
+
+def query(spark: SparkSession, lake: Lake, text: str, limit: int) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """(column names, rows), `limit` of them at most. WrongUse for a query that is wrong, with Spark's words."""
+    from pyspark.errors import AnalysisException
+
+    uris.check_reach(lake.uri, master_of(spark))
+    if not lake.exists():
+        raise WrongUse(f"{lake.place()} is no lake: nothing was ever committed there; the next step: kraftlab pipeline ingest")
+    for table in SPARK_SCHEMAS:
+        lake.read(spark, table).createOrReplaceTempView(table.replace(".", "_"))
+    try:
+        found = spark.sql(with_view_names(text)).limit(limit)
+        return found.columns, [tuple(row) for row in found.collect()]
+    except AnalysisException as error:
+        raise WrongUse(f"the query is wrong: {str(error).split(chr(10) + 'JVM stacktrace')[0].strip()}") from None
