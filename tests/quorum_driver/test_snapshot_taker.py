@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -31,17 +31,31 @@ class Machine:
         yield b"\x91\x01", 1
 
 
+class Threads(DiskThreads):
+    """One at a time, so that others can wait until it is done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at_work = trio.Lock()
+
+    async def run(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        async with self.at_work:
+            return await super().run(function, *arguments, **options)
+
+
 class Taking:
-    """A taker whose node applies one batch per call; `taken` are the end offsets of its snapshots."""
+    """A taker whose node applies one batch per call, which waits for the snapshot if there is one; `taken` are the end offsets
+    of its snapshots."""
 
     def __init__(self, directory: Any, interval_ms: int) -> None:
         store = SnapshotStore(RealFileSystem(), str(directory), LogIdentity("c", bytes(16)))
         self.taken: list[int] = []
         self.offset = 0
+        self._threads = Threads()
         machine: Any = Machine()
         self.taker = SnapshotTaker(
             store,
-            DiskThreads(),
+            self._threads,
             machine,
             1 << 40,
             interval_ms,
@@ -57,12 +71,15 @@ class Taking:
         self.taker.applied([CommittedBatch(self.offset, self.offset + 1, 1, append_time_ms, b"\x91\x01")])
         self.offset += 1
         self.taker.consider(self.offset)
-        await trio.testing.wait_all_tasks_blocked(0.01)
+        await trio.testing.wait_all_tasks_blocked()
+        async with self._threads.at_work:
+            pass
+        await trio.testing.wait_all_tasks_blocked()
 
 
 @pytest.mark.parametrize("lag_s", [2 * HOUR_S, 0.0, -2 * HOUR_S], ids=["behind", "equal", "ahead"])
 async def test_a_leader_whose_clock_is_wrong_does_not_make_snapshots_more_frequent_or_rare(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock, lag_s: float
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, mock_clock: trio.testing.MockClock, lag_s: float
 ) -> None:
     """Or whose machine has slept: its clock does not, and what it appends bears times long past."""
 
@@ -78,13 +95,13 @@ async def test_a_leader_whose_clock_is_wrong_does_not_make_snapshots_more_freque
         taking.taker.loaded(int((Wall.time() - lag_s) * 1000))
         for _ in range(50):
             await taking.apply(int((Wall.time() - lag_s) * 1000))
-            await trio.sleep(HOUR_S / 10)
+            mock_clock.jump(HOUR_S / 10)
         nursery.cancel_scope.cancel()
     assert 4 <= len(taking.taken) <= 6
 
 
 async def test_a_snapshot_that_was_old_already_at_the_start_is_replaced_at_once(
-    tmp_path: Any, autojump_clock: trio.testing.MockClock
+    tmp_path: Any, mock_clock: trio.testing.MockClock
 ) -> None:
     taking = Taking(tmp_path, int(HOUR_S * 1000))
     async with trio.open_nursery() as nursery:
