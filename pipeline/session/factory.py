@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from ..errors import EnvironmentFault, WrongUse
 from . import cache, java, settings
 from .archive import archive_for
-from .settings import Reach
+from .settings import Master, Reach
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,10 +85,12 @@ def stop_jvm() -> None:
     SparkContext._jvm = None
 
 
-def master_of(spark: SparkSession) -> str:
-    """The master of a session. Over Spark Connect that of the server, which this machine's files mean nothing to."""
-    master: str | None = spark.conf.get("spark.master", None)
-    return master or REMOTE
+def master_of(spark: SparkSession) -> Master:
+    """Where a session runs. Over Spark Connect the server has its own idea of files, whatever its master is."""
+    url = spark.conf.get("spark.master", None) or REMOTE
+    is_remote = type(spark).__module__.startswith("pyspark.sql.connect")
+    shared = str(spark.conf.get(settings.SHARED_FILES, "false")).lower() == "true"
+    return Master(f"{REMOTE} ({url})" if is_remote else url, shared or (settings.is_local(url) and not is_remote))
 
 
 def spark_home(environ: Mapping[str, str] = os.environ) -> Path:
@@ -106,10 +108,9 @@ def _running() -> SparkSession | None:
 
 
 def _checked(running: SparkSession, master: str | None) -> SparkSession:
-    if master is not None and not master.startswith(REMOTE) and master != master_of(running):
-        raise WrongUse(
-            f"a session with master {master_of(running)} runs in this process; stop it before one with {master} is made"
-        )
+    runs_on = master_of(running).url
+    if master is not None and not master.startswith(REMOTE) and master != runs_on:
+        raise WrongUse(f"a session with master {runs_on} runs in this process; stop it before one with {master} is made")
     return running
 
 

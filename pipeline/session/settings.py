@@ -65,6 +65,18 @@ def is_local(master: str) -> bool:
     return master == "local" or master.startswith("local[")
 
 
+SHARED_FILES = "spark.kraftlab.sharedFiles"
+"""A setting of our own: paths of this machine lie on a disk that the workers of another master mount at the same place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Master:
+    """Where a session runs, and whether its workers see the files that this machine sees."""
+
+    url: str
+    shares_files: bool
+
+
 def shuffle_partitions(processors: int) -> str:
     """Enough for every processor to have the next one waiting; on a cluster Spark's own 200 are coalesced."""
     return str(max(4, 2 * processors))

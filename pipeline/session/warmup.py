@@ -72,7 +72,8 @@ def _write_base(found: java.Java, path: Path, scratch: Path) -> None:
 
 def _write_top(archive: Archive, scratch: Path, tell: Callable[[str], None]) -> None:
     path = scratch / "spark.jsa"
-    options = shlex.join([f"-XX:SharedArchiveFile={archive.base}", f"-XX:ArchiveClassesAtExit={path}"])
+    only_once = "-XX:TieredStopAtLevel=1"
+    options = shlex.join([f"-XX:SharedArchiveFile={archive.base}", f"-XX:ArchiveClassesAtExit={path}", only_once])
     with factory.session(master=settings.local_master(), conf={factory.JAVA_OPTIONS: options}) as spark:
         total = train(spark, scratch / "training")
         if total != TRAINED:

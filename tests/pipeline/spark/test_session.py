@@ -11,7 +11,7 @@ import pytest
 
 from kraftlab.pipeline.errors import WrongUse
 from kraftlab.pipeline.session import factory
-from kraftlab.pipeline.session.settings import SETTINGS, Reach
+from kraftlab.pipeline.session.settings import SETTINGS, Master, Reach
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +26,7 @@ def test_the_session_that_runs_is_handed_out_and_left_alone(spark: SparkSession)
 def test_another_master_than_that_of_the_session_that_runs_is_refused(spark: SparkSession) -> None:
     with pytest.raises(WrongUse, match=r"local\[2\] runs in this process"):
         factory.create(master="local[7]")
-    assert factory.master_of(spark) == "local[2]"
+    assert factory.master_of(spark) == Master("local[2]", shares_files=True)
 
 
 def test_settings_hold_unless_the_caller_says_otherwise(spark: SparkSession) -> None:

@@ -30,7 +30,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def kraftlab(machine: dict[str, str], *arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", before + KRAFTLAB, *arguments]
-    return subprocess.run(command, env=machine, capture_output=True, text=True, timeout=240, check=False)
+    return subprocess.run(command, env=machine, capture_output=True, text=True, timeout=580, check=False)
 
 
 def checks(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
