@@ -1,6 +1,6 @@
 """What has configs: the table of resource types, and the checks of a resource's name.
 
-Topics, brokers and their loggers have to exist; a group or a subscription to client metrics exists as long as it has a value.
+Topics, nodes and their loggers have to exist; a group or a subscription to client metrics exists as long as it has a value.
 """
 
 from __future__ import annotations
@@ -63,13 +63,17 @@ def broker_values(image: MetadataImage, settings: Settings, broker: ForwardingBr
 
 
 def check_exists(image: MetadataImage, resource_type: int, name: str) -> None:
-    """A topic's name is legal and there is such a topic, a broker is registered. ApiError 17, 3, 102."""
+    """A topic's name is legal and there is such a topic, a broker is registered, or a controller: its own values stand in for a
+    broker's in what it decides by itself. ApiError 17, 3, 102.
+    """
     if resource_type == RESOURCE_TOPIC:
         check_topic_name(name)
         if image.topics.get(name) is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-    elif resource_type == RESOURCE_BROKER and name and node_id_of(name, "Node id") not in image.cluster.brokers:
-        raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} is registered.")
+    elif resource_type == RESOURCE_BROKER and name:
+        node_id = node_id_of(name, "Node id")
+        if node_id not in image.cluster.brokers and node_id not in image.cluster.controllers:
+            raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} is registered.")
 
 
 def check_topic_name(name: str) -> None:

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.controller.cluster import controllers
 from kraftlab.controller.configs import configs, description
 from kraftlab.controller.configs.configs import APPEND, DELETE, SET, SUBTRACT
 from kraftlab.controller.configs.description import unclean_election_enabled
 from kraftlab.metadata.errors import ApiError
-from kraftlab.metadata.peer_rpc import ForwardingBroker
-from kraftlab.metadata.records import ClearElr
+from kraftlab.metadata.features import supported_features
+from kraftlab.metadata.peer_rpc import ControllerRegistrationRequest, ForwardingBroker
+from kraftlab.metadata.records import ClearElr, Listener
 
 TOPIC, BROKER = 2, 4
 THROTTLE = "leader.replication.throttled.replicas"
@@ -201,6 +203,21 @@ async def test_unclean_election_is_decided_by_topic_then_cluster_then_file(tools
     assert not enabled()
     await cluster.configure(TOPIC, "t", ("unclean.leader.election.enable", SET, "true"))
     assert enabled()
+
+
+async def test_a_controllers_own_value_counts_for_what_it_decides_and_a_brokers_does_not(five: Any) -> None:
+    registration = ControllerRegistrationRequest(3000, b"i" * 16, (Listener("CONTROLLER", "c", 1),), supported_features())
+    await five.write(controllers.register, registration)
+    await five.create("t", (0,))
+
+    def enabled() -> bool:
+        return unclean_election_enabled(five.controller.newest.image, "t", five.settings)
+
+    assert await five.configure(BROKER, "0", ("unclean.leader.election.enable", SET, "true")) == (0, "")
+    assert not enabled()
+    assert await five.configure(BROKER, "3000", ("unclean.leader.election.enable", SET, "true")) == (0, "")
+    assert enabled()
+    assert (await five.configure(BROKER, "3001", ("unclean.leader.election.enable", SET, "true")))[0] == 102
 
 
 # --- groups and client metrics ------------------------------------------------------------------------------------------------
