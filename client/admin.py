@@ -150,7 +150,7 @@ class AdminClient:
                     return response
                 except grpc.RpcError as error:
                     fault = faults[endpoint] = _detail(error)
-                    if fault not in _NOBODY_THERE and not fault.startswith(_NOT_CONNECTED):
+                    if not _was_never_sent(fault):
                         silent = endpoint
                         if once:
                             raise _unknown_outcome(api, endpoint, fault) from error
@@ -187,7 +187,7 @@ class AdminClient:
                 return self._attempt(endpoint, api, request, timeout_ms / 1000)
             except grpc.RpcError as error:
                 seconds, fault = time.monotonic() - started, _detail(error)
-                if fault not in _NOBODY_THERE or seconds > min(_RECONNECT_S, timeout_ms / 1000):
+                if not _was_never_sent(fault) or seconds > min(_RECONNECT_S, timeout_ms / 1000):
                     raise ClusterUnreachable(_unreachable(api, {endpoint: fault}, seconds)) from error
             time.sleep(_FIRST_PAUSE_S)
 
@@ -671,6 +671,11 @@ def _detail(error: grpc.RpcError) -> str:
         return _REFUSED
     hung_up = "socket closed" in details.lower() or "connection reset" in details.lower()
     return _HUNG_UP if hung_up and details.startswith(_NOT_CONNECTED) else details
+
+
+def _was_never_sent(fault: str) -> bool:
+    """Whether the request cannot have reached the node: there was no connection."""
+    return fault in _NOBODY_THERE or fault.startswith(_NOT_CONNECTED)
 
 
 def _unknown_outcome(api: str, endpoint: Endpoint, fault: str) -> ApiError:

@@ -23,6 +23,8 @@ _MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 # A node that hangs keeps its sockets: only pings tell it from one that is slow to answer.
 _PING_AFTER_MS = 1000
 _PING_TIMEOUT_MS = 1000
+# The same for a new connection, which the system makes although the node hangs. gRPC's name for it is a backoff, which it is not.
+_CONNECT_TIMEOUT_MS = 1000
 _OPTIONS = (
     ("grpc.keepalive_time_ms", _PING_AFTER_MS),
     ("grpc.http2.ping_timeout_ms", _PING_TIMEOUT_MS),
@@ -30,7 +32,7 @@ _OPTIONS = (
     ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
     ("grpc.initial_reconnect_backoff_ms", 20),
-    ("grpc.min_reconnect_backoff_ms", 20),
+    ("grpc.min_reconnect_backoff_ms", _CONNECT_TIMEOUT_MS),
     ("grpc.max_reconnect_backoff_ms", 200),
     ("grpc.enable_retries", 0),
     ("grpc.enable_http_proxy", 0),

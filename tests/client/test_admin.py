@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 
 import grpc
 import pytest
@@ -78,14 +79,29 @@ def test_the_port_of_something_else_is_said_to_be_one(monkeypatch: pytest.Monkey
     assert "is this the port of its GRPC listener?" in str(raised.value)
 
 
-def test_a_node_that_hung_up_while_it_started_is_asked_again(cluster) -> None:
+def hangs_up(door: socket.socket) -> socket.socket:
+    """The second connection, after one that began while the node started."""
+    door.accept()[0].close()
+    return door.accept()[0]
+
+
+def is_slow(door: socket.socket) -> socket.socket:
+    """The first connection, when a busy machine gets round to it."""
+    connected = door.accept()[0]
+    threading.Event().wait(0.4)
+    return connected
+
+
+@pytest.mark.parametrize("let_in", [hangs_up, is_slow])
+def test_a_node_that_hangs_up_while_it_starts_or_is_slow_gets_the_request(
+    cluster, let_in: Callable[[socket.socket], socket.socket]
+) -> None:
     node = cluster.nodes[0]
     node.answers["DescribeMetadata"] = lambda _: pb.DescribeMetadataResponse(offset=7)
     with socket.create_server(("127.0.0.1", 0)) as door:
 
-        def hang_up_once_then_lead_on() -> None:
-            door.accept()[0].close()
-            client_side = door.accept()[0]
+        def lead_on() -> None:
+            client_side = let_in(door)
             node_side = socket.create_connection(("127.0.0.1", node.port))
             threading.Thread(target=carry, args=(client_side, node_side), daemon=True).start()
             carry(node_side, client_side)
@@ -99,7 +115,7 @@ def test_a_node_that_hung_up_while_it_started_is_asked_again(cluster) -> None:
                     end.shutdown(socket.SHUT_RDWR)
                 end.close()
 
-        thread = threading.Thread(target=hang_up_once_then_lead_on, daemon=True)
+        thread = threading.Thread(target=lead_on, daemon=True)
         thread.start()
         with AdminClient(node.server) as client:
             assert client.describe_metadata(Endpoint("127.0.0.1", door.getsockname()[1])).offset == 7
