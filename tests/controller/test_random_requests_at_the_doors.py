@@ -499,3 +499,8 @@ def test_every_call_is_carried_out_now_and_then(tools: Any) -> None:
     elsewhere = {"AlterReplicaLogDirs", "DescribeLogDirs", "DeleteRecords", "InitProducerId"}
     calls = set(APIS) - elsewhere | {f"peer api {api}" for api in PEER_APIS}
     assert calls <= set(carried_out), sorted(calls - set(carried_out))
+
+
+def test_every_door_for_peers_is_asked(tools: Any) -> None:
+    cluster = tools.Cluster(tools.Settings(tools.cluster_id, 3000))
+    assert Doors(cluster, AccessSettings()).service.peer_handlers().keys() == PEER_APIS.keys()
