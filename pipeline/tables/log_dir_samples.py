@@ -1,7 +1,7 @@
 """`silver.log_dir_samples` out of what brokers say of their log directories.
 
-That is the document of `kraftlab log-dirs --describe --json`, or what Kafka's own tool prints, which lacks the directories' ids and
-sizes.
+That is the document of `kraftlab log-dirs --describe --json`, or what Kafka's own tool prints, which lacks ids and
+sizes of directories.
 """
 
 from __future__ import annotations

@@ -12,7 +12,16 @@ from typing import Any
 import pytest
 
 from kraftlab.broker.log.record_batch import CONTROL, Record, build_batch
+from kraftlab.config import meta_properties
+from kraftlab.config.meta_properties import MetaProperties
+from kraftlab.metadata import codec
 from kraftlab.pipeline.kraft_log.schema import FIXED_KINDS, Field, Kind, Schema, fields_of
+from kraftlab.quorum.core import OffsetAndEpoch
+from kraftlab.quorum.core import batch as own_batch
+from kraftlab.quorum.storage import LogIdentity, RealFileSystem
+from kraftlab.quorum.storage.identity import PARTITION_DIRECTORY
+from kraftlab.quorum.storage.segment import SegmentHeader, segment_name
+from kraftlab.quorum.storage.snapshot_file import SnapshotEncoder, snapshot_name
 
 DATA = Path(__file__).parent / "data"
 
@@ -102,3 +111,67 @@ def batch() -> Callable[..., bytes]:
         return bytes(build_batch(records, base_offset=base_offset, leader_epoch=1, attributes=attributes))
 
     return batch
+
+
+class OwnLog:
+    """The directory of one of our controllers, written batch by batch as a node would."""
+
+    def __init__(self, directory: Path, node_id: int = 1, cluster_id: str = "test-cluster") -> None:
+        self.directory = directory
+        self.partition = directory / PARTITION_DIRECTORY
+        self.partition.mkdir(parents=True)
+        self.identity = LogIdentity(cluster_id, bytes([node_id] * 16), 0)
+        meta_properties.write(directory, MetaProperties(cluster_id, node_id, bytes([node_id] * 16)))
+        self.next_offset, self.crc, self.time_ms = 0, own_batch.NO_PREVIOUS_CRC, 1_700_000_000_000
+
+    def batch(
+        self, records: list[Any], *, epoch: int = 1, stamp: int | None = None, control: bool = False, body: bytes | None = None
+    ) -> bytes:
+        """The next batch, one second after the one before; by default its high watermark is where it begins."""
+        if body is None:
+            body = own_batch.encode_control(records) if control else codec.encode(records)[0]
+        data, self.crc = own_batch.encode(
+            body,
+            base_offset=self.next_offset,
+            epoch=epoch,
+            record_count=len(records),
+            append_time_ms=self.time_ms,
+            high_watermark=self.next_offset if stamp is None else stamp,
+            previous_crc=self.crc,
+            attributes=own_batch.CONTROL if control else 0,
+        )
+        self.next_offset += len(records)
+        self.time_ms += 1000
+        return data
+
+    def segment(self, batches: list[list[Any]] | bytes, *, base_offset: int | None = None, zeros: int = 512) -> Path:
+        """A segment with these batches (lists of records, or bytes as they are) and the rest that was reserved."""
+        base = self.next_offset if base_offset is None else base_offset
+        page = SegmentHeader(self.identity, base, 0, self.crc).encode()
+        body = batches if isinstance(batches, bytes) else b"".join(self.batch(records) for records in batches)
+        path = self.partition / segment_name(base)
+        path.write_bytes(page + body + bytes(zeros))
+        return path
+
+    def snapshot(self, end_offset: int, records: list[Any], epoch: int = 1) -> Path:
+        """A whole snapshot of these records, in batches of two."""
+        path = self.partition / snapshot_name(OffsetAndEpoch(end_offset, epoch))
+        file_system = RealFileSystem()
+        file = file_system.open(str(path), create=True)
+        header = own_batch.SnapshotHeader(0, self.identity.cluster_id, 0, 1, self.time_ms)
+        encoder = SnapshotEncoder(file, OffsetAndEpoch(end_offset, epoch), [header])
+        for start in range(0, len(records), 2):
+            encoder.append(*codec.encode(records[start : start + 2]))
+        encoder.finish()
+        file.close()
+        return path
+
+
+@pytest.fixture
+def own_log(tmp_path: Path) -> Callable[..., OwnLog]:
+    """(node_id, cluster_id) → a new directory of a controller of ours."""
+
+    def make(node_id: int = 1, cluster_id: str = "test-cluster") -> OwnLog:
+        return OwnLog(tmp_path / f"controller-{node_id}", node_id, cluster_id)
+
+    return make
