@@ -144,14 +144,18 @@ def _find(client: AdminClient, pattern: Any) -> Any:
 
     if pattern is None:
         return described(client.describe_acls().resources)
-    wanted = pb.DescribeAclsRequest(
-        resource_type_filter=pattern.resource_type,
-        resource_name_filter=pattern.name,
-        pattern_type_filter=pattern.pattern_type,
-        operation=ANY,
-        permission_type=ANY,
-    )
-    return described(client.describe_acls(wanted).resources)
+    return described(client.describe_acls(pb.DescribeAclsRequest(**_all_of(pattern))).resources)
+
+
+def _all_of(pattern: Any) -> dict[str, Any]:
+    """The fields of a filter for every rule of a pattern."""
+    return {
+        "resource_type_filter": pattern.resource_type,
+        "resource_name_filter": pattern.name,
+        "pattern_type_filter": pattern.pattern_type,
+        "operation": ANY,
+        "permission_type": ANY,
+    }
 
 
 def _list(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
@@ -222,20 +226,20 @@ def _remove(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
     for pattern, said in rules(given).items():
         if "force" not in given and not _is_sure(question(pattern, said)):
             continue
-        asked = pb.DeleteAclsFilter(
-            resource_type_filter=pattern.resource_type,
-            resource_name_filter=pattern.name,
-            pattern_type_filter=pattern.pattern_type,
-            operation=ANY,
-            permission_type=ANY,
-        )
-        filters = [asked] if not said else []
-        for entry in said:
-            one = pb.DeleteAclsFilter()
-            one.CopyFrom(asked)
-            one.principal_filter, one.host_filter = entry.principal, entry.host
-            one.operation, one.permission_type = entry.operation, entry.permission_type
-            filters.append(one)
+        whole = _all_of(pattern)
+        filters = [
+            pb.DeleteAclsFilter(
+                **whole
+                | {
+                    "principal_filter": entry.principal,
+                    "host_filter": entry.host,
+                    "operation": entry.operation,
+                    "permission_type": entry.permission_type,
+                }
+            )
+            for entry in said
+        ]
+        filters = filters or [pb.DeleteAclsFilter(**whole)]
         results = client.delete_acls(filters).filter_results
         raise_first_error(results)
         removed += [_document_of(acl) for result in results for acl in result.matching_acls]

@@ -8,7 +8,7 @@ for: the whole request is refused. Without an authorizer there is nobody to ask 
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.config.access import AUTHORIZER
@@ -36,6 +36,7 @@ TEXT_LENGTH_MAX = 32767
 """As long as a text can be in Kafka's protocol."""
 
 Number = TypeVar("Number", bound=enum.IntEnum)
+Response = TypeVar("Response")
 
 
 def has_authorizer(settings: Settings) -> bool:
@@ -48,10 +49,7 @@ def create(
     """Keeps rules, each for itself. ApiError INVALID_REQUEST for a 0 among the numbers, POLICY_VIOLATION for too many rules."""
     response = admin_pb2.CreateAclsResponse()
     if not has_authorizer(context.settings):
-        refused = ApiError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
-        for _ in request.creations:
-            set_error(response.results.add(), refused)
-        return Outcome([], response)
+        return _refused_each(response, response.results, len(request.creations))
     for creation in request.creations:
         _check_known(
             resource_type=creation.resource_type,
@@ -73,6 +71,14 @@ def create(
     records = [acl_record(acl_id, acl) for acl, acl_id in made.items()]
     check_record_count(records)
     return Outcome(records, response)
+
+
+def _refused_each(response: Response, results: Any, count: int) -> Outcome[Response]:
+    """Every entry of a request is told that nobody keeps rules here."""
+    refused = ApiError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    for _ in range(count):
+        set_error(results.add(), refused)
+    return Outcome([], response)
 
 
 def _check_known(**numbers: int) -> None:
@@ -189,10 +195,7 @@ def delete(
     """Removes what the filters match; every filter is told all that it matches, or that it is none. ApiError as `create`."""
     response = admin_pb2.DeleteAclsResponse()
     if not has_authorizer(context.settings):
-        refused = ApiError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
-        for _ in request.filters:
-            set_error(response.filter_results.add(), refused)
-        return Outcome([], response)
+        return _refused_each(response, response.filter_results, len(request.filters))
     acls = state.image.acls
     removed: dict[Uuid, None] = {}
     for wanted in [_filter(item) for item in request.filters]:
