@@ -27,6 +27,7 @@ COMMANDS = {
     "sql": ("lake", "sql"),
     "vacuum": ("lake", "vacuum"),
     "plan": ("plan", "plan"),
+    "report": ("report", "report"),
 }
 """Name → (module of `commands/`; attribute), in the order of `--help`."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-EXTRA = frozenset({"pyspark", "py4j", "pyarrow", "pandas", "numpy", "scipy"})
+EXTRA = frozenset({"pyspark", "py4j", "pyarrow", "pandas", "numpy", "scipy", "plotly", "jinja2"})
 """Import names of what the extra `pipeline` installs and its code cannot do without."""
 
 

@@ -1,0 +1,263 @@
+"""The numbers of a report, out of the gold tables of a lake.
+
+Everything that a page, a terminal or a program shows is computed here, once; figures and templates only arrange it. Tables are
+read as Arrow and reduced by columns, so that a million reassignments take seconds and no JVM. What is listed one by one is
+bounded (`LISTED`), and each list says how many it was taken from.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..lake.commits import Lake
+from ..lake.schemas import SILVER, tables
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LISTED = 400
+"""How many reassignments, replicas or findings a list has at most."""
+POINTS = 2_000
+"""How many points a curve has at most."""
+BAND = 0.10
+"""How far from the mean a log dir or broker may be: Cruise Control's balance threshold of 1.1."""
+
+REASSIGNMENTS, REPLICAS, DRIFT = "gold.reassignments", "gold.reassignment_replicas", "gold.rf_drift"
+BROKER_LOAD, DIR_SKEW = "gold.broker_load", "gold.log_dir_skew"
+EPOCHS, DIVERGENCE = "gold.leader_epochs", "gold.log_divergence"
+QUARANTINE, GAPS = "bronze.quarantine", "bronze.offset_gaps"
+
+
+class Move(msgspec.Struct, frozen=True):
+    """One reassignment. Times in ms since 1970, null where the log does not have them."""
+
+    reassignment_id: str
+    topic: str
+    partition: int
+    status: str
+    orig: list[int] | None
+    target: list[int] | None
+    start_ms: int | None
+    end_ms: int | None
+    duration_ms: int | None
+    start_offset: int | None
+
+
+class CatchUp(msgspec.Struct, frozen=True):
+    """How long replicas that were added to one broker took until they were in sync, in ms."""
+
+    broker_id: int
+    replicas: int
+    never: int
+    quartiles_ms: tuple[float, float, float]
+    p99_ms: float
+    max_ms: int
+
+
+class DirLoad(msgspec.Struct, frozen=True):
+    """A log dir at one time; `ratio` is bytes by the mean of its broker's."""
+
+    broker_id: int
+    path: str
+    bytes: int
+    ratio: float
+    over_band: bool
+    offline: bool
+
+
+class Drift(msgspec.Struct, frozen=True):
+    """A partition whose replication factor is not what it should be."""
+
+    topic: str
+    partition: int
+    kind: str
+    rf: int
+    rf_expected: int | None
+    offset: int | None
+    culprit: str | None
+    confidence: str
+
+
+class Epoch(msgspec.Struct, frozen=True):
+    """Who led from which offset on."""
+
+    epoch: int
+    leader: int | None
+    start_offset: int
+    end_offset: int | None
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is shown. `under_way` is a step curve: (ms, reassignments that were running from then on). `dirs` are log dirs at
+    the first and the last sample (ms, loads). `missing` names tables that were not built, so that nothing seems clean unseen.
+    """
+
+    lake: str
+    rows: dict[str, int]
+    missing: tuple[str, ...]
+    statuses: dict[str, int]
+    moves: tuple[Move, ...]
+    moves_total: int
+    duration_ms: dict[str, float]
+    under_way: tuple[tuple[int, int], ...]
+    catch_up: tuple[CatchUp, ...]
+    dirs: tuple[tuple[int, tuple[DirLoad, ...]], ...]
+    drift: tuple[Drift, ...]
+    drift_total: int
+    drift_kinds: dict[str, int]
+    epochs: tuple[Epoch, ...]
+    divergences: dict[str, int]
+    quarantined: dict[str, int]
+    gaps: dict[str, int]
+
+    @property
+    def findings(self) -> int:
+        """What somebody should look at: drift, log dirs over the band, divergence that must not be, damage."""
+        return (
+            self.drift_total
+            + sum(load.over_band or load.offline for load in (self.dirs[-1][1] if self.dirs else ()))
+            + self.divergences.get("log_matching", 0)
+            + sum(self.quarantined.values())
+            + sum(count for cause, count in self.gaps.items() if cause != "compacted")
+        )
+
+
+def gather(lake: Lake) -> Report:
+    """Reads a lake. CorruptInput for manifests that cannot be read."""
+    built = set(lake.tables())
+    wanted = (*tables(SILVER)[:4], REASSIGNMENTS, REPLICAS, DRIFT, BROKER_LOAD, DIR_SKEW, EPOCHS, DIVERGENCE)
+    moves = lake.arrow(REASSIGNMENTS)
+    drift = lake.arrow(DRIFT)
+    return Report(
+        lake=lake.place(),
+        rows={table: sum(each.rows for each in lake.active(table)) for table in sorted(built)},
+        missing=tuple(table for table in wanted if table not in built),
+        statuses=_counts(moves, "status"),
+        moves=_longest(moves),
+        moves_total=moves.num_rows,
+        duration_ms=_quantiles(moves, "duration_ms"),
+        under_way=_under_way(moves),
+        catch_up=_catch_up(lake.arrow(REPLICAS)),
+        dirs=_first_and_last(lake.arrow(DIR_SKEW)),
+        drift=tuple(_drift(row) for row in drift.slice(0, LISTED).to_pylist()),
+        drift_total=drift.num_rows,
+        drift_kinds=_counts(drift, "class"),
+        epochs=_epochs(lake.arrow(EPOCHS)),
+        divergences=_counts(lake.arrow(DIVERGENCE, ["class"]), "class"),
+        quarantined=_counts(lake.arrow(QUARANTINE, ["status"]), "status"),
+        gaps=_counts(lake.arrow(GAPS, ["cause"]), "cause"),
+    )
+
+
+def _counts(rows: pa.Table, column: str) -> dict[str, int]:
+    found = rows.column(column).value_counts().to_pylist()
+    return {str(each["values"]): each["counts"] for each in sorted(found, key=lambda each: -each["counts"])}
+
+
+def _quantiles(rows: pa.Table, column: str) -> dict[str, float]:
+    from pyarrow import compute
+
+    values = rows.column(column).drop_null()
+    if not len(values):
+        return {}
+    points = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+    found = compute.quantile(values, q=list(points.values())).to_pylist()
+    return dict(zip(points, found, strict=True))
+
+
+def _longest(rows: pa.Table) -> tuple[Move, ...]:
+    """Those that took longest and those that still run, in the order in which they began."""
+    from pyarrow import compute
+
+    real = rows.filter(compute.not_equal(rows.column("status"), "instant"))
+    endless = compute.fill_null(real.column("duration_ms"), 2**63 - 1)
+    order = compute.sort_indices(endless, sort_keys=[("", "descending")])
+    chosen = real.take(order.slice(0, LISTED)).select(list(Move.__struct_fields__)).to_pylist()
+    return tuple(Move(**row) for row in sorted(chosen, key=lambda row: (row["start_ms"] or 0, row["reassignment_id"])))
+
+
+def _under_way(rows: pa.Table) -> tuple[tuple[int, int], ...]:
+    """Of two ends and beginnings in one millisecond only what they leave behind is told."""
+    changes: Counter[int] = Counter()
+    starts = rows.filter(rows.column("start_ms").is_valid())
+    for column, sign in (("start_ms", 1), ("end_ms", -1)):
+        for each in starts.column(column).drop_null().value_counts().to_pylist():
+            changes[each["values"]] += sign * each["counts"]
+    points, running = [], 0
+    for at_ms in sorted(changes):
+        if changes[at_ms]:
+            running += changes[at_ms]
+            points.append((at_ms, running))
+    return tuple(_thinned(points))
+
+
+def _thinned(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """At most about `POINTS` of a curve: of each stretch the highest, so that no peak is lost, and the last of all."""
+    if len(points) <= POINTS:
+        return list(points)
+    stride = -(-len(points) // (POINTS - 1))
+    kept = [max(points[at : at + stride], key=lambda point: point[1]) for at in range(0, len(points), stride)]
+    return kept if kept[-1] == points[-1] else [*kept, points[-1]]
+
+
+def _catch_up(rows: pa.Table) -> tuple[CatchUp, ...]:
+    from pyarrow import compute
+
+    added = rows.filter(compute.equal(rows.column("role"), "adding"))
+    found = []
+    for broker_id in sorted(added.column("replica").unique().to_pylist()):
+        lags = added.filter(compute.equal(added.column("replica"), broker_id)).column("lag_ms")
+        known = lags.drop_null()
+        if not len(known):
+            found.append(CatchUp(broker_id, len(lags), len(lags), (0.0, 0.0, 0.0), 0.0, 0))
+            continue
+        low, middle, high, p99, top = compute.quantile(known, q=[0.25, 0.5, 0.75, 0.99, 1.0]).to_pylist()
+        found.append(CatchUp(broker_id, len(lags), lags.null_count, (low, middle, high), p99, int(top)))
+    return tuple(found)
+
+
+def _first_and_last(rows: pa.Table) -> tuple[tuple[int, tuple[DirLoad, ...]], ...]:
+    from pyarrow import compute
+
+    if not rows.num_rows:
+        return ()
+    span = compute.min_max(rows.column("as_of")).as_py()
+    fields = list(DirLoad.__struct_fields__)
+    found = []
+    for as_of in sorted({span["min"], span["max"]}):
+        at = rows.filter(compute.equal(rows.column("as_of"), as_of)).select(fields).to_pylist()
+        found.append((as_of, tuple(_load(row) for row in sorted(at, key=lambda row: (row["broker_id"], row["path"] or "")))))
+    return tuple(found)
+
+
+def _load(row: dict[str, Any]) -> DirLoad:
+    return DirLoad(
+        row["broker_id"],
+        row["path"] or "",
+        row["bytes"] or 0,
+        row["ratio"] if row["ratio"] is not None else 1.0,
+        bool(row["over_band"]),
+        bool(row["offline"]),
+    )
+
+
+def _drift(row: dict[str, Any]) -> Drift:
+    return Drift(
+        row["topic"],
+        row["partition"],
+        row["class"],
+        row["rf"],
+        row["rf_expected"],
+        row["offset"],
+        row["culprit_reassignment_id"],
+        row["confidence"] or "",
+    )
+
+
+def _epochs(rows: pa.Table) -> tuple[Epoch, ...]:
+    fields = list(Epoch.__struct_fields__)
+    return tuple(Epoch(**row) for row in sorted(rows.select(fields).to_pylist(), key=lambda row: row["epoch"]))

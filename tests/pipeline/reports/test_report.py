@@ -1,0 +1,198 @@
+"""The report shows what the gold tables hold: no more, no less, and without Spark."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraftlab.pipeline.commands.report import report as report_command
+from kraftlab.pipeline.errors import WrongUse
+from kraftlab.pipeline.lake.commits import Lake
+from kraftlab.pipeline.lake.schemas import arrow_schema
+from kraftlab.pipeline.reports import content, figures, page
+
+NASTY = "a<script>alert(1)</script>&"
+
+
+def filled(table: str, rows: list[dict[str, Any]]) -> pa.Table:
+    """Rows with null where nothing is said."""
+    schema = arrow_schema(table)
+    return pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema=schema)
+
+
+def move(
+    number: int, start_ms: int | None, end_ms: int | None, status: str = "completed", topic: str = "clicks"
+) -> dict[str, Any]:
+    took = end_ms - start_ms if start_ms is not None and end_ms is not None else None
+    return {
+        "reassignment_id": f"id:{number}:{start_ms}",
+        "topic": topic,
+        "partition": number,
+        "start_offset": number,
+        "start_ms": start_ms,
+        "end_ms": end_ms,
+        "status": status,
+        "orig": [1, 2],
+        "target": [2, 3],
+        "duration_ms": took,
+    }
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    lake = Lake(str(tmp_path / "lake"))
+    moves = [
+        move(0, 1_000, 5_000),
+        move(1, 2_000, None, "open"),
+        move(2, 2_000, 3_000, "cancelled", NASTY),
+        move(3, 1, 1, "instant"),
+    ]
+    replicas = [
+        {"reassignment_id": "id:0:1000", "replica": 3, "role": "adding", "lag_ms": 3_000},
+        {"reassignment_id": "id:1:2000", "replica": 3, "role": "adding"},
+        {"reassignment_id": "id:0:1000", "replica": 1, "role": "removing"},
+    ]
+    skewed = [
+        {
+            "as_of": as_of,
+            "broker_id": 1,
+            "path": path,
+            "bytes": size,
+            "ratio": size / 100,
+            "over_band": size > 110,
+            "offline": False,
+        }
+        for as_of, sizes in ((10, (50, 150)), (20, (70, 130)), (30, (95, 105)))
+        for path, size in zip(("/a", "/b"), sizes, strict=True)
+    ]
+    drifted = [
+        {"topic": NASTY, "partition": 7, "class": "union_race", "rf": 5, "rf_expected": 3, "offset": 4711, "confidence": "high"}
+    ]
+    epochs = [
+        {"epoch": 1, "leader": 3000, "start_offset": 0, "end_offset": 50},
+        {"epoch": 2, "leader": 3001, "start_offset": 50, "end_offset": None},
+    ]
+    with lake.writing():
+        for table, rows in (
+            (content.REASSIGNMENTS, moves),
+            (content.REPLICAS, replicas),
+            (content.DIR_SKEW, skewed),
+            (content.DRIFT, drifted),
+            (content.EPOCHS, epochs),
+            (content.GAPS, [{"controller_id": 1, "from_offset": 0, "to_offset": 5, "cause": "compacted"}]),
+        ):
+            lake.commit_arrow(filled(table, rows), table, 0, 100)
+    return lake
+
+
+def test_numbers_are_those_of_the_tables(lake: Lake) -> None:
+    found = content.gather(lake)
+    assert found.statuses == {"completed": 1, "open": 1, "cancelled": 1, "instant": 1}
+    assert found.duration_ms["max"] == 4_000
+    assert found.under_way == ((1_000, 1), (2_000, 3), (3_000, 2), (5_000, 1))
+    assert found.catch_up == (content.CatchUp(3, 2, 1, (3_000, 3_000, 3_000), 3_000, 3_000),)
+    assert [as_of for as_of, _ in found.dirs] == [10, 30]
+    assert [load.ratio for load in found.dirs[1][1]] == [0.95, 1.05]
+    assert [each.leader for each in found.epochs] == [3000, 3001]
+    assert found.findings == 1
+    assert "gold.broker_load" in found.missing
+    assert "gold.rf_drift" not in found.missing
+
+
+def test_instant_changes_are_counted_but_are_no_bars(lake: Lake) -> None:
+    found = content.gather(lake)
+    assert found.moves_total == 4
+    assert [each.partition for each in found.moves] == [0, 1, 2]
+
+
+def test_the_page_stands_alone_and_names_are_only_text_in_it(lake: Lake) -> None:
+    html = page.render(content.gather(lake))
+    outside = re.sub(r"<script.*?</script>", "", html, flags=re.DOTALL)
+    assert "alert(1)" in outside
+    assert "<script>alert" not in html
+    assert not re.search(r"<(script|link|img)[^>]+(src|href)=", html)
+    assert html.count('class="plotly-graph-div"') == 5
+    assert "kraftlab pipeline samples" in outside
+    assert page.render(content.gather(lake)) == html
+
+
+def test_an_old_page_is_replaced_whole_or_stays(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "deep" / "report.html"
+    found = content.gather(lake)
+    page.write(found, path)
+    before = path.read_text()
+
+    def fails(_: object) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(page, "render", fails)
+    with pytest.raises(OSError, match="No space"):
+        page.write(found, path)
+    assert path.read_text() == before
+    assert [each.name for each in path.parent.iterdir()] == ["report.html"]
+
+
+def test_the_command_tells_findings_by_its_exit_code(lake: Lake, tmp_path: Path) -> None:
+    path = tmp_path / "r.html"
+    run = CliRunner().invoke(report_command, ["--lake", lake.place(), "--out", str(path), "--json"], standalone_mode=False)
+    assert run.return_value == 1
+    document = msgspec.json.decode(run.stdout)
+    assert (document["findings"], document["moves_total"], document["page"]) == (1, 4, str(path))
+    assert path.stat().st_size > 100_000
+
+
+def test_an_empty_lake_is_wrong_use_with_the_next_step(tmp_path: Path) -> None:
+    run = CliRunner().invoke(report_command, ["--lake", str(tmp_path / "nothing")], standalone_mode=False)
+    assert isinstance(run.exception, WrongUse)
+    assert "kraftlab pipeline ingest" in str(run.exception)
+    assert not (tmp_path / "nothing").exists()
+
+
+spans = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 30), st.booleans()), max_size=40)
+
+
+@given(spans)
+def test_the_curve_of_what_runs_is_that_of_counting_at_every_moment(drawn: list[tuple[int, int, bool]]) -> None:
+    moves = [
+        move(number, start, None if is_open else start + took, "open" if is_open else "completed")
+        for number, (start, took, is_open) in enumerate(drawn)
+    ]
+    curve = content._under_way(filled(content.REASSIGNMENTS, moves))
+    for moment in range(95):
+        running = sum(each["start_ms"] <= moment and (each["end_ms"] is None or moment < each["end_ms"]) for each in moves)
+        told = next((count for at_ms, count in reversed(curve) if at_ms <= moment), 0)
+        assert told == running
+
+
+@given(st.lists(st.integers(0, 1_000), min_size=1, max_size=6_000))
+def test_a_thinned_curve_keeps_its_peak_and_its_end(heights: list[int]) -> None:
+    points = list(enumerate(heights))
+    thinned = content._thinned(points)
+    assert len(thinned) <= content.POINTS + 1
+    assert max(height for _, height in thinned) == max(heights)
+    assert thinned[-1] == points[-1]
+    assert set(thinned) <= set(points)
+
+
+@given(spans)
+def test_bars_in_one_lane_do_not_overlap_until_lanes_run_out(drawn: list[tuple[int, int, bool]]) -> None:
+    moves = [
+        content.Move(str(number), "t", number, "completed", None, None, start, start + took, took, number)
+        for number, (start, took, _) in enumerate(sorted(drawn))
+    ]
+    lanes = figures._lanes(moves, 0, 100)
+    used = Counter(lanes)
+    if len(used) < figures._LANES:
+        for lane in used:
+            mine = [each for each, at in zip(moves, lanes, strict=True) if at == lane]
+            assert all(one.end_ms <= other.start_ms for one, other in itertools.pairwise(mine))
