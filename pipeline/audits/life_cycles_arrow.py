@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kraftlab.pipeline.lake.schemas import arrow_schema
+from kraftlab.pipeline.lake.schemas import arrow_schema, spark_schema
 
 from .life_cycles import Change, PartitionHistory, Reassignment
 
@@ -31,6 +31,8 @@ _REPLICA = pa.struct(list(arrow_schema("gold.reassignment_replicas"))[1:])
 LIFE_CYCLES: pa.Schema = pa.schema(
     [*arrow_schema("gold.reassignments"), pa.field("replicas", pa.list_(pa.field("element", _REPLICA)))]
 )
+_REPLICA_TEXT = spark_schema("gold.reassignment_replicas").partition(", ")[2].replace(", ", ",").replace(" ", ":")
+LIFE_CYCLES_TEXT = f"{spark_schema('gold.reassignments')}, replicas array<struct<{_REPLICA_TEXT}>>"
 """`gold.reassignments` with its rows of `gold.reassignment_replicas` in a list, so that one pass makes both tables."""
 
 

@@ -1,0 +1,165 @@
+"""Replication factors that changed, and why that looks like an accident (KIP-860).
+
+A tool that reads a partition's replicas while they move sees the old and the new ones together, and nothing tells it so. KIP-860
+has two ways to that reading: list the reassignments, none runs; one starts; describe the partition. Or describe the partition
+while one runs; it ends; list the reassignments, none runs. What the tool then asks for contains that union, and the partition
+keeps replicas that nobody wanted.
+
+*union_race*: a request for a list with all original and adding replicas of an earlier reassignment of the same partition that had
+replicas to remove, and that ran when the request came or had ended at most a window before. Confidence high.
+
+*rf_change*: a reassignment that ended, or will, with another number of replicas than the partition had settled on. A cancel is
+among them: Kafka's brings back an inflated list if a running target had been replaced. Confidence medium; low where most of the
+topic has that number now, as after a change on purpose.
+
+*sibling_mismatch*: a partition with another number of replicas than its topic's most frequent one. Confidence high; low
+where that is no majority.
+
+One reassignment is one finding, of the first class that fits. An earlier reassignment that only added is no race: the union was
+its target. What is superseded has not settled and is no `rf_change`; that it was asked for may still be a `union_race`.
+
+This is the plain oracle. `tables/gold.py` says the same in SQL.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from .life_cycles import DELETED, SUPERSEDED, UNKNOWN, Reassignment
+
+UNION_RACE, RF_CHANGE, SIBLING_MISMATCH = "union_race", "rf_change", "sibling_mismatch"
+HIGH, MEDIUM, LOW = "high", "medium", "low"
+
+RACE_WINDOW_MS = 300_000
+"""How long after a reassignment's end a request may still come from a reading of it."""
+
+
+class SettledPartition(NamedTuple):
+    """A partition that exists, and the number of replicas that it settled on."""
+
+    topic_id: str
+    topic: str | None
+    partition: int
+    rf: int
+
+
+class Drift(NamedTuple):
+    """A row of `gold.rf_drift`. `rf_mode_of_topic` is None if the topic is gone."""
+
+    topic: str | None
+    partition: int
+    rf: int
+    rf_expected: int
+    rf_mode_of_topic: int | None
+    drift_class: str
+    culprit_reassignment_id: str | None
+    offset: int | None
+    confidence: str
+
+
+class _Mode(NamedTuple):
+    """The most frequent number of replicas of a topic, the smaller one of two, and whether more than half have it."""
+
+    rf: int
+    is_majority: bool
+
+
+def rf_drift(
+    reassignments: Iterable[Reassignment], settled: Iterable[SettledPartition], race_window_ms: int = RACE_WINDOW_MS
+) -> list[Drift]:
+    """All findings, by the offset of their culprit."""
+    settled = list(settled)
+    modes = _modes(settled)
+    histories: dict[tuple[str, int], list[Reassignment]] = defaultdict(list)
+    for cycle in reassignments:
+        histories[cycle.topic_id, cycle.partition].append(cycle)
+    found = []
+    culprits: dict[tuple[str, int], Drift] = {}
+    for key, cycles in histories.items():
+        for cycle in cycles:
+            drift = _of_cycle(cycle, cycles, modes, race_window_ms)
+            if drift is not None:
+                found.append(drift)
+                culprits[key] = max(drift, culprits.get(key, drift), key=lambda each: each.offset or 0)
+    for each in settled:
+        mode = modes[each.topic_id]
+        if each.rf != mode.rf:
+            culprit = culprits.get((each.topic_id, each.partition))
+            found.append(
+                Drift(
+                    each.topic,
+                    each.partition,
+                    each.rf,
+                    mode.rf,
+                    mode.rf,
+                    SIBLING_MISMATCH,
+                    culprit.culprit_reassignment_id if culprit else None,
+                    culprit.offset if culprit else None,
+                    HIGH if mode.is_majority else LOW,
+                )
+            )
+    return sorted(found, key=_place)
+
+
+def _place(drift: Drift) -> tuple[int, bool, str, int]:
+    offset = -1 if drift.offset is None else drift.offset
+    return offset, drift.drift_class == SIBLING_MISMATCH, drift.topic or "", drift.partition
+
+
+def _of_cycle(cycle: Reassignment, cycles: list[Reassignment], modes: dict[str, _Mode], race_window_ms: int) -> Drift | None:
+    rf = final_rf(cycle)
+    if cycle.status == UNKNOWN or rf is None or cycle.rf_before is None:
+        return None
+    mode = modes.get(cycle.topic_id)
+    if any(_is_union_race(cycle, earlier, race_window_ms) for earlier in cycles):
+        drift_class, confidence = UNION_RACE, HIGH
+    elif rf != cycle.rf_before and cycle.status not in (SUPERSEDED, DELETED):
+        drift_class, confidence = RF_CHANGE, LOW if mode is not None and mode == (rf, True) else MEDIUM
+    else:
+        return None
+    offset = cycle.end_offset if cycle.start_offset is None else cycle.start_offset
+    return Drift(
+        cycle.topic,
+        cycle.partition,
+        rf,
+        cycle.rf_before,
+        None if mode is None else mode.rf,
+        drift_class,
+        cycle.reassignment_id,
+        offset,
+        confidence,
+    )
+
+
+def final_rf(cycle: Reassignment) -> int | None:
+    """The number of replicas it ended with, or would if it were left to."""
+    if cycle.rf_after is not None:
+        return cycle.rf_after
+    return None if cycle.target is None else len(cycle.target)
+
+
+def _is_union_race(cycle: Reassignment, earlier: Reassignment, race_window_ms: int) -> bool:
+    """Whether `cycle` asks for the union that a reader saw while `earlier` ran."""
+    if cycle.start_offset is None or cycle.start_ms is None or not cycle.requested or not earlier.removing:
+        return False
+    if earlier.end_offset is None or earlier.end_ms is None or earlier.end_offset > cycle.start_offset:
+        return False
+    if earlier.reassignment_id == cycle.reassignment_id or earlier.orig is None or earlier.adding is None:
+        return False
+    union = {*earlier.orig, *earlier.adding}
+    overlaps = earlier.end_offset == cycle.start_offset
+    just_before = cycle.start_ms - earlier.end_ms <= race_window_ms
+    return (overlaps or just_before) and union.issubset(cycle.requested) and len(cycle.requested) > (cycle.rf_before or 0)
+
+
+def _modes(settled: Iterable[SettledPartition]) -> dict[str, _Mode]:
+    counts: dict[str, Counter[int]] = defaultdict(Counter)
+    for each in settled:
+        counts[each.topic_id][each.rf] += 1
+    modes = {}
+    for topic_id, counted in counts.items():
+        rf, count = min(counted.items(), key=lambda item: (-item[1], item[0]))
+        modes[topic_id] = _Mode(rf, 2 * count > counted.total())
+    return modes

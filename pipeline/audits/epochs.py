@@ -1,0 +1,166 @@
+"""The reigns of leaders, and where the logs of controllers differ (KIP-595).
+
+Theory. An epoch has one leader, which writes a LeaderChange as its first record; logs that agree on the epoch of an offset agree
+on all before it (Log Matching). So two leaders in one epoch, or other bytes at one offset in one epoch, must never be. Other
+bytes in different epochs are allowed for a while at the end of a log: batches that a deposed leader could not commit, which go
+when the controller follows the next one. A log that did follow a later leader should have none.
+
+Batches are compared by base offset, last offset, epoch and CRC; they are replicated as they are, so that equal logs have equal
+batches. Batches of snapshots are no part of this.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+from typing import NamedTuple
+
+from ..framing import Frame
+from ..kraft_log.batches import ControlRecord
+from ..sources.formats import format_named
+
+LOG_MATCHING, TAIL = "log_matching", "tail"
+LEADER_CHANGE = "LeaderChange"
+
+
+class EpochStart(NamedTuple):
+    """What one controller's log holds of one epoch. `leader` is None if its beginning is missing; offsets are [start, end)."""
+
+    controller_id: int
+    epoch: int
+    leader: int | None
+    start_offset: int
+    end_offset: int
+    first_ms: int
+    last_ms: int
+
+
+class LeaderEpoch(NamedTuple):
+    """A row of `gold.leader_epochs`. `ms` is the time from its first batch to the next epoch's, of the last one to its last."""
+
+    epoch: int
+    leader: int | None
+    start_offset: int
+    end_offset: int
+    ms: int
+
+
+class LogBatch(NamedTuple):
+    """A batch in a controller's log. `last_epoch` is the highest of that log."""
+
+    controller_id: int
+    base_offset: int
+    last_offset: int
+    epoch: int
+    crc: int
+    last_epoch: int
+
+
+class Divergence(NamedTuple):
+    """A row of `gold.log_divergence`: [from_offset, to_offset); controllers, CRCs and epochs of its beginning are parallel."""
+
+    from_offset: int
+    to_offset: int
+    epoch: int | None
+    controllers: tuple[int, ...]
+    crcs: tuple[int, ...]
+    epochs: tuple[int, ...]
+    divergence_class: str
+
+
+def leader_of(format_name: str, payload: bytes, base_offset: int, epoch: int) -> int | None:
+    """Whom the first batch of an epoch names as leader, None if it is no LeaderChange."""
+    frame = Frame(0, len(payload), base_offset, base_offset, epoch, 0, 1, 0, "none", True, -1, payload)
+    for record in format_named(format_name).records(frame):
+        if isinstance(record, ControlRecord) and record.control == LEADER_CHANGE:
+            return int(record.data["leaderId"])
+    return None
+
+
+def leader_epochs(starts: Iterable[EpochStart]) -> list[LeaderEpoch]:
+    """All epochs by offset; one with two leaders, which must never be, is two rows."""
+    groups: dict[int, list[EpochStart]] = defaultdict(list)
+    for each in starts:
+        groups[each.epoch].append(each)
+    rows: list[tuple[int, int | None, int, int, int, int]] = []
+    for epoch, members in sorted(groups.items()):
+        leaders = sorted({each.leader for each in members if each.leader is not None})
+        for leader in (*leaders,) or (None,):
+            named = [each for each in members if each.leader in (leader, None)]
+            first = min(named, key=lambda each: (each.start_offset, each.first_ms))
+            rows.append(
+                (
+                    epoch,
+                    leader,
+                    first.start_offset,
+                    max(each.end_offset for each in named),
+                    first.first_ms,
+                    max(each.last_ms for each in named),
+                )
+            )
+    epochs = []
+    for epoch, leader, start, end, first_ms, last_ms in rows:
+        following = next((row for row in rows if row[0] > epoch), None)
+        until_ms = last_ms if following is None else following[4]
+        epochs.append(LeaderEpoch(epoch, leader, start, end if following is None else following[2], max(0, until_ms - first_ms)))
+    return epochs
+
+
+def epochs_with_two_leaders(epochs: Iterable[LeaderEpoch]) -> list[int]:
+    """Epochs that two controllers led."""
+    leaders: dict[int, set[int | None]] = defaultdict(set)
+    for each in epochs:
+        leaders[each.epoch].add(each.leader)
+    return sorted(epoch for epoch, names in leaders.items() if len(names) > 1)
+
+
+def log_divergence(batches: Iterable[LogBatch]) -> list[Divergence]:
+    """Where logs of different controllers hold different batches, neighbouring ones as one range."""
+    pieces = sorted(_pieces(sorted(batches, key=lambda each: (each.base_offset, each.controller_id))))
+    joined: list[Divergence] = []
+    for piece in pieces:
+        last = joined[-1] if joined else None
+        if last is not None and piece.from_offset <= last.to_offset and _alike(piece, last):
+            joined[-1] = last._replace(to_offset=max(last.to_offset, piece.to_offset))
+        else:
+            joined.append(piece)
+    return joined
+
+
+def _alike(one: Divergence, other: Divergence) -> bool:
+    return (one.controllers, one.epochs, one.divergence_class) == (other.controllers, other.epochs, other.divergence_class)
+
+
+def _pieces(batches: list[LogBatch]) -> Iterator[Divergence]:
+    """Each stretch that batches of two controllers share without being equal; of more controllers, all of the stretch."""
+    pairs: dict[tuple[int, int], dict[int, LogBatch]] = defaultdict(dict)
+    running: list[LogBatch] = []
+    for batch in batches:
+        running = [each for each in running if each.last_offset >= batch.base_offset]
+        for other in running:
+            if other.controller_id != batch.controller_id and other[1:5] != batch[1:5]:
+                shared = (max(other.base_offset, batch.base_offset), min(other.last_offset, batch.last_offset) + 1)
+                for each in (other, batch):
+                    pairs[shared].setdefault(each.controller_id, each)
+        running.append(batch)
+    for (start, end), members in pairs.items():
+        named = [members[controller] for controller in sorted(members)]
+        epochs = tuple(each.epoch for each in named)
+        differing = [(one, other) for one, other in combinations(named, 2) if one[1:5] != other[1:5]]
+        allowed = all(_may_go(one, other) for one, other in differing)
+        yield Divergence(
+            start,
+            end,
+            epochs[0] if len(set(epochs)) == 1 else None,
+            tuple(each.controller_id for each in named),
+            tuple(each.crc for each in named),
+            epochs,
+            TAIL if allowed else LOG_MATCHING,
+        )
+
+
+def _may_go(one: LogBatch, other: LogBatch) -> bool:
+    """Whether the one of the lower epoch stands in a log that never followed a later leader, and will be truncated."""
+    lower = min(one, other, key=lambda each: each.epoch)
+    return one.epoch != other.epoch and lower.epoch == lower.last_epoch
