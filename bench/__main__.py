@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from . import catch_up, changes, commit, failover, large_cluster, sim, snapshot, start
+from . import catch_up, changes, commit, failover, large_cluster, planner, sim, snapshot, start
 
 MEASUREMENTS = {
     "commit": commit.main,
@@ -15,6 +15,7 @@ MEASUREMENTS = {
     "catch-up": catch_up.main,
     "changes": changes.main,
     "large-cluster": large_cluster.main,
+    "planner": planner.main,
     "sim": sim.main,
 }
 

@@ -7,28 +7,14 @@ placed. Slots from a row's `factor` on are never used.
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 import numpy as np
 
 from .cluster import Cluster, Flags, Floats, Ints
 from .options import Scope
 
 
-class Reason(IntEnum):
-    """What makes a replica move. Which bound a balancing move is for is told from the loads before the plan."""
-
-    NONE = 0
-    DRAIN = 1
-    REPLACE = 2
-    FACTOR = 3
-    RACK = 4
-    TOPIC = 5
-    BALANCE = 6
-
-
 class Assignment:
-    """`replicas`, `reason`: [P, R]. `disk`, `count`: [B], of everything placed. `topic_count`: [T, B]."""
+    """`replicas`: [P, R]. `disk`, `count`: [B], of everything placed. `topic_count`: [T, B]."""
 
     def __init__(self, cluster: Cluster, scope: Scope) -> None:
         self.cluster = cluster
@@ -37,7 +23,6 @@ class Assignment:
         self.original: Ints = np.full((cluster.partition_count, width), -1, dtype=np.int64)
         self.original[:, : cluster.replicas.shape[1]] = cluster.replicas
         self.replicas: Ints = self.original.copy()
-        self.reason: Ints = np.zeros_like(self.original)
         self.size = cluster.size_bytes.astype(np.float64)
         self.used: Flags = np.arange(width)[None, :] < scope.factor[:, None]
         self.taken_from: Ints = np.full_like(self.original, -1)
@@ -113,7 +98,7 @@ class Assignment:
         returns: Flags = free & (self.scope.takes[brokers] | (self.scope.counted[brokers] & self.was_here(rows, brokers)))
         return returns
 
-    def move(self, rows: Ints, slots: Ints, brokers: Ints, reasons: Ints | int) -> None:
+    def move(self, rows: Ints, slots: Ints, brokers: Ints) -> None:
         """Moves replicas (all [N], no row twice) and keeps the loads. -1 as broker makes them homeless."""
         before = self.replicas[rows, slots]
         for side, sign in ((before, -1), (brokers, 1)):
@@ -122,9 +107,8 @@ class Assignment:
             np.add.at(self.count, side[placed], sign)
             np.add.at(self.topic_count, (self.cluster.topic[rows[placed]], side[placed]), sign)
         self.replicas[rows, slots] = brokers
-        self.reason[rows, slots] = reasons
 
-    def move_one(self, row: int, slot: int, broker: int, reason: int) -> None:
+    def move_one(self, row: int, slot: int, broker: int) -> None:
         """One replica."""
         before = int(self.replicas[row, slot])
         topic, size = self.cluster.topic[row], self.size[row]
@@ -134,7 +118,6 @@ class Assignment:
                 self.count[side] += sign
                 self.topic_count[topic, side] += sign
         self.replicas[row, slot] = broker
-        self.reason[row, slot] = reason
 
     def rack_surplus(self) -> Flags:
         """[P, R]: replicas that stand in a rack with more of their partition than its limit, before them in the row."""
@@ -148,17 +131,14 @@ class Assignment:
     def settle_slots(self) -> None:
         """Gives every replica that stays its old slot back: only newcomers take the slots of those who left."""
         stays = self.replicas == self.original
-        self.reason[stays] = Reason.NONE
         astray = ~stays & ((self.replicas < 0) | ~self.moved)
         for row in np.nonzero(astray.any(1))[0].tolist():
             old, new = self.original[row].tolist(), self.replicas[row].tolist()
-            reasons = dict(zip(new, self.reason[row].tolist(), strict=True))
             keep = set(new) - {-1}
             slots = [broker if broker in keep else -1 for broker in old]
             fresh = [broker for broker in new if broker >= 0 and broker not in old]
             ordered = _filled(slots, fresh, int(self.scope.factor[row]))
             self.replicas[row] = ordered + [-1] * (len(new) - len(ordered))
-            self.reason[row] = [reasons.get(broker, 0) if broker not in old else 0 for broker in self.replicas[row].tolist()]
 
 
 def _filled(slots: list[int], fresh: list[int], factor: int) -> list[int]:

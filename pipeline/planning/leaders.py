@@ -32,7 +32,7 @@ def leader_bounds(counts: Ints, counted: Flags, eps: float) -> tuple[Floats, Flo
 def balance_leaders(assignment: Assignment, eligible: Flags) -> None:
     """Swaps the first replica of eligible partitions ([P]) with another, as few times as it takes."""
     scope = assignment.scope
-    leads = _Leads(assignment.replicas, assignment.reason, eligible, scope.counted)
+    leads = _Leads(assignment.replicas, eligible, scope.counted)
     low, high = leader_bounds(leads.counts, scope.counted, scope.options.eps)
     _even_out(leads, low, high, down=True)
     _even_out(leads, low, high, down=False)
@@ -79,8 +79,8 @@ def _path(edges: Ints, start: int, room: Floats) -> list[int] | None:
 class _Leads:
     """`edges`: [B, B], how many eligible partitions the one leads and the other follows. `counts`: [B], of all partitions."""
 
-    def __init__(self, replicas: Ints, reason: Ints, eligible: Flags, counted: Flags) -> None:
-        self.replicas, self.reason, self.counted = replicas, reason, counted
+    def __init__(self, replicas: Ints, eligible: Flags, counted: Flags) -> None:
+        self.replicas, self.counted = replicas, counted
         brokers = len(counted)
         self.counts = leader_counts(replicas, brokers)
         rows = np.nonzero(eligible & counted[replicas[:, 0]])[0]
@@ -105,8 +105,6 @@ class _Leads:
             slot = (self.replicas[chosen] == b).argmax(1)
             self._count(chosen, a, -1)
             self.replicas[chosen, slot], self.replicas[chosen, 0] = a, b
-            first = self.reason[chosen, 0].copy()
-            self.reason[chosen, 0], self.reason[chosen, slot] = self.reason[chosen, slot], first
             self._count(chosen, b, 1)
             self.led[a], self.led[b] = led[~taken], np.append(self.led[b], chosen)
             self.counts[a] -= len(chosen)

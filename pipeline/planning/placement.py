@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from . import flow
-from .assignment import Assignment, Reason
-from .cluster import Cluster, Flags
+from . import exact, flow
+from .assignment import Assignment
+from .cluster import Cluster, Flags, Ints
 from .goals import RACK, TOPICS
 from .options import Scope
 from .realiser import place_homeless, realise
@@ -30,8 +30,21 @@ def place(cluster: Cluster, scope: Scope) -> tuple[Assignment, str, list[str]]:
     _afford(assignment, budget, notes)
     if not scope.options.balances:
         assignment.movable &= assignment.replicas < 0
+    better = exact.solve(assignment, budget) if exact.fits(assignment) else None
+    _flow(assignment, budget, notes)
+    solver = "flow"
+    if better is not None and _take_over(assignment, better):
+        solver = "exact"
+    if TOPICS in scope.options.goals:
+        spread_topics(assignment, budget - assignment.bytes_moved)
+    assignment.settle_slots()
+    assignment.recount()
+    return assignment, solver, notes
+
+
+def _flow(assignment: Assignment, budget: float, notes: list[str]) -> None:
     random = np.random.default_rng(SEED)
-    classes = flow.size_classes(assignment.size, scope.factor)
+    classes = flow.size_classes(assignment.size, assignment.scope.factor)
     for number, margin in enumerate(MARGINS):
         if number and _within(assignment):
             break
@@ -43,11 +56,26 @@ def place(cluster: Cluster, scope: Scope) -> tuple[Assignment, str, list[str]]:
         elif not made:
             break
     repair(assignment, budget - assignment.bytes_moved)
-    if TOPICS in scope.options.goals:
-        spread_topics(assignment, budget - assignment.bytes_moved)
-    assignment.settle_slots()
+
+
+def _take_over(assignment: Assignment, replicas: Ints) -> bool:
+    """Takes an exact placement if it is better than what is there."""
+    ours = assignment.replicas
+    rating = _rating(assignment)
+    assignment.replicas = replicas
     assignment.recount()
-    return assignment, "flow", notes
+    if _rating(assignment) < rating:
+        return True
+    assignment.replicas = ours
+    assignment.recount()
+    return False
+
+
+def _rating(assignment: Assignment) -> tuple[int, float, float]:
+    """(replicas that are not where they have to be, excess, bytes)"""
+    placed = assignment.replicas >= 0
+    undone = int(assignment.scope.factor.sum() - placed.sum() + (placed & assignment.scope.leaves[assignment.replicas]).sum())
+    return undone, round(float(Excess(assignment).all(assignment).sum()), 6), assignment.bytes_moved
 
 
 def _within(assignment: Assignment) -> bool:
@@ -91,30 +119,24 @@ def _hand_over(assignment: Assignment) -> None:
         rows, slots = np.nonzero((assignment.replicas == old) & assignment.movable)
         legal = assignment.legal(rows, slots, np.full(len(rows), new))
         rows, slots = rows[legal], slots[legal]
-        assignment.move(rows, slots, np.full(len(rows), new), Reason.REPLACE)
+        assignment.move(rows, slots, np.full(len(rows), new))
         assignment.movable[rows, slots] = False
 
 
 def _take_off(assignment: Assignment) -> None:
     """Makes homeless what has to find another broker, and the replicas that are to be added."""
     scope = assignment.scope
-    replaced = np.zeros(assignment.cluster.broker_count, dtype=bool)
-    replaced[[assignment.cluster.index_of[source] for source, _ in scope.options.replace]] = True
-    placed = (assignment.replicas >= 0) & assignment.movable
-    leaving = placed & scope.leaves[assignment.replicas]
-    for flags, reason in ((leaving & ~replaced[assignment.replicas], Reason.DRAIN), (leaving, Reason.REPLACE)):
-        _make_homeless(assignment, flags & (assignment.replicas >= 0), reason)
+    leaving = (assignment.replicas >= 0) & assignment.movable & scope.leaves[assignment.replicas]
+    _make_homeless(assignment, leaving)
     if RACK in scope.options.goals and scope.options.balances:
-        _make_homeless(assignment, _crowding(assignment), Reason.RACK)
-    waiting = assignment.homeless()
-    assignment.reason[waiting] = np.where(assignment.reason[waiting] == 0, Reason.FACTOR, assignment.reason[waiting])
+        _make_homeless(assignment, _crowding(assignment))
 
 
-def _make_homeless(assignment: Assignment, flags: Flags, reason: Reason) -> None:
+def _make_homeless(assignment: Assignment, flags: Flags) -> None:
     for slot in range(flags.shape[1]):
         rows = np.nonzero(flags[:, slot])[0]
         assignment.taken_from[rows, slot] = assignment.replicas[rows, slot]
-        assignment.move(rows, np.full(len(rows), slot), np.full(len(rows), -1), int(reason))
+        assignment.move(rows, np.full(len(rows), slot), np.full(len(rows), -1))
 
 
 def _crowding(assignment: Assignment) -> Flags:
@@ -135,7 +157,8 @@ def _afford(assignment: Assignment, budget: float, notes: list[str]) -> None:
     """Puts back what a budget does not allow to move: rack faults and new replicas are served first, then small ones."""
     rows, slots = assignment.homeless()
     spent = assignment.bytes_moved
-    order = np.lexsort((assignment.size[rows], assignment.reason[rows, slots] < Reason.FACTOR))
+    source = assignment.taken_from[rows, slots]
+    order = np.lexsort((assignment.size[rows], (source >= 0) & assignment.scope.leaves[source]))
     over = order[spent + np.cumsum(assignment.size[rows[order]]) > budget]
     if len(over):
         notes.append(
@@ -150,9 +173,8 @@ def _put_back(assignment: Assignment, row: int, slot: int) -> None:
     """Leaves a homeless replica where it was, or does not add it."""
     before = int(assignment.taken_from[row, slot])
     if before >= 0:
-        assignment.move_one(row, slot, before, Reason.NONE)
+        assignment.move_one(row, slot, before)
     else:
-        assignment.reason[row, slot] = Reason.NONE
         assignment.used[row, slot] = False
     assignment.movable[row, slot] = False
 

@@ -116,7 +116,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def breaks_hard_goals(self) -> bool:
-        """Whether a hard goal is unmet that the plan was to meet; a scenario that moves what it names is only not to add to it."""
+        """Whether a hard goal is unmet that the plan was to meet; one that moves only what it names must not add to it."""
         hard = [goal for goal in self.goals if goal.hard]
         return any(goal.after.violations > (0 if self.options.balances else goal.before.violations) for goal in hard)
 

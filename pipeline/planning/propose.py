@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .assignment import Assignment, Reason
+from .assignment import Assignment
 from .cluster import Cluster, Flags, Floats, Ints, cluster_of
 from .documents import ClusterDocument
-from .goals import DISK, GOALS, LEADERS, REPLICAS, GoalState
+from .goals import DISK, GOALS, LEADERS, RACK, REPLICAS, TOPICS, GoalState
 from .leaders import balance_leaders
 from .log_dirs import current_directories, place_in_directories
 from .measure import loads, lower_bound_bytes, measure
@@ -142,7 +142,7 @@ class _Writer:
         self.directory, self.directory_before = solution.directory, solution.directory_before
         self.ids = [broker.id for broker in self.cluster.brokers]
         self.paths = [[entry.path for entry in broker.log_dirs] for broker in self.cluster.brokers]
-        self.reasons = balance_reasons(self.cluster, self.scope)
+        self.reasons = _Reasons(self.cluster, self.scope)
         self.drained = set(self.scope.options.drain_dirs)
 
     def moves(self) -> list[PartitionMove]:
@@ -157,7 +157,7 @@ class _Writer:
             cluster.partition[rows].tolist(),
             work.original[rows].tolist(),
             work.replicas[rows].tolist(),
-            work.reason[rows].tolist(),
+            rows.tolist(),
             self.directory_before[rows].tolist(),
             self.directory[rows].tolist(),
             cluster.size_bytes[rows].tolist(),
@@ -170,7 +170,7 @@ class _Writer:
         partition: int,
         old: list[int],
         new: list[int],
-        reasons: list[int],
+        row: int,
         dirs_before: list[int],
         dirs: list[int],
         size: int,
@@ -188,7 +188,7 @@ class _Writer:
                 source = old[slot] if old[slot] in gone else left.pop(0) if left else -1
                 if source >= 0:
                     gone.remove(source)
-                why.append(Why(self._reason(reasons[slot], source, broker), ids[source] if source >= 0 else -1, ids[broker]))
+                why.append(Why(self.reasons.of(row, source, broker), ids[source] if source >= 0 else -1, ids[broker]))
                 named.append(self.paths[broker][dirs[slot]] if dirs[slot] >= 0 else ANY)
                 copied += size
             elif 0 <= dirs_before[slot] != dirs[slot]:
@@ -207,33 +207,47 @@ class _Writer:
         after = tuple(ids[broker] for broker in new if broker >= 0)
         return PartitionMove(topic, partition, before, after, tuple(named), copied, intra, size, 0, tuple(why))
 
-    def _reason(self, reason: int, source: int, target: int) -> str:
-        if reason == Reason.BALANCE and source >= 0:
-            return BALANCE_REASONS[int(self.reasons[source, target])]
-        return _FORCED.get(reason, "rf" if source < 0 else "exchange")
 
-
-_FORCED = {
-    int(Reason.DRAIN): "drain",
-    int(Reason.REPLACE): "replace",
-    int(Reason.FACTOR): "rf",
-    int(Reason.RACK): "rack",
-    int(Reason.TOPIC): "topic",
-}
 BALANCE_REASONS = ("disk-high", "disk-low", "count-high", "count-low", "exchange")
 
 
-def balance_reasons(cluster: Cluster, scope: Scope) -> Ints:
-    """[B, B], indexes of BALANCE_REASONS: why a replica would go from one broker to another, by the loads before the plan; the
-    bound that is furthest from being kept.
-    """
+class _Reasons:
+    """Why a replica goes from one broker to another, by how things were before the plan."""
+
+    def __init__(self, cluster: Cluster, scope: Scope) -> None:
+        self.cluster, self.scope = cluster, scope
+        replaced = {cluster.index_of[source] for source, _ in scope.options.replace}
+        leaving = np.nonzero(scope.leaves)[0].tolist()
+        self.leaving = {broker: "replace" if broker in replaced else "drain" for broker in leaving}
+        self.balance = _balance_reasons(cluster, scope)
+        placed = cluster.replicas >= 0
+        key = cluster.topic[np.nonzero(placed)[0]] * cluster.broker_count + cluster.replicas[placed]
+        held = np.bincount(key, minlength=len(cluster.topics) * cluster.broker_count).reshape(-1, cluster.broker_count)
+        self.crowded = (held > scope.bounds.topic_limit[:, None]) & (TOPICS in scope.options.goals)
+
+    def of(self, row: int, source: int, target: int) -> str:
+        """A key of `explain.REASONS`; `source` -1 if the replica is one more."""
+        if source < 0:
+            return "rf"
+        if source in self.leaving:
+            return self.leaving[source]
+        cluster = self.cluster
+        rack = cluster.rack[source]
+        together = sum(1 for broker in cluster.replicas[row].tolist() if broker >= 0 and cluster.rack[broker] == rack)
+        if together > self.scope.rack_limit[row] and RACK in self.scope.options.goals:
+            return "rack"
+        reason = BALANCE_REASONS[int(self.balance[source, target])]
+        return "topic" if reason == "exchange" and self.crowded[cluster.topic[row], source] else reason
+
+
+def _balance_reasons(cluster: Cluster, scope: Scope) -> Ints:
+    """[B, B], indexes of BALANCE_REASONS: the bound between a giver and a taker that is furthest from being kept."""
     disk, count, _ = loads(cluster, cluster.replicas)
     fill = disk / np.maximum(scope.bounds.share_bytes, 1.0) - 1
     often = count / max(scope.bounds.mean_count, 1e-9) - 1
     asked = (DISK in scope.options.goals, REPLICAS in scope.options.goals)
     give = [np.where(scope.counted & on, side, 0.0) for on, side in zip(asked, (fill, often), strict=True)]
-    table: Floats = np.stack(
-        np.broadcast_arrays(give[0][:, None], -give[0][None, :], give[1][:, None], -give[1][None, :]),
-    )
+    sides = (give[0][:, None], -give[0][None, :], give[1][:, None], -give[1][None, :])
+    table: Floats = np.stack(np.broadcast_arrays(*sides))
     out: Flags = table.max(0) > scope.options.eps
     return np.where(out, table.argmax(0), len(BALANCE_REASONS) - 1)

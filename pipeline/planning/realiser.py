@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .assignment import Assignment, Reason
+from .assignment import Assignment
 from .cluster import Flags, Floats, Ints
 from .flow import Flow
 
@@ -94,10 +94,8 @@ def _match(
             continue
         idle = 0
         spent += float(cost[good & ~already].sum())
-        row, slot, broker, held = row[good], slot[good], broker[good], held[good]
-        before = assignment.reason[row, slot]
-        kept = np.where((before > 0) | (held < 0), before, int(Reason.BALANCE))
-        assignment.move(row, slot, broker, kept)
+        row, slot, broker = row[good], slot[good], broker[good]
+        assignment.move(row, slot, broker)
         made += len(row)
         rows, slots = np.delete(rows, items[good]), np.delete(slots, items[good])
         places = np.delete(places, targets[good])
@@ -139,7 +137,7 @@ def place_homeless(assignment: Assignment) -> list[tuple[int, int]]:
             stranded.append((row, slot))
             continue
         score = _score(assignment, row, share, legal)
-        assignment.move_one(row, slot, int(score.argmin()), int(assignment.reason[row, slot]))
+        assignment.move_one(row, slot, int(score.argmin()))
     return stranded
 
 

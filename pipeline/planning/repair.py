@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .assignment import Assignment, Reason
+from .assignment import Assignment
 from .cluster import Flags, Floats, Ints
 
 PARTNERS = 12
@@ -49,7 +49,7 @@ class Holdings:
         none = np.zeros(0, dtype=np.int64)
         return np.concatenate([none, *(rows for rows, _ in parts)]), np.concatenate([none, *(slots for _, slots in parts)])
 
-    def make(self, step: _Step, reason: int) -> None:
+    def make(self, step: _Step) -> None:
         """Makes a step's moves."""
         work = self.assignment
         for row, slot, broker in step.moves:
@@ -58,7 +58,7 @@ class Holdings:
             self.of[int(work.replicas[row, slot])] = rows[left], slots[left]
             rows, slots = self.of[broker]
             self.of[broker] = np.append(rows, row), np.append(slots, slot)
-            work.move_one(row, slot, broker, int(work.reason[row, slot]) or reason)
+            work.move_one(row, slot, broker)
 
 
 class Excess:
@@ -96,7 +96,7 @@ def repair(assignment: Assignment, budget_bytes: float) -> float:
         if step is None:
             given_up[worst] = True
             continue
-        holdings.make(step, Reason.BALANCE)
+        holdings.make(step)
         spent += step.bytes
         given_up[:] = False
     return spent
@@ -230,7 +230,7 @@ def spread_topics(assignment: Assignment, budget_bytes: float) -> float:
             step = _thinned(holdings, excess, rows, topic, broker, budget_bytes - spent)
             if step is None:
                 break
-            holdings.make(step, Reason.TOPIC)
+            holdings.make(step)
             spent += step.bytes
     return spent
 
