@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.client import AdminClient, DataClient
+from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
 from kraftlab.client.admin import raise_first_error
 from kraftlab.cluster import LocalCluster
 from kraftlab.metadata.peer_rpc import ReplicaDigest
 from kraftlab.quorum.core.types import Endpoint
 
-POLL_S = 0.1
+POLL_S = 0.05
 
 TopicPartition = tuple[str, int]
 
@@ -37,13 +37,22 @@ class ReplicaOnDisk(msgspec.Struct, frozen=True):
 
 
 def wait_until(what: str, condition: Callable[[], bool], *, timeout_s: float = 30.0) -> float:
-    """Polls until it holds; seconds it took. StoryError names what did not happen."""
+    """Polls until it holds; seconds it took. StoryError names what did not happen.
+
+    A node that cannot be asked now is asked again: what is waited for may be that it comes back.
+    """
     started = time.monotonic()
-    while not condition():
+    while True:
+        unreachable: ClusterUnreachable | None = None
+        try:
+            if condition():
+                return time.monotonic() - started
+        except ClusterUnreachable as error:
+            unreachable = error
         if time.monotonic() - started > timeout_s:
-            raise StoryError(f"{what}: not within {timeout_s:.0f} s")
+            reason = f": {unreachable}" if unreachable else ""
+            raise StoryError(f"{what}: not within {timeout_s:.0f} s{reason}") from unreachable
         time.sleep(POLL_S)
-    return time.monotonic() - started
 
 
 class Lab:

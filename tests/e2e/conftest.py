@@ -1,7 +1,8 @@
 """Clusters of real processes for the tests, with nothing left behind: no process, no port, no directory.
 
 `lab` is the shared cluster of three controllers and three brokers: a test may kill, pause and stop its nodes, since they are
-brought back afterwards. What a test breaks for good belongs in a `small_lab` or in a `node_files` of its own.
+brought back afterwards. What a test breaks for good belongs in a `small_lab` or in a `node_files` of its own. Tests with the
+shared cluster come first, and it ends with the last of them: it would only take processor time from the others.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import pytest
 
@@ -40,7 +41,11 @@ OVERRIDES = {
 }
 LOG_LINES_OF_A_FAILURE = 12
 
+HERE = pathlib.Path(__file__).parent
+
 _directories: set[pathlib.Path] = set()
+_logged: dict[pathlib.Path, int] = {}
+"""How much stood in each log when the test began."""
 
 
 @contextmanager
@@ -74,16 +79,38 @@ def processes_of(directory: pathlib.Path) -> dict[int, str]:
     return found
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = [place for place, item in enumerate(items) if item.path.is_relative_to(HERE)]
+    ordered = sorted((items[place] for place in places), key=lambda item: not shares_the_cluster(item))
+    for place, item in zip(places, ordered, strict=True):
+        items[place] = item
+
+
+def shares_the_cluster(item: pytest.Item) -> bool:
+    return item.path.is_relative_to(HERE) and "shared_cluster" in getattr(item, "fixturenames", ())
+
+
+def logs() -> dict[pathlib.Path, bytes]:
+    """What the nodes of all clusters have said so far."""
+    paths = (path for directory in _directories for path in sorted(directory.glob("**/logs/*.log")))
+    return {path: path.read_bytes() for path in paths}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    _logged.clear()
+    _logged.update({path: len(text) for path, text in logs().items()})
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """A failure shows the last lines of every node's log."""
+    """A failure shows the last lines that every node has said during the test."""
     report = yield
     if report.failed:
-        for directory in _directories:
-            for path in sorted(directory.glob("**/*.log")):
-                if path.parent.name == "logs":
-                    tail = path.read_text(errors="replace").splitlines()[-LOG_LINES_OF_A_FAILURE:]
-                    report.sections.append((f"log of {path.stem}", "\n".join(tail)))
+        for path, text in logs().items():
+            said = text[_logged.get(path, 0) :].decode(errors="replace").splitlines()[-LOG_LINES_OF_A_FAILURE:]
+            if said:
+                report.sections.append((f"log of {path.stem}", "\n".join(said)))
     return report
 
 
@@ -268,10 +295,39 @@ def topic_maker() -> Iterator[Callable[[Workbench, str], TopicMaker]]:
         maker.stop()
 
 
-@pytest.fixture(scope="session")
-def shared_cluster() -> Iterator[LocalCluster]:
-    with scratch_directory("shared") as directory, LocalCluster(directory, 3, 3, 2, overrides=OVERRIDES) as cluster:
-        yield cluster
+class Shared:
+    """The cluster that tests share: started when first needed, stopped when none of the next tests needs it."""
+
+    def __init__(self) -> None:
+        self._running = ExitStack()
+        self._cluster: LocalCluster | None = None
+
+    def cluster(self) -> LocalCluster:
+        if self._cluster is None:
+            directory = self._running.enter_context(scratch_directory("shared"))
+            self._cluster = self._running.enter_context(LocalCluster(directory, 3, 3, 2, overrides=OVERRIDES))
+        return self._cluster
+
+    def close(self) -> None:
+        self._cluster = None
+        self._running.close()
+
+
+SHARED = Shared()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    try:
+        return (yield)
+    finally:
+        if shares_the_cluster(item) and (nextitem is None or not shares_the_cluster(nextitem)):
+            SHARED.close()
+
+
+@pytest.fixture
+def shared_cluster() -> LocalCluster:
+    return SHARED.cluster()
 
 
 @pytest.fixture
@@ -279,11 +335,13 @@ def lab(shared_cluster: LocalCluster) -> Iterator[Workbench]:
     """The shared cluster, whole before and after."""
     lab = Workbench(shared_cluster)
     try:
-        lab.heal()
         yield lab
+        lab.heal()
+    except BaseException:
+        SHARED.close()
+        raise
     finally:
         lab.close()
-        Workbench(shared_cluster).heal()
 
 
 @pytest.fixture(scope="session")
