@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import NamedTuple
 
 from kraftlab.config import properties
@@ -164,7 +165,7 @@ def _described(directory: str, sizes: dict[str, int], node_id: int, cluster_id: 
     """Files of one directory; a file whose name says no offset is taken for a segment from 0 on."""
     places = {name: _place(name) or (SNAPSHOT if name.endswith(".checkpoint") else LOG, 0) for name in sizes}
     bases = sorted(offset for kind, offset in places.values() if kind == LOG)
-    following = dict(zip(bases, [*bases[1:], None], strict=True))
+    following = dict(pairwise(bases))
     return [
         LogFile(
             uris.joined(directory, name),
@@ -174,7 +175,7 @@ def _described(directory: str, sizes: dict[str, int], node_id: int, cluster_id: 
             cluster_id,
             sizes[name],
             offset,
-            following[offset] if kind == LOG else offset + 1,
+            following.get(offset) if kind == LOG else offset + 1,
         )
         for name, (kind, offset) in places.items()
     ]

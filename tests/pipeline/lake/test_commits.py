@@ -172,7 +172,8 @@ def test_a_killed_writer_leaves_all_or_nothing(lake: Lake, point: str, counts: b
 
 
 def test_one_process_writes_at_a_time_and_the_other_is_told_who(lake: Lake) -> None:
-    code = "import sys\nfrom kraftlab.pipeline.lake import lock\nwith lock.writing(sys.argv[1]):\n    print('held', flush=True)\n    sys.stdin.read()"
+    held = "    print('held', flush=True)\n    sys.stdin.read()"
+    code = f"import sys\nfrom kraftlab.pipeline.lake import lock\nwith lock.writing(sys.argv[1]):\n{held}"
     with subprocess.Popen([sys.executable, "-c", code, lake.uri], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"

@@ -160,7 +160,7 @@ def test_a_rotten_batch_is_one_damage_and_the_next_is_read(own_log: Callable[...
     at = data.index(b"xxx")
     data[at] ^= 0xFF
     path.write_bytes(data)
-    first, bad, last, _ = read_file(path)
+    _, bad, last, _ = read_file(path)
     assert isinstance(bad, Damage)
     assert bad.status == "bad_crc"
     assert isinstance(last, Batch)

@@ -1,0 +1,269 @@
+"""What the sources read: rows, damages and records, whole or in part, packed or cut."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraftlab.metadata import records as r
+from kraftlab.pipeline.errors import CorruptInput, WrongUse
+from kraftlab.pipeline.sources import pieces, reader
+from kraftlab.pipeline.sources.options import OPTIONS, parse
+
+ID = bytes(range(16))
+DATA = Path(__file__).parent.parent / "data"
+SEGMENT = "00000000000000000000.log"
+Make = Callable[..., Any]
+Rows = Callable[..., list[dict[str, Any]]]
+
+
+def _batches(count: int, size: int = 2) -> list[list[Any]]:
+    return [[r.PartitionChange(0, place, ID, isr=(1, 2)) for place in range(size)] for _ in range(count)]
+
+
+def test_a_row_is_a_batch_with_its_bytes(own_log: Make, rows_of: Rows) -> None:
+    log = own_log()
+    path = log.segment(_batches(3))
+    rows = rows_of("kraftlab", log.directory, committed=False)
+    assert [(row["base_offset"], row["last_offset"], row["n_records"]) for row in rows] == [(0, 1, 2), (2, 3, 2), (4, 5, 2)]
+    assert {(row["controller_id"], row["cluster_id"], row["format"], row["status"]) for row in rows} == {
+        (1, "test-cluster", "kraftlab", "ok")
+    }
+    data = path.read_bytes()
+    assert all(data[row["pos"] : row["pos"] + len(row["payload"])] == row["payload"] for row in rows)
+
+
+def test_what_is_not_known_to_be_committed_is_left_alone(own_log: Make, rows_of: Rows) -> None:
+    log = own_log()
+    log.segment(_batches(3))
+    assert [row["base_offset"] for row in rows_of("kraftlab", log.directory)] == [0, 2]
+    assert [row["base_offset"] for row in rows_of("kraftlab", log.directory, endingOffset=6)] == [0, 2, 4]
+
+
+def test_records_have_their_own_offsets_and_json(own_log: Make, rows_of: Rows) -> None:
+    log = own_log()
+    log.segment([[r.Topic(0, "a", ID), r.NoOp(0)], [r.NoOp(0)]])
+    topic, no_op, _ = rows_of("kraftlab", log.directory, rows="records", committed=False)
+    assert (topic["offset"], topic["idx_in_batch"], topic["type"], topic["name"]) == (0, 0, 2, "TOPIC_RECORD")
+    assert json.loads(topic["data"])["name"] == "a"
+    assert (no_op["offset"], no_op["idx_in_batch"]) == (1, 1)
+
+
+def test_what_stands_in_a_snapshot_has_the_offset_before_its_end(own_log: Make, rows_of: Rows) -> None:
+    log = own_log()
+    log.snapshot(40, [r.Topic(0, name, ID) for name in "abc"])
+    rows = [row for row in rows_of("kraftlab", log.directory, rows="records") if row["kind"] == "snapshot"]
+    assert [(row["offset"], row["idx_in_batch"]) for row in rows] == [(39, 1), (39, 2), (39, 3)]
+    assert rows_of("kraftlab", log.directory, snapshots=False) == []
+
+
+def test_only_the_columns_asked_for_are_made(own_log: Make, rows_of: Rows, reader_of: Make) -> None:
+    log = own_log()
+    log.segment(_batches(2))
+    assert rows_of("kraftlab", log.directory, ("crc", "pos"), committed=False)[0].keys() == {"crc", "pos"}
+    read = reader_of("kraftlab", log.directory, ("crc",))
+    assert read.schema.names == ["crc"]
+
+
+def test_columns_that_there_are_not_are_refused() -> None:
+    from pyspark.sql.types import IntegerType, StructField, StructType
+
+    from kraftlab.pipeline.lake.schemas import arrow_of
+
+    known = arrow_of("pos bigint")
+    with pytest.raises(WrongUse, match="no column 'poz'; known are pos"):
+        reader._chosen(known, StructType([StructField("poz", IntegerType())]))
+    with pytest.raises(WrongUse, match="column pos is int64, not int32"):
+        reader._chosen(known, StructType([StructField("pos", IntegerType())]))
+
+
+def test_options_are_checked_and_their_case_does_not_matter() -> None:
+    assert parse({"PATH": "p", "startingoffset": "5"}).start_offset == 5
+    assert parse({"paths": '["a", "b"]'}).places == ("a", "b")
+    for given, reason in (
+        ({"path": "p", "ofset": "5"}, "no option 'ofset'; known are path"),
+        ({"path": "p", "rows": "lines"}, "option rows is 'lines'; it is one of batches, damages, records"),
+        ({"path": "p", "tasks": "0"}, "option tasks is '0'; it is a whole number of at least 1"),
+        ({"path": "p", "startingOffset": "x"}, "option startingOffset is 'x'"),
+        ({"paths": "a"}, "no JSON array"),
+        ({}, "no path was given"),
+    ):
+        with pytest.raises(WrongUse, match=reason):
+            parse(given)
+    assert all(OPTIONS.values())
+
+
+def test_many_small_segments_are_few_tasks(own_log: Make, reader_of: Make, rows_of: Rows) -> None:
+    log = own_log()
+    for _ in range(30):
+        log.segment(_batches(2))
+    read = reader_of("kraftlab", log.directory, tasks=4, committed=False)
+    tasks = read.partitions()
+    assert isinstance(tasks, list)
+    assert len(tasks) == 1, "less than a task's least share"
+    (merged,) = read.read(tasks[0])
+    assert merged.num_rows == 60
+    assert [row["base_offset"] for row in rows_of("kraftlab", log.directory, committed=False)] == list(range(0, 120, 2))
+
+
+def test_a_large_segment_is_cut_where_batches_begin(
+    own_log: Make, reader_of: Make, rows_of: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = own_log()
+    path = log.segment(_batches(200))
+    data = bytearray(path.read_bytes())
+    data[9000] ^= 1
+    path.write_bytes(data)
+    whole = rows_of("kraftlab", log.directory, committed=False)
+    damages = rows_of("kraftlab", log.directory, committed=False, rows="damages")
+    monkeypatch.setattr(pieces, "TASK_BYTES_MIN", 1000)
+    tasks = reader_of("kraftlab", log.directory, tasks=8, committed=False).partitions()
+    assert 6 <= len(tasks) <= 10
+    assert rows_of("kraftlab", log.directory, tasks=8, committed=False) == whole
+    assert rows_of("kraftlab", log.directory, tasks=8, committed=False, rows="damages") == damages
+    assert len(whole) == 199
+    assert len(damages) == 1
+
+
+def test_nothing_to_read_is_no_error(own_log: Make, reader_of: Make) -> None:
+    from pyspark.sql.datasource import InputPartition
+
+    log = own_log()
+    log.segment([], zeros=4096)
+    read = reader_of("kraftlab", log.directory)
+    assert [batch for task in read.partitions() for batch in read.read(task)] == []
+    assert list(read.read(InputPartition(None))) == [], "what Spark calls it with when there are no partitions"
+
+
+def _pieces(read: Any) -> list[str]:
+    return [piece.file.name for task in read.partitions() for piece in task.pieces]
+
+
+def test_offsets_and_times_leave_segments_out(own_log: Make, reader_of: Make, rows_of: Rows) -> None:
+    from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, IsNotNull, LessThan
+
+    log = own_log()
+    for _ in range(4):
+        log.segment(_batches(2))
+        log.time_ms += 7_200_000
+    assert _pieces(reader_of("kraftlab", log.directory, startingOffset=4, endingOffset=9)) == [
+        f"{offset:020d}.log" for offset in (4, 8)
+    ]
+    read = reader_of("kraftlab", log.directory, committed=False)
+    filters = [GreaterThanOrEqual(("base_offset",), 12), IsNotNull(("base_offset",)), LessThan(("crc",), 5)]
+    assert list(read.pushFilters(filters)) == filters, "Spark looks at every row again"
+    assert _pieces(read) == [f"{12:020d}.log"]
+    exact = reader_of("kraftlab", log.directory, committed=False)
+    list(exact.pushFilters([EqualTo(("base_offset",), 6)]))
+    assert _pieces(exact) == [f"{4:020d}.log"]
+    late = log.time_ms - 7_200_000
+    assert _pieces(reader_of("kraftlab", log.directory, startingTimestamp=late, committed=False)) == [
+        f"{offset:020d}.log" for offset in (8, 12)
+    ]
+    rows = rows_of("kraftlab", log.directory, endingTimestamp=1_700_000_000_000 + 1000, committed=False)
+    assert [row["base_offset"] for row in rows] == [0]
+
+
+def test_a_segment_that_went_away_is_told_of(own_log: Make, reader_of: Make) -> None:
+    log = own_log()
+    log.segment(_batches(2))
+    first = log.segment(_batches(2))
+    log.segment(_batches(2))
+    found = []
+    for kind in ("damages", "batches"):
+        read = reader_of("kraftlab", log.directory, rows=kind, committed=False)
+        tasks = read.partitions()
+        first.rename(first.with_suffix(".gone"))
+        found.append([row for task in tasks for batch in read.read(task) for row in batch.to_pylist()])
+        first.with_suffix(".gone").rename(first)
+    (missing,), rows = found
+    assert (missing["status"], missing["prev_offset"], missing["next_offset"]) == ("missing_segment", 3, 8)
+    assert [row["base_offset"] for row in rows] == [0, 2, 8, 10]
+
+
+def test_a_batch_in_the_wrong_place_is_a_damage(own_log: Make, rows_of: Rows) -> None:
+    log = own_log()
+    early, late = log.batch([r.NoOp(0)]), log.batch([r.NoOp(0)])
+    log.segment(late + early, base_offset=0)
+    (found,) = rows_of("kraftlab", log.directory, rows="damages", committed=False)
+    assert found["status"] == "bad_header"
+    assert "stand behind offset 1: it is misplaced" in found["detail"]
+
+
+def test_failfast_ends_the_read_at_a_damage_but_not_at_a_torn_end(own_log: Make, rows_of: Rows) -> None:
+    log = own_log()
+    path = log.segment(_batches(3), zeros=0)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-5])
+    assert len(rows_of("kraftlab", log.directory, mode="failfast", committed=False)) == 2
+    path.write_bytes(whole[:4200] + b"?" + whole[4201:])
+    with pytest.raises(CorruptInput, match=f"{path.name} of node 1, position"):
+        rows_of("kraftlab", log.directory, mode="failfast", committed=False)
+
+
+@pytest.fixture(scope="module")
+def kafka_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recorded log of Kafka's, segment and snapshots."""
+    directory = tmp_path_factory.mktemp("kafka") / "__cluster_metadata-0"
+    directory.mkdir()
+    for packed in DATA.glob("*.xz"):
+        if not packed.name.endswith(".jsonl.xz"):
+            (directory / packed.stem).write_bytes(lzma.decompress(packed.read_bytes()))
+    return directory
+
+
+def test_kafkas_records_are_those_of_its_own_tool_however_they_are_packed(
+    kafka_log: Path, rows_of: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "TASK_BYTES_MIN", 1000)
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    for row in rows_of("kafka", kafka_log, rows="records", tasks=7):
+        found.setdefault(row["segment"], []).append((row["pos"], row["name"], json.loads(row["data"])))
+    for dump in DATA.glob("*.dump.jsonl.xz"):
+        lines = [json.loads(line) for line in lzma.decompress(dump.read_bytes()).splitlines()]
+        expected = [
+            (line["position"], record.get("type") or record["control"], record["data"])
+            for line in lines
+            for record in line["records"]
+        ]
+        assert found[dump.name.removesuffix(".dump.jsonl.xz")] == expected
+
+
+@pytest.mark.parametrize("format_name", ["kraftlab", "kafka"])
+def test_whichever_byte_is_flipped_rows_and_damages_cover_the_file(
+    format_name: str, own_log: Make, batch: Make, frame: Make, tmp_path: Path, rows_of: Rows
+) -> None:
+    if format_name == "kraftlab":
+        path = own_log().segment(_batches(3, 1), zeros=40)
+        starts = range(4096, 4096 + 300, 1)
+    else:
+        (tmp_path / "kafka").mkdir()
+        path = tmp_path / "kafka" / SEGMENT
+        path.write_bytes(b"".join(batch([frame(20, 0, b"\x00")], offset) for offset in range(3)) + bytes(40))
+        starts = range(path.stat().st_size)
+    whole = path.read_bytes()
+    begin = 4096 if format_name == "kraftlab" else 0
+    for at in starts:
+        if at >= len(whole):
+            break
+        data = bytearray(whole)
+        data[at] ^= 0x21
+        path.write_bytes(data)
+        rows = rows_of(format_name, path, ("pos", "payload", "base_offset", "last_offset"), committed=False)
+        damages = rows_of(format_name, path, ("pos", "end_pos", "prev_offset", "next_offset"), rows="damages", committed=False)
+        spans = sorted(
+            [(row["pos"], row["pos"] + len(row["payload"])) for row in rows] + [(bad["pos"], bad["end_pos"]) for bad in damages]
+        )
+        position = begin
+        for start, end in spans:
+            assert start == position, at
+            position = end
+        assert position == len(whole) or data[position:].count(0) == len(whole) - position, at
+        known = {offset for row in rows for offset in range(row["base_offset"], row["last_offset"] + 1)}
+        if not damages:
+            assert len(known) == 3 or format_name == "kafka"
