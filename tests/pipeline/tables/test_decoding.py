@@ -1,0 +1,213 @@
+"""Batches become rows of silver: what both formats say, with what cannot be decoded kept apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+import pyarrow as pa
+import pytest
+
+from kraftlab.metadata import codec
+from kraftlab.metadata import records as r
+from kraftlab.pipeline.lake.schemas import arrow_schema
+from kraftlab.pipeline.tables import other_rows, partition_rows
+from kraftlab.pipeline.tables.batch_rows import COLUMNS
+from kraftlab.pipeline.tables.silver import Transactions, needed_snapshots, transactions
+from kraftlab.quorum.core import batch as own_batch
+
+ID = bytes(range(16))
+ID_TEXT = "AAECAwQFBgcICQoLDA0ODw"
+OTHER_ID = bytes([255] * 16)
+Make = Callable[..., Any]
+
+
+def _own(
+    body: bytes, count: int, base_offset: int = 10, *, control: bool = False, segment: str = "0.log", offset: int | None = None
+) -> Any:
+    data, _ = own_batch.encode(
+        body,
+        base_offset=base_offset,
+        epoch=3,
+        record_count=count,
+        append_time_ms=77,
+        high_watermark=0,
+        previous_crc=0,
+        attributes=own_batch.CONTROL if control else 0,
+    )
+    return (segment, base_offset if offset is None else offset, 3, 77, data, "kraftlab")
+
+
+def _arrow(*rows: Any) -> pa.RecordBatch:
+    schema = arrow_schema("bronze.batches")
+    columns = zip(*rows, strict=True)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, schema.field(name).type) for name, column in zip(COLUMNS, columns, strict=True)], names=list(COLUMNS)
+    )
+
+
+def _partitions(*rows: Any, spans: Any = ()) -> list[dict[str, Any]]:
+    return [row for found in partition_rows.decoded(iter([_arrow(*rows)]), spans) for row in found.to_pylist()]
+
+
+def _others(*rows: Any, spans: Any = (), thorough: bool = False) -> list[dict[str, Any]]:
+    found = other_rows.decoded(iter([_arrow(*rows)]), spans, thorough)
+    return [{name: value for name, value in row.items() if value is not None} for each in found for row in each.to_pylist()]
+
+
+CHANGE = r.PartitionChange(0, 1, ID, isr=(1, 2), leader=2, adding_replicas=(), target_replicas=(4,), directories=(OTHER_ID,))
+
+
+def test_a_change_leaves_null_what_it_does_not_change() -> None:
+    (row,) = _partitions(_own(*codec.encode([CHANGE])))
+    assert row == {
+        "offset": 10,
+        "leader_epoch": 3,
+        "ts_ms": 77,
+        "idx_in_batch": 0,
+        "kind": "change",
+        "topic_id": ID_TEXT,
+        "partition": 1,
+        "isr": [1, 2],
+        "leader": 2,
+        "replicas": None,
+        "adding": [],
+        "removing": None,
+        "directories": ["_____________________w"],
+        "partition_epoch": None,
+        "rec_version": 0,
+        "original": None,
+        "target": [4],
+    }
+
+
+def test_partitions_stand_among_changes_in_order() -> None:
+    partition = r.Partition(0, 2, ID, (1, 2), (1,), leader=1, partition_epoch=9)
+    rows = _partitions(_own(*codec.encode([r.Topic(0, "a", ID), partition, CHANGE])))
+    assert [(row["offset"], row["idx_in_batch"], row["kind"], row["partition_epoch"]) for row in rows] == [
+        (11, 1, "create", 9),
+        (12, 2, "change", None),
+    ]
+    assert rows[0]["adding"] == []
+
+
+def test_what_stands_in_a_snapshot_has_its_offset_and_its_place_in_it() -> None:
+    partition = r.Partition(0, 2, ID, (1, 2), (1,))
+    segment = "00000000000000000050-0000000003.checkpoint"
+    rows = _partitions(_own(*codec.encode([partition, partition]), 7, segment=segment, offset=49))
+    assert [(row["offset"], row["idx_in_batch"], row["kind"]) for row in rows] == [(49, 7, "snapshot"), (49, 8, "snapshot")]
+
+
+@pytest.mark.parametrize(
+    ("record", "error"),
+    [
+        ([5, 1, 2, ID], "unknown version 1 of PARTITION_CHANGE_RECORD"),
+        ([5, 0, "two", ID], "PartitionChange: "),
+        ([5, 0, 2, ID, [2**40]], "a number is too large"),
+        ([5, 0, 2, b"short"], "PartitionChange: "),
+        ([3, 0, 2, ID, [1], [1], [], [], 2**35], "a number is too large"),
+    ],
+)
+def test_a_partition_record_that_cannot_be_a_row_is_kept_by_the_thorough_pass(record: list[Any], error: str) -> None:
+    row = _own(msgpack.packb([[20, 0], record, [5, 0, 1, ID]]), 3)
+    assert [each["offset"] for each in _partitions(row)] == [12]
+    (count,) = _others(row)
+    assert count == {"t": "partitions", "offset": 2}
+    kept, count = _others(row, thorough=True)
+    assert (kept["t"], kept["offset"], kept["type"]) == ("other", 11, record[0])
+    assert error in kept["error"]
+    assert msgpack.unpackb(kept["raw"]) == record
+    assert count["offset"] == 2
+
+
+def test_aborted_stretches_are_left_out() -> None:
+    rows = (_own(*codec.encode([CHANGE] * 3)), _own(*codec.encode([CHANGE, CHANGE]), 13))
+    assert [row["offset"] for row in _partitions(*rows, spans=[(11, 14)])] == [10, 14]
+    topics = _own(*codec.encode([r.Topic(0, "a", ID), r.Topic(0, "b", ID)]))
+    assert [row.get("name") for row in _others(topics, spans=[(0, 11)])] == ["b", None]
+
+
+def test_every_other_record_finds_its_table() -> None:
+    records = [
+        r.Topic(0, "orders", ID),
+        r.RemoveTopic(0, ID),
+        r.RegisterBroker(0, 4, ID, 10, rack="a", log_dirs=(OTHER_ID,)),
+        r.BrokerRegistrationChange(0, 4, 10, fenced=False, log_dirs=()),
+        r.UnregisterBroker(0, 4, 10),
+        r.Config(0, r.RESOURCE_TOPIC, "orders", "retention.ms", None),
+        r.Config(0, 99, "x", "k", "v"),
+        r.FeatureLevel(0, "metadata.version", 25),
+        r.NoOp(0),
+    ]
+    rows = _others(_own(*codec.encode(records)))
+    place = {"leader_epoch": 3, "ts_ms": 77, "kind": "log"}
+    tables = [{key: value for key, value in row.items() if key not in (*place, "offset", "idx_in_batch", "raw")} for row in rows]
+    assert tables == [
+        {"t": "topics", "topic_id": ID_TEXT, "name": "orders", "op": "create"},
+        {"t": "topics", "topic_id": ID_TEXT, "op": "delete"},
+        {
+            "t": "brokers",
+            "broker_id": 4,
+            "incarnation": ID_TEXT,
+            "rack": "a",
+            "log_dirs": ["_____________________w"],
+            "fenced": True,
+            "op": "register",
+        },
+        {"t": "brokers", "broker_id": 4, "log_dirs": [], "fenced": False, "op": "change"},
+        {"t": "brokers", "broker_id": 4, "op": "unregister"},
+        {"t": "configs", "resource_type": "TOPIC", "resource": "orders", "key": "retention.ms"},
+        {"t": "configs", "resource_type": "99", "resource": "x", "key": "k", "value": "v"},
+        {"t": "other", "type": 12, "version": 0, "name": "FEATURE_LEVEL_RECORD"},
+        {"t": "partitions"},
+    ]
+
+
+def test_unknown_types_and_control_records_are_kept_with_their_bytes() -> None:
+    unknown = _own(msgpack.packb([[777, 2, "x"]]), 1)
+    control = _own(own_batch.encode_control([own_batch.LeaderChange(0, 1, (1,), (1,))]), 1, 11, control=True)
+    first, second, _ = _others(unknown, control)
+    assert (first["type"], first["version"], first["error"], first["kind"]) == (777, 2, "unknown record type 777", "log")
+    assert msgpack.unpackb(first["raw"]) == [777, 2, "x"]
+    assert (second["type"], second["name"], second["kind"], second["offset"]) == (2, "LeaderChange", "control", 11)
+    assert _partitions(unknown, control) == []
+
+
+def test_kafkas_records_become_the_same_rows(batch: Make, frame: Make, encode: Make) -> None:
+    from kraftlab.pipeline.kraft_log.tables import METADATA_RECORDS
+
+    schemas = {schema.number: schema for schema in METADATA_RECORDS}
+    change = {"partitionId": 1, "topicId": ID_TEXT, "isr": [1, 2], "leader": 2, "addingReplicas": []}
+    fence = {"brokerId": 4, "brokerEpoch": 1, "fenced": -1}
+    values = [
+        frame(5, 2, encode(schemas[5], 2, change)),
+        frame(17, 3, encode(schemas[17], 3, fence)),
+        frame(5, 9, b"\x00"),
+        frame(99, 0, b"\x01"),
+    ]
+    row = ("0.log", 40, 3, 77, batch(values, 40), "kafka")
+    (found,) = _partitions(row)
+    assert (found["offset"], found["isr"], found["leader"], found["adding"], found["replicas"]) == (40, [1, 2], 2, [], None)
+    assert (found["topic_id"], found["rec_version"], found["kind"]) == (ID_TEXT, 2, "change")
+    fenced, newer, unknown, count = _others(row, thorough=True)
+    assert (fenced["t"], fenced["broker_id"], fenced["fenced"]) == ("brokers", 4, False)
+    assert (newer["t"], newer["offset"], newer["type"], newer["version"]) == ("other", 42, 5, 9)
+    assert unknown["error"] == "unknown record type 99"
+    assert count["offset"] == 2
+
+
+def test_transactions_are_paired() -> None:
+    assert transactions([]) == Transactions((), None)
+    assert transactions([(5, 23), (9, 24)]) == Transactions((), None)
+    assert transactions([(9, 25), (5, 23), (12, 23), (15, 25), (20, 23)]) == Transactions(((5, 10), (12, 16)), 20)
+    assert transactions([(3, 25), (4, 24)]) == Transactions((), None), "it began before a snapshot"
+
+
+def test_snapshots_are_needed_behind_holes_only() -> None:
+    found = [("b", 100), ("c", 200), ("start", 0)]
+    assert needed_snapshots([], found, True) == {"start"}
+    assert needed_snapshots([(0, 50)], found, True) == {"start", "b"}
+    assert needed_snapshots([(0, 100), (150, 160)], found, True) == {"start", "b", "c"}
+    assert needed_snapshots([(0, 300)], found, True) == {"start"}
+    assert needed_snapshots([], found, False) == {"start", "c"}
