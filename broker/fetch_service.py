@@ -6,6 +6,11 @@ the fetch is parked until one of its partitions changes or its wait is over. A f
 everything below: it is noted before anything else, and may raise the high watermark, which wakes the other followers' parked
 fetches. So a high watermark travels in one message after the fetch that raised it.
 
+What a follower wants is kept from fetch to fetch (`fetch_sessions.py`), and only that is looked at about which there may be
+something to say. A partition whose follower is in sync, and has everything, rests until it changes; one whose follower is out of
+sync is looked at in each fetch, since it may join for reasons that lie elsewhere. When a follower was heard from last is told to
+`Replicas`: who rests at a log's end counts as caught up until then.
+
 Followers that are throttled and out of sync get no more than the budget allows; while it is used up their records wait, not
 the others'. A newer fetch of the same replica and session ends the one that is parked: its sender has given it up.
 
@@ -14,8 +19,8 @@ Partitions about which there is nothing to say are left out of a follower's answ
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Hashable
+from contextlib import ExitStack
 from typing import NamedTuple, Protocol
 
 import trio
@@ -26,6 +31,7 @@ from kraftlab.metadata.peer_rpc import FetchedPartition, FetchPartition, Replica
 from .byte_gate import ByteGate, Claim
 from .disks import Disks
 from .divergence import leader_answer
+from .fetch_sessions import NO_SESSION, FetchSession, FetchSessions, SessionRefused
 from .log.errors import LogClosed, LogError
 from .log.partition_log import PartitionLog
 from .partition import LeaderRole, Partition, ReplicaId
@@ -48,6 +54,9 @@ class Replicas(Protocol):
     def is_leader_throttled(self, partition: Partition, follower_id: int) -> bool:
         """Listed in leader.replication.throttled.replicas and out of sync, while a rate is set."""
 
+    def follower_heard(self, follower_id: int) -> None:
+        """A fetch of that broker has come."""
+
 
 class _Readable(NamedTuple):
     """A partition that has records for the fetch."""
@@ -62,16 +71,17 @@ class _Readable(NamedTuple):
 
 
 class _Visit:
-    """A fetch while it is being answered. `changed` is renewed each time its partitions are looked at."""
+    """A fetch while it is being answered."""
 
-    def __init__(self, deadline: float) -> None:
+    def __init__(self, session: FetchSession, deadline: float) -> None:
+        self.session = session
         self.deadline = deadline
-        self.changed = trio.Event()
         self.is_over = False
 
     def end(self) -> None:
+        """A newer fetch has come; nobody waits for the answer to this one."""
         self.is_over = True
-        self.changed.set()
+        self.session.changed.set()
 
 
 class FetchService:
@@ -80,57 +90,70 @@ class FetchService:
     def __init__(self, replicas: Replicas, gate: ByteGate) -> None:
         self._replicas = replicas
         self._gate = gate
+        self._sessions = FetchSessions()
         self._visits: dict[tuple[int, int], _Visit] = {}
 
     async def fetch(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
-        """Waits up to `max_wait_ms` for something to say. Errors stand per partition."""
-        visit = _Visit(trio.current_time() + min(max(request.max_wait_ms, 0), WAIT_MAX_MS) / 1000)
-        if request.replica_id < 0:
-            return await self._answer(request, visit)
-        key = (request.replica_id, request.session)
-        if key in self._visits:
-            self._visits[key].end()
-        self._visits[key] = visit
+        """Waits up to `max_wait_ms` for something to say. Errors stand per partition, but for those of the session."""
+        now = trio.current_time()
+        key = (request.replica_id, request.lane)
+        if request.replica_id >= 0:
+            self._replicas.follower_heard(request.replica_id)
+            if key in self._visits:
+                self._visits.pop(key).end()
         try:
-            return await self._answer(request, visit)
+            session = self._sessions.session_of(request, now)
+        except SessionRefused as error:
+            return ReplicaFetchResponse(error.code, str(error))
+        visit = _Visit(session, now + min(max(request.max_wait_ms, 0), WAIT_MAX_MS) / 1000)
+        if request.replica_id >= 0:
+            self._visits[key] = visit
+        try:
+            answers = await self._answer(request, visit)
+            return ReplicaFetchResponse(ErrorCode.NONE, partitions=tuple(answers.values()), session_id=session.id)
         finally:
             if self._visits.get(key) is visit:
                 del self._visits[key]
+            if session.id == NO_SESSION:
+                session.close()
 
-    async def _answer(self, request: ReplicaFetchRequest, visit: _Visit) -> ReplicaFetchResponse:
-        answers = self._note_positions(request)
+    async def _answer(self, request: ReplicaFetchRequest, visit: _Visit) -> dict[ReplicaId, FetchedPartition]:
+        session = visit.session
+        answers = self._note_positions(request, session)
         with ExitStack() as claims:
             claim: Claim | None = None
-            while True:
-                visit.changed = trio.Event()
-                with self._watched(request, visit.changed):
-                    readable = self._look(request, answers)
-                    throttled = sum(part.is_throttled for part in readable)
-                    if throttled and claim is None:
-                        claim = claims.enter_context(self._gate.claim(self._claim_key(request, visit), throttled))
-                    for part in await self._read(request, readable, claim):
-                        answers[part.topic_id, part.partition] = part
-                    now = trio.current_time()
-                    if answers or visit.is_over or now >= visit.deadline or request.min_bytes <= 0:
-                        if request.replica_id < 0:
-                            self._complete(request, answers)
-                        return ReplicaFetchResponse(ErrorCode.NONE, partitions=tuple(answers.values()))
-                    wake_at = max(self._gate.ready_at(), now + BUDGET_PAUSE_S) if throttled else visit.deadline
-                    with trio.move_on_at(min(visit.deadline, wake_at)):
-                        await visit.changed.wait()
+            while not visit.is_over:
+                changed = session.changed = trio.Event()
+                readable = self._look(request, session, answers)
+                throttled = sum(part.is_throttled for part in readable)
+                if throttled and claim is None:
+                    claim = claims.enter_context(self._gate.claim(self._claim_key(request, visit), throttled))
+                for part in await self._read(request, readable, claim):
+                    answers[part.topic_id, part.partition] = part
+                    session.serve_last((part.topic_id, part.partition))
+                now = trio.current_time()
+                if answers or now >= visit.deadline or request.min_bytes <= 0:
+                    break
+                wake_at = max(self._gate.ready_at(), now + BUDGET_PAUSE_S) if throttled else visit.deadline
+                with trio.move_on_at(min(visit.deadline, wake_at)):
+                    await changed.wait()
+        if request.replica_id < 0:
+            self._complete(request, answers)
+        return answers
 
     # --- what can be said ----------------------------------------------------------------------------------------------------
 
-    def _note_positions(self, request: ReplicaFetchRequest) -> dict[ReplicaId, FetchedPartition]:
+    def _note_positions(self, request: ReplicaFetchRequest, session: FetchSession) -> dict[ReplicaId, FetchedPartition]:
         """Checks each partition and notes how far the follower is; answers for those that need none of the log."""
         answers: dict[ReplicaId, FetchedPartition] = {}
-        for wanted in request.partitions:
+        for key in tuple(session.stirred):
+            wanted = session.wanted[key]
             try:
                 answer = self._note_position(request, wanted)
             except (ReplicaError, LogError) as error:
                 answer = FetchedPartition(wanted.topic_id, wanted.partition, code_of(error))
             if answer is not None:
-                answers[wanted.topic_id, wanted.partition] = answer
+                answers[key] = answer
         return answers
 
     def _note_position(self, request: ReplicaFetchRequest, wanted: FetchPartition) -> FetchedPartition | None:
@@ -153,15 +176,20 @@ class FetchService:
             partition.follower_fetched(request.replica_id, wanted.fetch_offset, wanted.log_start_offset, request.broker_epoch)
         return None
 
-    def _look(self, request: ReplicaFetchRequest, answers: dict[ReplicaId, FetchedPartition]) -> list[_Readable]:
-        """The partitions with records to read. What needs no read (news, or a partition that was lost) goes to `answers`."""
+    def _look(
+        self, request: ReplicaFetchRequest, session: FetchSession, answers: dict[ReplicaId, FetchedPartition]
+    ) -> list[_Readable]:
+        """The partitions with records to read. What needs no read (news, or a partition that was lost) goes to `answers`; those
+        that may rest are left out from now on.
+        """
         readable: list[_Readable] = []
-        for wanted in request.partitions:
-            key = (wanted.topic_id, wanted.partition)
+        for key in tuple(session.stirred):
             if key in answers:
                 continue
+            wanted = session.wanted[key]
             try:
                 partition = self._replicas.hosted(key)
+                session.watch(key, partition)
                 role = partition.leader_role()
                 log = partition.online_log()
             except ReplicaError as error:
@@ -171,18 +199,20 @@ class FetchService:
                 answers[key] = FetchedPartition(*key, ErrorCode.FENCED_LEADER_EPOCH)
                 continue
             is_follower = request.replica_id >= 0
+            out_of_sync = is_follower and request.replica_id not in partition.state.isr
             upto = log.log_end_offset if is_follower else log.high_watermark
             if upto > wanted.fetch_offset:
-                out_of_sync = is_follower and request.replica_id not in partition.state.isr
                 throttled = out_of_sync and self._replicas.is_leader_throttled(partition, request.replica_id)
                 readable.append(_Readable(wanted, partition, role, log, upto, throttled, out_of_sync))
             elif is_follower and _has_news(wanted, log):
                 answers[key] = self._about(wanted, log, bytes_left=0)
+            elif not out_of_sync:
+                session.settle(key)
         return readable
 
     def _claim_key(self, request: ReplicaFetchRequest, visit: _Visit) -> Hashable:
         """The follower's, so that its share is kept from fetch to fetch; its own while one that was given up has not ended."""
-        key = (request.replica_id, request.session)
+        key = (request.replica_id, request.lane)
         return (key, visit) if self._gate.is_waiting(key) else key
 
     def _complete(self, request: ReplicaFetchRequest, answers: dict[ReplicaId, FetchedPartition]) -> None:
@@ -257,23 +287,6 @@ class FetchService:
             # Deposed meanwhile: the log may have been cut, and what was read come from the next leader.
             return FetchedPartition(wanted.topic_id, wanted.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self._about(wanted, log, records=records, bytes_left=bytes_left)
-
-    @contextmanager
-    def _watched(self, request: ReplicaFetchRequest, changed: trio.Event) -> Iterator[None]:
-        """`changed` is set when anything happens to one of the request's partitions."""
-        watched: list[Partition] = []
-        try:
-            for wanted in request.partitions:
-                try:
-                    partition = self._replicas.hosted((wanted.topic_id, wanted.partition))
-                except ReplicaError:
-                    continue
-                partition.watch(changed)
-                watched.append(partition)
-            yield
-        finally:
-            for partition in watched:
-                partition.unwatch(changed)
 
 
 def _epoch_error(asked: int, current: int) -> ErrorCode:

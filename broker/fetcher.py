@@ -1,15 +1,20 @@
 """Copies partitions from their leaders: the follower's side of replication.
 
-Theory of operation. For each broker that leads something here there are lanes, each with at most one fetch in flight. The
-steady lane carries replicas that are in sync or not throttled, and parks at the leader until there is news. Replicas that are
-out of sync and throttled, by follower.replication.throttled.replicas or by the move that adds them, go in a lane for their
-throttles, which asks only for what those budgets allow, so that filling a new replica never delays those in sync. A replica
-changes lanes by itself when it comes into the ISR or its throttle goes; a lane that nobody needs any more ends.
+Theory of operation. For each broker that leads something here there are lanes, each with at most one fetch in flight, in a
+fetch session of its own (`fetch_sessions.py`): a fetch names only what has changed. The steady lane carries replicas that are in
+sync or not throttled, and parks at the leader until there is news. Replicas that are out of sync and throttled, by
+follower.replication.throttled.replicas or by the move that adds them, go in a lane for their throttles, which asks only for what
+those budgets allow, so that filling a new replica never delays those in sync. A replica changes lanes by itself when it comes
+into the ISR or its throttle goes; a lane that nobody needs any more ends.
+
+A source (a replica with its leader) that may stand elsewhere than its leader was told, or in the wrong lane, is stirred: by its
+partition (`Partition.watch`), by the end of its pause, by new throttles. Only stirred ones are looked at. A parked fetch is given
+up, and sent anew, if one of them has something to tell; while a lane takes in an answer, they wait for its end, so that
+no replica is ever in two fetches.
 
 A fetch offset is the log's end, and says that everything below is held. What comes back is appended, or the log is cut where
 the leader says that the two part (`divergence.py`), or the replica pauses if the leader refused: the metadata log, or the
-leader's, is about to catch up. The set of partitions and their leaders is changed by the replica manager only. When it changes,
-a parked fetch is given up and sent anew.
+leader's, is about to catch up. The set of partitions and their leaders is changed by the replica manager only.
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ from kraftlab.quorum.driver.transport import PeerError, PeerTimeout, PeerUnreach
 
 from .byte_gate import ByteGate
 from .divergence import truncation_offset
+from .fetch_sessions import ToldPositions
 from .log.errors import LogError
 from .partition import FollowerRole, Partition, ReplicaId
 
@@ -43,11 +49,6 @@ BACKOFF_MAX_S = 1.0
 THROTTLED_WAIT_MAX_MS = 50
 """The throttled lane holds budget while it waits, so it waits for a short time only."""
 TIMEOUT_MARGIN_MS = 5000
-WAIT_PER_PARTITION_MS = 2
-LONGEST_WAIT_MS = 5000
-"""A request names all its partitions, and leaders look at each. So that thousands of idle ones do not keep the brokers busy, the
-leader may think the longer about an answer the more there are; it answers at once when there is something to say.
-"""
 
 _encode = msgspec.msgpack.encode
 _response = msgspec.msgpack.Decoder(ReplicaFetchResponse)
@@ -90,7 +91,13 @@ class _Source:
         self.leader_epoch = leader_epoch
         self.retry_at = 0.0
         self.backoff_s = BACKOFF_S
-        self.is_busy = False
+        self.lane: _Lane | None = None
+        self.fetcher: _LeaderFetcher | None = None
+
+    def set(self) -> None:
+        """The partition has changed."""
+        if self.fetcher is not None:
+            self.fetcher.stir(self)
 
     def pause(self) -> None:
         self.retry_at = trio.current_time() + self.backoff_s
@@ -99,6 +106,22 @@ class _Source:
     def resume(self) -> None:
         self.retry_at = 0.0
         self.backoff_s = BACKOFF_S
+
+    def position(self, max_bytes: int) -> FetchPartition | None:
+        """What the leader has to know; None without a log."""
+        log = self.partition.log
+        if log is None:
+            return None
+        return FetchPartition(
+            self.partition.topic_id,
+            self.partition.number,
+            self.leader_epoch,
+            log.log_end_offset,
+            log.latest_epoch,
+            log.log_start_offset,
+            max_bytes,
+            log.high_watermark,
+        )
 
 
 class Fetchers:
@@ -137,18 +160,40 @@ class Fetchers:
     def reconsider(self) -> None:
         """Throttles, endpoints or the ISR changed: replicas may have to change lanes."""
         for fetcher in self._by_leader.values():
-            fetcher.wake()
+            fetcher.stir_all()
 
 
 class _Lane:
-    """Replicas with the same throttles. The leader keeps lanes apart by `session`."""
+    """Replicas with the same throttles. The leader keeps lanes apart by `number`."""
 
-    def __init__(self, gates: Gates, session: int) -> None:
+    def __init__(self, gates: Gates, number: int) -> None:
         self.gates = gates
-        self.session = session
+        self.number = number
+        self.members: dict[ReplicaId, _Source] = {}
+        self.told = ToldPositions()
         self.wake = Signal()
+        self.is_asking = False
+        """From the moment a fetch is made until its answer is taken in: nobody joins or leaves."""
         self.in_flight: trio.CancelScope | None = None
-        """What is given up when replicas may have to change lanes: the steady fetch, or the wait for what throttles grant."""
+        """What is given up when a source has something to tell: the steady fetch, or the wait for what throttles grant."""
+
+    def is_idle(self) -> bool:
+        """Whether sources may join and leave; if not, they soon may: a fetch that only waits is given up."""
+        if self.in_flight is not None:
+            self.in_flight.cancel()
+        return not self.is_asking
+
+    def join(self, source: _Source, position: FetchPartition) -> None:
+        source.lane = self
+        self.members[source.partition.id] = source
+        self.told.want(position)
+        self.wake.set()
+
+    def leave(self, source: _Source) -> None:
+        source.lane = None
+        if self.members.get(source.partition.id) is source:
+            del self.members[source.partition.id]
+            self.told.forget(source.partition.id)
 
 
 class _LeaderFetcher:
@@ -159,137 +204,160 @@ class _LeaderFetcher:
         self._leader_id = leader_id
         self._nursery = nursery
         self._sources: dict[ReplicaId, _Source] = {}
+        self._stirred: dict[_Source, None] = {}
+        self._paused: dict[_Source, None] = {}
+        self._wake = Signal()
         self._lanes: dict[Gates, _Lane] = {}
-        self._sessions = itertools.count()
+        self._numbers = itertools.count()
         self._backoff_s = BACKOFF_S
         self._is_reachable = True
         self._open_lane(STEADY)
+        nursery.start_soon(self._keep_sorted)
 
     def add(self, source: _Source) -> None:
         """Costs the same however many there are already: whole plans come one by one."""
         self._sources[source.partition.id] = source
-        self._make_way_for(source)
-        self._stir()
+        source.fetcher = self
+        self.stir(source)
 
     def remove(self, replica: ReplicaId) -> None:
-        self._sources.pop(replica, None)
+        source = self._sources.pop(replica, None)
+        if source is not None:
+            source.partition.unwatch(source)
+            self.stir(source)
 
-    def wake(self) -> None:
-        """Sources or their throttles may have changed: every lane looks again."""
+    def stir(self, source: _Source) -> None:
+        """It may have something to tell, or be in the wrong lane. A lane that takes in an answer looks itself afterwards."""
+        self._stirred[source] = None
+        lane = source.lane
+        if lane is None or not lane.is_asking or lane.in_flight is not None:
+            self._wake.set()
+
+    def stir_all(self) -> None:
+        """Throttles may have changed."""
         for source in self._sources.values():
-            self._make_way_for(source)
-        self._stir()
+            self.stir(source)
 
-    def _make_way_for(self, source: _Source) -> None:
+    async def _keep_sorted(self) -> None:
+        """Looks at stirred sources, and at paused ones when their pause is over."""
+        while True:
+            with trio.move_on_at(min((source.retry_at for source in self._paused), default=float("inf"))):
+                await self._wake.wait()
+            now = trio.current_time()
+            for source in [source for source in self._paused if source.retry_at <= now]:
+                del self._paused[source]
+                self._stirred[source] = None
+            self._sort()
+
+    def _sort(self) -> None:
+        """Brings stirred sources in their lanes, and what they have to tell. Those that have to wait for a lane stay stirred."""
+        stirred, self._stirred = self._stirred, {}
+        for source in stirred:
+            if not self._sort_one(source):
+                self._stirred[source] = None
+
+    def _sort_one(self, source: _Source) -> bool:
+        is_followed = self._sources.get(source.partition.id) is source
+        if is_followed:
+            source.partition.watch(source)
+        position = source.position(self._owner.limits.max_bytes) if is_followed else None
+        if position is not None and source.retry_at > trio.current_time():
+            self._paused[source] = None
+            position = None
+        before, lane = source.lane, None if position is None else self._lane_of(source)
+        if before is not None and before is not lane:
+            if not before.is_idle():
+                return False
+            before.leave(source)
+        if lane is not None and position is not None and not (source.lane is lane and lane.told.is_told(position)):
+            if not lane.is_idle():
+                return False
+            lane.join(source, position)
+        return True
+
+    def _lane_of(self, source: _Source) -> _Lane:
         gates = self._owner.context.follower_gates(source.partition)
-        if gates not in self._lanes:
-            self._open_lane(gates)
+        lane = self._lanes.get(gates)
+        return self._open_lane(gates) if lane is None else lane
 
-    def _stir(self) -> None:
-        for lane in self._lanes.values():
-            lane.wake.set()
-            if lane.in_flight is not None:
-                lane.in_flight.cancel()
-
-    def _open_lane(self, gates: Gates) -> None:
-        lane = self._lanes[gates] = _Lane(gates, next(self._sessions))
+    def _open_lane(self, gates: Gates) -> _Lane:
+        lane = self._lanes[gates] = _Lane(gates, next(self._numbers))
         self._nursery.start_soon(self._run_lane, lane)
+        return lane
 
     async def _run_lane(self, lane: _Lane) -> None:
         while True:
-            sources, retry_at = self._ready(lane)
-            if not sources:
-                if lane.gates and not self._is_needed(lane):
+            self._sort()
+            if not lane.members:
+                if lane.gates:
                     del self._lanes[lane.gates]
                     return
-                with trio.move_on_at(retry_at):
-                    await lane.wake.wait()
+                await lane.wake.wait()
                 continue
-            for source in sources:
-                source.is_busy = True
+            lane.is_asking = True
             try:
-                await (self._fetch_throttled(lane, sources) if lane.gates else self._fetch_steady(lane, sources, retry_at))
+                await (self._fetch_throttled(lane) if lane.gates else self._fetch_steady(lane))
             finally:
-                for source in sources:
-                    source.is_busy = False
-            if any(self._owner.context.follower_gates(source.partition) != lane.gates for source in sources):
-                # It goes in another lane from now on, which passed it over as long as it was busy here.
-                self.wake()
+                lane.is_asking = False
 
-    def _is_needed(self, lane: _Lane) -> bool:
-        return any(self._owner.context.follower_gates(source.partition) == lane.gates for source in self._sources.values())
-
-    def _ready(self, lane: _Lane) -> tuple[list[_Source], float]:
-        """The sources of a lane that may be asked now, least recently served first, and when the next one may be."""
-        now = trio.current_time()
-        ready: list[_Source] = []
-        retry_at = float("inf")
-        for source in self._sources.values():
-            if source.is_busy or self._owner.context.follower_gates(source.partition) != lane.gates:
-                continue
-            if source.retry_at > now:
-                retry_at = min(retry_at, source.retry_at)
-            elif source.partition.log is not None:
-                ready.append(source)
-        return ready, retry_at
-
-    async def _fetch_steady(self, lane: _Lane, sources: list[_Source], retry_at: float) -> None:
-        """One fetch; given up when the set of sources changes, or a pausing one may be asked again at `retry_at`."""
+    async def _fetch_steady(self, lane: _Lane) -> None:
+        """One fetch; given up when a source has something to tell."""
         limits = self._owner.limits
-        wait_max_ms = max(limits.wait_max_ms, min(len(sources) * WAIT_PER_PARTITION_MS, LONGEST_WAIT_MS))
         response: ReplicaFetchResponse | None = None
-        with trio.CancelScope(deadline=retry_at) as scope:
-            lane.in_flight = scope
-            try:
-                response = await self._ask(sources, lane.session, limits.response_max_bytes, wait_max_ms)
-            finally:
-                lane.in_flight = None
+        with trio.CancelScope() as lane.in_flight:
+            response = await self._ask(lane, limits.response_max_bytes, limits.wait_max_ms)
+        lane.in_flight = None
         if response is not None:
-            await self._take_in(sources, response)
+            await self._take_in(lane, response)
 
-    async def _fetch_throttled(self, lane: _Lane, sources: list[_Source]) -> None:
+    async def _fetch_throttled(self, lane: _Lane) -> None:
         """One fetch of what every throttle of the lane grants."""
         limits = self._owner.limits
         with ExitStack() as claims:
             granted, taken = limits.response_max_bytes, []
             with trio.CancelScope() as scope:
                 lane.in_flight = scope
-                try:
-                    for gate in lane.gates:
-                        claim = claims.enter_context(gate.claim((self._leader_id, lane.session), len(sources)))
-                        granted = await claim.take(granted)
-                        taken.append((claim, granted))
-                finally:
-                    lane.in_flight = None
+                for gate in lane.gates:
+                    claim = claims.enter_context(gate.claim((self._leader_id, lane.number), len(lane.members)))
+                    granted = await claim.take(granted)
+                    taken.append((claim, granted))
+            lane.in_flight = None
             if scope.cancelled_caught:
                 # A replica that is no longer throttled must not wait until a debt of others is paid.
                 for claim, own_grant in taken:
                     claim.settle(own_grant, 0)
                 return
             wait_max_ms = min(limits.wait_max_ms, THROTTLED_WAIT_MAX_MS)
-            response = await self._ask(sources, lane.session, granted, wait_max_ms)
+            response = await self._ask(lane, granted, wait_max_ms)
             used = sum(len(part.records) for part in response.partitions) if response is not None else 0
             for claim, own_grant in taken:
                 claim.settle(own_grant, used)
             if response is not None:
-                await self._take_in(sources, response)
+                await self._take_in(lane, response)
 
-    async def _ask(self, sources: list[_Source], session: int, max_bytes: int, wait_max_ms: int) -> ReplicaFetchResponse | None:
-        """One request; None if it failed, after a pause."""
-        owner = self._owner
+    async def _ask(self, lane: _Lane, max_bytes: int, wait_max_ms: int) -> ReplicaFetchResponse | None:
+        """One request; None if it failed, after a pause, or if the leader wants to be told everything."""
+        owner, told = self._owner, lane.told
         endpoint = owner.context.endpoint_of(self._leader_id)
         if endpoint is None:
             await self._pause(f"the metadata names no peer listener of broker {self._leader_id}")
             return None
-        wanted = tuple(part for part in (self._position(source, max_bytes) for source in sources) if part is not None)
+        begins = told.is_full
+        if begins:
+            # Its answer names the session, which must not be lost: it comes at once.
+            wait_max_ms = 0
+        session_id, session_epoch, partitions, forgotten = told.next_fetch()
         request = ReplicaFetchRequest(
             owner.context.broker_id,
             owner.context.broker_epoch(),
             wait_max_ms,
             owner.limits.min_bytes,
             max_bytes,
-            wanted,
-            session,
+            partitions,
+            lane.number,
+            session_id,
+            session_epoch,
+            forgotten,
         )
         try:
             body = await owner.leaders.request(
@@ -297,8 +365,16 @@ class _LeaderFetcher:
             )
             response = _response.decode(body)
         except (PeerError, PeerTimeout, PeerUnreachable, msgspec.MsgspecError) as error:
+            told.start_over()
             await self._pause(str(error))
             return None
+        if response.error != ErrorCode.NONE:
+            told.start_over()
+            if begins:
+                await self._pause(f"it answered {response.error}: {response.message}")
+            return None
+        if begins:
+            told.began(response.session_id)
         if not self._is_reachable:
             logger.info("broker %d answers fetches again", self._leader_id)
         self._is_reachable, self._backoff_s = True, BACKOFF_S
@@ -311,35 +387,15 @@ class _LeaderFetcher:
         backoff_s, self._backoff_s = self._backoff_s, min(self._backoff_s * 2, BACKOFF_MAX_S)
         await trio.sleep(backoff_s)
 
-    def _position(self, source: _Source, max_bytes: int) -> FetchPartition | None:
-        log = source.partition.log
-        if log is None:
-            return None
-        return FetchPartition(
-            source.partition.topic_id,
-            source.partition.number,
-            source.leader_epoch,
-            log.log_end_offset,
-            log.latest_epoch,
-            log.log_start_offset,
-            min(self._owner.limits.max_bytes, max_bytes),
-            log.high_watermark,
-        )
-
     # --- answers -------------------------------------------------------------------------------------------------------------
 
-    async def _take_in(self, sources: list[_Source], response: ReplicaFetchResponse) -> None:
+    async def _take_in(self, lane: _Lane, response: ReplicaFetchResponse) -> None:
         """Partitions are handled beside each other: a slow disk holds up only its own."""
-        asked = {source.partition.id: source for source in sources}
         async with trio.open_nursery() as nursery:
             for part in sorted(response.partitions, key=lambda part: len(part.records)):
-                source = asked.get((part.topic_id, part.partition))
-                if source is None or self._sources.get(source.partition.id) is not source:
-                    continue
-                if part.records:
-                    # Asked last in the next fetch, after those that got less.
-                    self._sources[source.partition.id] = self._sources.pop(source.partition.id)
-                nursery.start_soon(self._take_in_one, source, part)
+                source = lane.members.get((part.topic_id, part.partition))
+                if source is not None and self._sources.get(source.partition.id) is source:
+                    nursery.start_soon(self._take_in_one, source, part)
 
     async def _take_in_one(self, source: _Source, part: FetchedPartition) -> None:
         partition, log = source.partition, source.partition.log
@@ -356,14 +412,18 @@ class _LeaderFetcher:
                     await self._return_to_range(source, part)
                 case _:
                     self._note_error(partition, f"the leader answered {ErrorCode(part.error).name}")
-                    source.pause()
+                    self._pause_source(source)
                     return
         except LogError as error:
             logger.warning("%s: %s", partition, error)
             self._note_error(partition, str(error))
-            source.pause()
+            self._pause_source(source)
             return
         source.resume()
+
+    def _pause_source(self, source: _Source) -> None:
+        source.pause()
+        self.stir(source)
 
     async def _return_to_range(self, source: _Source, part: FetchedPartition) -> None:
         """The leader's log does not hold this replica's end: cut to the leader's end, or start over at its start."""

@@ -11,8 +11,11 @@ log never keeps what the current one lost. `lock`: everything that changes the l
 from beginning to end, and a swap sees no append. Reads take neither: the log is safe for them, and a log that was swapped
 away says so and is asked for again.
 
-Whoever waits for news (parked fetches, producers that asked for all, movers) leaves an event with `watch`; it is set at the
-next change.
+Whoever waits for news (fetch sessions, producers that asked for all, movers) leaves an event with `watch`; it is set at the next
+change, once.
+
+Followers that have everything say so once and then rest: their fetches do not name the partition any more. Before an append, who
+was at the log's end is noted as caught up as of its last fetch, whatever that was about.
 
 Not kept here: which bytes are durable. As in Kafka an append counts once the log has it; replication makes it safe.
 """
@@ -25,6 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 import trio
 
 from kraftlab.metadata.eligible_leaders import partition_min_isr
@@ -64,6 +68,9 @@ class Surroundings(Protocol):
     disks: Disks
     lag_time_max_s: float
 
+    def heard_s(self, broker_id: int) -> float:
+        """When that broker fetched from this one last (trio's clock), whatever it asked for."""
+
     def registered_epoch(self, broker_id: int) -> int | None:
         """The epoch of a broker's registration in the metadata, None if it is not registered."""
 
@@ -76,6 +83,12 @@ class Surroundings(Protocol):
         """Sends the change to the controller; the answer comes back to `isr_answered`."""
 
     def withdraw_isr(self, partition: Partition) -> None: ...
+
+
+class Watcher(Protocol):
+    """Is told of the next change (`trio.Event` is one)."""
+
+    def set(self) -> None: ...
 
 
 class LeaderRole:
@@ -112,7 +125,7 @@ class Partition:
         self.lock = trio.Lock()
         self.move_lock = trio.Lock()
         self._around = surroundings
-        self._watchers: set[trio.Event] = set()
+        self._watchers: set[Watcher] = set()
 
     def __repr__(self) -> str:
         return f"{self.topic}-{self.number}"
@@ -139,7 +152,7 @@ class Partition:
         return self.log
 
     @contextmanager
-    def watched_by(self, event: trio.Event) -> Iterator[None]:
+    def watched_by(self, event: Watcher) -> Iterator[None]:
         """`event` is set at the next change of log, high watermark or role."""
         self.watch(event)
         try:
@@ -147,11 +160,11 @@ class Partition:
         finally:
             self.unwatch(event)
 
-    def watch(self, event: trio.Event) -> None:
+    def watch(self, event: Watcher) -> None:
         """The same for who watches thousands of partitions; `unwatch` has to follow."""
         self._watchers.add(event)
 
-    def unwatch(self, event: trio.Event) -> None:
+    def unwatch(self, event: Watcher) -> None:
         self._watchers.discard(event)
 
     def notify(self) -> None:
@@ -164,37 +177,59 @@ class Partition:
     async def lead(self, state: PartitionImage) -> bool:
         """Leads as `state` says; True if a new leader epoch began here. The log must be there."""
         async with self.lock:
-            self._adopt(state)
             log = self.online_log()
-            began = not isinstance(self.role, LeaderRole) or self.role.epoch != state.leader_epoch
-            if began:
+            if self._is_new_epoch(state):
                 await self._around.disks.run(log.log_dir, log.start_epoch, state.leader_epoch)
-                self.role = LeaderRole(state.leader_epoch, log.log_end_offset)
-                now_s = trio.current_time()
-                # A member of the ISR was caught up when this epoch began, as far as anybody knows.
-                self.role.progress = {
-                    member: FollowerProgress(last_caught_up_s=now_s) for member in state.isr if member != self._around.broker_id
-                }
-            self._raise_high_watermark()
-            self.notify()
-            return began
+            return self._lead(state, log)
+
+    def lead_now(self, state: PartitionImage) -> bool | None:
+        """The same if nothing has to be waited for; else None, and nothing was done."""
+        log = self.online_log()
+        if self.lock.locked() or (self._is_new_epoch(state) and not log.try_start_epoch(state.leader_epoch)):
+            return None
+        return self._lead(state, log)
+
+    def _is_new_epoch(self, state: PartitionImage) -> bool:
+        return not isinstance(self.role, LeaderRole) or self.role.epoch != state.leader_epoch
+
+    def _lead(self, state: PartitionImage, log: PartitionLog) -> bool:
+        """The epoch has begun in the log; nobody else is at it."""
+        began = self._is_new_epoch(state)
+        self._adopt(state)
+        if began:
+            self.role = LeaderRole(state.leader_epoch, log.log_end_offset)
+            now_s = trio.current_time()
+            # A member of the ISR was caught up when this epoch began, as far as anybody knows.
+            self.role.progress = {
+                member: FollowerProgress(last_caught_up_s=now_s) for member in state.isr if member != self._around.broker_id
+            }
+        self._raise_high_watermark()
+        self.notify()
+        return began
 
     async def follow(self, state: PartitionImage) -> bool:
         """Follows as `state` says; True if the leader or its epoch is new."""
         async with self.lock:
-            self._adopt(state)
-            changed = (
-                not isinstance(self.role, FollowerRole)
-                or self.role.epoch != state.leader_epoch
-                or self.role.leader_id != state.leader
-            )
-            if changed:
-                filling = self.role.filling if isinstance(self.role, FollowerRole) else None
-                self.role = FollowerRole(state.leader_epoch, state.leader)
-                self.role.filling = filling
-            self._note_filling()
-            self.notify()
-            return changed
+            return self._follow(state)
+
+    def follow_now(self, state: PartitionImage) -> bool | None:
+        """The same if nothing has to be waited for; else None, and nothing was done."""
+        return None if self.lock.locked() else self._follow(state)
+
+    def _follow(self, state: PartitionImage) -> bool:
+        self._adopt(state)
+        changed = (
+            not isinstance(self.role, FollowerRole)
+            or self.role.epoch != state.leader_epoch
+            or self.role.leader_id != state.leader
+        )
+        if changed:
+            filling = self.role.filling if isinstance(self.role, FollowerRole) else None
+            self.role = FollowerRole(state.leader_epoch, state.leader)
+            self.role.filling = filling
+        self._note_filling()
+        self.notify()
+        return changed
 
     async def retire(self) -> None:
         """The replica goes, or its directory failed: no role, no log, everybody who waits is told."""
@@ -232,12 +267,20 @@ class Partition:
         async with self.lock:
             role = self.leader_role()
             log = self.online_log()
+            self._note_caught_up(role, log.log_end_offset)
             base_offset, end_offset = await self._around.disks.run(
                 log.log_dir, log.append_as_leader, batches, role.epoch, keep_offsets=keep_offsets
             )
             self._raise_high_watermark()
             self.notify()
             return base_offset, end_offset, role.epoch
+
+    def _note_caught_up(self, role: LeaderRole, end_offset: int) -> None:
+        """Who rests at the log's end was there at its last fetch."""
+        for member, progress in role.progress.items():
+            heard_s = self._around.heard_s(member)
+            if progress.log_end_offset == end_offset and heard_s > progress.last_caught_up_s:
+                role.progress[member] = msgspec.structs.replace(progress, last_caught_up_s=heard_s)
 
     def follower_fetched(self, follower_id: int, fetch_offset: int, log_start_offset: int, broker_epoch: int) -> None:
         """A follower holds everything below `fetch_offset`: note it, raise the high watermark, let it join if it may."""

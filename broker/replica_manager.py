@@ -1,7 +1,8 @@
 """All replicas of this broker: they appear, change their part, and go by published metadata only.
 
 Theory of operation. `apply` is a publisher: it takes the step between two images and carries it out: removals first, then
-leaders, then followers, each group beside each other, since their time goes to disks. A replica whose log cannot be had (its
+leaders, then followers. Most of it is done on the spot; what has to wait, for a disk or for who is at the log, does so beside
+each other. A replica whose log cannot be had (its
 directory is offline, its disk full) is kept without a log and answers KAFKA_STORAGE_ERROR. Whoever changes which logs there
 are (this publisher, requests to move replicas, the failure of a directory) holds `state_lock`.
 
@@ -17,6 +18,7 @@ unless a move is about to make it true.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -38,6 +40,7 @@ from .directory_assignments import DirectoryAssignments
 from .disks import Disks
 from .dynamic_configs import DynamicConfigs
 from .fetcher import Fetchers, Gates
+from .isr import NEVER_S
 from .log.errors import LogDirFailed, LogError, ReplicaOffline
 from .log.log_manager import LogManager, NewReplica
 from .log.partition_log import PartitionLog
@@ -53,6 +56,10 @@ PEER_LISTENER = "PEER"
 RETRY_PLACING_S = 5.0
 CREATED_AT_ONCE = 1000
 """New logs that are made durable together."""
+HOSTED_AT_ONCE = 200
+"""Replicas that take up their parts before others get the event loop."""
+TOLD_ONE_BY_ONE = 100
+"""Where more replicas change their parts at once, the log says how many; each of them stands there at level DEBUG."""
 
 
 class ReplicaManager:
@@ -86,6 +93,10 @@ class ReplicaManager:
         """Replicas that this broker certainly never had before: an offline directory cannot hold them."""
         self._lost: set[ReplicaId] = set()
         """Replicas whose log went with a directory that failed; they stay offline until the broker restarts."""
+        self._heard_s: dict[int, float] = {}
+        self._begun: Counter[str] = Counter()
+        """Parts that have begun in the step that is carried out; `_part_level`: at which level each of them is told."""
+        self._part_level = logging.INFO
         self._fetchers: Fetchers | None = None
         self._mover: Mover | None = None
 
@@ -130,6 +141,12 @@ class ReplicaManager:
     def is_active(self, broker_id: int) -> bool:
         broker = self.image.cluster.brokers.get(broker_id)
         return broker is not None and broker.is_active
+
+    def heard_s(self, broker_id: int) -> float:
+        return self._heard_s.get(broker_id, NEVER_S)
+
+    def follower_heard(self, follower_id: int) -> None:
+        self._heard_s[follower_id] = trio.current_time()
 
     def min_insync_replicas(self, topic: str) -> int:
         return self.configs.min_insync_replicas(topic)
@@ -178,8 +195,14 @@ class ReplicaManager:
             if not publication.is_first:
                 self._note_newcomers(publication, changes)
             await self._create_logs({**changes.leading, **changes.following})
-            await self._together(partial(self._host, replica, state) for replica, state in changes.leading.items())
-            await self._together(partial(self._host, replica, state) for replica, state in changes.following.items())
+            self._begun = Counter()
+            is_told = len(changes.leading) + len(changes.following) <= TOLD_ONE_BY_ONE
+            self._part_level = logging.INFO if is_told else logging.DEBUG
+            for group in (changes.leading, changes.following):
+                await self._host_all(group)
+            if not is_told and self._begun:
+                what = ", ".join(f"{part} {count}" for part, count in self._begun.items())
+                logger.info("in a new leader epoch, as of metadata %d: %s partitions", self.image.provenance.offset, what)
             if publication.is_first:
                 self._resume_moves()
             self._compare_directories(changes)
@@ -247,12 +270,43 @@ class ReplicaManager:
         except LogError as error:
             logger.warning("not all of %d new replicas have a log yet: %s", len(wanted), error)
 
-    async def _host(self, replica: ReplicaId, state: PartitionImage) -> None:
-        """Leads or follows as `state` says, with a log if one can be had."""
+    async def _host_all(self, states: Mapping[ReplicaId, PartitionImage]) -> None:
+        waiting: list[Callable[[], Awaitable[None]]] = []
+        for count, (replica, state) in enumerate(states.items(), 1):
+            if not self._host_now(replica, state):
+                waiting.append(partial(self._host, replica, state))
+            if not count % HOSTED_AT_ONCE:
+                await trio.lowlevel.checkpoint()
+        await self._together(waiting)
+
+    def _partition(self, replica: ReplicaId, state: PartitionImage) -> Partition:
         partition = self.partitions.get(replica)
         if partition is None:
             topic = self.image.topics.by_id[replica[0]].name
             partition = self.partitions[replica] = Partition(topic, *replica, state, self)
+        return partition
+
+    def _host_now(self, replica: ReplicaId, state: PartitionImage) -> bool:
+        """As `_host`, if nothing has to be waited for; else False, and it is still to be done."""
+        partition = self._partition(replica, state)
+        if partition.log is None:
+            log = self.logs.get(*replica)
+            if log is None or partition.lock.locked():
+                return False
+            partition.state = state
+            partition.log = log
+            self._newcomers.discard(replica)
+        self._unplaced.discard(replica)
+        try:
+            is_done = self._take_part_now(partition, state)
+        except LogError as error:
+            self._cannot_take_part(partition, state, error)
+            is_done = True
+        return is_done
+
+    async def _host(self, replica: ReplicaId, state: PartitionImage) -> None:
+        """Leads or follows as `state` says, with a log if one can be had."""
+        partition = self._partition(replica, state)
         if partition.log is None:
             partition.state = state
             partition.log = await self._place(partition, state)
@@ -262,24 +316,52 @@ class ReplicaManager:
         try:
             await self._take_part(partition, state)
         except LogError as error:
-            # Its directory is failing; the other replicas must still hear of their parts.
-            logger.error("%s: cannot take its part in epoch %d: %s", partition, state.leader_epoch, error)
+            self._cannot_take_part(partition, state, error)
+
+    def _cannot_take_part(self, partition: Partition, state: PartitionImage, error: LogError) -> None:
+        """Its directory is failing; the other replicas must still hear of their parts."""
+        logger.error("%s: cannot take its part in epoch %d: %s", partition, state.leader_epoch, error)
 
     async def _take_part(self, partition: Partition, state: PartitionImage) -> None:
-        if state.leader == self.broker_id and self.registered_epoch(self.broker_id) != self.broker_epoch():
-            state = msgspec.structs.replace(state, leader=NO_LEADER)
+        state = self._in_own_name(state)
         if state.leader == self.broker_id:
             self.fetchers.forget(partition.id)
-            if await partition.lead(state):
-                logger.info(
-                    "%s: leads epoch %d from offset %d", partition, state.leader_epoch, partition.online_log().log_end_offset
-                )
-        elif await partition.follow(state):
-            logger.info("%s: follows broker %d in epoch %d", partition, state.leader, state.leader_epoch)
-            if state.leader >= 0:
-                self.fetchers.follow(partition, state.leader, state.leader_epoch)
-            else:
-                self.fetchers.forget(partition.id)
+            self._took_part(partition, state, await partition.lead(state))
+        else:
+            self._took_part(partition, state, await partition.follow(state))
+
+    def _take_part_now(self, partition: Partition, state: PartitionImage) -> bool:
+        """False if that has to be waited for."""
+        state = self._in_own_name(state)
+        begun = partition.lead_now(state) if state.leader == self.broker_id else partition.follow_now(state)
+        if begun is None:
+            return False
+        if state.leader == self.broker_id:
+            self.fetchers.forget(partition.id)
+        self._took_part(partition, state, begun)
+        return True
+
+    def _in_own_name(self, state: PartitionImage) -> PartitionImage:
+        """What an earlier incarnation of this broker led has no leader here."""
+        if state.leader == self.broker_id and self.registered_epoch(self.broker_id) != self.broker_epoch():
+            return msgspec.structs.replace(state, leader=NO_LEADER)
+        return state
+
+    def _took_part(self, partition: Partition, state: PartitionImage, begun: bool) -> None:
+        """`begun`: the leader epoch is new here, or the leader."""
+        if not begun:
+            return
+        if state.leader == self.broker_id:
+            self._begun["leads"] += 1
+            end_offset = partition.online_log().log_end_offset
+            logger.log(self._part_level, "%s: leads epoch %d from offset %d", partition, state.leader_epoch, end_offset)
+            return
+        self._begun["follows in"] += 1
+        logger.log(self._part_level, "%s: follows broker %d in epoch %d", partition, state.leader, state.leader_epoch)
+        if state.leader >= 0:
+            self.fetchers.follow(partition, state.leader, state.leader_epoch)
+        else:
+            self.fetchers.forget(partition.id)
 
     async def _place(self, partition: Partition, state: PartitionImage) -> PartitionLog | None:
         """The replica's log, found or created; None if it cannot be had now."""
@@ -358,6 +440,7 @@ class ReplicaManager:
                 for replica in sorted(self._unplaced):
                     state = self.image.topics.partition(*replica)
                     if state is not None:
+                        self._part_level = logging.INFO
                         await self._host(replica, state)
 
     async def directory_failed(self, log_dir: Path) -> None:

@@ -60,6 +60,8 @@ class ErrorCode(enum.IntEnum):
     SASL_AUTHENTICATION_FAILED = 58, "The caller is not who it says; check user and password."
     UNKNOWN_PRODUCER_ID = 59, "The producer id is not known here any more; the producer must begin anew."
     REASSIGNMENT_IN_PROGRESS = 60, "A reassignment of the partition is in progress."
+    FETCH_SESSION_ID_NOT_FOUND = 70, "The fetch session is not known here; begin a new one."
+    INVALID_FETCH_SESSION_EPOCH = 71, "The fetch is not the next one of its session; begin a new one."
     TOPIC_DELETION_DISABLED = 73, "Topic deletion is disabled; set delete.topic.enable=true."
     FENCED_LEADER_EPOCH = 74, "The leader epoch in the request is older than this node's; refresh the metadata."
     UNKNOWN_LEADER_EPOCH = 75, "The leader epoch in the request is newer than this node's; retry, it is catching up."

@@ -238,9 +238,11 @@ class FetchPartition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReplicaFetchRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Replica fetch (KIP-227's session part left out).
+    """Replica fetch, with sessions (KIP-227).
 
-    `replica_id` -1: a consumer, which sees data below the high watermark only.
+    `replica_id` -1: a consumer, which sees data below the high watermark only, and has no sessions. `partitions` are all that
+    is wanted, or in a session (`session_epoch` 1 and above) those that were not named there yet, or stand elsewhere now;
+    `forgotten` are not wanted any more.
     """
 
     replica_id: int
@@ -249,8 +251,12 @@ class ReplicaFetchRequest(msgspec.Struct, frozen=True, array_like=True):
     min_bytes: int
     max_bytes: int
     partitions: tuple[FetchPartition, ...]
-    session: int = 0
-    """A newer fetch of the same replica and session ends one that is parked."""
+    lane: int = 0
+    """A newer fetch of the same replica and lane ends one that is parked."""
+    session_id: int = 0
+    session_epoch: int = -1
+    """-1: no session, and the named one ends; 0: all of it is here, begin a new one; else the number of this fetch in it."""
+    forgotten: tuple[tuple[Uuid, int], ...] = ()
 
 
 class FetchedPartition(msgspec.Struct, frozen=True, array_like=True):
@@ -269,9 +275,13 @@ class FetchedPartition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReplicaFetchResponse(msgspec.Struct, frozen=True, array_like=True):
+    """`error` FETCH_SESSION_ID_NOT_FOUND or INVALID_FETCH_SESSION_EPOCH: nothing was looked at; everything is to be told anew."""
+
     error: int
     message: str | None = None
     partitions: tuple[FetchedPartition, ...] = ()
+    session_id: int = 0
+    """0: there is none."""
 
 
 class ProduceRequest(msgspec.Struct, frozen=True, array_like=True):

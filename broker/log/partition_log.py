@@ -302,6 +302,16 @@ class PartitionLog:
             self._check_open()
             self._epochs.assign(epoch, self.log_end_offset)
 
+    def try_start_epoch(self, epoch: int) -> bool:
+        """The same, for who must not wait; False if another thread is at the log."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self.start_epoch(epoch)
+        finally:
+            self._lock.release()
+        return True
+
     def append_as_leader(self, batches: bytes, leader_epoch: int, *, keep_offsets: bool = False) -> tuple[int, int]:
         """Append whole batches stamped with the next offsets and `leader_epoch`; returns (base offset, end offset).
 
