@@ -1,9 +1,9 @@
-# make demo | test | lint | mutants | proto | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
+# make demo | test | nightly | lint | mutants | proto | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo test mutants lint proto proto-check bench clean
+.PHONY: demo test nightly mutants lint proto proto-check bench clean
 
 .venv/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kraftlab needs Python 3.11 or newer; this is %s. Try: make PYTHON=python3.11" % sys.version.split()[0])'
@@ -24,8 +24,18 @@ ARGS ?=
 demo: .venv/installed
 	@$(BIN)/python -m kraftlab.demo $(ARGS)
 
+# Two workers: clusters of processes in one lane, everything else beside them (tests/conftest.py). `-n 0`: all in one process.
 test: .venv/installed-dev
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+# What `make test` does in small, for about an hour: every property test with twenty times its examples, thousands of seeds that
+# no night has played before, every planted bug.
+NIGHT ?= $(shell expr $$(date +%s) / 86400)
+nightly: .venv/installed-dev
+	$(BIN)/python -m pytest -n 2 -m hypothesis --rounds 20
+	$(BIN)/python -m kraftlab.cli.main sim --seeds 5000 --start $$(($(NIGHT) * 5000))
+	$(BIN)/python -m kraftlab.cli.main sim --metadata --seeds 1000 --start $$(($(NIGHT) * 1000))
+	$(MAKE) mutants
 
 # Plants bugs in consensus, storage and the controller, and sees that the simulator finds each.
 mutants: .venv/installed-dev

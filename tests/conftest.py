@@ -6,6 +6,8 @@ beside them, module by module. Whoever has nothing left takes what the queue sti
 else is at work: a Java machine wants both processors and a lot of memory. Without workers (`pytest tests/broker`) the same order
 holds in one process.
 
+`--rounds 20` plays every property test that often, each time with examples of its own: `make nightly` does.
+
 The end of a run says what each folder cost, in time that passed and in processor time: the latter hardly depends on what else the
 machine does. Processes that a test started count where they were waited for.
 """
@@ -22,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import is_hypothesis_test
 
 TESTS = Path(__file__).parent
 CLOCK = "autojump_clock"
@@ -74,6 +77,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if has_a_clock_that_stands_still(item):
             raise pytest.UsageError(f"{item.nodeid} has {CLOCK} by a fixture only; name it as a parameter of the test")
     items.sort(key=lambda item: rank(module_of(item)))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rounds", type=int, default=1, metavar="N", help="play every property test N times")
+
+
+@pytest.fixture
+def round_number(request: pytest.FixtureRequest) -> int:
+    """Which of `--rounds` this is."""
+    return int(request.param)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    rounds = metafunc.config.getoption("--rounds")
+    if rounds > 1 and is_hypothesis_test(metafunc.function):
+        metafunc.fixturenames.append("round_number")
+        metafunc.parametrize("round_number", range(rounds), indirect=True)
 
 
 # --- lanes ----------------------------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def wishes(draw: st.DrawFn, before: PartitionImage) -> dict[str, Any]:
 
 
 @given(partitions(), st.data())
-@settings(max_examples=1500)
+@settings(max_examples=400)
 def test_the_shortcut_and_the_whole_builder_agree(before: PartitionImage, data: st.DataObject) -> None:
     wanted = data.draw(wishes(before))
     topic_id: Uuid = b"plain or in full"
