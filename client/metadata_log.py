@@ -1,0 +1,212 @@
+"""`MetadataLog`: the committed metadata log of a running cluster, read as an observer does, from a program without an event loop.
+
+Batches come from the active controller by Fetch (KIP-595), never beyond the high watermark, so that nothing that is read is ever
+truncated. A position that the leader's log no longer holds begins with a snapshot (KIP-630).
+
+Who names itself as an observer is known to the leader by what it *acknowledges*: the log is kept from there on, for as long as
+the leader's configuration says, and `describe --replication` lists it. Reads as such are anonymous, so that what was read and
+not used yet is not acknowledged by reading it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.quorum.core.messages import (
+    API_OF,
+    Diverging,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    Records,
+    SnapshotRequired,
+)
+from kraftlab.quorum.core.types import ZERO_UUID, Endpoint, OffsetAndEpoch, ReplicaKey
+
+from .admin import AdminClient
+from .data import PeerConnection
+from .errors import ClusterUnreachable
+
+ANONYMOUS = ReplicaKey(-1, ZERO_UUID)
+LISTENER = "CONTROLLER"
+FETCH_BYTES = 1 << 20
+_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 0.5
+_FIRST_OBSERVER_ID = 1 << 30
+_LEADER_CHANGED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+    }
+)
+
+Response = TypeVar("Response", FetchResponse, FetchSnapshotResponse)
+
+
+class LogState(NamedTuple):
+    """What the leader says of its log: everything below `high_watermark` is committed, from `start_offset` on it is there."""
+
+    high_watermark: int
+    start_offset: int
+
+
+class Chunk(NamedTuple):
+    """Whole batches that follow each other, from a position on. The last may reach beyond the high watermark of the answer."""
+
+    data: bytes
+    state: LogState
+
+
+class SnapshotInstead(Exception):
+    """The leader's log begins behind the position: what came before stands in this snapshot."""
+
+    def __init__(self, snapshot: OffsetAndEpoch) -> None:
+        super().__init__(f"the log was cleaned; what came before stands in snapshot {snapshot}")
+        self.snapshot = snapshot
+
+
+class HistoryChanged(Exception):
+    """The position is not in the leader's log: that was forced back to a survivor's (force-standalone)."""
+
+
+def observer_named(name: str) -> ReplicaKey:
+    """The key of an observer by a name that it keeps: one that starts again with its name goes on as itself."""
+    digest = hashlib.sha256(name.encode()).digest()
+    return ReplicaKey(_FIRST_OBSERVER_ID + int.from_bytes(digest[16:20], "big") % _FIRST_OBSERVER_ID, digest[:16])
+
+
+class MetadataLog:
+    """One cluster's metadata log. A context manager, or call `close`. Not thread-safe.
+
+    `bootstrap_servers` are gRPC endpoints of any nodes. `timeout_ms` bounds each call, with its retries.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str, *, observer: ReplicaKey = ANONYMOUS, cluster_id: str = "", timeout_ms: int = 30_000
+    ) -> None:
+        self._admin = AdminClient(bootstrap_servers, timeout_ms=timeout_ms, cluster_id=cluster_id)
+        self._observer = observer
+        self._cluster_id = cluster_id
+        self._timeout_s = timeout_ms / 1000
+        self._epoch = -1
+        self._connection: PeerConnection | None = None
+        self._decoders: dict[type, msgspec.msgpack.Decoder[Any]] = {}
+
+    def __enter__(self) -> MetadataLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._drop()
+        self._admin.close()
+
+    @property
+    def cluster_id(self) -> str:
+        """ClusterUnreachable, ApiError."""
+        if not self._cluster_id:
+            self._cluster_id = self._admin.describe_quorum().cluster_id
+        return self._cluster_id
+
+    def acknowledge(self, position: OffsetAndEpoch) -> LogState:
+        """Says that everything below the position is held durably here. SnapshotInstead, HistoryChanged."""
+        return self._fetch(position, self._observer, 1).state
+
+    def fetch(self, position: OffsetAndEpoch, max_bytes: int = FETCH_BYTES) -> Chunk:
+        """The batches from a position on: where a batch begins, and the epoch of the record before it. At least one if there is
+        any; none if the position is the log's end. SnapshotInstead, HistoryChanged, ApiError, ClusterUnreachable.
+        """
+        return self._fetch(position, ANONYMOUS, max_bytes)
+
+    def snapshot(self, snapshot: OffsetAndEpoch) -> Iterator[bytes]:
+        """The bytes of a snapshot's file, in order. ApiError SNAPSHOT_NOT_FOUND if it is gone."""
+        position = 0
+        while True:
+            request = FetchSnapshotRequest(0, ANONYMOUS, snapshot, position, FETCH_BYTES)
+            answer = self._ask(request, FetchSnapshotResponse)
+            yield answer.data
+            position += len(answer.data)
+            if position >= answer.size_bytes:
+                return
+
+    def _fetch(self, position: OffsetAndEpoch, replica: ReplicaKey, max_bytes: int) -> Chunk:
+        request = FetchRequest(0, replica, position.offset, position.epoch, -1, 0, max_bytes)
+        answer = self._ask(request, FetchResponse)
+        outcome = answer.outcome
+        if isinstance(outcome, SnapshotRequired):
+            raise SnapshotInstead(outcome.id)
+        if isinstance(outcome, Diverging):
+            raise HistoryChanged(
+                f"offset {position.offset} after epoch {position.epoch} is not in the log of the active controller, which agrees "
+                f"up to {outcome.end_offset} at most; take what it holds into a new lake"
+            )
+        assert isinstance(outcome, Records)
+        return Chunk(outcome.data, LogState(answer.high_watermark, answer.log_start_offset))
+
+    def _ask(self, request: FetchRequest | FetchSnapshotRequest, kind: type[Response]) -> Response:
+        """Asks whoever leads, for as long as it takes to find it. A leader that knows no high watermark yet is asked again."""
+        deadline = time.monotonic() + self._timeout_s
+        pause_s = _PAUSE_S
+        while True:
+            try:
+                connection = self._leader()
+                body = msgspec.msgpack.encode(msgspec.structs.replace(request, epoch=self._epoch))
+                answer = self._decoded(connection.request(API_OF[type(request)], body, self._timeout_s), kind)
+            except ApiError as error:
+                if error.code not in _LEADER_CHANGED:
+                    raise
+                fault: object = error
+            except OSError as error:
+                if isinstance(error, ClusterUnreachable):
+                    raise
+                fault = error
+            else:
+                code = ErrorCode(int(answer.error))
+                if code is ErrorCode.NONE and not (isinstance(answer, FetchResponse) and answer.high_watermark < 0):
+                    return answer
+                if code is not ErrorCode.NONE and code not in _LEADER_CHANGED:
+                    raise ApiError(code, f"the active controller refuses {request!r}")
+                fault = code.name
+            self._drop()
+            if time.monotonic() + pause_s > deadline:
+                raise ClusterUnreachable(
+                    f"no active controller answered within {self._timeout_s:g} s (last: {fault}); "
+                    "see `kraftlab metadata-quorum describe --status`"
+                )
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _decoded(self, body: bytes, kind: type[Response]) -> Response:
+        decoder = self._decoders.get(kind)
+        if decoder is None:
+            decoder = self._decoders[kind] = msgspec.msgpack.Decoder(kind)
+        answer: Response = decoder.decode(body)
+        return answer
+
+    def _leader(self) -> PeerConnection:
+        if self._connection is None:
+            quorum = self._admin.describe_quorum()
+            self._cluster_id = quorum.cluster_id
+            for voter in quorum.current_voters:
+                for at in voter.endpoints:
+                    if voter.replica_id == quorum.leader_id and at.name == LISTENER:
+                        self._epoch = quorum.leader_epoch
+                        self._connection = PeerConnection(Endpoint(at.host, at.port), quorum.cluster_id)
+                        return self._connection
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "nobody says where the active controller listens for its peers")
+        return self._connection
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
