@@ -86,8 +86,7 @@ class _Program:
             bounds=optimize.Bounds(least, np.maximum(most, least)),
             options={"node_limit": NODES},
         )
-        values: Floats | None = found.x if found.status == 0 else None
-        return values
+        return np.asarray(found.x, dtype=np.float64) if found.status == 0 else None
 
     def _slack_weights(self) -> Floats:
         bounds = self.start.scope.bounds

@@ -38,7 +38,7 @@ class Sentences:
     def __init__(self, plan: Plan) -> None:
         self.options = plan.options
         self.load = {load.id: load for load in plan.brokers}
-        counted = [load for load in plan.brokers if load.share_bytes]
+        counted = [load for load in plan.brokers if load.share_bytes >= 0]
         self.mean_count = sum(load.replicas_after for load in counted) / max(len(counted), 1)
         self.mean_leaders = sum(load.leaders_after for load in counted) / max(len(counted), 1)
 
@@ -47,7 +47,7 @@ class Sentences:
 
     def disk(self, broker: int) -> str:
         load = self.load[broker]
-        return f"{load.bytes_before / load.share_bytes:.2f} x its share of bytes" if load.share_bytes else "no share of bytes"
+        return f"{load.bytes_before / load.share_bytes:.2f} x its share of bytes" if load.share_bytes > 0 else "no share of bytes"
 
     def count(self, broker: int) -> str:
         return f"{self.load[broker].replicas_before / max(self.mean_count, 1e-9):.2f} x the mean number of replicas"

@@ -30,11 +30,14 @@ AGAIN_COST = 0.1
 
 
 class Flow(NamedTuple):
-    """[B, C] each, whole numbers: what each broker takes, gives of what it held, gives of what came to it."""
+    """[B, C] each, whole numbers: what each broker takes, gives of what it held, gives of what came to it. `excess`: what stays
+    out of bounds even if replicas could be cut, in the program's units; 0 if all bounds can be kept.
+    """
 
     take: Ints
     give: Ints
     give_on: Ints
+    excess: float
 
 
 def size_classes(size: Floats, weight: Ints) -> Ints:
@@ -64,9 +67,10 @@ def solve(assignment: Assignment, classes: Ints, *, margin: float, budget_bytes:
     cells = model.brokers * model.classes
     if found.x is None:
         nothing = np.zeros((model.brokers, model.classes), dtype=np.int64)
-        return Flow(nothing, nothing.copy(), nothing.copy())
+        return Flow(nothing, nothing.copy(), nothing.copy(), 0.0)
     values = [found.x[at * cells : (at + 1) * cells].reshape(model.brokers, model.classes) for at in range(3)]
-    return Flow(*(rounded(value) for value in values))
+    take, give, give_on = (rounded(value) for value in values)
+    return Flow(take, give, give_on, float((model.cost[3 * cells :] * found.x[3 * cells :]).sum()) / EXCESS_COST)
 
 
 def rounded(values: Floats) -> Ints:

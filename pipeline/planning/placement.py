@@ -17,6 +17,8 @@ from .repair import Excess, repair, spread_topics
 MARGINS = (0.004, 0.004, 0.006, 0.008, 0.008, 0.008)
 """How far inside the bounds each round aims, as a part of the mean."""
 SEED = 20_130_610
+POSSIBLE = 1e-6
+"""Excess that is the solver's tolerance."""
 
 
 def place(cluster: Cluster, scope: Scope) -> tuple[Assignment, str, list[str]]:
@@ -31,10 +33,12 @@ def place(cluster: Cluster, scope: Scope) -> tuple[Assignment, str, list[str]]:
     if not scope.options.balances:
         assignment.movable &= assignment.replicas < 0
     better = exact.solve(assignment, budget) if exact.fits(assignment) else None
-    _flow(assignment, budget, notes)
+    classes = flow.size_classes(assignment.size, scope.factor)
+    _flow(assignment, classes, budget, notes)
     solver = "flow"
     if better is not None and _take_over(assignment, better):
         solver = "exact"
+    notes.extend(_impossible(assignment, solver, classes, budget))
     if TOPICS in scope.options.goals:
         spread_topics(assignment, budget - assignment.bytes_moved)
     assignment.settle_slots()
@@ -42,9 +46,20 @@ def place(cluster: Cluster, scope: Scope) -> tuple[Assignment, str, list[str]]:
     return assignment, solver, notes
 
 
-def _flow(assignment: Assignment, budget: float, notes: list[str]) -> None:
+def _impossible(assignment: Assignment, solver: str, classes: Ints, budget: float) -> list[str]:
+    """Whether bounds that are not kept could be."""
+    if _within(assignment) or not assignment.scope.options.balances:
+        return []
+    if solver == "exact":
+        return ["bytes and numbers of replicas: solved exactly, no placement that keeps the rules has less out of the bands"]
+    spare = max(budget - assignment.bytes_planned, 0.0)
+    if flow.solve(assignment, classes, margin=0.0, budget_bytes=spare).excess > POSSIBLE:
+        return ["bytes and numbers of replicas: not all bands can be met with these racks, exclusions and budget"]
+    return []
+
+
+def _flow(assignment: Assignment, classes: Ints, budget: float, notes: list[str]) -> None:
     random = np.random.default_rng(SEED)
-    classes = flow.size_classes(assignment.size, assignment.scope.factor)
     for number, margin in enumerate(MARGINS):
         if number and _within(assignment):
             break
@@ -59,12 +74,12 @@ def _flow(assignment: Assignment, budget: float, notes: list[str]) -> None:
 
 
 def _take_over(assignment: Assignment, replicas: Ints) -> bool:
-    """Takes an exact placement if it is better than what is there."""
+    """Takes an exact placement if it is no worse than what is there."""
     ours = assignment.replicas
     rating = _rating(assignment)
     assignment.replicas = replicas
     assignment.recount()
-    if _rating(assignment) < rating:
+    if _rating(assignment) <= rating:
         return True
     assignment.replicas = ours
     assignment.recount()

@@ -64,7 +64,7 @@ class PartitionMove(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BrokerLoad(msgspec.Struct, frozen=True):
-    """What a broker holds: bytes, replicas, preferred leaderships; and its share of bytes, 0 if it is in no mean."""
+    """What a broker holds: bytes, replicas, preferred leaderships; and its share of bytes, -1 if it is in no mean."""
 
     id: int
     rack: str

@@ -125,7 +125,7 @@ def _broker_loads(cluster: Cluster, scope: Scope, replicas: Ints) -> tuple[Broke
         for pair in zip(loads(cluster, cluster.replicas), loads(cluster, replicas), strict=True)
         for side in pair
     ]
-    shares = scope.bounds.share_bytes.astype(np.int64).tolist()
+    shares = np.where(scope.counted, scope.bounds.share_bytes, -1).astype(np.int64).tolist()
     racks = [cluster.racks[at] for at in cluster.rack.tolist()]
     return tuple(
         BrokerLoad(broker.id, racks[at], shares[at], *(column[at] for column in columns))

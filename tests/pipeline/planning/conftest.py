@@ -17,7 +17,7 @@ MakeCluster = Callable[..., ClusterDocument]
 
 @pytest.fixture(scope="session")
 def make_cluster() -> MakeCluster:
-    """A cluster out of a seed. The last `new` brokers are empty; brokers stand in racks in turn; all is in the first directory."""
+    """A cluster out of a seed. The last `new` brokers are empty; brokers are in racks in turn; all is in the first directory."""
 
     def make(
         seed: int = 0,

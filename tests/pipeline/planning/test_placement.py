@@ -241,3 +241,26 @@ def test_one_huge_replica_makes_the_band_impossible_and_the_plan_says_so(make_cl
     assert state(plan, DISK).violations > 0
     assert any("huge-0" in note for note in plan.notes)
     assert [finding for finding in judge(plan) if finding.severity == ERROR] == []
+
+
+def test_bands_that_the_rack_rule_forbids_are_said_to_be_impossible() -> None:
+    brokers = (Broker(1, "a"), Broker(2, "b"), Broker(3, "a"))
+    partitions = tuple(Partition(at, (1, 2), 1, 10) for at in range(6))
+    document = tidied(ClusterDocument(brokers, (Topic("t", partitions),)))
+
+    plan = propose(document, PlanOptions())
+
+    assert state(plan, REPLICAS).violations == 1 and state(plan, RACK).violations == 0
+    assert plan.solver == "exact"
+    assert any("solved exactly" in note for note in plan.notes)
+
+
+def test_large_clusters_are_told_too_that_racks_forbid_a_band(make_cluster: MakeCluster) -> None:
+    document = make_cluster(1, brokers=11, racks=4, factor=3, topics=30, partitions=10, new=0)
+    lonely = tuple(msgspec.structs.replace(one, rack="lonely" if one.id == 1 else f"r{one.id % 2}") for one in document.brokers)
+
+    plan = propose(msgspec.structs.replace(document, brokers=lonely), PlanOptions())
+
+    assert plan.solver == "flow" and state(plan, RACK).violations == 0
+    assert state(plan, REPLICAS).violations > 0
+    assert any("not all bands can be met with these racks" in note for note in plan.notes)

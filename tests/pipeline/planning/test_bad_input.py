@@ -1,0 +1,141 @@
+"""Clusters and options that cannot be: each is told what is wrong, with the value, and the next step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from kraftlab.pipeline.errors import WrongUse
+from kraftlab.pipeline.planning.documents import BadCluster, ClusterDocument, parse_cluster
+from kraftlab.pipeline.planning.goals import RACK, parse_goals
+from kraftlab.pipeline.planning.options import PlanOptions
+from kraftlab.pipeline.planning.propose import propose
+
+MakeCluster = Callable[..., ClusterDocument]
+
+ONE = '{"brokers":[{"id":1}],"topics":[{"name":"t","partitions":[%s]}]}'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "is no description of a cluster"),
+        ("[]", "is no description of a cluster"),
+        ('{"brokers":[],"topics":[],"version":2}', "has version 2; this release knows version 1"),
+        ('{"brokers":[],"topics":[]}', "the cluster has no brokers"),
+        ('{"brokers":[{"id":1}],"topics":[]}', "the cluster has no partitions"),
+        ('{"brokers":[{"id":1},{"id":1}],"topics":[]}', "broker 1 is there 2 times"),
+        (ONE % '{"partition":0,"replicas":[]}', "t-0 has no replicas"),
+        (ONE % '{"partition":0,"replicas":[1,1]}', "t-0 has a broker twice in its replicas [1, 1]"),
+        (ONE % '{"partition":0,"replicas":[-1]}', "t-0 has a negative number in it (replicas [-1])"),
+        (ONE % '{"partition":0,"replicas":[1],"size_bytes":-5}', "t-0 has a size of -5 bytes"),
+        (
+            ONE % '{"partition":0,"replicas":[1],"log_dirs":[]},{"partition":0,"replicas":[1]}',
+            "partition of topic t 0 is there 2",
+        ),
+        (ONE % '{"partition":0,"replicas":[1,2],"log_dirs":["/a"]}', "t-0 has 2 replicas and 1 log_dirs"),
+    ],
+)
+def test_clusters_that_cannot_be_are_refused(text: str, said: str) -> None:
+    with pytest.raises(BadCluster) as refused:
+        parse_cluster(text.encode(), "cluster.json")
+
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"drain": (99,)}, "broker 99 is not in the cluster; there are 1, 2, 3"),
+        ({"drain": (1,), "exclude_brokers": (1,)}, "broker 1 is to be emptied, and named as one that takes or keeps"),
+        ({"replace": ((1, 1),)}, "broker 1 is to be emptied, and named as one that takes"),
+        ({"replace": ((1, 4), (2, 4))}, "a broker is named twice"),
+        ({"add_brokers": (4,), "exclude_brokers": (4,)}, "broker 4 is to take replicas, and excluded too"),
+        ({"rf": {"nothing": 2}}, "topic nothing is not in the cluster"),
+        ({"rf": {"t0": 0}}, "topic t0 cannot have 0 replicas"),
+        ({"rf": {"t0": 7}}, "t0-0 is to have 7 replicas and only 6 brokers are there"),
+        ({"drain": (1, 2, 3, 4, 5, 6)}, "no broker is left to take a replica"),
+        ({"drain": (1, 2, 3, 4)}, "is to have 3 replicas and only 2 brokers are there"),
+        ({"exclude_topics": ("x*",)}, "no topic is called x*"),
+        ({"drain_dirs": ((1, "/nowhere"),)}, "broker 1 has no log directory /nowhere; it has /d0, /d1"),
+        ({"eps": 0.0}, "eps 0.0"),
+        ({"max_bytes": -1}, "a plan cannot move -1 bytes"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(make_cluster: MakeCluster, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(WrongUse) as refused:
+        propose(make_cluster(1), PlanOptions(**options))
+
+    assert said in str(refused.value)
+
+
+def test_goals_that_are_not_done_are_refused_with_the_reason() -> None:
+    with pytest.raises(WrongUse, match="no CPU load is measured"):
+        parse_goals(["CpuCapacityGoal"])
+    with pytest.raises(WrongUse, match="known are rack"):
+        parse_goals(["nonsense"])
+    assert parse_goals(["RackAware"]) == (RACK,)
+
+
+def test_a_broker_that_only_replicas_name_is_down_and_its_partitions_are_left_alone(make_cluster: MakeCluster) -> None:
+    document = make_cluster(1)
+    gone = msgspec.structs.replace(document, brokers=tuple(broker for broker in document.brokers if broker.id != 2))
+
+    plan = propose(parse_cluster(msgspec.json.encode(gone), "c"), PlanOptions())
+
+    assert all(2 not in move.before for move in plan.moves)
+    assert any("brokers that are down (2)" in note and "--drain 2" in note for note in plan.notes)
+
+
+def test_one_rack_is_no_rule_and_more_replicas_than_racks_are_spread_evenly(make_cluster: MakeCluster) -> None:
+    one = propose(make_cluster(1, racks=1), PlanOptions())
+    two = propose(make_cluster(1, racks=2), PlanOptions())
+
+    assert next(goal for goal in one.goals if goal.name == RACK).before.violations == 0
+    assert next(goal for goal in two.goals if goal.name == RACK).met
+    assert any("more replicas than there are racks (2)" in note for note in two.notes)
+
+
+def test_unknown_sizes_count_as_the_mean_of_their_topic(make_cluster: MakeCluster) -> None:
+    document = make_cluster(1, topics=1, partitions=4)
+    (topic,) = document.topics
+    first, *rest = topic.partitions
+    entries = (msgspec.structs.replace(first, size_bytes=None), *(msgspec.structs.replace(one, size_bytes=1000) for one in rest))
+    document = msgspec.structs.replace(document, topics=(msgspec.structs.replace(topic, partitions=entries),))
+
+    plan = propose(document, PlanOptions(drain=(first.replicas[0],)))
+
+    assert next(move.size_bytes for move in plan.moves if move.partition == 0) == 1000
+    assert any("the size of 1 partitions is not known" in note for note in plan.notes)
+
+
+def test_partitions_under_way_are_left_alone_and_count_where_they_end(make_cluster: MakeCluster) -> None:
+    document = make_cluster(1, topics=1)
+    (topic,) = document.topics
+    busy = msgspec.structs.replace(topic.partitions[0], replicas=(1, 2, 3, 6), log_dirs=(None,) * 4, adding=(6,), removing=(1,))
+    entries = (busy, *topic.partitions[1:])
+    document = msgspec.structs.replace(document, topics=(msgspec.structs.replace(topic, partitions=entries),))
+
+    plan = propose(document, PlanOptions())
+
+    assert all(move.partition != 0 for move in plan.moves)
+    assert any("1 partitions are being reassigned" in note for note in plan.notes)
+    assert next(load.replicas_before for load in plan.brokers if load.id == 6) == 1
+
+
+def test_topics_with_no_size_at_all_are_balanced_by_number(make_cluster: MakeCluster) -> None:
+    document = make_cluster(3, directories=0)
+    topics = tuple(
+        msgspec.structs.replace(
+            topic, partitions=tuple(msgspec.structs.replace(entry, size_bytes=None) for entry in topic.partitions)
+        )
+        for topic in document.topics
+    )
+
+    plan = propose(msgspec.structs.replace(document, topics=topics), PlanOptions())
+
+    assert plan.bytes_moved == 0 and plan.replica_moves > 0
+    assert all(goal.met for goal in plan.goals)

@@ -1,0 +1,190 @@
+"""Leaders, log directories, waves, exports, and what a plan says for itself."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_flow
+
+from kraftlab.cli.reassign_plan import parse_plan
+from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, LogDir, Partition, Topic, tidied
+from kraftlab.pipeline.planning.explain import Sentences, duration, goals_known, move_lines, plan_lines, size
+from kraftlab.pipeline.planning.goals import DIRECTORY, LEADERS, parse_goals
+from kraftlab.pipeline.planning.kafka_json import kafka_json
+from kraftlab.pipeline.planning.options import PlanOptions
+from kraftlab.pipeline.planning.plan import Plan, encode_plan, read_plan
+from kraftlab.pipeline.planning.propose import propose
+from kraftlab.pipeline.planning.waves import Caps, rewaved, summaries
+
+MakeCluster = Callable[..., ClusterDocument]
+After = Callable[[Plan], dict[tuple[str, int], tuple[int, ...]]]
+
+
+def feasible(rows: list[tuple[int, ...]], brokers: int, fewest: int, most: int) -> bool:
+    """Whether leaders can be chosen so that each broker leads so many: a flow with lower bounds, by somebody else's code."""
+    source, sink, super_source, super_sink = range(len(rows) + brokers, len(rows) + brokers + 4)
+    size = super_sink + 1
+    arcs: list[tuple[int, int, int]] = [(sink, source, len(rows))]
+    for at, replicas in enumerate(rows):
+        arcs.append((super_source, at, 1))
+        arcs += [(at, len(rows) + broker, 1) for broker in replicas]
+    arcs.append((source, super_sink, len(rows)))
+    arcs += [(len(rows) + broker, sink, most - fewest) for broker in range(brokers)]
+    arcs += [(len(rows) + broker, super_sink, fewest) for broker in range(brokers)]
+    arcs.append((super_source, sink, brokers * fewest))
+    graph = csr_array(
+        (np.array([arc[2] for arc in arcs], dtype=np.int32), ([arc[0] for arc in arcs], [arc[1] for arc in arcs])),
+        shape=(size, size),
+    )
+    needed = len(rows) + brokers * fewest
+    return int(maximum_flow(graph, super_source, super_sink).flow_value) == needed
+
+
+@given(data=st.data())
+@settings(max_examples=30, deadline=None)
+def test_leaders_are_in_their_band_wherever_the_replicas_allow_it(data: st.DataObject) -> None:
+    brokers = data.draw(st.integers(3, 7))
+    rows = data.draw(
+        st.lists(st.permutations(range(brokers)).map(lambda ids: tuple(ids[:2])), min_size=brokers, max_size=4 * brokers)
+    )
+    skewed = [tuple(sorted(replicas)) for replicas in rows]
+    partitions = tuple(Partition(at, replicas, size_bytes=1) for at, replicas in enumerate(skewed))
+    document = tidied(ClusterDocument(tuple(Broker(id) for id in range(brokers)), (Topic("t", partitions),)))
+    mean = len(rows) / brokers
+    fewest, most = int(np.floor(mean * 0.9 + 1e-9)), int(np.ceil(mean * 1.1 - 1e-9))
+
+    plan = propose(document, PlanOptions(goals=parse_goals(["leader"])))
+
+    goal = next(goal for goal in plan.goals if goal.name == LEADERS)
+    assert plan.bytes_moved == 0
+    assert all(sorted(move.before) == sorted(move.after) for move in plan.moves)
+    assert goal.met == feasible(skewed, brokers, fewest, most)
+
+
+def test_log_directories_end_in_their_band_by_moves_within_brokers_only(make_cluster: MakeCluster) -> None:
+    document = make_cluster(1, directories=4, topics=20, partitions=10, new=0)
+
+    plan = propose(document, PlanOptions(goals=parse_goals(["logdir"])))
+
+    goal = next(goal for goal in plan.goals if goal.name == DIRECTORY)
+    assert goal.before.most > 3.9 and goal.met
+    assert plan.replica_moves == 0 and plan.bytes_moved == 0 and plan.intra_moves > 0
+    assert all(move.before == move.after for move in plan.moves)
+
+
+def test_new_replicas_are_born_in_the_emptiest_directory(make_cluster: MakeCluster) -> None:
+    plan = propose(make_cluster(1, brokers=8, racks=4, new=0), PlanOptions(drain=(3,)))
+
+    for move in plan.moves:
+        assert all((path == "any") == (broker in move.before) for broker, path in zip(move.after, move.dirs, strict=True))
+        assert "/d0" not in move.dirs
+
+
+def test_a_drained_directory_is_emptied_into_the_others(make_cluster: MakeCluster) -> None:
+    document = make_cluster(1, directories=3, new=0)
+    held = sum(2 in entry.replicas for topic in document.topics for entry in topic.partitions)
+
+    plan = propose(document, PlanOptions(drain_dirs=((2, "/d0"),)))
+
+    assert plan.intra_moves == held > 0 and plan.bytes_moved == 0
+    assert {(why.reason, why.source, why.source_dir) for move in plan.moves for why in move.why} == {("drain-dir", 2, "/d0")}
+    assert {why.target_dir for move in plan.moves for why in move.why} == {"/d1", "/d2"}
+
+
+def test_directories_that_are_offline_or_cordoned_take_nothing(make_cluster: MakeCluster) -> None:
+    document = make_cluster(1, brokers=7, racks=0, directories=4, new=0)
+    log_dirs = (LogDir("/d0", online=False), LogDir("/d1", cordoned=True), LogDir("/d2"), LogDir("/d3"))
+    brokers = tuple(msgspec.structs.replace(one, log_dirs=log_dirs) for one in document.brokers)
+
+    plan = propose(msgspec.structs.replace(document, brokers=brokers), PlanOptions(drain=(3,)))
+
+    assert {path for move in plan.moves for path in move.dirs} == {"any", "/d2", "/d3"}
+
+
+def test_waves_keep_to_their_caps_and_mending_goes_first(make_cluster: MakeCluster) -> None:
+    document = make_cluster(2, brokers=10, racks=5, topics=30, new=2)
+    plan = rewaved(propose(document, PlanOptions()), Caps(per_broker=3, per_broker_intra=1, cluster=8, leaders=4))
+
+    waves = defaultdict(list)
+    for move in plan.moves:
+        waves[move.wave].append(move)
+    assert sorted(waves) == list(range(1, plan.waves + 1))
+    for moves in waves.values():
+        busy = Counter(broker for move in moves for broker in {*move.added, *move.removed})
+        intra = Counter(why.source for move in moves for why in move.why if why.source_dir)
+        assert max(busy.values(), default=0) <= 3
+        assert sum(bool(move.added or move.removed) for move in moves) <= 8
+        assert sum(move.leader_changes for move in moves) <= 4
+        own = max(sum(1 for why in move.why if why.source_dir and why.source == at) for move in moves for at in range(11))
+        assert max(intra.values(), default=0) <= max(own, 1)
+    mending = [move.wave for move in plan.moves if any(why.reason == "rack" for why in move.why)]
+    assert mending and min(mending) == 1
+
+
+def test_a_wave_says_how_long_it_takes_and_whose_disk_it_would_overfill() -> None:
+    brokers = (Broker(1, log_dirs=(LogDir("/d", usable_bytes=50),)), *(Broker(id) for id in (2, 3)))
+    partitions = tuple(Partition(at, (2, 3), 2, 30, (None, None)) for at in range(3))
+    document = tidied(ClusterDocument(brokers, (Topic("t", partitions),)))
+    plan = propose(document, PlanOptions(drain=(2,), goals=parse_goals(["count"])))
+
+    (wave,) = summaries(plan, throttle=9.0)
+
+    assert wave.bytes == 90 and wave.seconds == 10.0
+    assert wave.overfull == (1,)
+
+
+def test_an_export_is_what_the_reassignment_tool_reads(make_cluster: MakeCluster) -> None:
+    plan = propose(make_cluster(1, brokers=8, racks=4, new=0), PlanOptions(drain=(3,)))
+
+    read = parse_plan(kafka_json(plan.moves).encode())
+
+    assert [(one.topic, one.partition, one.replicas, one.log_dirs) for one in read.partitions] == [
+        (move.topic, move.partition, move.after, move.dirs) for move in plan.moves
+    ]
+
+
+def test_every_move_has_a_reason_in_words(make_cluster: MakeCluster) -> None:
+    plan = propose(make_cluster(5, brokers=9, racks=3, new=2, topics=12), PlanOptions())
+    sentences = Sentences(plan)
+
+    for move in plan.moves:
+        reasons = [why for why in move.why if not why.source_dir and why.reason != "leader"]
+        assert sorted(why.target for why in reasons) == sorted(move.added)
+        assert sorted(why.source for why in reasons) == sorted(move.removed)
+        assert (move.before[0] == move.after[0]) or any(
+            why.reason == "leader" or why.source == move.before[0] for why in move.why
+        )
+        assert all(f"broker {why.source}" in sentences.of(why) or why.reason == "leader" for why in move.why)
+    text = "\n".join([*plan_lines(plan), *move_lines(plan, plan.moves)])
+    assert "DiskUsageDistributionGoal: broker 8 holds 0.00 x its share of bytes, 0.90 is the least" in text
+    assert "CpuCapacityGoal" in "\n".join(goals_known())
+
+
+def test_a_plan_comes_back_from_its_file(make_cluster: MakeCluster, tmp_path: object) -> None:
+    plan = propose(make_cluster(1), PlanOptions(drain=(3,), rf={"t0": 2}))
+    path = f"{tmp_path}/plan.json"
+    with open(path, "wb") as file:
+        file.write(encode_plan(plan))
+
+    assert read_plan(path) == plan
+    assert json.loads(encode_plan(plan))["format"] == "kraftlab-plan"
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (999_960, "1.0 MB"), (5e13, "50.0 TB")]
+)
+def test_sizes_are_shown_with_a_unit(amount: float, text: str) -> None:
+    assert size(amount) == text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(5, "5 s"), (65, "1 min 5 s"), (7260, "2 h 1 min"), (200_000, "2 d 7 h")])
+def test_times_are_shown_in_two_units(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
