@@ -1,17 +1,16 @@
 """Where we differ from the recordings of Apache Kafka 4.3 on purpose: the one table of it.
 
-Scenarios that are not among the recordings here stand in the table by what is known of them, with wildcards.
+Some rows name a scenario, a field and what we say there. Others hold in any scenario, as far as its own steps make us answer
+otherwise: what they excuse is computed from those steps (`case_runner/moves.py`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from case_runner.judgement import ANYTHING, BetterText, Difference
-
-Step = dict[str, Any]
+from case_runner.moves import History, Key, Place, Step, histories, history_at, named_twice, waits_for_dropped
 
 DIRECTION = "going back is what was asked; a move that cannot end needs a person"
 IN_SYNC = "all of the target is in sync, so the move ends; what Kafka keeps listed never would"
@@ -26,42 +25,158 @@ NOT_A_REPLICA = "who is no replica any more cannot lead"
 ANY_DIR = "the way to stop a move without knowing where the replica is (KIP-113)"
 
 _PARTITION = "response.topics[0].partitions[0]"
-_ANY_PARTITION = "steps[*].response.topics[*].partitions[*]"
 
 
 def _rows(scenario: str, reason: str, fields: dict[str, Any]) -> tuple[Difference, ...]:
     return tuple(Difference(scenario, path, reason, ours) for path, ours in fields.items())
 
 
-def _moves(scenario: str, reason: str, *fields: str) -> tuple[Difference, ...]:
-    """Fields of partitions in any step, of scenarios of which no more is known."""
-    return tuple(Difference(scenario, f"{_ANY_PARTITION}.{field}", reason) for field in fields)
+Fits = Callable[[Place, Any], bool]
 
 
-def _dropping(scenario: str, reason: str) -> tuple[Difference, ...]:
-    """A replacement that drops an adding broker and names no new one: what is listed, that it ends, and a cancel after that."""
-    fields = ("adding_replicas", "removing_replicas", "replica_nodes", "isr_nodes", "offline_replicas", "leader_id")
-    rows = {
-        "steps[*].response.topics": [],
-        "steps[*].response.responses[0].partitions[0].error_code": 85,
-    }
-    waiting = Difference(scenario, "steps[*].action", reason, when=_is_waiting)
-    return (*_moves(scenario, reason, *fields), *_rows(scenario, reason, rows), waiting)
+def _of_moves(reason: str, fields: dict[str, Fits], *, is_met: Callable[[History], bool]) -> tuple[Difference, ...]:
+    """Fields of partitions in any answer of any scenario, where the steps before make us answer otherwise, and as they do."""
+
+    def fits_of(fits: Fits) -> Fits:
+        def check(place: Place, got: Any) -> bool:
+            history = history_at(place)
+            return history is not None and is_met(history) and fits(place, got)
+
+        return check
+
+    return tuple(
+        Difference("*", f"steps[*].response.topics[*].partitions[*].{name}", reason, fits=fits_of(fits))
+        for name, fits in fields.items()
+    )
 
 
-def _is_waiting(step: Step) -> bool:
-    return step.get("action") in ("await", "observe")
+def _known(place: Place) -> History:
+    history = history_at(place)
+    assert history is not None
+    return history
+
+
+def _adds_against_origin(place: Place, got: Any) -> bool:
+    history = _known(place)
+    return any(got == sorted({*history.target} - {*origin}) for origin in history.origins)
+
+
+def _removes_the_rest(place: Place, got: Any) -> bool:
+    history = _known(place)
+    return got == sorted(got) and {*got} <= history.everybody - {*history.target}
+
+
+def _begins_with_target(place: Place, got: Any) -> bool:
+    """All replicas of a move: those of the target in its order, and behind them who leaves; at rest, what it may have been."""
+    history = _known(place)
+    target = list(history.target)
+    is_under_way = got[: len(target)] == target and {*got[len(target) :]} <= history.everybody - {*target}
+    return is_under_way or tuple(got) in history.origins
+
+
+def _is_original(place: Place, got: Any) -> bool:
+    """What a cancel gave back, in the order of the recording's other answers about it or not."""
+    history = _known(place)
+    return not history.targets and tuple(got) in history.origins
+
+
+def _is_among_them(place: Place, got: Any) -> bool:
+    members = got if isinstance(got, list) else [got]
+    return {*members} <= {*_known(place).everybody, -1}
+
+
+def _is_replicas_own(place: Place, got: Any) -> bool:
+    """Less than was recorded: without those that are no replicas any more."""
+    return {*got} <= {*(place.recorded() or ())} & {*_known(place).target}
+
+
+def _ended(steps: Sequence[Step]) -> set[Key]:
+    """Partitions that Kafka may still list, and we do not."""
+    return {key for key, history in histories(steps).items() if history.has_dropped or history.was_named_twice}
+
+
+def _lists_fewer_topics(place: Place, got: Any) -> bool:
+    """Where a recorded listing tells of moves as well that have ended here, or never began."""
+    topics = {topic for topic, _ in _ended(place.steps[: place.index])}
+    listed, ours = ({topic.get("name") for topic in answer or ()} for answer in (place.recorded(), got))
+    return place.step.get("api") == "ListPartitionReassignments" and ours < listed and listed - ours <= topics
+
+
+def _lists_fewer_partitions(place: Place, got: Any) -> bool:
+    topic = Place(place.steps, place.path[:-1]).recorded()
+    if place.step.get("api") != "ListPartitionReassignments" or not isinstance(topic, dict):
+        return False
+    name = topic.get("name")
+    listed, ours = ({(name, entry.get("partition_index")) for entry in answer} for answer in (topic["partitions"], got))
+    return ours < listed and listed - ours <= _ended(place.steps[: place.index])
+
+
+def _has_ended(place: Place, got: Any) -> bool:
+    """A cancel of a move that ended when its target dropped a broker."""
+    history = history_at(place)
+    return history is not None and history.has_dropped and place.step.get("api") == "AlterPartitionReassignments" and got == 85
+
+
+WHOLE_MOVE: dict[str, Fits] = {
+    "adding_replicas": _adds_against_origin,
+    "removing_replicas": _removes_the_rest,
+    "replicas": _begins_with_target,
+    "replica_nodes": _begins_with_target,
+    "isr_nodes": _is_among_them,
+    "offline_replicas": _is_among_them,
+    "leader_id": _is_among_them,
+}
+
+
+def _is_replaced(history: History) -> bool:
+    return len(history.targets) > 1
 
 
 def _names_a_partition_twice(step: Step) -> bool:
-    if step.get("api") != "AlterPartitionReassignments":
+    return bool(named_twice(step))
+
+
+def _assigns_new_partitions(step: Step) -> bool:
+    return step.get("api") == "CreatePartitions" and any(topic.get("assignments") for topic in step["request"]["topics"])
+
+
+def _colliding(steps: Sequence[Step]) -> set[str]:
+    """Names that a request wants to create although an earlier one of it has the same collision form."""
+    found: set[str] = set()
+    for step in steps:
+        if step.get("api") == "CreateTopics":
+            names = [topic["name"] for topic in step["request"].get("topics") or ()]
+            forms = [name.replace(".", "_") for name in names]
+            found.update(name for at, name in enumerate(names) if forms[at] in forms[:at] and name not in names[:at])
+    return found
+
+
+def _is_about_colliding(place: Place, got: Any) -> bool:
+    entry = Place(place.steps, place.path[:5]).recorded()
+    return isinstance(entry, dict) and entry.get("name") in _colliding(place.steps[: place.index + 1])
+
+
+def _is_refused_as_colliding(place: Place, got: Any) -> bool:
+    return got == (17 if place.step.get("api") == "CreateTopics" else 3) and _is_about_colliding(place, got)
+
+
+def _is_new_while_moving(place: Place, got: Any) -> bool:
+    """Of a partition that was added while its topic was being reassigned: as many replicas as the target has."""
+    entry = Place(place.steps, place.path[:7]).recorded()
+    topic = Place(place.steps, place.path[:5]).recorded()
+    if not isinstance(entry, dict) or not isinstance(topic, dict):
         return False
-    named = Counter(
-        (topic["name"], partition["partition_index"])
-        for topic in step["request"].get("topics") or ()
-        for partition in topic.get("partitions") or ()
-    )
-    return any(times > 1 for times in named.values())
+    found = histories(place.steps[: place.index])
+    moving = [history for (name, _), history in found.items() if name == topic.get("name") and history.targets]
+    is_new = (topic.get("name"), entry.get("partition_index")) not in found
+    sizes = {len(history.target) for history in moving}
+    return is_new and bool(moving) and (not isinstance(got, list) or len(got) in sizes)
+
+
+def _is_of_a_moving_topic(place: Place, got: Any) -> bool:
+    entry = Place(place.steps, place.path[:5]).recorded()
+    found = histories(place.steps[: place.index])
+    return isinstance(entry, dict) and any(name == entry.get("name") and known.targets for (name, _), known in found.items())
 
 
 def _has_unknown_operation(step: Step) -> bool:
@@ -181,35 +296,30 @@ DIFFERENCES: tuple[Difference, ...] = (
     *_in_requests(_grants_any_or_match, CLIENT_FAULT, error_code=42, error_message=ANYTHING),
     *_in_requests(_has_entry_without_topic, CLIENT_FAULT, error_code=42),
     *_in_requests(_moves_to_any_dir, ANY_DIR, error_code=0),
-    # Scenarios of which only the numbers and the rules are known.
-    *_moves("026-*", ORIGINAL, "replica_nodes"),
-    *(row for scenario in ("029-*", "035-*", "080-*", "320-*") for row in _dropping(scenario, IN_SYNC)),
-    *_dropping("032-*", DIRECTION),
+    # What follows from the steps before, in any scenario.
+    *_of_moves(DISJOINT, {"adding_replicas": _adds_against_origin, "removing_replicas": _removes_the_rest}, is_met=_is_replaced),
+    *_of_moves(IN_SYNC, WHOLE_MOVE, is_met=lambda history: history.has_dropped),
+    *_of_moves(LAST, WHOLE_MOVE, is_met=lambda history: history.has_merged),
+    Difference("*", "steps[*].response.topics", IN_SYNC, fits=_lists_fewer_topics),
+    Difference("*", "steps[*].response.topics[*].partitions", IN_SYNC, fits=_lists_fewer_partitions),
+    Difference("*", "steps[*].response.responses[*].partitions[*].error_code", IN_SYNC, fits=_has_ended),
+    Difference("*", "steps[*].action", IN_SYNC, fits=lambda place, got: waits_for_dropped(place)),
+    *_of_moves(ORIGINAL, {"replica_nodes": _is_original}, is_met=lambda history: history.was_cancelled),
+    *_of_moves(TWICE, WHOLE_MOVE, is_met=lambda history: history.was_named_twice),
+    *_of_moves(NOT_A_REPLICA, {"eligible_leader_replicas": _is_replicas_own}, is_met=lambda history: True),
     *(
-        row
-        for scenario in ("056-*", "059-*")
-        for row in _moves(scenario, TWICE, "replica_nodes", "isr_nodes", "leader_id", "replicas", "adding_replicas")
+        Difference("*", f"steps[*].response.topics[*].partitions[*].{name}", TARGET_SIZE, fits=_is_new_while_moving)
+        for name in ("replica_nodes", "isr_nodes", "leader_id")
     ),
-    *_rows("056-*", TWICE, {"steps[*].response.topics": []}),
-    *_rows("059-*", TWICE, {"steps[*].response.topics": []}),
-    *_moves("068-*", NOT_A_REPLICA, "eligible_leader_replicas"),
-    *_moves("089-*", TARGET_SIZE, "replica_nodes", "isr_nodes", "leader_id"),
-    *_rows(
-        "089-*",
-        TARGET_SIZE,
-        {"steps[*].response.results[*].error_code": 39, "steps[*].response.results[*].error_message": ANYTHING},
+    *(
+        Difference("*", f"steps[*].response.results[*].{name}", TARGET_SIZE, ours, _assigns_new_partitions, _is_of_a_moving_topic)
+        for name, ours in (("error_code", 39), ("error_message", ANYTHING))
     ),
-    *_rows(
-        "149-*",
-        COLLISION,
-        {
-            **{
-                f"steps[*].response.topics[*].{field}": ANYTHING
-                for field in ("topic_id", "error_message", "num_partitions", "replication_factor", "configs", "partitions")
-            },
-            "steps[*].response.topics[*].error_code": 17,
-        },
+    *(
+        Difference("*", f"steps[*].response.topics[*].{name}", COLLISION, fits=_is_about_colliding)
+        for name in ("topic_id", "error_message", "num_partitions", "replication_factor", "configs", "partitions")
     ),
+    Difference("*", "steps[*].response.topics[*].error_code", COLLISION, fits=_is_refused_as_colliding),
 )
 
 BETTER_TEXTS: tuple[BetterText, ...] = (

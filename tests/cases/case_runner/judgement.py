@@ -10,6 +10,7 @@ from typing import Any
 
 from . import paths
 from .comparison import Mismatch
+from .moves import Place
 from .paths import Path
 from .tolerance import SETS
 
@@ -25,7 +26,8 @@ ANYTHING: Any = _Anything()
 @dataclass(frozen=True)
 class Difference:
     """A field in which we differ on purpose. `scenario` may have wildcards (`*`), `path` is a pattern; what stands below it
-    differs as well. `ours`: what we answer there, if that is always the same. `when`: only in steps like that.
+    differs as well. `ours`: what we answer there, if that is always the same. `when`: only in steps like that. `fits`: only if
+    what we answer at that place (None: it is not an answer) is what follows from the steps before.
     """
 
     scenario: str
@@ -33,6 +35,7 @@ class Difference:
     reason: str
     ours: Any = ANYTHING
     when: Callable[[dict[str, Any]], bool] | None = None
+    fits: Callable[[Place, Any], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,14 @@ class Outcome:
 class Judge:
     """Sorts mismatches of one scenario into those on purpose and those that are not."""
 
-    def __init__(self, scenario: str, differences: Sequence[Difference], texts: Iterable[BetterText]) -> None:
+    def __init__(
+        self,
+        scenario: str,
+        differences: Sequence[Difference],
+        texts: Iterable[BetterText],
+        steps: Sequence[dict[str, Any]] = (),
+    ) -> None:
+        self._steps = steps
         self._differences = [(paths.parse(row.path), row) for row in differences if fnmatch.fnmatchcase(scenario, row.scenario)]
         self._texts = list(texts)
 
@@ -92,7 +102,7 @@ class Judge:
         return None
 
     def _is_ours(self, row: Difference, path: Path, document: dict[str, Any]) -> bool:
-        if row.ours is ANYTHING:
+        if row.ours is ANYTHING and row.fits is None:
             return True
         value: Any = document
         try:
@@ -100,13 +110,22 @@ class Judge:
                 value = value[part]
         except (LookupError, TypeError):
             return False
+        if row.fits is not None and not row.fits(Place(self._steps, path), value):
+            return False
+        if row.ours is ANYTHING:
+            return True
         if path[-1] in SETS and isinstance(value, list):
             return sorted(value) == sorted(row.ours)
         return bool(value == row.ours)
 
     def expects(self, path: Path, step: dict[str, Any]) -> bool:
         """Whether something is on purpose not as recorded there, whatever we answer."""
-        return any(paths.covers(pattern, path) and (row.when is None or row.when(step)) for pattern, row in self._differences)
+        return any(
+            paths.covers(pattern, path)
+            and (row.when is None or row.when(step))
+            and (row.fits is None or row.fits(Place(self._steps, path), None))
+            for pattern, row in self._differences
+        )
 
     def text(self, api: str, mismatch: Mismatch) -> BetterText | None:
         """The row that makes a message's wording better than the recorded one."""

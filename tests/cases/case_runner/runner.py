@@ -74,7 +74,7 @@ class Run:
         self._document = document
         self._lab = lab
         self._tolerance = tolerances.of(document.volatile, folder.volatile, folder.volatile_names)
-        self._judge = Judge(document.name, differences, texts)
+        self._judge = Judge(document.name, differences, texts, document.steps)
         self._topic_ids = TopicIds()
         self._outcome = Outcome(document.name)
         self._outcome.notes += [f"volatile entry that is not understood: {text}" for text in self._tolerance.not_understood]

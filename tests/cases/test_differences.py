@@ -1,0 +1,166 @@
+"""What the table of differences excuses in a recording that nobody has seen, and what it does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from case_runner import paths
+from case_runner.judgement import Judge
+from differences import DIFFERENCES
+
+Step = dict[str, Any]
+AT = "response.topics[0].partitions[0]"
+
+
+def created(*replicas: int, topic: str = "x") -> Step:
+    return {"action": "create_topic", "topic": topic, "assignment": {"0": list(replicas), "1": list(replicas)}}
+
+
+def asked(*targets: list[int] | None, partition: int = 0, code: int = 0) -> Step:
+    entries = [{"partition_index": partition, "replicas": target} for target in targets]
+    answers = [{"partition_index": partition, "error_code": code} for _ in targets]
+    return {
+        "api": "AlterPartitionReassignments",
+        "request": {"topics": [{"name": "x", "partitions": entries}]},
+        "response": {"responses": [{"name": "x", "partitions": answers}]},
+    }
+
+
+def told(api: str = "DescribeTopicPartitions", partition: int = 0, **fields: Any) -> Step:
+    return {"api": api, "response": {"topics": [{"name": "x", "partitions": [{"partition_index": partition, **fields}]}]}}
+
+
+def at_rest(topic: str = "x") -> Step:
+    return {"action": "await", "what": f"no reassignment on topic {topic}"}
+
+
+def is_excused(steps: list[Step], field: str, got: Any) -> bool:
+    """Of the last step: whether it is on purpose that a field has that value, whatever is recorded."""
+    index = len(steps) - 1
+    path = paths.parse(f"steps[{index}].{field}")
+    answer: Any = got
+    for part in reversed(path[2:]):
+        answer = [*({} for _ in range(part)), answer] if isinstance(part, int) else {part: answer}
+    answer = {"steps": {index: answer}}
+    return Judge("unseen", DIFFERENCES, [], steps).difference(path, steps[index], answer) is not None
+
+
+@pytest.mark.parametrize(
+    ("steps", "field", "meant", "wrong"),
+    [
+        pytest.param(
+            [created(0, 1), asked([2, 3]), asked([4, 2]), told("ListPartitionReassignments", adding_replicas=[4])],
+            "adding_replicas",
+            [[2, 4]],
+            [[4], [2], [2, 3, 4], []],
+            id="adding replicas are told against the original ones",
+        ),
+        pytest.param(
+            [created(4, 1, 2), asked([3, 1, 2]), asked(None), told(replica_nodes=[1, 2, 4])],
+            "replica_nodes",
+            [[4, 1, 2]],
+            [[2, 1, 4], [3, 1, 2], [4, 1]],
+            id="a cancel gives back the original order",
+        ),
+        pytest.param(
+            [created(0, 1, 2), asked([0, 3, 4]), asked([0, 3]), told(replica_nodes=[0, 3, 1, 2, 4])],
+            "replica_nodes",
+            [[0, 3], [0, 3, 1, 2], [0, 1, 2]],
+            [[3, 0], [0, 3, 9], [0, 4]],
+            id="a target that drops an adding broker begins the list, or is all of it",
+        ),
+        pytest.param(
+            [created(0, 1, 2), asked([0, 3, 4]), asked([0, 3]), told(leader_id=4)],
+            "leader_id",
+            [0, 3, -1],
+            [9],
+            id="who leads then is one of them",
+        ),
+        pytest.param(
+            [created(0, 1), asked([0, 1, 3], None), at_rest(), told(replica_nodes=[0, 1, 3])],
+            "replica_nodes",
+            [[0, 1]],
+            [[0, 1, 2], [1, 0]],
+            id="a partition that is named twice is left alone",
+        ),
+        pytest.param(
+            [created(0, 1), asked([2, 3]), asked([0, 1, 2, 3]), at_rest(), told(replica_nodes=[2, 3])],
+            "replica_nodes",
+            [[0, 1, 2, 3]],
+            [[3, 2], [0, 1]],
+            id="the last target wins",
+        ),
+        pytest.param(
+            [created(0, 1, 2), asked([1]), at_rest(), told(eligible_leader_replicas=[0, 2])],
+            "eligible_leader_replicas",
+            [[]],
+            [[0], [2]],
+            id="who is no replica is not eligible",
+        ),
+        pytest.param(
+            [created(0, 1, 2), asked([3, 4]), told(partition=2, replica_nodes=[0, 1, 2, 3, 4])],
+            "replica_nodes",
+            [[1, 2]],
+            [[0, 1, 2]],
+            id="a partition that is added has as many replicas as the target",
+        ),
+    ],
+)
+def test_only_what_follows_from_the_steps_is_excused(steps: list[Step], field: str, meant: list[Any], wrong: list[Any]) -> None:
+    assert all(is_excused(steps, f"{AT}.{field}", got) for got in meant)
+    assert not any(is_excused(steps, f"{AT}.{field}", got) for got in wrong)
+
+
+@pytest.mark.parametrize("field", ["replica_nodes", "isr_nodes", "leader_id", "adding_replicas", "error_code"])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [created(0, 1)],
+        [created(0, 1), asked([1, 2])],
+        [created(0, 1), asked([1, 2]), asked([3], [4], partition=1)],
+        [created(0, 1), asked([1, 2]), asked([3], code=39)],
+        [asked([1, 2]), asked([3])],
+    ],
+)
+def test_nothing_is_excused_without_a_reason(steps: list[Step], field: str) -> None:
+    assert not is_excused([*steps, told(**{field: [7]})], f"{AT}.{field}", [1, 2])
+
+
+def test_a_cancel_of_what_has_ended_has_nothing_to_cancel() -> None:
+    dropping = [created(0, 1, 2), asked([0, 3, 4]), asked([0, 1, 2])]
+    code = "response.responses[0].partitions[0].error_code"
+    assert is_excused([*dropping, asked(None)], code, 85)
+    assert not is_excused([*dropping, asked(None)], code, 39)
+    assert not is_excused([*dropping[:2], asked(None)], code, 85)
+
+
+def test_a_listing_may_lack_what_has_ended_and_nothing_else() -> None:
+    dropping = [created(0, 1, 2), asked([0, 3, 4]), asked([0, 1, 2])]
+    listing = told("ListPartitionReassignments", adding_replicas=[3, 4])
+    assert is_excused([*dropping, listing], "response.topics", [])
+    assert not is_excused([*dropping[:2], listing], "response.topics", [])
+    other = {"name": "y", "partitions": [{"partition_index": 0}]}
+    listing["response"]["topics"].append(other)
+    assert is_excused([*dropping, listing], "response.topics", [other])
+    assert not is_excused([*dropping, listing], "response.topics", [])
+
+
+def test_what_will_never_be_in_sync_is_not_waited_for() -> None:
+    dropping = [created(0, 1, 2), asked([0, 3, 4]), asked([0, 3])]
+    step = {"action": "await", "what": "isr of x-0 is [0, 1, 2, 3]"}
+    path = paths.parse("steps[3].action")
+    assert Judge("unseen", DIFFERENCES, [], [*dropping, step]).expects(path, step)
+    step = {"action": "await", "what": "isr of x-0 is [0, 3]"}
+    assert not Judge("unseen", DIFFERENCES, [], [*dropping, step]).expects(path, step)
+
+
+def test_of_two_names_that_collide_the_later_is_refused_and_absent() -> None:
+    names = [{"name": "a.b"}, {"name": "a_b"}]
+    made = {"api": "CreateTopics", "request": {"topics": names}, "response": {"topics": names}}
+    described = {"api": "DescribeTopicPartitions", "response": {"topics": names}}
+    assert is_excused([made], "response.topics[1].error_code", 17)
+    assert not is_excused([made], "response.topics[1].error_code", 36)
+    assert not is_excused([made], "response.topics[0].error_code", 17)
+    assert is_excused([made, described], "response.topics[1].error_code", 3)
+    assert not is_excused([described], "response.topics[1].error_code", 3)
