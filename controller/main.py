@@ -45,6 +45,7 @@ from kraftlab.rpc.versions import CONTROLLER_OFFERS
 from .cluster import controllers
 from .configs import policies
 from .doors.service import ControllerService
+from .engine.aside import on_a_thread
 from .engine.queue import NEVER_MS
 from .engine.quorum_controller import QuorumController
 from .engine.state import CONTROLLER, QuorumFacts, Settings
@@ -98,7 +99,7 @@ class ControllerNode:
             config.unclean_leader_election_interval_ms,
             bootstrap_levels.read(config.metadata_log_dir),
         )
-        self.controller = QuorumController(settings, self._now_ms, random.Random(), self._timer_changed)
+        self.controller = QuorumController(settings, self._now_ms, random.Random(), self._timer_changed, on_a_thread)
         self.driver = RaftDriver(driver_config(config, directory), self.controller)
         self.controller.attach(self.driver)
         digests = MetadataDigests(

@@ -54,9 +54,9 @@ class AdminApi(NamedTuple):
     `is_of_quorum`: a call of the leader's own that can be linearizable, as reads can. `names_initiator`: its request has an
     initiator, the principal if it names none. `knows_broker`: the answer depends on the broker that was asked; a write finds it
     in its context, a read gets it as well. `strict_from`: it counts against the client's mutation quota, strictly from this
-    version on. `asks_quorum`: its context knows the quorum. `is_long` says of an image and a request whether the answer of a read
-    takes long: it is put together on another thread then, and may look at nothing that is changed in place. Who may make the call
-    stands in `access.admission.CALLS`.
+    version on. `asks_quorum`: its context knows the quorum. `is_long` says of an image and a request whether the answer takes
+    long: it is put together, or the change worked out, on another thread then, and may look at nothing that is changed in place.
+    Who may make the call stands in `access.admission.CALLS`.
     """
 
     kind: Kind
@@ -199,6 +199,7 @@ APIS: Mapping[str, AdminApi] = {
         reassignments.asks_for_nothing,
         refusals.alter_partition_reassignments,
         names_initiator=True,
+        is_long=reassignments.is_long,
     ),
     "ListPartitionReassignments": AdminApi(
         Kind.READ, _list_reassignments, refuse=refusals.list_partition_reassignments, is_long=is_long_listing

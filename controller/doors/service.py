@@ -241,7 +241,8 @@ class ControllerService:
             run = partial(self._once, row, call, identity)
         elif row.strict_from is not None or row.knows_broker or row.asks_quorum:
             run = partial(self._operation_of, row, call, request)
-        return self.controller.write(api, run, deadline_ms=deadline_ms, answer_by_ms=deadline_ms)
+        is_long = row.is_long(self.controller.committed.image, request)
+        return self.controller.write(api, run, deadline_ms=deadline_ms, answer_by_ms=deadline_ms, is_long=is_long)
 
     def _once(
         self,

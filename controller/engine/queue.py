@@ -7,6 +7,8 @@ back to back, without a task switch between them.
 
 Events wait only while the queue is held: before an activation has finished, and while the log takes no more (`NotNow`). The
 latter ends with the next commit or, since nothing may be in flight, is tried again after a moment.
+Nothing at all runs while the queue is paused: an event is being worked out on another thread, and what comes after it must see
+what it did.
 An event with a deadline that passes while it waits fails with REQUEST_TIMED_OUT and never runs: nothing was done. Once an
 event runs there is no further deadline. `prepend` puts an event before all others and runs it even while the queue is
 held (activation); deferred events have a tag and a time, at most one per tag, and those that are due run before queued
@@ -57,6 +59,7 @@ class EventQueue:
         self._deferred: dict[str, tuple[int, Callable[[], None]]] = {}
         self._next_due_ms = NEVER_MS
         self._held = False
+        self._paused = False
         self._retry_ms = NEVER_MS
         self._running = False
         self._closed = False
@@ -101,6 +104,19 @@ class EventQueue:
         self._retry_ms = retry_ms
         self._on_timer_changed()
 
+    def pause(self) -> None:
+        """Lets everything wait until `unpause`, whatever else there is."""
+        self._paused = True
+        self._on_timer_changed()
+
+    def unpause(self, event: Event | None = None) -> None:
+        """Ends a pause: `event` comes next, then what waits."""
+        self._paused = False
+        if event is not None:
+            self.prepend(event)
+        else:
+            self.run_due()
+
     def resume(self) -> None:
         """Ends a hold and runs what waits."""
         if self._held:
@@ -122,9 +138,10 @@ class EventQueue:
 
     def next_deadline_ms(self) -> int:
         """When `run_due` has something to do by the passing of time alone; NEVER_MS if there is no such time."""
-        if not self._held:
+        if not self._held and not self._paused:
             return self._next_due_ms
-        return min(self._retry_ms, min((event.deadline_ms for event in self._waiting), default=NEVER_MS))
+        retry_ms = NEVER_MS if self._paused else self._retry_ms
+        return min(retry_ms, min((event.deadline_ms for event in self._waiting), default=NEVER_MS))
 
     def run_due(self) -> None:
         """Runs what can run: deferred events that are due, then the waiting ones; fails those whose deadline has passed."""
@@ -132,7 +149,7 @@ class EventQueue:
             return
         self._running = True
         try:
-            if self._held and self._clock() < self._retry_ms:
+            if self._paused or (self._held and self._clock() < self._retry_ms):
                 self._expire(self._clock())
                 return
             self._held = False
@@ -142,6 +159,8 @@ class EventQueue:
                     if not self._run_deferred(now_ms):
                         return
                 elif not self._waiting or not self._run_next(now_ms):
+                    return
+                if self._paused:
                     return
         finally:
             self._running = False

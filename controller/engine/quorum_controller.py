@@ -15,6 +15,10 @@ Reads see committed state only, on any controller, and need no turn in the queue
 confirm the leadership and the committed state catch up with what that says (`catch_up`). Heartbeats that change nothing do not
 either.
 
+A write that takes long, a plan of thousands of entries, is worked out on a thread, from a state that never changes, while the
+queue is paused: no other write comes in between, and the event loop goes on to answer the quorum and heartbeats. A leader that
+was busy for longer than its followers' patience would be deposed, and its successor at the same request after it.
+
 A manager that fails unexpectedly, or whose records cannot be replayed, has changed nothing: its caller gets
 UNKNOWN_SERVER_ERROR and everything goes on. Replay comes first because a record that is committed and cannot be replayed
 would end every node that reads it, for ever.
@@ -29,9 +33,10 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import trio
+from outcome import Outcome as Result
 
 from kraftlab.metadata import codec
 from kraftlab.metadata.errors import ApiError, ErrorCode
@@ -63,6 +68,9 @@ logger = logging.getLogger("kraftlab.controller")
 
 R = TypeVar("R")
 Generate = Callable[[ControllerState, Context], Outcome[R]]
+WorkedOut = Result[Outcome[Any]]
+Aside = Callable[[Callable[[], Outcome[Any]], Callable[[WorkedOut], None]], None]
+"""Runs the first function elsewhere, and then, on the event loop, the second with what came of it."""
 
 NO_LEADER = -1
 FENCE_TAG = "fence stale brokers"
@@ -100,12 +108,22 @@ class ControllerStatistics(NamedTuple):
 
 
 class QuorumController:
-    """See the module's docstring. `clock` gives milliseconds; `attach` names the log before anything else is called."""
+    """See the module's docstring. `clock` gives milliseconds; `attach` names the log before anything else is called. `aside`
+    works out long writes; without it they run as all others do.
+    """
 
     def __init__(
-        self, settings: Settings, clock: Callable[[], int], source: random.Random, on_timer_changed: Callable[[], None]
+        self,
+        settings: Settings,
+        clock: Callable[[], int],
+        source: random.Random,
+        on_timer_changed: Callable[[], None],
+        aside: Aside | None = None,
     ) -> None:
         self.settings = settings
+        self._aside = aside
+        self._working_out: object | None = None
+        """The long write that is being worked out aside; None: none is, or nobody waits for it any more."""
         self.heartbeats = HeartbeatTable(settings.session_timeout_ms)
         self.queue = EventQueue(clock, on_timer_changed)
         self.failure: BaseException | None = None
@@ -207,17 +225,64 @@ class QuorumController:
 
     # --- requests ------------------------------------------------------------------------------------------------------------
 
-    def write(self, name: str, generate: Generate[R], *, deadline_ms: int = NEVER_MS, answer_by_ms: int = NEVER_MS) -> Answer[R]:
+    def write(
+        self,
+        name: str,
+        generate: Generate[R],
+        *,
+        deadline_ms: int = NEVER_MS,
+        answer_by_ms: int = NEVER_MS,
+        is_long: bool = False,
+    ) -> Answer[R]:
         """Queues an operation of the active controller. The answer comes once what it wrote, or what it saw, is committed.
 
-        If it is not begun by `deadline_ms` it never is; if it is not committed by `answer_by_ms` its outcome is unknown.
+        If it is not begun by `deadline_ms` it never is; if it is not committed by `answer_by_ms` its outcome is unknown. One that
+        `is_long` may be worked out aside, while this loop goes on to answer the quorum: it may look at nothing that is changed in
+        place.
         """
         answer: Answer[R] = Answer()
-        run = partial(self._run_write, name, generate, answer)
-        if answer_by_ms < NEVER_MS:
-            run = partial(self._run_limited, run, answer, answer_by_ms)
-        self.queue.append(Event(name, run, answer.fail, deadline_ms))
+
+        def run(generate: Generate[R]) -> None:
+            write = partial(self._run_write, name, generate, answer)
+            if answer_by_ms < NEVER_MS:
+                self._run_limited(write, answer, answer_by_ms)
+            else:
+                write()
+
+        is_worked_out = is_long and self._aside is not None
+        begin = partial(self._work_out, name, generate, run, answer) if is_worked_out else partial(run, generate)
+        self.queue.append(Event(name, begin, answer.fail, deadline_ms))
         return answer
+
+    def _work_out(self, name: str, generate: Generate[R], run: Callable[[Generate[R]], None], answer: Answer[R]) -> None:
+        """Has a long write worked out aside; the queue stands still until then, so that what it builds on is what it changes."""
+        epoch, quorum = self._claimed_epoch, self._quorum
+        if epoch is None or quorum is None or self._aside is None or not self._finish(quorum, epoch):
+            answer.fail(self.not_controller())
+            return
+        context = Context(self._clock(), self._random, self.settings, quorum.end_offset)
+        token = self._working_out = object()
+
+        def done(result: WorkedOut) -> None:
+            if self._working_out is not token:
+                answer.fail(self.not_controller())
+                return
+            self._working_out = None
+
+            def worked_out(state: ControllerState, now: Context) -> Outcome[R]:
+                # The quorum itself may have written meanwhile, or the log not have taken it at once.
+                return result.unwrap() if now.next_offset == context.next_offset else generate(state, now)
+
+            self.queue.unpause(Event(name, partial(run, worked_out), answer.fail))
+
+        self.queue.pause()
+        self._aside(partial(generate, self._log.newest, context), done)
+
+    def _abandon_work(self) -> None:
+        """What is worked out aside would build on a state that does not hold any more."""
+        if self._working_out is not None:
+            self._working_out = None
+            self.queue.unpause()
 
     def _run_limited(self, run: Callable[[], None], answer: Answer[R], answer_by_ms: int) -> None:
         run()
@@ -476,6 +541,7 @@ class QuorumController:
         )
         self._claimed_epoch = None
         self._log.standing_at(self._committed)
+        self._abandon_work()
         self.heartbeats.deactivate()
         self.queue.cancel(FENCE_TAG)
         self.queue.cancel(IDLE_TAG)

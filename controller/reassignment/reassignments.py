@@ -33,7 +33,7 @@ from collections.abc import Iterable, Iterator
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.eligible_leaders import min_isr_if_on
 from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.metadata.image import PartitionImage, TopicImage
+from kraftlab.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraftlab.metadata.moves import QueuedMoveImage
 from kraftlab.metadata.partitions import partition_after
 from kraftlab.metadata.records import NO_LEADER, PartitionChange
@@ -51,6 +51,8 @@ from .policy import SIZE_CHANGE, MovePolicy, policy_of
 from .wishes import Wish
 
 TRANSACTION = "partition reassignments"
+LONG_PARTITIONS = 250
+"""More entries take longer than the quorum should wait for its leader: some 50 µs each, and more on a busy machine."""
 
 
 def alter(
@@ -82,6 +84,14 @@ def allows_size_change(request: admin_pb2.AlterPartitionReassignmentsRequest) ->
 def asks_for_nothing(request: admin_pb2.AlterPartitionReassignmentsRequest) -> bool:
     """Neither entries nor one of the whole-request forms: answered at once, anywhere."""
     return not (request.topics or request.cancel_topics or request.cancel_all or request.HasField("rollback_plan_id"))
+
+
+def is_long(image: MetadataImage, request: admin_pb2.AlterPartitionReassignmentsRequest) -> bool:
+    """Whether working it out would hold up others. Of the whole-request forms, the image says how many partitions there are."""
+    if request.topics:
+        return sum(len(topic.partitions) for topic in request.topics) > LONG_PARTITIONS
+    running = sum(len(numbers) for each in (image.topics.reassigning, image.moves.queued) for numbers in each.values())
+    return request.HasField("rollback_plan_id") or running > LONG_PARTITIONS
 
 
 def _check_form(request: admin_pb2.AlterPartitionReassignmentsRequest, options: MoveOptions) -> None:

@@ -149,3 +149,32 @@ def test_errors_of_the_queue_say_that_nothing_was_done(recorder: Recorder) -> No
     assert errors[0].code is ErrorCode.REQUEST_TIMED_OUT
     assert "CreateTopics" in errors[0].message
     assert "nothing was done" in errors[0].message
+
+
+def test_nothing_runs_while_the_queue_is_paused_and_the_end_of_the_pause_comes_first(recorder: Recorder) -> None:
+    recorder.queue.append(Event("pause", recorder.queue.pause, lambda error: None))
+    recorder.queue.append(recorder.event("waits"))
+    recorder.queue.schedule("due", 100, lambda: recorder.log.append("due"))
+    recorder.queue.resume()
+    recorder.queue.run_due()
+    assert recorder.log == []
+    assert recorder.queue.next_deadline_ms() == NEVER_MS
+    recorder.queue.unpause(recorder.event("first"))
+    assert recorder.log == ["due", "first", "waits"]
+
+
+def test_who_waits_while_the_queue_is_paused_times_out_as_ever(recorder: Recorder) -> None:
+    recorder.queue.pause()
+    recorder.queue.append(recorder.event("waits", deadline_ms=150))
+    assert recorder.queue.next_deadline_ms() == 150
+    recorder.now_ms = 150
+    recorder.queue.run_due()
+    recorder.queue.unpause()
+    assert recorder.log == ["waits: REQUEST_TIMED_OUT"]
+
+
+def test_a_pause_that_ends_in_a_closed_queue_fails_what_it_ends_with(recorder: Recorder) -> None:
+    recorder.queue.pause()
+    recorder.queue.close()
+    recorder.queue.unpause(recorder.event("late"))
+    assert recorder.log == ["late: REQUEST_TIMED_OUT"]

@@ -1,0 +1,23 @@
+"""Work beside the event loop, for answers that take long and look only at what never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+import trio
+from outcome import Outcome
+
+T = TypeVar("T")
+
+
+def on_a_thread(work: Callable[[], T], done: Callable[[Outcome[T]], None]) -> None:
+    """Runs `work` on a thread, then `done` on the event loop with what came of it; not if the loop has ended by then."""
+    token = trio.lowlevel.current_trio_token()
+
+    def deliver(result: Outcome[T]) -> None:
+        with suppress(trio.RunFinishedError):
+            token.run_sync_soon(done, result)
+
+    trio.lowlevel.start_thread_soon(work, deliver, name="controller: a long write")

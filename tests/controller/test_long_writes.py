@@ -1,0 +1,147 @@
+"""Writes that are worked out beside the event loop: what may happen meanwhile, and what comes of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import outcome
+import pytest
+import trio
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.controller.engine.aside import on_a_thread
+from kraftlab.controller.engine.purgatory import Answer
+from kraftlab.controller.engine.quorum_controller import QuorumController
+from kraftlab.controller.engine.state import Context, ControllerState, Outcome
+from kraftlab.controller.reassignment import reassignments
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.records import RESOURCE_TOPIC, Config
+
+Work = tuple[Callable[[], Outcome[Any]], Callable[[outcome.Outcome[Outcome[Any]]], None]]
+
+
+@pytest.fixture
+async def aside(cluster: Any) -> list[Work]:
+    """The cluster's controller leads; what it wants worked out waits here."""
+    works: list[Work] = []
+    cluster.controller = QuorumController(
+        cluster.settings, cluster.clock, random.Random(7), lambda: None, lambda work, done: works.append((work, done))
+    )
+    cluster.controller.attach(cluster.quorum)
+    await cluster.lead()
+    return works
+
+
+def finish(works: list[Work]) -> None:
+    work, done = works.pop()
+    done(outcome.capture(work))
+
+
+def setting(name: str, value: str) -> Callable[[ControllerState, Context], Outcome[str]]:
+    """Appends to what a config holds, so that the result shows the order of writes."""
+
+    def generate(state: ControllerState, context: Context) -> Outcome[str]:
+        if value == "refused":
+            raise ApiError(ErrorCode.INVALID_REQUEST, "refused")
+        before = state.image.configs.get((RESOURCE_TOPIC, name), {}).get("note", "")
+        return Outcome([Config(0, RESOURCE_TOPIC, name, "note", before + value)], before + value)
+
+    return generate
+
+
+def write(cluster: Any, value: str, *, is_long: bool = False) -> Answer[str]:
+    answer: Answer[str] = cluster.controller.write("note", setting("t", value), is_long=is_long)
+    return answer
+
+
+async def test_other_writes_wait_for_a_long_one_and_see_what_it_did(cluster: Any, aside: list[Work]) -> None:
+    long, other = write(cluster, "a", is_long=True), write(cluster, "b")
+    await cluster.commit()
+    assert not long.done
+    assert not other.done
+    finish(aside)
+    assert await cluster.done(long) == "a"
+    assert await cluster.done(other) == "ab"
+
+
+async def test_a_long_write_sees_what_was_written_before_it_and_is_not_committed(cluster: Any, aside: list[Work]) -> None:
+    first, long = write(cluster, "a"), write(cluster, "b", is_long=True)
+    finish(aside)
+    assert await cluster.done(first) == "a"
+    assert await cluster.done(long) == "ab"
+
+
+async def test_commits_go_on_meanwhile(cluster: Any, aside: list[Work]) -> None:
+    first, long = write(cluster, "a"), write(cluster, "b", is_long=True)
+    assert await cluster.done(first) == "a"
+    assert not long.done
+    finish(aside)
+    assert await cluster.done(long) == "ab"
+
+
+async def test_a_refusal_that_was_worked_out_aside_reaches_its_caller(cluster: Any, aside: list[Work]) -> None:
+    long = write(cluster, "refused", is_long=True)
+    finish(aside)
+    with pytest.raises(ApiError, match="refused"):
+        await cluster.done(long)
+    assert await cluster.done(write(cluster, "b")) == "b"
+
+
+async def test_what_is_worked_out_when_the_leadership_is_lost_is_dropped(cluster: Any, aside: list[Work]) -> None:
+    long = write(cluster, "a", is_long=True)
+    await cluster.lose_leadership(survives=True)
+    await cluster.lead()
+    assert await cluster.done(write(cluster, "b")) == "b", "the queue goes on in the next epoch"
+    finish(aside)
+    assert long.error is not None
+    assert long.error.code is ErrorCode.NOT_CONTROLLER
+    assert await cluster.done(write(cluster, "c")) == "bc"
+
+
+async def test_it_is_worked_out_again_if_the_quorum_wrote_meanwhile(cluster: Any, aside: list[Work]) -> None:
+    """Offsets are part of what a change may hold: the ids of its moves."""
+    offsets: list[int] = []
+
+    def generate(state: ControllerState, context: Context) -> Outcome[str]:
+        offsets.append(context.next_offset)
+        return setting("t", "a")(state, context)
+
+    long = cluster.controller.write("note", generate, is_long=True)
+    cluster.quorum.control_batch()
+    finish(aside)
+    assert await cluster.done(long) == "a"
+    assert offsets[1] == offsets[0] + 1
+
+
+async def test_on_a_thread_the_event_loop_goes_on(cluster: Any) -> None:
+    controller = QuorumController(cluster.settings, cluster.clock, random.Random(7), lambda: None, on_a_thread)
+    controller.attach(cluster.quorum)
+    cluster.controller = controller
+    await cluster.lead()
+    turned = trio.lowlevel.current_trio_token()
+    loop_turns = trio.Event()
+
+    def generate(state: ControllerState, context: Context) -> Outcome[str]:
+        trio.from_thread.run_sync(loop_turns.set, trio_token=turned)
+        return setting("t", "a")(state, context)
+
+    long = controller.write("note", generate, is_long=True)
+    answered = trio.Event()
+    long.when_done(lambda answer: answered.set())
+    with trio.fail_after(10):
+        await loop_turns.wait()
+        while not cluster.quorum.batches[cluster.quorum.committed_batches :]:  # noqa: ASYNC110 - the log tells nobody
+            await trio.sleep(0.001)
+        assert await cluster.done(long) == "a"
+        await answered.wait()
+
+
+@pytest.mark.parametrize(("entries", "is_long"), [(1, False), (reassignments.LONG_PARTITIONS + 1, True)])
+async def test_a_plan_is_long_by_its_entries(cluster: Any, entries: int, is_long: bool) -> None:
+    request = admin_pb2.AlterPartitionReassignmentsRequest()
+    topic = request.topics.add(name="t")
+    for number in range(entries):
+        topic.partitions.add(partition_index=number)
+    assert reassignments.is_long(cluster.controller.committed.image, request) is is_long
