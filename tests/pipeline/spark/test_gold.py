@@ -1,0 +1,240 @@
+"""Gold tables made by Spark against their plain oracles: on made-up logs, on a recorded one, on 100,000 changes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bench.reassignment_log import ReassignmentLog, topic_id, topic_name, write_parquet
+from kraftlab.pipeline.audits import drift, skew
+from kraftlab.pipeline.audits.life_cycles import Change, PartitionKey, Reassignment, all_life_cycles
+from kraftlab.pipeline.audits.state import PartitionState, partition_states
+from kraftlab.pipeline.kraft_log.reader import read_file
+from kraftlab.pipeline.lake.schemas import arrow_schema, spark_schema
+from kraftlab.pipeline.tables import gold
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Rows = list[tuple[PartitionKey, Change]]
+Deletions = dict[str, tuple[int, int]]
+CHANGES = "silver.partition_changes"
+
+
+def frame(spark: SparkSession, table: str, rows: Iterable[dict[str, Any]]) -> DataFrame:
+    """Rows as a table of the lake; columns that they do not name are null."""
+    found = spark.createDataFrame(pa.Table.from_pylist(list(rows), schema=arrow_schema(table)))
+    return found.select(*arrow_schema(table).names)
+
+
+def changes_frame(spark: SparkSession, rows: Rows) -> DataFrame:
+    return frame(spark, CHANGES, [{**key._asdict(), **change._asdict(), "idx_in_batch": 0} for key, change in rows])
+
+
+def topics_frame(spark: SparkSession, deletions: Deletions) -> DataFrame:
+    rows = [{"topic_id": each, "offset": offset, "ts_ms": ms, "op": "delete"} for each, (offset, ms) in deletions.items()]
+    return frame(spark, "silver.topics", rows)
+
+
+def plain(value: Any) -> Any:
+    """Lists, tuples, Spark's rows and named tuples alike."""
+    return tuple(plain(item) for item in value) if isinstance(value, tuple | list) else value
+
+
+def sorted_rows(rows: Iterable[Any]) -> list[Any]:
+    return sorted((plain(row) for row in rows), key=repr)
+
+
+def settled(states: Iterable[PartitionState]) -> list[drift.SettledPartition]:
+    return [
+        drift.SettledPartition(each.topic_id, each.topic, each.partition, each.rf_settled)
+        for each in states
+        if each.rf_settled is not None
+    ]
+
+
+def numbered(logs: list[Rows]) -> tuple[Rows, Deletions]:
+    """Many logs as one, each with topics of its own and offsets that nobody else has; every third topic is deleted."""
+    rows: Rows = []
+    deletions: Deletions = {}
+    for number, log in enumerate(logs):
+        for key, change in log:
+            own = key._replace(topic_id=f"{key.topic_id}-{number}", topic=f"{key.topic}-{number}")
+            rows.append((own, change._replace(offset=len(rows))))
+            if number % 3 == 0 and key.topic == "a":
+                deletions[own.topic_id] = (1_000_000 + number, 50)
+    return rows, deletions
+
+
+@given(data=st.data())
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+def test_made_up_logs_give_what_the_oracles_give(spark: SparkSession, logs: st.SearchStrategy[Rows], data: st.DataObject) -> None:
+    rows, deletions = numbered(data.draw(st.lists(logs, min_size=20, max_size=40)))
+    changes, topics = changes_frame(spark, rows), topics_frame(spark, deletions)
+    expected = all_life_cycles(rows, deletions)
+    cycles = gold.life_cycles(changes, topics).collect()
+    assert sorted_rows(cycles) == sorted_rows(expected)
+    at_offset = data.draw(st.integers(0, len(rows)))
+    for at in (None, at_offset):
+        states = gold.partition_states(changes, topics, at).collect()
+        assert sorted_rows(states) == sorted_rows(partition_states(rows, at, deletions))
+    found = gold.rf_drift(
+        gold.reassignments(spark.createDataFrame(cycles, gold.LIFE_CYCLES_TEXT)), gold.partition_states(changes, topics), 20
+    )
+    assert sorted_rows(found.collect()) == sorted_rows(
+        drift.rf_drift(expected, settled(partition_states(rows, None, deletions)), 20)
+    )
+
+
+@pytest.mark.parametrize("rows_per_batch", [1, 7])
+def test_a_recorded_log_gives_the_same_whatever_the_size_of_arrow_batches(
+    spark: SparkSession, kafka: Any, rows_per_batch: int
+) -> None:
+    key = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(key)
+    rows = kafka.rows[: 1500 if rows_per_batch == 1 else None]
+    changes, topics = changes_frame(spark, rows), topics_frame(spark, kafka.deletions)
+    spark.conf.set(key, str(rows_per_batch))
+    try:
+        cycles = gold.life_cycles(changes, topics).collect()
+    finally:
+        spark.conf.set(key, before)
+    assert sorted_rows(cycles) == sorted_rows(all_life_cycles(rows, kafka.deletions))
+
+
+def test_a_recorded_log_has_the_states_and_the_drift_of_the_oracles(spark: SparkSession, kafka: Any) -> None:
+    changes, topics = changes_frame(spark, kafka.rows), topics_frame(spark, kafka.deletions)
+    expected_states = partition_states(kafka.rows, None, kafka.deletions)
+    states = gold.partition_states(changes, topics)
+    assert sorted_rows(states.collect()) == sorted_rows(expected_states)
+    cycles = gold.life_cycles(changes, topics)
+    expected = drift.rf_drift(all_life_cycles(kafka.rows, kafka.deletions), settled(expected_states))
+    assert sorted_rows(gold.rf_drift(gold.reassignments(cycles), states).collect()) == sorted_rows(expected)
+    assert {each.drift_class for each in expected} >= {"rf_change", "sibling_mismatch"}
+
+
+def _oracle(changes: int) -> tuple[list[Reassignment], Any]:
+    log = ReassignmentLog(changes, keep_cycles=True)
+    rows = [
+        (PartitionKey(topic_id(topic), topic_name(topic), index), Change(offset, ts_ms, kind, isr, leader, *lists))
+        for offset, ts_ms, kind, topic, index, isr, leader, *lists in log.rows()
+    ]
+    return all_life_cycles(rows), log.truth
+
+
+def test_a_hundred_thousand_changes_give_what_was_done(spark: SparkSession, tmp_path: Path) -> None:
+    oracle, truth = _oracle(100_000)
+    assert Counter((each.start_offset, each.end_offset, each.status) for each in oracle) == Counter(truth.cycles)
+    assert write_parquet(str(tmp_path / "log.parquet"), 100_000).completed == truth.completed
+    changes = spark.read.schema(spark_schema(CHANGES)).parquet(str(tmp_path / "log.parquet"))
+    cycles = gold.life_cycles(changes).toArrow().to_pylist()
+    assert Counter(cycle["status"] for cycle in cycles) == {
+        "completed": truth.completed, "cancelled": truth.cancelled, "superseded": truth.superseded, "open": truth.open,
+    }  # fmt: skip
+    assert sum(row["caught_up_offset"] is not None for cycle in cycles for row in cycle["replicas"]) == truth.caught_up
+    found = sorted_rows(
+        [*list(cycle.values())[:-1], [tuple(replica.values()) for replica in cycle["replicas"]]] for cycle in cycles
+    )
+    assert found == sorted_rows(oracle)
+
+
+def test_tables_have_the_columns_of_the_lake(spark: SparkSession) -> None:
+    changes, topics, found = frame(spark, CHANGES, []), topics_frame(spark, {}), frame(spark, "gold.reassignments", [])
+    cycles, states = gold.life_cycles(changes, topics), gold.partition_states(changes, topics)
+    samples, brokers = frame(spark, "silver.log_dir_samples", []), frame(spark, "silver.brokers", [])
+    batches = frame(spark, "bronze.batches", [])
+    tables = {
+        "gold.reassignments": gold.reassignments(cycles),
+        "gold.reassignment_replicas": gold.reassignment_replicas(cycles),
+        "silver.partition_state": states,
+        "gold.rf_drift": gold.rf_drift(found, states),
+        "gold.broker_load": gold.broker_load(samples, brokers, states),
+        "gold.log_dir_skew": gold.log_dir_skew(samples, brokers, states),
+        "gold.leader_epochs": gold.leader_epochs(batches),
+        "gold.log_divergence": gold.log_divergence(batches),
+    }
+    for table, made in tables.items():
+        columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in made.schema)
+        assert (table, columns) == (table, spark_schema(table))
+        assert made.count() == 0, table
+
+
+def test_skew_over_time_is_that_of_the_oracle(spark: SparkSession) -> None:
+    samples = [
+        skew.Sample(
+            at, broker, f"d{broker}{place}", f"/{place}", "orders", 3 * broker + number, at // 10 + number * place, move, None
+        )
+        for at in (1000, 2000)
+        for broker in (1, 2)
+        for place in (1, 2)
+        for number, move in ((0, False), (1, False), (2, True))
+    ]
+    samples += [skew.Sample(2000, 3, "d31", "/1", None, None, None, None, "KAFKA_STORAGE_ERROR")]
+    leaders = [("orders", 3, 1), ("orders", 4, 1), ("orders", 6, 2)]
+    states = [
+        {"topic_id": "id", "topic": topic, "partition": number, "leader": leader, "replicas": [1, 2]}
+        for topic, number, leader in leaders
+    ]
+    brokers = [
+        {"broker_id": 1, "rack": rack, "op": "register", "offset": offset, "kind": "log"}
+        for offset, rack in ((1, "r0"), (9, "r1"))
+    ]
+    tables = (
+        frame(spark, "silver.log_dir_samples", [each._asdict() for each in samples]),
+        frame(spark, "silver.brokers", brokers),
+        frame(spark, "silver.partition_state", states),
+    )
+    found = gold.log_dir_skew(*tables).collect()
+    assert sorted_rows(found) == sorted_rows(skew.log_dir_skew(samples, {1: "r1"}, leaders))
+    brokers_found = gold.broker_load(*tables, band=1.05).select(
+        "as_of", "broker_id", "rack", "bytes", "replicas", "leaders", "mean_bytes", "ratio", "over_band", "offline"
+    )
+    expected = [(*row[:3], *row[5:]) for row in skew.broker_load(samples, {1: "r1"}, leaders, band=1.05)]
+    assert sorted_rows(brokers_found.collect()) == sorted_rows(expected)
+
+
+def _batches(path: Path, controller: int) -> list[dict[str, Any]]:
+    data = path.read_bytes()
+    return [
+        {
+            "segment": "00000000000000000000.log",
+            "pos": entry.position,
+            "base_offset": entry.base_offset,
+            "last_offset": entry.last_offset,
+            "leader_epoch": entry.leader_epoch,
+            "append_ms": entry.max_timestamp_ms,
+            "crc": entry.crc,
+            "controller_id": controller,
+            "payload": data[entry.position : entry.position + entry.size_bytes],
+            "format": "kafka",
+        }
+        for entry in read_file(path)
+    ]
+
+
+def test_epochs_of_a_recorded_log_and_a_log_that_differs_from_it(spark: SparkSession, recording: Any) -> None:
+    one = _batches(recording("00000000000000000000.log"), 3000)
+    ends = [2052, 2141, one[-1]["last_offset"] + 1]
+    epochs = gold.leader_epochs(frame(spark, "bronze.batches", one)).collect()
+    assert [(row.epoch, row.leader, row.start_offset, row.end_offset) for row in epochs] == [
+        (1, 3002, 0, ends[0]),
+        (2, 3001, ends[0], ends[1]),
+        (3, 3002, ends[1], ends[2]),
+    ]
+    other = [{**row, "controller_id": 3001} for row in one]
+    third = [{**row, "controller_id": 3002} for row in one[100:]]
+    agreeing = frame(spark, "bronze.batches", one + other + third)
+    assert gold.log_divergence(agreeing).collect() == []
+    other[200]["crc"] += 1
+    other[201]["crc"] += 1
+    (found,) = gold.log_divergence(frame(spark, "bronze.batches", one + other + third)).collect()
+    assert (found.from_offset, found.to_offset) == (one[200]["base_offset"], one[201]["last_offset"] + 1)
+    assert (found["class"], found.controllers, found.epoch) == ("log_matching", [3000, 3001, 3002], one[200]["leader_epoch"])
+    assert found.crcs == [one[200]["crc"], one[200]["crc"] + 1, one[200]["crc"]]
