@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kraftlab.broker.fetch_sessions import IDLE_S, LAST_EPOCH, FetchSession, FetchSessions, SessionRefused, ToldPositions
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import Api, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
+from kraftlab.metadata.uuids import UNASSIGNED
 
 TOPIC = b"t" * 16
 FOLLOWER, BROKER_EPOCH = 1, 5
@@ -265,5 +266,6 @@ async def test_a_partition_that_goes_is_forgotten_by_the_leader(
 ) -> None:
     sessions = pair.brokers[0].data_plane._fetches._sessions._by_lane
     await eventually(lambda: [len(session.wanted) for session in sessions.values()] == [20], "everything is told")
-    await pair.change("t", 4, replicas=(0,), isr=(0,))
+    await eventually(lambda: UNASSIGNED not in pair.state("t", 4).directories, "every replica has its directory")
+    await pair.change("t", 4, replicas=(0,), isr=(0,), directories=pair.state("t", 4).directories[:1])
     await eventually(lambda: [len(session.wanted) for session in sessions.values()] == [19], "one is forgotten")
