@@ -136,7 +136,7 @@ class _Build:
         topics = silver.topics(rows, earlier)
         made: Mapping[str, Callable[[], DataFrame]] = {
             TOPICS: lambda: topics,
-            CHANGES: lambda: silver.partition_changes(batches, earlier.unionByName(topics), spans),
+            CHANGES: lambda: silver.partition_changes(batches, silver.topic_names(earlier.unionByName(topics)), spans),
             BROKERS: lambda: silver.brokers(rows),
             CONFIGS: lambda: silver.configs(rows),
         }

@@ -8,8 +8,8 @@ Our records are decoded by the types of a node, whose attributes then become col
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -25,8 +25,7 @@ from ..own_log.records import decode_metadata
 from .batch_rows import NO_SPANS, BatchRow, Spans, is_aborted, rows, touches
 
 TABLE = "silver.partition_changes"
-SCHEMA = pa.schema([field for field in arrow_schema(TABLE) if field.name != "topic"])
-"""The table without the topic's name, which is found by its id afterwards."""
+SCHEMA = arrow_schema(TABLE)
 ROWS_MAX = 10_000
 CREATE, CHANGE, SNAPSHOT = "create", "change", "snapshot"
 _INT32_END = 1 << 31
@@ -38,6 +37,7 @@ OWN_LISTS = ("isr", "replicas", "adding_replicas", "removing_replicas", "origina
 KAFKA_LISTS = ("isr", "replicas", "addingReplicas", "removingReplicas")
 
 PartitionRecord = Partition | PartitionChange
+Id = TypeVar("Id", bytes, str)
 
 
 class _Places:
@@ -67,8 +67,10 @@ class _Places:
         self.kinds.append(kind)
 
 
-def decoded(batches: Iterator[pa.RecordBatch], spans: Spans = NO_SPANS) -> Iterator[pa.RecordBatch]:
-    """Rows of SCHEMA for the partition records of batches, but for those within `spans`. For `mapInArrow`."""
+def decoded(batches: Iterator[pa.RecordBatch], names: Mapping[str, str], spans: Spans = NO_SPANS) -> Iterator[pa.RecordBatch]:
+    """Rows of SCHEMA for the partition records of batches, but for those within `spans`. `names` are those of topics by id. For
+    `mapInArrow`.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -78,14 +80,14 @@ def decoded(batches: Iterator[pa.RecordBatch], spans: Spans = NO_SPANS) -> Itera
             for row in rows(batch):
                 if not row.is_control:
                     (kafka if row.is_kafka else own).append(row)
-            yield from _own(own, spans)
-            yield from _kafka(kafka, spans)
+            yield from _own(own, names, spans)
+            yield from _kafka(kafka, names, spans)
     finally:
         if was_enabled:
             gc.enable()
 
 
-def _own(found: list[BatchRow], spans: Spans) -> Iterator[pa.RecordBatch]:
+def _own(found: list[BatchRow], names: Mapping[str, str], spans: Spans) -> Iterator[pa.RecordBatch]:
     places, records = _Places(), list[PartitionRecord]()
     for row in found:
         decoded_records = decode_metadata(row.body, row.base_offset, row.record_count)
@@ -95,10 +97,10 @@ def _own(found: list[BatchRow], spans: Spans) -> Iterator[pa.RecordBatch]:
             places.add_all(row, len(decoded_records), SNAPSHOT if row.is_snapshot else CHANGE)
             records += decoded_records  # type: ignore[arg-type]
         if len(records) >= ROWS_MAX:
-            yield _own_batch(places, records)
+            yield _own_batch(places, records, names)
             places, records = _Places(), []
     if records:
-        yield _own_batch(places, records)
+        yield _own_batch(places, records, names)
 
 
 def _add_some(row: BatchRow, found: list[Any], spans: Spans, places: _Places, records: list[PartitionRecord]) -> None:
@@ -109,11 +111,11 @@ def _add_some(row: BatchRow, found: list[Any], spans: Spans, places: _Places, re
             records.append(record)
 
 
-def _own_batch(places: _Places, records: list[PartitionRecord]) -> pa.RecordBatch:
+def _own_batch(places: _Places, records: list[PartitionRecord], names: Mapping[str, str]) -> pa.RecordBatch:
     try:
-        return _own_columns(places, records)
+        return _own_columns(places, records, names)
     except (pa.ArrowInvalid, OverflowError):
-        return _own_columns(*_fitting(places, records))
+        return _own_columns(*_fitting(places, records), names)
 
 
 def _fitting(places: _Places, records: list[PartitionRecord]) -> tuple[_Places, list[PartitionRecord]]:
@@ -133,13 +135,15 @@ def is_row(record: PartitionRecord) -> bool:
     return all(-_INT32_END <= number < _INT32_END for number in numbers)
 
 
-def _own_columns(places: _Places, records: list[PartitionRecord]) -> pa.RecordBatch:
+def _own_columns(places: _Places, records: list[PartitionRecord], names: Mapping[str, str]) -> pa.RecordBatch:
     has_partitions = any(kind != CHANGE for kind in places.kinds)
     epochs = [record.partition_epoch if isinstance(record, Partition) else None for record in records] if has_partitions else None
     lists = {name: pa.array([getattr(record, name) for record in records], _INTS) for name in OWN_LISTS}
+    topic_id, topic = _topics([record.topic_id for record in records], uuid_text, names)
     return _record_batch(
         places,
-        topic_id=_texts([record.topic_id for record in records]),
+        topic_id=topic_id,
+        topic=topic,
         partition=[record.partition_id for record in records],
         isr=lists["isr"],
         leader=[record.leader for record in records],
@@ -154,11 +158,12 @@ def _own_columns(places: _Places, records: list[PartitionRecord]) -> pa.RecordBa
     )
 
 
-def _texts(ids: list[bytes]) -> pa.Array:
-    """Uuids as text: each id of the batch is written once."""
-    places: dict[bytes, int] = {}
-    indexes = [places.setdefault(each, len(places)) for each in ids]
-    return pa.array([uuid_text(each) for each in places], pa.string()).take(pa.array(indexes, pa.int32()))
+def _topics(ids: list[Id], text: Callable[[Id], str], names: Mapping[str, str]) -> tuple[pa.Array, pa.Array]:
+    """(ids as text, names): each id of the batch is looked at once."""
+    places: dict[Id, int] = {}
+    indexes = pa.array([places.setdefault(each, len(places)) for each in ids], pa.int32())
+    texts = [text(each) for each in places]
+    return pa.array(texts, pa.string()).take(indexes), pa.array(map(names.get, texts), pa.string()).take(indexes)
 
 
 def _text_lists(lists: list[tuple[bytes, ...] | None]) -> pa.Array:
@@ -184,7 +189,7 @@ def _record_batch(places: _Places, **columns: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def _kafka(found: list[BatchRow], spans: Spans) -> Iterator[pa.RecordBatch]:
+def _kafka(found: list[BatchRow], names: Mapping[str, str], spans: Spans) -> Iterator[pa.RecordBatch]:
     places, records = _Places(), list[tuple[int, dict[str, Any]]]()
     for row in found:
         for entry in record_values(row.payload):
@@ -201,21 +206,23 @@ def _kafka(found: list[BatchRow], spans: Spans) -> Iterator[pa.RecordBatch]:
             places.add(row, offset, time_ms, kind)
             records.append((version, fields))
         if len(records) >= ROWS_MAX:
-            yield _kafka_columns(places, records)
+            yield _kafka_columns(places, records, names)
             places, records = _Places(), []
     if records:
-        yield _kafka_columns(places, records)
+        yield _kafka_columns(places, records, names)
 
 
 _KAFKA_TYPE_BYTES = frozenset(bytes([number]) for number in _KAFKA_TYPES)
 
 
-def _kafka_columns(places: _Places, records: list[tuple[int, dict[str, Any]]]) -> pa.RecordBatch:
+def _kafka_columns(places: _Places, records: list[tuple[int, dict[str, Any]]], names: Mapping[str, str]) -> pa.RecordBatch:
     data = [fields for _, fields in records]
+    topic_id, topic = _topics([fields["topicId"] for fields in data], str, names)
     lists = {name: pa.array([fields.get(name) for fields in data], _INTS) for name in KAFKA_LISTS}
     return _record_batch(
         places,
-        topic_id=[fields["topicId"] for fields in data],
+        topic_id=topic_id,
+        topic=topic,
         partition=[fields["partitionId"] for fields in data],
         isr=lists["isr"],
         leader=[fields.get("leader") for fields in data],

@@ -7,7 +7,7 @@ batches, `others`, which the caller may cache.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..lake.schemas import spark_schema
@@ -21,25 +21,19 @@ if TYPE_CHECKING:
 BEGIN, END, ABORT = 23, 24, 25
 
 
-def partition_changes(batches: DataFrame, topics: DataFrame, spans: Spans = NO_SPANS) -> DataFrame:
-    """`silver.partition_changes`. `topics` are rows of `silver.topics`, which give the names."""
-    from pyspark.sql import functions as F
+def partition_changes(batches: DataFrame, names: Mapping[str, str], spans: Spans = NO_SPANS) -> DataFrame:
+    """`silver.partition_changes`. `names` are those of topics by id (`topic_names`)."""
 
     def decode(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return partition_rows.decoded(found, spans)
+        return partition_rows.decoded(found, names, spans)
 
-    columns = spark_schema(partition_rows.TABLE).split(", ")
-    without_topic = ", ".join(column for column in columns if column.split()[0] != "topic")
-    changes = batches.select(*COLUMNS).mapInArrow(decode, without_topic)
-    named = changes.join(F.broadcast(_names(topics)), "topic_id", "left")
-    return named.select(*(column.split()[0] for column in columns))
+    return batches.select(*COLUMNS).mapInArrow(decode, spark_schema(partition_rows.TABLE))
 
 
-def _names(topics: DataFrame) -> DataFrame:
-    """(topic_id, topic), each id once."""
-    from pyspark.sql import functions as F
-
-    return topics.where("name is not null").groupBy("topic_id").agg(F.any_value("name").alias("topic"))
+def topic_names(topics: DataFrame) -> dict[str, str]:
+    """Name by id, of all topics that `silver.topics` ever saw. They go to the workers with the task: a join would cost more."""
+    found = topics.where("op = 'create'").select("topic_id", "name").distinct().collect()
+    return {row.topic_id: row.name for row in found}
 
 
 def others(batches: DataFrame, spans: Spans = NO_SPANS, thorough: bool = False) -> DataFrame:
@@ -67,12 +61,14 @@ def _table(rows: DataFrame, kind: str, table: str) -> DataFrame:
 
 
 def topics(rows: DataFrame, earlier: DataFrame) -> DataFrame:
-    """`silver.topics`. `earlier` are its rows of ranges before, for the names of topics that are deleted here."""
+    """`silver.topics`. `earlier` are its rows of other ranges, for the names of topics that are deleted here."""
     from pyspark.sql import functions as F
+    from pyspark.sql.window import Window
 
-    found = _table(rows, other_rows.TOPICS, "silver.topics")
-    names = _names(found.unionByName(earlier)).withColumnRenamed("topic", "known")
-    return found.join(F.broadcast(names), "topic_id", "left").withColumn("name", F.coalesce("name", "known")).drop("known")
+    found = _table(rows, other_rows.TOPICS, "silver.topics").withColumn("is_new", F.lit(True))
+    all_rows = found.unionByName(earlier.withColumn("is_new", F.lit(False)))
+    known = F.first("name", ignorenulls=True).over(Window.partitionBy("topic_id"))
+    return all_rows.withColumn("name", F.coalesce("name", known)).where("is_new").select(*found.columns[:-1])
 
 
 def brokers(rows: DataFrame) -> DataFrame:

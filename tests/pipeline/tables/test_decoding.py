@@ -48,7 +48,9 @@ def _arrow(*rows: Any) -> pa.RecordBatch:
 
 
 def _partitions(*rows: Any, spans: Any = ()) -> list[dict[str, Any]]:
-    return [row for found in partition_rows.decoded(iter([_arrow(*rows)]), spans) for row in found.to_pylist()]
+    return [
+        row for found in partition_rows.decoded(iter([_arrow(*rows)]), {ID_TEXT: "orders"}, spans) for row in found.to_pylist()
+    ]
 
 
 def _others(*rows: Any, spans: Any = (), thorough: bool = False) -> list[dict[str, Any]]:
@@ -68,6 +70,7 @@ def test_a_change_leaves_null_what_it_does_not_change() -> None:
         "idx_in_batch": 0,
         "kind": "change",
         "topic_id": ID_TEXT,
+        "topic": "orders",
         "partition": 1,
         "isr": [1, 2],
         "leader": 2,
@@ -189,7 +192,7 @@ def test_kafkas_records_become_the_same_rows(batch: Make, frame: Make, encode: M
     row = ("0.log", 40, 3, 77, batch(values, 40), "kafka")
     (found,) = _partitions(row)
     assert (found["offset"], found["isr"], found["leader"], found["adding"], found["replicas"]) == (40, [1, 2], 2, [], None)
-    assert (found["topic_id"], found["rec_version"], found["kind"]) == (ID_TEXT, 2, "change")
+    assert (found["topic_id"], found["topic"], found["rec_version"], found["kind"]) == (ID_TEXT, "orders", 2, "change")
     fenced, newer, unknown, count = _others(row, thorough=True)
     assert (fenced["t"], fenced["broker_id"], fenced["fenced"]) == ("brokers", 4, False)
     assert (newer["t"], newer["offset"], newer["type"], newer["version"]) == ("other", 42, 5, 9)
