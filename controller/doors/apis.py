@@ -172,7 +172,7 @@ async def _records_are_brokers(service: ControllerService, request: Message) -> 
 
 
 APIS: Mapping[str, AdminApi] = {
-    "CreateTopics": AdminApi(Kind.WRITE, topics.create, "topics", refusals.create_topics, strict_from=6),
+    "CreateTopics": AdminApi(Kind.WRITE, topics.create, "topics", refusals.create_topics, strict_from=6, is_long=topics.is_long),
     "DeleteTopics": AdminApi(Kind.WRITE, topics.delete, "topics", refusals.delete_topics, topics.take_in_names, strict_from=5),
     "CreatePartitions": AdminApi(Kind.WRITE, create_partitions, "topics", refusals.create_partitions, strict_from=3),
     "ElectLeaders": AdminApi(Kind.WRITE, elect_leaders, asks_for_no_partition, refusals.elect_leaders),

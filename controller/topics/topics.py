@@ -30,6 +30,8 @@ from .topic_names import METADATA_TOPIC, name_problem
 
 VERSION_WITH_DELETION_DISABLED = 3
 """The first version of DeleteTopics that has a code for it."""
+LONG_PARTITIONS = 1000
+"""To place more takes longer than the quorum should wait for its leader: some 10 µs each, and more on a busy machine."""
 DEFAULT = -1
 """In counts of a creation: the controller's default, or what the manual assignment says."""
 
@@ -65,6 +67,11 @@ def create(
     response.topics.extend(failed_creation(name, duplicate) for name, count in appearances.items() if count > 1)
     check_record_count(records)
     return Outcome([] if request.validate_only else records, response)
+
+
+def is_long(image: MetadataImage, request: admin_pb2.CreateTopicsRequest) -> bool:
+    """Whether placing so many partitions would hold up others."""
+    return sum(len(topic.assignments) or topic.num_partitions for topic in request.topics) > LONG_PARTITIONS
 
 
 def failed_creation(name: str, error: ApiError) -> admin_pb2.CreatableTopicResult:

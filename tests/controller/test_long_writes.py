@@ -16,6 +16,7 @@ from kraftlab.controller.engine.purgatory import Answer
 from kraftlab.controller.engine.quorum_controller import QuorumController
 from kraftlab.controller.engine.state import Context, ControllerState, Outcome
 from kraftlab.controller.reassignment import reassignments
+from kraftlab.controller.topics import topics
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.records import RESOURCE_TOPIC, Config
 
@@ -145,3 +146,12 @@ async def test_a_plan_is_long_by_its_entries(cluster: Any, entries: int, is_long
     for number in range(entries):
         topic.partitions.add(partition_index=number)
     assert reassignments.is_long(cluster.controller.committed.image, request) is is_long
+
+
+@pytest.mark.parametrize(("partitions", "is_long"), [((-1,), False), ((500, 500), False), ((500, 501), True)])
+async def test_a_creation_is_long_by_the_partitions_of_all_its_topics(
+    cluster: Any, partitions: tuple[int, ...], is_long: bool
+) -> None:
+    wanted = [admin_pb2.CreatableTopic(name=f"t{number}", num_partitions=count) for number, count in enumerate(partitions)]
+    request = admin_pb2.CreateTopicsRequest(topics=wanted)
+    assert topics.is_long(cluster.controller.committed.image, request) is is_long
