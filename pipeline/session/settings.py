@@ -41,13 +41,12 @@ class Setting:
 
 SETTINGS = (
     Setting("spark.sql.session.timeZone", "UTC", Reach.ANY, "times mean the same on every machine"),
-    Setting("spark.sql.parquet.compression.codec", "zstd", Reach.ANY, "a third of snappy's bytes for replica lists"),
+    Setting("spark.sql.parquet.compression.codec", "zstd", Reach.ANY, "fewer bytes than Spark's snappy"),
     Setting(
         "spark.sql.python.filterPushdown.enabled", "true", Reach.ANY, "the sources prune segments; off, their reads would fail"
     ),
-    Setting("spark.sql.execution.arrow.maxRecordsPerBatch", "10000", Reach.ANY, "1,000 costs a fifth of the time"),
     Setting("spark.app.name", "kraftlab", Reach.CONTEXT, "what the cluster's list of applications shows"),
-    Setting("spark.driver.memory", DRIVER_MEMORY, Reach.JVM, "Spark's own 1g suffices for millions of changes; room for more"),
+    Setting("spark.driver.memory", DRIVER_MEMORY, Reach.JVM, "room for sorts over millions of changes; Spark's own is 1g"),
     Setting("spark.ui.enabled", "false", Reach.LOCAL, "no port is opened, and the start is faster"),
     Setting("spark.ui.showConsoleProgress", "false", Reach.CONTEXT, "its bar would be written into the command's own lines"),
     Setting("spark.driver.host", "127.0.0.1", Reach.LOCAL, "no look-up of this machine's name"),
