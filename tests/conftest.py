@@ -14,14 +14,17 @@ machine does. Processes that a test started count where they were waited for.
 
 from __future__ import annotations
 
+import fcntl
 import inspect
 import os
+import socket
+import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from hypothesis import is_hypothesis_test
@@ -124,6 +127,60 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     config.option.loadscopereorder = False
     return Lanes(config, log)
+
+
+# --- ports ------------------------------------------------------------------------------------------------------------------
+
+PORTS = range(10_000, 21_000)
+"""Below those of outgoing connections, which could take one between two lives of a node, and of clusters (cluster/layout.py)."""
+PORTS_AT_ONCE = 100
+
+
+class Ports:
+    """Gives each port once. A hundred are claimed at a time, by a lock that other runs on this machine see."""
+
+    def __init__(self) -> None:
+        self._directory = Path(tempfile.gettempdir(), f"kraftlab-test-ports-{os.getuid()}")
+        self._directory.mkdir(exist_ok=True)
+        self._blocks = iter(range(PORTS.start, PORTS.stop, PORTS_AT_ONCE))
+        self._locks: list[IO[bytes]] = []
+        self._ports = self._free()
+
+    def __call__(self) -> int:
+        return next(self._ports)
+
+    def _free(self) -> Iterator[int]:
+        for first in self._blocks:
+            lock = open(self._directory / str(first), "ab")  # noqa: SIM115 (held as long as the run)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                lock.close()
+                continue
+            self._locks.append(lock)
+            yield from (port for port in range(first, first + PORTS_AT_ONCE) if self._is_free(port))
+        raise RuntimeError(f"other runs hold all ports from {PORTS.start} to {PORTS.stop}; end some of them")
+
+    def _is_free(self, port: int) -> bool:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                return False
+        return True
+
+    def close(self) -> None:
+        for lock in self._locks:
+            lock.close()
+
+
+@pytest.fixture(scope="session")
+def new_port() -> Iterator[Callable[[], int]]:
+    """Gives a port at which nobody listens, and which nobody else gets while this run lasts."""
+    ports = Ports()
+    yield ports
+    ports.close()
 
 
 # --- what each folder costs -------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -325,10 +324,10 @@ def test_configs_are_set_and_removed(run: Run) -> None:
     assert (ran.code, ran.err) == (1, f"Error: Invalid value -7 for configuration {key}: Value must be at least 0\n")
 
 
-def test_nobody_at_the_address_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+def test_nobody_at_the_address_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, new_port: Callable[[], int]
+) -> None:
+    port = new_port()
     defaults = AdminClient.__init__.__kwdefaults__
     assert defaults is not None
     monkeypatch.setitem(defaults, "timeout_ms", 200)

@@ -14,13 +14,6 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.quorum.core.types import Endpoint
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def test_a_call_follows_the_node_that_is_the_controller(cluster) -> None:
     with AdminClient(cluster.nodes[1].server) as client:
         client.describe_cluster()
@@ -30,8 +23,8 @@ def test_a_call_follows_the_node_that_is_the_controller(cluster) -> None:
     assert len(cluster.nodes[0].calls) == 2
 
 
-def test_a_dead_bootstrap_server_is_passed_over(cluster) -> None:
-    with AdminClient(f"127.0.0.1:{free_port()},{cluster.nodes[0].server}") as client:
+def test_a_dead_bootstrap_server_is_passed_over(cluster, new_port: Callable[[], int]) -> None:
+    with AdminClient(f"127.0.0.1:{new_port()},{cluster.nodes[0].server}") as client:
         client.describe_cluster()
 
 
@@ -44,18 +37,20 @@ def test_the_client_goes_on_with_the_next_controller_when_one_dies(cluster) -> N
         assert client.leader == Endpoint("127.0.0.1", cluster.nodes[2].port)
 
 
-def test_nobody_there_is_said_with_names_and_causes() -> None:
-    port = free_port()
+def test_nobody_there_is_said_with_names_and_causes(new_port: Callable[[], int]) -> None:
+    port = new_port()
     with AdminClient(f"127.0.0.1:{port}", timeout_ms=200) as client, pytest.raises(ClusterUnreachable) as raised:
         client.describe_cluster()
     assert f"127.0.0.1:{port}: connection refused" in str(raised.value)
     assert "check --bootstrap-server" in str(raised.value)
 
 
-def test_nodes_that_are_all_gone_are_given_up_before_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_that_are_all_gone_are_given_up_before_the_deadline(
+    monkeypatch: pytest.MonkeyPatch, new_port: Callable[[], int]
+) -> None:
     monkeypatch.setattr("kraftlab.client.admin._REFUSED_PATIENCE_S", 0.1)
     with (
-        AdminClient(f"127.0.0.1:{free_port()}", timeout_ms=60_000) as client,
+        AdminClient(f"127.0.0.1:{new_port()}", timeout_ms=60_000) as client,
         pytest.raises(ClusterUnreachable, match=r"within 0\.\d s"),
     ):
         client.describe_cluster()

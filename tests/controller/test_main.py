@@ -24,18 +24,7 @@ from kraftlab.metadata.uuids import random_uuid
 from kraftlab.rpc.server import Call
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
-def configuration(directory: Path) -> ControllerConfig:
-    peer, grpc = free_ports(2)
+def configuration(directory: Path, peer: int, grpc: int) -> ControllerConfig:
     values = {
         "process.roles": "controller",
         "node.id": "3000",
@@ -49,8 +38,8 @@ def configuration(directory: Path) -> ControllerConfig:
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> ControllerConfig:
-    made = configuration(tmp_path / "metadata")
+def config(tmp_path: Path, new_port: Callable[[], int]) -> ControllerConfig:
+    made = configuration(tmp_path / "metadata", new_port(), new_port())
     meta_properties.write(made.metadata_log_dir, MetaProperties("one-cluster", 3000, random_uuid()))
     return made
 
@@ -121,8 +110,8 @@ async def test_a_port_in_use_ends_the_start_with_one_line(config: ControllerConf
     assert "another process" in str(caught.value)
 
 
-async def test_directories_of_other_nodes_and_unformatted_ones_are_refused(tmp_path: Path) -> None:
-    config = configuration(tmp_path / "metadata")
+async def test_directories_of_other_nodes_and_unformatted_ones_are_refused(tmp_path: Path, new_port: Callable[[], int]) -> None:
+    config = configuration(tmp_path / "metadata", new_port(), new_port())
     with pytest.raises(ConfigError, match="not formatted"):
         await main.run(config)
     meta_properties.write(config.metadata_log_dir, MetaProperties("one-cluster", 3001, random_uuid()))

@@ -295,21 +295,15 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Callable[..., contextlib.AbstractAsyncContextManager[Cluster]]:
+def cluster(tmp_path: Path, new_port: Callable[[], int]) -> Callable[..., contextlib.AbstractAsyncContextManager[Cluster]]:
     """`async with cluster() as c`: three voters that run; `cluster(observers=1)` adds nodes from 3 on, not started.
 
     `dynamic=True`: the voters live in the log. Further options go to every node's DriverConfig.
     """
-    import socket
 
     @contextlib.asynccontextmanager
     async def run(observers: int = 0, dynamic: bool = False, **options: Any) -> AsyncIterator[Cluster]:
-        probes = [socket.socket() for _ in range(3 + observers)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        ports = [probe.getsockname()[1] for probe in probes]
-        for probe in probes:
-            probe.close()
+        ports = [new_port() for _ in range(3 + observers)]
         with trio.fail_after(30):
             async with trio.open_nursery() as nursery:
                 made = Cluster(nursery, tmp_path, ports, dynamic, options)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -151,16 +150,14 @@ async def test_a_trace_file_that_cannot_be_written_costs_one_line_in_the_log(clu
         assert not any(node.failure for node in c.nodes)
 
 
-def move(cluster: Any, node: Any) -> None:
+def move(cluster: Any, node: Any, port: int) -> None:
     """A node that is down will listen somewhere else; the configurations of all say so from their next start on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        node.port = probe.getsockname()[1]
+    node.port = port
     cluster.voters = VoterSet.of(node.voter for node in cluster.nodes[:3])
 
 
 async def test_a_voter_that_was_removed_while_it_was_away_finds_the_others_although_all_have_moved(
-    cluster: Clusters, eventually: Eventually
+    cluster: Clusters, eventually: Eventually, new_port: Callable[[], int]
 ) -> None:
     """No leader looks for it any more, and its log names places at which nobody listens; but its configuration is up to date."""
     async with cluster(dynamic=True) as c:
@@ -171,7 +168,7 @@ async def test_a_voter_that_was_removed_while_it_was_away_finds_the_others_altho
         assert (await leader.driver.ask(RemoveVoterRequest(ANY_EPOCH, away.voter.key, 10_000))).error is ErrorCode.NONE
         for node in others:
             await node.crash()
-            move(c, node)
+            move(c, node, new_port())
             await node.start()
 
             def is_known(node: Any = node) -> bool:

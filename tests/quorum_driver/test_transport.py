@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import msgspec
@@ -79,13 +78,6 @@ async def served(
             nursery.cancel_scope.cancel()
 
 
-def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 async def test_a_request_comes_back_with_its_body(identity: Identity) -> None:
     async with served(identity) as (pool, endpoint, _):
         assert await pool.request(endpoint, ECHO, b"\x00\xffhello", timeout_ms=2000) == b"\x00\xffhello"
@@ -131,10 +123,10 @@ async def test_large_bodies_pass_in_both_directions(identity: Identity) -> None:
         assert await pool.request(endpoint, ECHO, body, timeout_ms=5000) == body
 
 
-async def test_nothing_listening_is_refused(identity: Identity) -> None:
+async def test_nothing_listening_is_refused(identity: Identity, new_port: Callable[[], int]) -> None:
     async with served(identity) as (pool, _, _):
         with pytest.raises(PeerUnreachable) as raised:
-            await pool.request(Endpoint("127.0.0.1", unused_port()), ECHO, b"", timeout_ms=2000)
+            await pool.request(Endpoint("127.0.0.1", new_port()), ECHO, b"", timeout_ms=2000)
     assert raised.value.refused
 
 
