@@ -139,6 +139,8 @@ class DataClient:
         self._timeout_ms = timeout_ms
         self._lock = threading.Lock()
         self._metadata: _Metadata | None = None
+        self._topics: frozenset[str] = frozenset()
+        """Those that were ever asked about: a large cluster has many more."""
         self._connections: dict[Endpoint, PeerConnection] = {}
 
     def __enter__(self) -> DataClient:
@@ -203,7 +205,8 @@ class DataClient:
         self, broker_id: int, replicas: Iterable[tuple[str, int]] | None = None, *, timeout_ms: int | None = None
     ) -> LogDigestResponse:
         """What bytes a broker holds, of all its replicas or of those given by topic name and partition."""
-        metadata = self._known(fresh=replicas is not None)
+        replicas = None if replicas is None else tuple(replicas)
+        metadata = self._known(*(name for name, _ in replicas or ()), fresh=replicas is not None)
         wanted = None if replicas is None else tuple((metadata.topic_ids[name], index) for name, index in replicas)
         if broker_id not in metadata.peers:
             metadata = self._known(fresh=True)
@@ -229,7 +232,7 @@ class DataClient:
     def topic_id(self, topic: str) -> Uuid:
         """The id of a topic; ApiError UNKNOWN_TOPIC_OR_PARTITION."""
         for fresh in (False, True):
-            found = self._known(fresh=fresh).topic_ids.get(topic)
+            found = self._known(topic, fresh=fresh).topic_ids.get(topic)
             if found is not None:
                 return found
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic} not found.")
@@ -272,9 +275,9 @@ class DataClient:
             fresh = True
 
     def _leader_of(self, topic: str, partition: int, fresh: bool) -> tuple[Uuid, Endpoint]:
-        metadata = self._known(fresh=fresh)
+        metadata = self._known(topic, fresh=fresh)
         if (topic, partition) not in metadata.leaders:
-            metadata = self._known(fresh=True)
+            metadata = self._known(topic, fresh=True)
         leader = metadata.leaders.get((topic, partition))
         if leader is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Partition {topic}-{partition} not found.")
@@ -283,15 +286,19 @@ class DataClient:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader that is up.")
         return metadata.topic_ids[topic], endpoint
 
-    def _known(self, *, fresh: bool) -> _Metadata:
+    def _known(self, *topics: str, fresh: bool) -> _Metadata:
+        """What is known of these topics, and of those that were asked about before."""
         metadata = self._metadata
-        if metadata is None or fresh:
+        if metadata is None or fresh or not self._topics.issuperset(topics):
+            self._topics = self._topics.union(topics)
             cluster = self._admin.describe_cluster(include_fenced_brokers=True)
-            topics = self._admin.describe_topics(min_offset=cluster.header.metadata_offset).topics
+            names = sorted(self._topics)
+            found = self._admin.describe_topics(names, min_offset=cluster.header.metadata_offset).topics if names else ()
+            described = [topic for topic in found if not topic.error_code]
             metadata = self._metadata = _Metadata(
                 cluster.cluster_id,
-                {topic.name: from_text(topic.topic_id) for topic in topics},
-                {(topic.name, item.partition_index): item.leader_id for topic in topics for item in topic.partitions},
+                {topic.name: from_text(topic.topic_id) for topic in described},
+                {(topic.name, item.partition_index): item.leader_id for topic in described for item in topic.partitions},
                 {broker.broker_id: Endpoint(broker.peer_host, broker.peer_port) for broker in cluster.brokers},
             )
         return metadata

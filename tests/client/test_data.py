@@ -3,6 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
 from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.peer_rpc import (
@@ -46,6 +47,25 @@ def test_where_a_partition_begins_and_ends_is_told_by_its_leader(cluster) -> Non
     cluster.nodes[1].peer_answers[Api.REPLICA_FETCH] = fetch
     with AdminClient(cluster.nodes[0].server) as admin, DataClient(admin) as data:
         assert data.bounds("t", 0) == (3, 7)
+
+
+def test_only_topics_that_are_needed_are_asked_about(cluster) -> None:
+    cluster.describe()
+    described = cluster.nodes[0].answers["DescribeTopicPartitions"]
+    asked: list[list[str]] = []
+
+    def describe(request: pb.DescribeTopicPartitionsRequest) -> pb.DescribeTopicPartitionsResponse:
+        asked.append(list(request.topics.names))
+        return described(request)
+
+    cluster.nodes[0].answers["DescribeTopicPartitions"] = describe
+    cluster.nodes[0].peer_answers[Api.PRODUCE] = lambda _: ProduceResponse(0, None, 5, 6)
+    with AdminClient(cluster.nodes[0].server) as admin, DataClient(admin) as data:
+        data.produce("t", 0, b"x")
+        data.produce("t", 0, b"x")
+        with pytest.raises(ApiError):
+            data.topic_id("u")
+    assert asked == [["t"], ["t", "u"], ["t", "u"]]
 
 
 def test_a_leader_that_moved_is_found_again(cluster) -> None:
