@@ -68,6 +68,17 @@ class _Batch(NamedTuple):
         return self.base_offset + self.record_count
 
 
+class Plan(NamedTuple):
+    """What an outcome comes to in the log, if it begins where `batches` do, in that epoch."""
+
+    outcome: Outcome[Any]
+    epoch: int
+    batches: list[_Batch]
+
+    def holds(self, outcome: Outcome[Any], epoch: int, base_offset: int) -> bool:
+        return self.outcome is outcome and self.epoch == epoch and self.batches[0].base_offset == base_offset
+
+
 class LogWriter:
     """`newest` is the state that the next operation starts from: committed, or with what is in flight. The owner sets it
     while nothing is (`standing_at`).
@@ -100,14 +111,16 @@ class LogWriter:
         """Where the last change will have ended, its rest included; -1 if nothing is in flight."""
         return self._rest[-1].end_offset if self._rest else self._in_flight[-1][0] if self._in_flight else -1
 
-    def write(self, quorum: MetadataQuorum, epoch: int, outcome: Outcome[Any], now_ms: int) -> int:
-        """Plans and proposes; the end offset of the last batch, which may still belong to the rest.
+    def write(self, quorum: MetadataQuorum, epoch: int, outcome: Outcome[Any], now_ms: int, plan: Plan | None = None) -> int:
+        """Plans, unless that was done before, and proposes; the end offset of the last batch, which may still belong to the rest.
 
         NotNow, ApiError (too large), and what replay raises: nothing was appended. LostLeadership, Misplaced: what was not
         appended is dropped.
         """
         assert not self._rest, "finish comes first"
-        planned = self._plan(quorum.end_offset, epoch, outcome, now_ms)
+        if plan is None or not plan.holds(outcome, epoch, quorum.end_offset):
+            plan = plan_of(self.newest, quorum.end_offset, epoch, outcome, now_ms)
+        planned = plan.batches
         self._epoch = epoch
         self._propose(quorum, planned[0])
         self._rest.extend(planned[1:])
@@ -153,28 +166,6 @@ class LogWriter:
         self._rest.clear()
         self.newest = state
 
-    def _plan(self, base_offset: int, epoch: int, outcome: Outcome[Any], now_ms: int) -> list[_Batch]:
-        bodies = _encoded(list(outcome.records))
-        if len(bodies) > 1 and outcome.atomic:
-            bodies = _encoded(self._as_transaction(outcome))
-        planned: list[_Batch] = []
-        state = self.newest
-        for body, records in bodies:
-            end_offset = base_offset + len(records)
-            state = state.replay(records, base_offset, Provenance(end_offset, epoch, now_ms))
-            planned.append(_Batch(body, len(records), base_offset, state))
-            base_offset = end_offset
-        return planned
-
-    def _as_transaction(self, outcome: Outcome[Any]) -> list[AnyRecord]:
-        if outcome.transaction is None or metadata_version(self.newest.image) < TRANSACTIONS:
-            raise ApiError(
-                ErrorCode.POLICY_VIOLATION,
-                f"The change has {len(outcome.records)} metadata records; at most {MAX_RECORDS} records and {BODY_BYTES_MAX} "
-                "bytes fit one atomic batch. Nothing was changed. Split the request.",
-            )
-        return [BeginTransaction(0, outcome.transaction), *outcome.records, EndTransaction(0)]
-
     def _propose(self, quorum: MetadataQuorum, batch: _Batch) -> None:
         try:
             base_offset, end_offset = quorum.propose(self._epoch, batch.body, batch.record_count)
@@ -187,6 +178,30 @@ class LogWriter:
         self.newest = batch.after
         self._in_flight.append((end_offset, batch.after))
         self.batches_written += 1
+
+
+def plan_of(state: ControllerState, base_offset: int, epoch: int, outcome: Outcome[Any], now_ms: int) -> Plan:
+    """What the outcome comes to after `state`. Looks at nothing else. ApiError (too large), and what replay raises."""
+    bodies = _encoded(list(outcome.records))
+    if len(bodies) > 1 and outcome.atomic:
+        bodies = _encoded(_as_transaction(state, outcome))
+    planned: list[_Batch] = []
+    for body, records in bodies:
+        end_offset = base_offset + len(records)
+        state = state.replay(records, base_offset, Provenance(end_offset, epoch, now_ms))
+        planned.append(_Batch(body, len(records), base_offset, state))
+        base_offset = end_offset
+    return Plan(outcome, epoch, planned)
+
+
+def _as_transaction(state: ControllerState, outcome: Outcome[Any]) -> list[AnyRecord]:
+    if outcome.transaction is None or metadata_version(state.image) < TRANSACTIONS:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"The change has {len(outcome.records)} metadata records; at most {MAX_RECORDS} records and {BODY_BYTES_MAX} "
+            "bytes fit one atomic batch. Nothing was changed. Split the request.",
+        )
+    return [BeginTransaction(0, outcome.transaction), *outcome.records, EndTransaction(0)]
 
 
 def _encoded(records: list[AnyRecord]) -> list[tuple[bytes, list[AnyRecord]]]:

@@ -58,7 +58,7 @@ from ..cluster.heartbeats import HeartbeatTable
 from .activation import ActivationRefused, activation_records
 from .answer_deadlines import AnswerDeadlines, OutcomeUnknown
 from .background import BackgroundTask, background_tasks
-from .log_writer import LogWriter, LostLeadership, MetadataQuorum, Misplaced
+from .log_writer import LogWriter, LostLeadership, MetadataQuorum, Misplaced, Plan, plan_of
 from .move_upkeep import MoveUpkeep
 from .purgatory import Answer, Purgatory
 from .queue import NEVER_MS, Event, EventQueue, NotNow
@@ -68,8 +68,9 @@ logger = logging.getLogger("kraftlab.controller")
 
 R = TypeVar("R")
 Generate = Callable[[ControllerState, Context], Outcome[R]]
-WorkedOut = Result[Outcome[Any]]
-Aside = Callable[[Callable[[], Outcome[Any]], Callable[[WorkedOut], None]], None]
+WorkedOut = tuple[Outcome[Any], Plan | None]
+"""What a write decided, and what that comes to in the log."""
+Aside = Callable[[Callable[[], WorkedOut], Callable[[Result[WorkedOut]], None]], None]
 """Runs the first function elsewhere, and then, on the event loop, the second with what came of it."""
 
 NO_LEADER = -1
@@ -124,6 +125,8 @@ class QuorumController:
         self._aside = aside
         self._working_out: object | None = None
         """The long write that is being worked out aside; None: none is, or nobody waits for it any more."""
+        self._plan: Plan | None = None
+        """What was worked out of the write that runs now."""
         self.heartbeats = HeartbeatTable(settings.session_timeout_ms)
         self.queue = EventQueue(clock, on_timer_changed)
         self.failure: BaseException | None = None
@@ -261,9 +264,14 @@ class QuorumController:
             answer.fail(self.not_controller())
             return
         context = Context(self._clock(), self._random, self.settings, quorum.end_offset)
+        state = self._log.newest
         token = self._working_out = object()
 
-        def done(result: WorkedOut) -> None:
+        def work() -> WorkedOut:
+            outcome = generate(state, context)
+            return outcome, plan_of(state, context.next_offset, epoch, outcome, context.now_ms) if outcome.records else None
+
+        def done(result: Result[WorkedOut]) -> None:
             if self._working_out is not token:
                 answer.fail(self.not_controller())
                 return
@@ -271,12 +279,15 @@ class QuorumController:
 
             def worked_out(state: ControllerState, now: Context) -> Outcome[R]:
                 # The quorum itself may have written meanwhile, or the log not have taken it at once.
-                return result.unwrap() if now.next_offset == context.next_offset else generate(state, now)
+                if now.next_offset != context.next_offset:
+                    return generate(state, now)
+                outcome, self._plan = result.unwrap()
+                return outcome
 
             self.queue.unpause(Event(name, partial(run, worked_out), answer.fail))
 
         self.queue.pause()
-        self._aside(partial(generate, self._log.newest, context), done)
+        self._aside(work, done)
 
     def _abandon_work(self) -> None:
         """What is worked out aside would build on a state that does not hold any more."""
@@ -368,7 +379,8 @@ class QuorumController:
             outcome = generate(self._log.newest, context)
             end_offset = self._newest_offset()
             if outcome.records:
-                end_offset = self._log.write(quorum, epoch, outcome, context.now_ms)
+                plan, self._plan = self._plan, None
+                end_offset = self._log.write(quorum, epoch, outcome, context.now_ms, plan)
                 self._last_append_ms = context.now_ms
                 self.moves.changed(self._log.newest.image)
         except ApiError as error:

@@ -11,16 +11,17 @@ import pytest
 import trio
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.controller.engine import log_writer
 from kraftlab.controller.engine.aside import on_a_thread
 from kraftlab.controller.engine.purgatory import Answer
-from kraftlab.controller.engine.quorum_controller import QuorumController
+from kraftlab.controller.engine.quorum_controller import QuorumController, WorkedOut
 from kraftlab.controller.engine.state import Context, ControllerState, Outcome
 from kraftlab.controller.reassignment import reassignments
 from kraftlab.controller.topics import topics
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.records import RESOURCE_TOPIC, Config
 
-Work = tuple[Callable[[], Outcome[Any]], Callable[[outcome.Outcome[Outcome[Any]]], None]]
+Work = tuple[Callable[[], WorkedOut], Callable[[outcome.Outcome[WorkedOut]], None]]
 
 
 @pytest.fixture
@@ -72,6 +73,18 @@ async def test_a_long_write_sees_what_was_written_before_it_and_is_not_committed
     finish(aside)
     assert await cluster.done(first) == "a"
     assert await cluster.done(long) == "ab"
+
+
+async def test_nothing_is_left_to_plan_when_it_is_worked_out(
+    cluster: Any, aside: list[Work], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Encoding and replaying thousands of records takes long as well."""
+    long = write(cluster, "a", is_long=True)
+    work, done = aside.pop()
+    result = outcome.capture(work)
+    monkeypatch.setattr(log_writer, "plan_of", None)
+    done(result)
+    assert await cluster.done(long) == "a"
 
 
 async def test_commits_go_on_meanwhile(cluster: Any, aside: list[Work]) -> None:
