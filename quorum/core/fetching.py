@@ -45,9 +45,10 @@ from .unattached import Unattached
 class Fetching:
     """What a node does while it follows, or looks for somebody to follow."""
 
-    __slots__ = ("_log", "_quorum", "_requests", "_snapshots")
+    __slots__ = ("_answer_ms", "_log", "_max_wait_ms", "_quorum", "_requests", "_snapshots")
 
     def __init__(self, quorum: QuorumState, log: LocalLog, requests: RequestManager, snapshots: SnapshotFetching) -> None:
+        self._max_wait_ms, self._answer_ms = quorum.config.fetch_max_wait_ms, quorum.config.fetch_answer_ms
         self._quorum = quorum
         self._log = log
         self._requests = requests
@@ -67,7 +68,7 @@ class Fetching:
             elif state.download is not None:
                 self._snapshots.ask(state, state.download)
             else:
-                self._fetch(state, state.leader_id, self._quorum.config.fetch_max_wait_ms)
+                self._fetch(state, state.leader_id, self._max_wait_ms)
 
     def poll_unattached(self, state: Unattached, now_ms: int) -> None:
         if state.fetch_correlation is None and now_ms >= state.fetch_at_ms:
@@ -86,8 +87,7 @@ class Fetching:
             read_round=state.read_round if isinstance(state, Follower) else 0,
         )
         after = Barrier(quorum.election_version, self._log.flushes.last_id)
-        timeout_ms = max_wait_ms + quorum.config.fetch_answer_ms
-        state.fetch_correlation = self._requests.send(destination, request, after, timeout_ms)
+        state.fetch_correlation = self._requests.send(destination, request, after, max_wait_ms + self._answer_ms)
 
     # Answers
 

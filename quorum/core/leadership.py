@@ -46,13 +46,13 @@ from .purgatory import ParkedFetch
 from .quorum_state import NO_RECORDS, QuorumState
 from .requests import RequestManager
 from .snapshots import Snapshots
-from .types import ZERO_UUID, ReplicaKey
+from .types import UUID_BYTES, ReplicaKey
 
 
 class Leadership:
     """What a node does while it leads."""
 
-    __slots__ = ("_last_read_id", "_log", "_quorum", "_requests", "_snapshots")
+    __slots__ = ("_fetch_max_wait_ms", "_last_read_id", "_log", "_quorum", "_requests", "_snapshots")
 
     def __init__(self, quorum: QuorumState, log: LocalLog, requests: RequestManager, snapshots: Snapshots) -> None:
         self._quorum = quorum
@@ -60,6 +60,7 @@ class Leadership:
         self._requests = requests
         self._snapshots = snapshots
         self._last_read_id = 0
+        self._fetch_max_wait_ms = quorum.config.fetch_max_wait_ms
 
     def begin(self, granting_voters: tuple[int, ...], now_ms: int) -> None:
         """Candidate → Leader; the epoch opens with one control batch.
@@ -131,8 +132,8 @@ class Leadership:
 
     def on_fetch(self, correlation: int, request: FetchRequest, now_ms: int) -> None:
         """Answers now, after a read, or later."""
-        quorum = self._quorum
-        error = self.error_of(request, request.fetch_offset >= 0 and 0 <= request.last_fetched_epoch <= request.epoch, now_ms)
+        quorum, log, fetch_offset = self._quorum, self._log, request.fetch_offset
+        error = self.error_of(request, fetch_offset >= 0 and 0 <= request.last_fetched_epoch <= request.epoch, now_ms)
         leader = quorum.state
         if error is not ErrorCode.NONE or not isinstance(leader, Leader):
             quorum.out.append(Reply(correlation, quorum.refusal_of(request, error), quorum.barrier))
@@ -142,16 +143,16 @@ class Leadership:
         if refusal is not None:
             self._reply(leader, correlation, refusal)
             return
-        if not self._log.view.is_boundary(request.fetch_offset):
+        if not log.view.is_boundary(fetch_offset):
             quorum.out.append(Reply(correlation, quorum.refusal_of(request, ErrorCode.OFFSET_OUT_OF_RANGE), quorum.barrier))
             return
         self._acknowledge(leader, request, now_ms)
         is_voter = self._is_voter(request.replica)
-        useful_end_offset = self._log.view.end_offset if is_voter else self._log.high_watermark
-        wait_ms = 0 if lacks_round else min(request.max_wait_ms, quorum.config.fetch_max_wait_ms)
+        useful_end_offset = log.view.end_offset if is_voter else log.high_watermark
+        wait_ms = 0 if lacks_round else min(request.max_wait_ms, self._fetch_max_wait_ms)
         if leader.high_watermark > request.high_watermark:
             wait_ms = min(wait_ms, quorum.config.high_watermark_linger_ms if is_voter else 0)
-        if request.fetch_offset < useful_end_offset:
+        if fetch_offset < useful_end_offset:
             self._read(leader, correlation, request)
         elif wait_ms <= 0 or len(leader.purgatory) >= quorum.config.parked_fetches_max:
             self._reply(leader, correlation, NO_RECORDS)
@@ -163,28 +164,27 @@ class Leadership:
 
     def error_of(self, request: FetchRequest | FetchSnapshotRequest, is_sane: bool, now_ms: int) -> ErrorCode:
         """Why nothing can be fetched with this request; NONE only if this node leads its epoch. A higher epoch deposes it."""
-        quorum = self._quorum
-        node_id, directory_id = request.replica.node_id, request.replica.directory_id
-        is_somebody = node_id >= -1 and node_id != quorum.config.node_id and len(directory_id) == len(ZERO_UUID)
-        if not is_sane or not is_somebody or not 0 <= request.epoch <= EPOCH_MAX:
+        quorum, replica, epoch = self._quorum, request.replica, request.epoch
+        is_somebody = -1 <= replica.node_id != quorum.config.node_id and len(replica.directory_id) == UUID_BYTES
+        if not is_sane or not is_somebody or not 0 <= epoch <= EPOCH_MAX:
             return ErrorCode.INVALID_REQUEST
-        if request.epoch < quorum.epoch:
+        if epoch < quorum.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        if request.epoch > quorum.epoch:
-            quorum.adopt_epoch(request.epoch, now_ms, f"{request.replica!r} fetches in a higher epoch")
+        if epoch > quorum.epoch:
+            quorum.adopt_epoch(epoch, now_ms, f"{replica!r} fetches in a higher epoch")
             return ErrorCode.UNKNOWN_LEADER_EPOCH
         return ErrorCode.NONE if isinstance(quorum.state, Leader) else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _mismatch(self, request: FetchRequest) -> FetchOutcome | None:
         """Why the follower's log is no prefix of this one; None if it is."""
-        view, snapshot = self._log.view, self._snapshots.latest
-        if snapshot is not None and (
+        view, ids = self._log.view, self._snapshots.ids
+        if ids and (
             request.fetch_offset == 0
             or request.fetch_offset < view.start_offset
             or request.last_fetched_epoch < view.start.epoch
             or (request.fetch_offset == view.start_offset and request.last_fetched_epoch != view.start.epoch)
         ):
-            return SnapshotRequired(snapshot.offset, snapshot.epoch)
+            return SnapshotRequired(*ids[-1])
         if request.last_fetched_epoch == view.last_epoch and request.fetch_offset <= view.end_offset:
             return None
         end_offset, epoch = view.end_offset_for_epoch(request.last_fetched_epoch)

@@ -81,20 +81,21 @@ class LogView:
     def extend(self, headers: Iterable[BatchHeader]) -> None:
         """More batches at the end."""
         ends, crcs = self._ends, self._crcs
+        end_offset, last_epoch, last_crc = self.end_offset, self.last_epoch, self.last_crc
         for header in headers:
-            offset, epoch = header.base_offset, header.epoch
-            if offset != self.end_offset or epoch < self.last_epoch or header.previous_crc != self.last_crc:
+            offset, epoch, stamp = header.base_offset, header.epoch, header.high_watermark
+            if offset != end_offset or epoch < last_epoch or header.previous_crc != last_crc:
                 raise InvariantViolation(f"batch {header!r} does not continue {self!r}")
-            if epoch != self.last_epoch or not ends:
+            if epoch != last_epoch or not ends:
                 self._epochs.assign(epoch, offset)
-                self.last_epoch = epoch
-            self.end_offset = end_offset = offset + header.record_count
-            self.last_crc = crc = header.crc
+                last_epoch = epoch
+            end_offset = offset + header.record_count
+            last_crc = header.crc
             ends.append(end_offset)
-            crcs.append(crc)
-            stamp = header.high_watermark
+            crcs.append(last_crc)
             if stamp > self.high_watermark_stamp:
                 self.high_watermark_stamp = max(self.high_watermark_stamp, min(stamp, offset))
+        self.end_offset, self.last_epoch, self.last_crc = end_offset, last_epoch, last_crc
 
     def truncate(self, to_offset: int) -> None:
         """Forget every batch at or above `to_offset`, which must be a batch boundary."""

@@ -143,7 +143,9 @@ class Membership:
     def address_of(self, node_id: int) -> dict[str, Endpoint]:
         """Where the voter is reached: what it said itself counts until the set says something new."""
         written = self.endpoints_of(node_id)
-        before, said = self._relocated.get(node_id, (written, written))
+        if node_id not in self._relocated:
+            return written
+        before, said = self._relocated[node_id]
         return said if before == written else written
 
     def hear(self, voter: ReplicaKey, endpoints: dict[str, Endpoint]) -> bool:

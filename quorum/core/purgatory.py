@@ -80,16 +80,18 @@ class Purgatory:
     def take_expired(self, now_ms: int) -> list[ParkedFetch]:
         """Those whose wait is over."""
         fetches: list[ParkedFetch] = []
-        while self._deadlines and self._deadlines[0][0] <= now_ms:
-            fetch = self._parked.pop(heappop(self._deadlines)[1], None)
+        deadlines = self._deadlines
+        while deadlines and deadlines[0][0] <= now_ms:
+            fetch = self._parked.pop(heappop(deadlines)[1], None)
             if fetch is not None:
                 fetches.append(fetch)
         return fetches
 
     def next_deadline_ms(self) -> int:
-        while self._deadlines and self._deadlines[0][1] not in self._parked:
-            heappop(self._deadlines)
-        return self._deadlines[0][0] if self._deadlines else NEVER_MS
+        deadlines, parked = self._deadlines, self._parked
+        while deadlines and deadlines[0][1] not in parked:
+            heappop(deadlines)
+        return deadlines[0][0] if deadlines else NEVER_MS
 
     def __len__(self) -> int:
         return len(self._parked)

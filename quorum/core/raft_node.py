@@ -226,14 +226,15 @@ class RaftNode:
             SnapshotVerified: self._copying.on_verified,
             SnapshotRefused: self._copying.on_refused,
         }
-        self._polls: dict[type[State], Callable[[Any, int], None]] = {
-            Unattached: self._poll_unattached,
-            Prospective: self._elections.poll_prospective,
-            Candidate: self._elections.poll_candidate,
-            Leader: self._poll_leader,
-            Follower: self._poll_follower,
-            Resigned: self._elections.poll_resigned,
+        self._polls: dict[type[State], tuple[Callable[[Any, int], None], ...]] = {
+            Unattached: (self._elections.poll_unattached, self._fetching.poll_unattached),
+            Prospective: (self._elections.poll_prospective,),
+            Candidate: (self._elections.poll_candidate,),
+            Leader: (self._reconfiguration.poll, self._leadership.poll_leader),
+            Follower: (self._fetching.poll_follower, self._joining.poll),
+            Resigned: (self._elections.poll_resigned,),
         }
+        """Who does what is due in a state; in this order, as long as that does not end the state."""
 
     # The two things a shell calls
 
@@ -246,11 +247,13 @@ class RaftNode:
         self._steps += 1
         self._handlers[type(event)](event, now_ms)
         quorum, polls, out = self._quorum, self._polls, self._out
-        while not self._is_shutting_down:
-            state = quorum.state
-            polls[type(state)](state, now_ms)
-            if quorum.state is state:
-                break
+        polled = None
+        while polled is not quorum.state and not self._is_shutting_down:
+            polled = quorum.state
+            for poll in polls[type(polled)]:
+                poll(polled, now_ms)
+                if quorum.state is not polled:
+                    break
         if not out:
             return []
         effects = out.copy()
@@ -259,9 +262,9 @@ class RaftNode:
 
     def next_deadline_ms(self) -> int:
         """When a TimerFired is due, at latest. Changes with every step."""
-        if not self._steps:
-            return self._boot_ms
-        return NEVER_MS if self._is_shutting_down else self._quorum.state.next_deadline_ms()
+        if self._is_shutting_down:
+            return NEVER_MS
+        return self._quorum.state.next_deadline_ms() if self._steps else self._boot_ms
 
     # What a shell may read
 
@@ -483,11 +486,11 @@ class RaftNode:
     # Responses
 
     def _on_response(self, event: ResponseReceived, now_ms: int) -> None:
-        response = event.response
-        asked = self._requests.answered(event.correlation, response)
+        response, correlation = event.response, event.correlation
+        asked = self._requests.answered(correlation, response)
         if asked is None or self._is_shutting_down:
             return
-        is_awaited = self._fetching.is_awaited(event.correlation)
+        is_awaited = self._fetching.is_awaited(correlation)
         self._learn(response, event.source, now_ms)
         if type(response) is FetchResponse or type(response) is FetchSnapshotResponse:
             if is_awaited:
@@ -502,8 +505,10 @@ class RaftNode:
     def _learn(self, response: Response, source: int, now_ms: int) -> None:
         """Every response tells who leads, as its sender sees it. Older epochs are ignored, contradictions traced."""
         quorum, own_id = self._quorum, self.config.node_id
-        view = response.leader
+        view, state = response.leader, quorum.state
         leader_id = view.leader_id
+        if view.epoch == state.epoch and leader_id == state.leader_id and isinstance(state, Follower) and state.has_fetched:
+            return  # what a follower hears all the time
         if not quorum.epoch <= view.epoch <= EPOCH_MAX:
             return
         if not quorum.consistent(view.epoch, leader_id):
@@ -547,21 +552,6 @@ class RaftNode:
 
     def _on_timer(self, event: TimerFired, now_ms: int) -> None:
         """Nothing of its own: every step ends by polling what is due."""
-
-    def _poll_unattached(self, state: Unattached, now_ms: int) -> None:
-        self._elections.poll_unattached(state, now_ms)
-        if self._quorum.state is state:
-            self._fetching.poll_unattached(state, now_ms)
-
-    def _poll_leader(self, state: Leader, now_ms: int) -> None:
-        self._reconfiguration.poll(state, now_ms)
-        if self._quorum.state is state:
-            self._leadership.poll_leader(state, now_ms)
-
-    def _poll_follower(self, state: Follower, now_ms: int) -> None:
-        self._fetching.poll_follower(state, now_ms)
-        if self._quorum.state is state:
-            self._joining.poll(state, now_ms)
 
     def _on_propose(self, event: Propose, now_ms: int) -> None:
         self._leadership.propose(event.epoch, event.body, event.record_count, now_ms)

@@ -59,10 +59,6 @@ class Snapshots:
         self.ids = found
         """What `found_at_boot` says, to begin with."""
 
-    @property
-    def latest(self) -> OffsetAndEpoch | None:
-        return self.ids[-1] if self.ids else None
-
     def context(self, offset: int, cluster_id: str, generation: int, append_time_ms: int) -> SnapshotContext | None:
         """What a snapshot of everything below `offset` begins with; None if there can be none, or no newer one, there.
 

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-ZERO_UUID = bytes(16)
+UUID_BYTES = 16
+ZERO_UUID = bytes(UUID_BYTES)
 """A directory id that is not known (static voter sets name voters by node id alone)."""
 
 ENDPOINTS_MAX = 16

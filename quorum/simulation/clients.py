@@ -169,7 +169,7 @@ class Clients(Checker):
         if process.applied_offset >= call.end_offset:
             self._acknowledge(call)
         else:
-            self._appends[process, call.end_offset, process.raft.log.crc_at(call.end_offset)] = call
+            self._appends[process, call.end_offset, process.local_log.view.crc_at(call.end_offset)] = call
 
     def on_acknowledged(self, process: SimulatedProcess, base_offset: int, end_offset: int, crc: int) -> None:
         call = self._appends.pop((process, end_offset, crc), None)

@@ -85,8 +85,9 @@ def targets(world: World, machine: Machine) -> list[Target]:
             found.append(Target(path, 0, len(data), position.offset))
         elif name == "quorum-state" and data:
             found.append(Target(path, 0, len(data), 0, is_fatal=True))
+    *_, second, first = 0, 0, *sorted(batch.high_watermark for batch in batches)
     for batch in batches:
-        stamp = max((other.high_watermark for other in batches if other is not batch), default=0)
+        stamp = second if batch.high_watermark == first else first  # the highest of the others
         if batch.base_offset < stamp:
             end = batch.position + batch.size_bytes
             found.append(Target(batch.path, batch.position, end, min(stamp, world.history.end_offset)))

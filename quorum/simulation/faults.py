@@ -106,7 +106,7 @@ def graceful_restart(world: World, random: Random) -> Struck:
 def resign(world: World, random: Random) -> Struck:
     machine = _some_machine(world, random)
     if machine.process is not None:
-        machine.process.step(ResignAsked(machine.process.raft.epoch, "asked to"))
+        machine.process.step(ResignAsked(machine.process.quorum.epoch, "asked to"))
     return (machine.node_id,)
 
 

@@ -120,7 +120,7 @@ class Checker:
 def crc_in_log(process: SimulatedProcess, offset: int) -> int | None:
     """The crc of the batch that ends at `offset` in the log as the node sees it; None if none does."""
     try:
-        return process.raft.log.crc_at(offset)
+        return process.local_log.view.crc_at(offset)
     except KeyError:
         return None
 
@@ -175,7 +175,7 @@ class CommittedHistory(Checker):
             self.epochs.append(header.epoch)
             if header.is_control:
                 self.world.voters.commit(header.crc)
-            self.commit_epochs.append(process.raft.epoch)
+            self.commit_epochs.append(process.quorum.epoch)
 
     def end_before_epoch(self, epoch: int) -> int:
         """The end of what leaders of epochs below `epoch` have committed."""
@@ -193,7 +193,7 @@ class OneLeaderPerEpoch(Checker):
         self._leaders: dict[int, int] = {}
 
     def on_state(self, process: SimulatedProcess) -> None:
-        epoch, leader_id = process.raft.epoch, process.raft.state.leader_id
+        epoch, leader_id = process.quorum.epoch, process.quorum.state.leader_id
         if leader_id >= 0 and self._leaders.setdefault(epoch, leader_id) != leader_id:
             raise Violation(f"S1 epoch {epoch} is led by n{self._leaders[epoch]} and, says n{process.node_id}, by n{leader_id}")
 
@@ -212,8 +212,8 @@ class DurableEpochIsMonotone(Checker):
 
     def on_append(self, process: SimulatedProcess, batches: list[AppendedBatch]) -> None:
         base_offset, epoch, _ = batches[-1]
-        if epoch > process.raft.epoch:
-            raise Violation(f"S2 n{process.node_id} of epoch {process.raft.epoch} appends {base_offset}@{epoch}")
+        if epoch > process.quorum.epoch:
+            raise Violation(f"S2 n{process.node_id} of epoch {process.quorum.epoch} appends {base_offset}@{epoch}")
 
 
 class OneVotePerEpoch(Checker):
@@ -250,7 +250,7 @@ class LeaderIsAppendOnly(Checker):
 
     def on_truncate(self, process: SimulatedProcess, to_offset: int) -> None:
         if process.raft.is_leader:
-            raise Violation(f"S5 n{process.node_id} leads epoch {process.raft.epoch} and truncates to {to_offset}")
+            raise Violation(f"S5 n{process.node_id} leads epoch {process.quorum.epoch} and truncates to {to_offset}")
 
 
 class LeaderCompleteness(Checker):
@@ -262,14 +262,14 @@ class LeaderCompleteness(Checker):
 
     def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
         for other in self.world.leaders:
-            if other is not process and other.raft.epoch > process.raft.epoch:
+            if other is not process and other.quorum.epoch > process.quorum.epoch:
                 self._check(other)
 
     def _check(self, process: SimulatedProcess) -> None:
         history = self.world.history
-        offset = history.end_before_epoch(process.raft.epoch)
-        if offset >= process.raft.log.start_offset and crc_in_log(process, offset) != history.crc_at(offset):
-            raise Violation(f"S6 n{process.node_id} leads epoch {process.raft.epoch} without what was committed up to {offset}")
+        offset = history.end_before_epoch(process.quorum.epoch)
+        if offset >= process.local_log.view.start_offset and crc_in_log(process, offset) != history.crc_at(offset):
+            raise Violation(f"S6 n{process.node_id} leads epoch {process.quorum.epoch} without what was committed up to {offset}")
 
 
 class HighWatermarkIsMonotone(Checker):
@@ -283,10 +283,10 @@ class HighWatermarkIsMonotone(Checker):
     def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
         if high_watermark <= process.commit_offset:
             raise Violation(f"S7 n{process.node_id} goes from {process.commit_offset} back to {high_watermark}")
-        if leading and process.raft.epoch >= self._epoch:
+        if leading and process.quorum.epoch >= self._epoch:
             if high_watermark < self._high_watermark:
                 raise Violation(f"S7 leader n{process.node_id} reports {high_watermark}, it was {self._high_watermark} before")
-            self._epoch, self._high_watermark = process.raft.epoch, high_watermark
+            self._epoch, self._high_watermark = process.quorum.epoch, high_watermark
 
 
 class CommittedIsDurable(Checker):
@@ -359,7 +359,7 @@ class WrittenOnce(Checker):
         self._written: set[tuple[int, int]] = set()
 
     def on_append(self, process: SimulatedProcess, batches: list[AppendedBatch]) -> None:
-        if not process.raft.is_leader or batches[0][1] != process.raft.epoch:
+        if not process.raft.is_leader or batches[0][1] != process.quorum.epoch:
             return
         for base_offset, epoch, _ in batches:
             if (base_offset, epoch) in self._written:
@@ -446,14 +446,14 @@ class ClaimsAreDurable(Checker):
             raise Violation(f"S17 n{process.node_id} votes for {candidate} in epoch {epoch} but has stored {stored}")
 
     def on_flushed(self, process: SimulatedProcess) -> None:
-        believed, durable = process.raft.durable_end_offset, process.machine.durable.end_offset
+        believed, durable = process.local_log.flushes.durable_end_offset, process.machine.durable.end_offset
         if believed > durable:
             raise Violation(f"S17 n{process.node_id} takes its log for durable up to {believed}, but its disk ends at {durable}")
 
     def _check_fetch(self, process: SimulatedProcess, request: FetchRequest) -> None:
         """A fetch of an epoch that the node has left behind since speaks of a log that it may have cut meanwhile."""
         offset, durable = request.fetch_offset, process.machine.durable
-        if offset > 0 and durable.epoch_at_end(offset) != request.last_fetched_epoch and request.epoch == process.raft.epoch:
+        if offset > 0 and durable.epoch_at_end(offset) != request.last_fetched_epoch and request.epoch == process.quorum.epoch:
             raise Violation(f"S17 n{process.node_id} sends {request} but its disk ends at {durable.end_offset}")
 
 

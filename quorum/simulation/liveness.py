@@ -159,7 +159,7 @@ class Liveness:
 
     def _watch_epochs(self) -> None:
         """A node that was cut off may bring one epoch that the core had not heard of; the core itself needs none."""
-        epoch = max((machine.process.raft.epoch for machine in self.core if machine.process is not None), default=0)
+        epoch = self._epoch_of_core()
         if epoch <= self._epoch:
             return
         self._epoch = epoch
@@ -182,11 +182,15 @@ class Liveness:
 
     def leader(self) -> SimulatedProcess | None:
         """Who leads the highest epoch that anybody in the core knows. It may be a node outside: a full disk is noticed late."""
-        epoch = max((machine.process.raft.epoch for machine in self.core if machine.process is not None), default=0)
-        for machine in self.world.machines:
-            if machine.process is not None and machine.process.raft.is_leader and machine.process.raft.epoch == epoch:
-                return machine.process
+        epoch = self._epoch_of_core()
+        for process in self.world.leaders:
+            if process.quorum.epoch == epoch:
+                return process
         return None
+
+    def _epoch_of_core(self) -> int:
+        """The highest that anybody in it knows."""
+        return max([machine.process.quorum.epoch for machine in self.core if machine.process is not None], default=0)
 
     def stuck_prospective(self) -> str | None:
         limit_us = ELECTION_TIMEOUTS * 1000 * max(300, self.world.options.tuning.election_timeout_ms)
@@ -247,7 +251,7 @@ def _call_without_answer(liveness: Liveness) -> str | None:
 def _change_under_way(liveness: Liveness) -> str | None:
     """No change is pending, and the newest voter set is committed."""
     leader = liveness.leader()
-    state = leader.raft.state if leader is not None else None
+    state = leader.quorum.state if leader is not None else None
     if leader is None or not isinstance(state, Leader):
         return "no leader"
     if state.change is not None:

@@ -127,7 +127,7 @@ class Machine:
     @property
     def state_name(self) -> str:
         """The state of its node, or "down"."""
-        return self.process.raft.state.name if self.process is not None else "down"
+        return self.process.quorum.state.name if self.process is not None else "down"
 
     def now_ms(self) -> int:
         return (self._origin + self.world.now_us * self._rate) // MILLISECOND

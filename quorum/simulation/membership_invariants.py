@@ -27,13 +27,13 @@ class VotersChangeOneByOne(Checker):
 
     def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
         if leading and high_watermark > process.raft.epoch_start_offset >= 0:
-            self._committed_in = max(self._committed_in, process.raft.epoch)
+            self._committed_in = max(self._committed_in, process.quorum.epoch)
 
     def on_voters(self, process: SimulatedProcess, offset: int, voters: VoterSet, epoch: int) -> None:
         trail = process.voter_trail
         if not differ_by_one(trail.latest, voters):
             raise Violation(f"S12 n{process.node_id} appends {voters} at {offset} behind {trail.latest}: more than one change")
-        if not process.raft.is_leader or process.raft.epoch != epoch or voters == trail.latest:
+        if not process.raft.is_leader or process.quorum.epoch != epoch or voters == trail.latest:
             return
         if trail.latest_offset >= process.commit_offset:
             raise Violation(f"S12 n{process.node_id} appends {voters} at {offset} behind {trail.latest}, which is not committed")
@@ -42,7 +42,7 @@ class VotersChangeOneByOne(Checker):
 
     def on_state(self, process: SimulatedProcess) -> None:
         """Who is not in its own set stands only if the set without it may never have been committed."""
-        if type(process.raft.state) not in (Candidate, Prospective):
+        if type(process.quorum.state) not in (Candidate, Prospective):
             return
         trail = process.voter_trail
         if trail.latest.has(process.key):
@@ -63,7 +63,7 @@ class RepairersDoNotVote(Checker):
 
     def on_state(self, process: SimulatedProcess) -> None:
         if process.repair_until and process.raft.is_leader and self._is_repairing(process):
-            raise Violation(f"S18 n{process.node_id} repairs up to {process.repair_until} and leads epoch {process.raft.epoch}")
+            raise Violation(f"S18 n{process.node_id} repairs up to {process.repair_until} and leads epoch {process.quorum.epoch}")
 
 
 MEMBERSHIP_CHECKERS: tuple[type[Checker], ...] = (VotersChangeOneByOne, RepairersDoNotVote)

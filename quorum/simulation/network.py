@@ -84,17 +84,14 @@ class SimulatedNetwork:
         delay_us = 20 + int(draw() * self._twice_delay_us)
         if draw() < 0.02:
             delay_us *= 10
-        if self._clogged_until_us:
-            held_us = self._clogged_until_us.get(way, 0) - self._world.now_us
-            if held_us > 0:
-                delay_us += held_us
+        if way in self._clogged_until_us:
+            delay_us += max(0, self._clogged_until_us[way] - self._world.now_us)
         if self._keeps_order:
-            now_us = self._world.now_us
+            now_us, last_arrival_us = self._world.now_us, self._last_arrival_us
             arrival_us = now_us + delay_us
-            last_us = self._last_arrival_us.get(way, 0)
-            if arrival_us < last_us:
-                return last_us - now_us
-            self._last_arrival_us[way] = arrival_us
+            if way in last_arrival_us and arrival_us < last_arrival_us[way]:
+                return last_arrival_us[way] - now_us
+            last_arrival_us[way] = arrival_us
         return delay_us
 
     def send(self, caller: SimulatedProcess, send: Send) -> None:

@@ -71,7 +71,7 @@ class Operators(Checker):
                 return
             everybody = [machine.process for machine in self.world.machines if machine.process is not None]
             if self.world.leaders and self._random.random() < 0.9:
-                process = max(self.world.leaders, key=lambda leading: leading.raft.epoch)
+                process = max(self.world.leaders, key=lambda leading: leading.quorum.epoch)
             elif everybody:
                 process = everybody[int(self._random.random() * len(everybody))]
         if process is None or process.dead:

@@ -107,15 +107,14 @@ class SimulatedProcess:
         "_execute",
         "_flushed_id",
         "_has_rubbish",
+        "_is_watched",
         "_latency",
         "_local",
-        "_local_log",
         "_network",
         "_next_token",
         "_notices",
         "_outstanding",
         "_proposals",
-        "_quorum",
         "_reads_to_apply",
         "_record",
         "_seen",
@@ -139,10 +138,12 @@ class SimulatedProcess:
         "is_leading",
         "is_stopping",
         "key",
+        "local_log",
         "log",
         "machine",
         "node_id",
         "outbox",
+        "quorum",
         "raft",
         "reads",
         "repair_until",
@@ -214,8 +215,9 @@ class SimulatedProcess:
         )
         self.snapshots = SnapshotWork(self, store)
         self.snapshots.load_newest()
-        self._quorum, self._local_log = self.raft.quorum, self.raft.local_log
-        self._record = world.transcript.step
+        self.quorum, self.local_log = self.raft.quorum, self.raft.local_log
+        """Two parts of the node, for who looks at them at every step."""
+        self._record = world.transcript.gathered.append
         self._checkers = world.checkers
         self._network = world.network
         self._execute: dict[type[Any], Callable[[Any], None]] = {
@@ -244,6 +246,7 @@ class SimulatedProcess:
             Trace: self._on_trace,
         }
         self._trace = TraceWriter(world.trace, self.raft, world.now_us) if world.trace is not None else None
+        self._is_watched = world.transcript.is_read or self._trace is not None
         self._deadline_ms = self.raft.next_deadline_ms()
         """As of the newest step."""
         self._arm_timer(self._deadline_ms)
@@ -255,9 +258,8 @@ class SimulatedProcess:
         if self.dead:
             return []
         effects = self._step(event)
-        local = self._local
-        while local and not self.dead:
-            self._step(local.popleft())
+        while self._local and not self.dead:
+            self._step(self._local.popleft())
         if not self.dead:
             deadline_ms = self._deadline_ms = self.raft.next_deadline_ms()
             if deadline_ms < self._timer_ms:
@@ -265,21 +267,25 @@ class SimulatedProcess:
         return effects
 
     def _step(self, event: Event) -> Effects:
+        now_us = self.world.now_us
         effects = self.raft.step(event, self.machine.now_ms())
-        state = self._quorum.state
-        now_us, record = self.world.now_us, self._record
-        record(now_us, self.node_id, event, EVENT_KINDS[type(event)], state, self._local_log, effects)
-        if self._trace is not None:
-            self._trace.step(now_us, event, effects)
-        execute, may_crash = self._execute, self.crash_in_effects is not None
-        try:
-            for effect in effects:
-                if may_crash and self._crashes_here():
-                    return effects
-                execute[type(effect)](effect)
-        except (DiskFailed, LogCorrupt) as error:
-            self.end_of(error)
-            return effects
+        state, log = self.quorum.state, self.local_log
+        view, kind = log.view, EVENT_KINDS[type(event)]
+        self._record(
+            (now_us, self.node_id, kind, state.epoch, state.leader_id, view.end_offset, log.high_watermark, view.last_crc)
+        )
+        if self._is_watched:
+            self._show(event, effects)
+        if effects:
+            execute, may_crash = self._execute, self.crash_in_effects is not None
+            try:
+                for effect in effects:
+                    if may_crash and self._crashes_here():
+                        return effects
+                    execute[type(effect)](effect)
+            except (DiskFailed, LogCorrupt) as error:
+                self.end_of(error)
+                return effects
         if state is not self._seen:
             self._seen = state
             is_leader = self.raft.is_leader
@@ -288,6 +294,14 @@ class SimulatedProcess:
                 self.world.leaders_changed()
             self._checkers.on_state(self)
         return effects
+
+    def _show(self, event: Event, effects: Effects) -> None:
+        """To who reads the transcript or the trace."""
+        world = self.world
+        if world.transcript.is_read:
+            world.transcript.show(world.now_us, self.node_id, event, self.quorum.state, self.local_log, effects)
+        if self._trace is not None:
+            self._trace.step(world.now_us, event, effects)
 
     def _crashes_here(self) -> bool:
         """Power goes if as many effects as the fault has drawn were carried out."""
@@ -654,9 +668,9 @@ class SimulatedProcess:
         """Append a batch as leader; acknowledged when this process applies it while it still leads."""
         if self.dead or self.machine.paused_until_us > self.world.now_us:
             return False
-        for effect in self.step(Propose(self.raft.epoch, body, record_count)):
-            if type(effect) is Proposed and not self.dead and self.raft.is_leader and self.raft.epoch == effect.epoch:
-                crc = self.raft.log.crc_at(effect.end_offset)
+        for effect in self.step(Propose(self.quorum.epoch, body, record_count)):
+            if type(effect) is Proposed and not self.dead and self.raft.is_leader and self.quorum.epoch == effect.epoch:
+                crc = self.local_log.view.crc_at(effect.end_offset)
                 if effect.end_offset <= self.applied_offset:
                     self.world.checkers.on_acknowledged(self, effect.base_offset, effect.end_offset, crc)
                 else:

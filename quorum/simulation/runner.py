@@ -234,7 +234,7 @@ def _play(
         committed=world.history.end_offset,
         acknowledged=world.acknowledged,
         reads=world.reads,
-        epochs=max((m.process.raft.epoch for m in world.machines if m.process is not None), default=0),
+        epochs=max((m.process.quorum.epoch for m in world.machines if m.process is not None), default=0),
         mended_logs=world.mended_logs,
         violations=violations,
         tail=tuple(last_lines.tail()),

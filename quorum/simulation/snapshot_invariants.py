@@ -53,7 +53,7 @@ class SnapshotsAreCommitted(Checker):
             raise Violation(f"D3 n{process.node_id} refuses its copy of {snapshot}, and nothing has rotted: {reason}")
 
     def on_flushed(self, process: SimulatedProcess) -> None:
-        if process.raft.log.start_offset:
+        if process.local_log.view.start_offset:
             self._check_start(process)
 
     def _check_position(self, process: SimulatedProcess, snapshot: OffsetAndEpoch) -> None:
@@ -64,7 +64,7 @@ class SnapshotsAreCommitted(Checker):
             )
 
     def _check_start(self, process: SimulatedProcess) -> None:
-        start, ids = process.raft.log.start, process.raft.snapshots
+        start, ids = process.local_log.view.start, process.raft.snapshots
         if start.offset > process.commit_offset:
             raise Violation(
                 f"S13 the log of n{process.node_id} starts at {start}, above its high watermark {process.commit_offset}"

@@ -1,8 +1,8 @@
 """What happened, one line per step, and its hash.
 
 The hash takes in every step's time, node, event kind and resulting state, whether or not lines are kept: two runs with the same
-hash did the same things in the same order. Lines are kept, and made, only when somebody reads them: the end of a run that broke a
-rule is seen by playing it again.
+hash did the same things in the same order. Steps gather first and are hashed in bulk. Lines are kept, and made, only when
+somebody reads them: the end of a run that broke a rule is seen by playing it again.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import struct
 from collections import deque
 from collections.abc import Callable
+from itertools import chain
 from typing import NamedTuple
 
 from ..core.effects import Effects, Trace
@@ -18,7 +19,14 @@ from ..core.local_log import LocalLog
 from ..core.quorum_state import State
 
 TAIL_LINES = 40
-_pack = struct.Struct("<QiiqqqqI").pack
+StepNumbers = tuple[int, int, int, int, int, int, int, int]
+"""Of one step: time in microseconds, node id, the number of the event's type, epoch, leader id, log end offset, high watermark,
+and the crc at the log's end.
+"""
+_STEP = "QiiqqqqI"
+_IN_BULK = 64
+_pack_one = struct.Struct(f"<{_STEP}").pack
+_pack_many = struct.Struct(f"<{_STEP * _IN_BULK}").pack
 
 
 class StepEntry(NamedTuple):
@@ -48,32 +56,38 @@ class Transcript:
     def __init__(self, write: Callable[[str], None] | None = None, *, tail_lines: int = 0) -> None:
         self._write = write
         self._tail: deque[StepEntry] = deque(maxlen=tail_lines)
-        self._is_read = write is not None or tail_lines > 0
+        self.is_read = write is not None or tail_lines > 0
+        """Whether anybody wants lines: then `show` is to be called at every step."""
         self._hash = hashlib.blake2b(digest_size=16)
-        self._update = self._hash.update
-        self.steps = 0
+        self.gathered: list[StepNumbers] = []
+        """The newest steps, not hashed yet."""
+        self._steps_hashed = 0
 
-    def step(
-        self,
-        time_us: int,
-        node_id: int,
-        event: object,
-        kind: int,
-        state: State,
-        log: LocalLog,
-        effects: Effects,
-    ) -> None:
-        """One step of one node; `kind` numbers the event's type. Positional, for it is called at every step."""
-        self.steps += 1
-        view, end_offset, high_watermark, update = log.view, log.view.end_offset, log.high_watermark, self._update
-        update(_pack(time_us, node_id, kind, state.epoch, state.leader_id, end_offset, high_watermark, view.last_crc))
-        if self._is_read:
-            self._add(StepEntry(time_us, node_id, event, state, end_offset, high_watermark, effects))
+    @property
+    def steps(self) -> int:
+        return self._steps_hashed + len(self.gathered)
+
+    def hash_steps(self) -> None:
+        """Take in what has gathered."""
+        gathered, update = self.gathered, self._hash.update
+        count = len(gathered)
+        in_bulk = count - count % _IN_BULK
+        for first in range(0, in_bulk, _IN_BULK):
+            update(_pack_many(*chain.from_iterable(gathered[first : first + _IN_BULK])))
+        for step in gathered[in_bulk:]:
+            update(_pack_one(*step))
+        self._steps_hashed += count
+        gathered.clear()
+
+    def show(self, time_us: int, node_id: int, event: object, state: State, log: LocalLog, effects: Effects) -> None:
+        """One step of one node, for who reads lines."""
+        self._add(StepEntry(time_us, node_id, event, state, log.view.end_offset, log.high_watermark, effects))
 
     def note(self, time_us: int, text: str) -> None:
         """Something that no node did: a fault, a restart, the heal."""
+        self.hash_steps()
         self._hash.update(f"{time_us} {text}".encode())
-        if self._is_read:
+        if self.is_read:
             self._add(StepEntry(time_us, -1, text, None, 0, 0, []))
 
     def _add(self, entry: StepEntry) -> None:
@@ -85,4 +99,5 @@ class Transcript:
         return [entry.line() for entry in self._tail]
 
     def digest(self) -> str:
+        self.hash_steps()
         return self._hash.hexdigest()

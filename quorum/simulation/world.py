@@ -36,6 +36,7 @@ from .voter_trail import Voters
 
 HEALTHY_DISK_US = 200
 EVENTS_MAX = 3_000_000
+EVENTS_AT_ONCE = 1_000
 NUMBER_BITS = 32
 BURSTS = (1, 1, 1, 1, 4)
 """Batches proposed at once; several of them travel and reach the disk together."""
@@ -180,7 +181,7 @@ class World:
 
     def newest_voters(self) -> VoterSet:
         """The set in force, as the newest leader's log says; if nobody leads, the newest that is committed."""
-        leader = max(self.leaders, key=lambda process: process.raft.epoch, default=None)
+        leader = max(self.leaders, key=lambda process: process.quorum.epoch, default=None)
         return leader.voter_trail.latest if leader is not None else self.voters.committed.latest
 
     def refused_to_start(self, machine: Machine, error: LogCorrupt) -> None:
@@ -244,15 +245,23 @@ class World:
         self.after(self.options.fault_phase_ms * 1000, self.liveness.heal)
         if self.until_us is not None:
             self.after(self.until_us, self.finish)
+        for _ in range(EVENTS_MAX // EVENTS_AT_ONCE):
+            self._go_on()
+            if self._is_done:
+                return
+            self.transcript.hash_steps()
+        raise Violation(f"L0 {EVENTS_MAX} events without an end")
+
+    def _go_on(self) -> None:
+        """The next actions, at most so many that what they leave behind for the transcript does not grow large."""
         heap, take = self._heap, self._due.pop
-        for _ in repeat(None, EVENTS_MAX):
+        for _ in repeat(None, EVENTS_AT_ONCE):
             key = heappop(heap)
             self.now_us = key >> NUMBER_BITS
             action, arguments = take(key)
             action(*arguments)
             if self._is_done:
                 return
-        raise Violation(f"L0 {EVENTS_MAX} events without an end")
 
     # The workload
 

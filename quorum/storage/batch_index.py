@@ -1,4 +1,4 @@
-"""Every batch header of the log in memory, as columns of machine integers (about 60 bytes a batch).
+"""Every batch header of the log in memory, as columns of machine integers (52 bytes a batch).
 
 A batch's *position* is its first byte's place in the log's continuous byte stream, as if all batches stood in one file without
 header pages; segments and the tail cache are ranges of that stream. A batch's size is the distance to the next position.
@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import accumulate, chain
+from operator import sub
+
+from msgspec.structs import astuple
 
 from ..core.batch import NO_PREVIOUS_CRC, BatchHeader
 
@@ -35,30 +39,28 @@ class BatchIndex:
         self._epochs = array("Q")
         self._crcs = array("Q")
         self._append_times_ms = array("Q")
-        self._counts_and_attributes = array("Q")
-        self._main_columns = (self.positions, self.base_offsets, self.high_watermarks, self._epochs, self._crcs)
+        self._attributes = array("H")
+        self._counts = array("H")
 
     def __len__(self) -> int:
         return len(self.base_offsets)
 
     def extend(self, headers: list[BatchHeader]) -> None:
         """Add the batches that follow the last one; the caller has checked that they do."""
-        positions, offsets, marks, epochs, crcs = self._main_columns
-        times_ms, counts_and_attributes = self._append_times_ms, self._counts_and_attributes
-        position = self.end_position
-        for header in headers:
-            positions.append(position)
-            offsets.append(header.base_offset)
-            marks.append(header.high_watermark)
-            epochs.append(header.epoch)
-            crcs.append(header.crc)
-            times_ms.append(header.append_time_ms)
-            counts_and_attributes.append(header.record_count << 16 | header.attributes)
-            position += header.size_bytes
-        if headers:
-            self.end_position = position
-            self.end_offset = headers[-1].end_offset
-            self.last_epoch, self.last_crc = epochs[-1], crcs[-1]
+        if not headers:
+            return
+        sizes, crcs, offsets, epochs, attributes, counts, times_ms, marks, _ = zip(*map(astuple, headers), strict=True)
+        *positions, self.end_position = accumulate(sizes, initial=self.end_position)
+        self.positions.extend(positions)
+        self.base_offsets.extend(offsets)
+        self.high_watermarks.extend(marks)
+        self._epochs.extend(epochs)
+        self._crcs.extend(crcs)
+        self._append_times_ms.extend(times_ms)
+        self._attributes.extend(attributes)
+        self._counts.extend(counts)
+        self.end_offset = offsets[-1] + counts[-1]
+        self.last_epoch, self.last_crc = epochs[-1], crcs[-1]
 
     def truncate(self, count: int) -> None:
         """Keep the first `count` batches."""
@@ -81,18 +83,26 @@ class BatchIndex:
             del column[:count]
 
     def _columns(self) -> tuple[array[int], ...]:
-        return (*self._main_columns, self._append_times_ms, self._counts_and_attributes)
+        return (
+            self.positions,
+            self.base_offsets,
+            self.high_watermarks,
+            self._epochs,
+            self._crcs,
+            self._append_times_ms,
+            self._attributes,
+            self._counts,
+        )
 
     def header(self, number: int) -> BatchHeader:
         """The header of batch `number`, counted from the log's start."""
-        packed = self._counts_and_attributes[number]
         return BatchHeader(
             size_bytes=self.end_of(number) - self.positions[number],
             crc=self._crcs[number],
             base_offset=self.base_offsets[number],
             epoch=self._epochs[number],
-            attributes=packed & 0xFFFF,
-            record_count=packed >> 16,
+            attributes=self._attributes[number],
+            record_count=self._counts[number],
             append_time_ms=self._append_times_ms[number],
             high_watermark=self.high_watermarks[number],
             previous_crc=self._crcs[number - 1] if number else self.start_crc,
@@ -101,25 +111,25 @@ class BatchIndex:
     def headers(self, first: int = 0) -> Iterator[BatchHeader]:
         """The headers from batch `first` on, as they are now, whatever happens to the index while they are looked at."""
         previous_crc = self._crcs[first - 1] if 0 < first <= len(self._crcs) else self.start_crc
-        columns = (
+        positions, crcs = self.positions[first:], self._crcs[first:]
+        return map(
+            BatchHeader,
+            map(sub, chain(positions[1:], (self.end_position,)), positions),
+            crcs,
             self.base_offsets[first:],
-            self.positions[first:],
-            [*self.positions[first + 1 :], self.end_position][: len(self.base_offsets) - first],
-            self.high_watermarks[first:],
             self._epochs[first:],
-            self._crcs[first:],
+            self._attributes[first:],
+            self._counts[first:],
             self._append_times_ms[first:],
-            self._counts_and_attributes[first:],
+            self.high_watermarks[first:],
+            chain((previous_crc,), crcs),
         )
-        return _headers(zip(*columns, strict=True), previous_crc)
 
     def columns_from(self, first: int, start_position: int) -> list[tuple[int, int, int, int, int]]:
         """Of batch `first` and all behind it: position counted from `start_position`, base offset, high watermark, epoch, crc."""
-        positions, offsets, marks, epochs, crcs = self._main_columns
-        return [
-            (positions[number] - start_position, offsets[number], marks[number], epochs[number], crcs[number])
-            for number in range(first, len(offsets))
-        ]
+        positions = [position - start_position for position in self.positions[first:]]
+        columns = (self.base_offsets[first:], self.high_watermarks[first:], self._epochs[first:], self._crcs[first:])
+        return list(zip(positions, *columns, strict=True))
 
     def crc(self, number: int) -> int:
         return self._crcs[number]
@@ -160,9 +170,3 @@ class BatchIndex:
             fitting = bisect_right(self.positions, limit, first, len(self.base_offsets)) - 1
             last = max(first + 1, min(last, fitting))
         return first, last
-
-
-def _headers(rows: Iterable[tuple[int, ...]], previous_crc: int) -> Iterator[BatchHeader]:
-    for base_offset, position, end, mark, epoch, crc, time_ms, packed in rows:
-        yield BatchHeader(end - position, crc, base_offset, epoch, packed & 0xFFFF, packed >> 16, time_ms, mark, previous_crc)
-        previous_crc = crc
