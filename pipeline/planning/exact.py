@@ -92,7 +92,7 @@ class _Program:
         bounds = self.start.scope.bounds
         members = max(int(self.start.scope.counted.sum()), 1)
         disk = 1.0 / max(float(bounds.share_bytes.sum()) / members, 1.0)
-        return np.r_[np.full(2 * self.brokers, disk), np.full(2 * self.brokers, 1.0 / max(bounds.mean_count, 1e-9))]
+        return np.repeat([disk, 1.0 / max(bounds.mean_count, 1e-9)], 2 * self.brokers)
 
     def _rows(
         self, disk_low: Floats, disk_high: Floats, count_low: Floats, count_high: Floats
