@@ -15,7 +15,7 @@ from ..command import CLEAN, CORRUPT, FINDINGS
 from ..errors import WrongUse
 from .options import OffsetRange, lake_option
 
-LAYERS: Mapping[str, str] = {"silver": "runs.build"}
+LAYERS: Mapping[str, str] = {"silver": "runs.build", "gold": "runs.gold"}
 """Layer → the module with `TABLES` and `build(spark, lake, tables, lo=, hi=, progress=)`; its report has `lo`, `hi`, `rows`."""
 
 

@@ -1,0 +1,193 @@
+"""`kraftlab pipeline audit`: what a lake's gold tables say, with an exit code for scripts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from ..command import CLEAN, FINDINGS
+from .gold_rows import Row, format_options, fresh, print_rows, since_ms
+from .options import lake_option
+
+
+def _any(row: Row) -> bool:
+    return True
+
+
+def _cannot_end(row: Row) -> bool:
+    """An open reassignment whose replicas are to be added and removed at once."""
+    return row["status"] == "open" and bool(set(row["adding"] or ()) & set(row["removing"] or ()))
+
+
+def _is_lost(row: Row) -> bool:
+    return row.get("cause") != "compacted"
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """One audit: the tables that it reads, how rows are shown and in which order, and which of them are findings.
+
+    `time` and `offset` are the columns that `--since` goes by: a row counts if its time is later; rows without a time go by their
+    offset, and always count if they have neither.
+    """
+
+    gold: tuple[str, ...]
+    tables: tuple[str, ...]
+    columns: tuple[str, ...]
+    order: str
+    time: str | None
+    offset: str | None
+    is_finding: Callable[[Row], bool]
+    about: str
+
+
+AUDITS = {
+    "reassignments": Audit(
+        ("gold.reassignments",),
+        ("gold.reassignments",),
+        (
+            "topic", "partition", "status", "start_offset", "end_offset", "start_ms", "duration_ms", "orig", "target",
+            "leader_changes", "isr_shrinks", "superseded_by",
+        ),
+        "start_offset",
+        "end_ms",
+        None,
+        _cannot_end,
+        "every reassignment and how it ended; a finding is one that can never end",
+    ),
+    "rf": Audit(
+        ("gold.rf_drift", "gold.reassignments"),
+        ("gold.rf_drift",),
+        (
+            "topic", "partition", "class", "rf", "rf_expected", "rf_mode_of_topic", "offset", "culprit_reassignment_id",
+            "confidence",
+        ),
+        "offset",
+        None,
+        "offset",
+        _any,
+        "replication factors that changed or differ; every row is a finding",
+    ),
+    "divergence": Audit(
+        ("gold.log_divergence",),
+        ("gold.log_divergence",),
+        ("from_offset", "to_offset", "class", "epoch", "controllers", "epochs", "crcs"),
+        "from_offset",
+        None,
+        "from_offset",
+        _any,
+        "where the logs of controllers differ; every row is a finding",
+    ),
+    "gaps": Audit(
+        (),
+        ("bronze.offset_gaps", "bronze.quarantine"),
+        ("table", "controller_id", "from_offset", "to_offset", "cause", "segment", "pos", "end_pos", "status", "detail"),
+        "from_offset",
+        None,
+        "to_offset",
+        _is_lost,
+        "offsets that logs do not hold, and what was damaged; a finding is what was not compacted away",
+    ),
+    "epochs": Audit(
+        ("gold.leader_epochs",),
+        ("gold.leader_epochs",),
+        ("epoch", "leader", "start_offset", "end_offset", "ms", "leaders"),
+        "start_offset",
+        None,
+        "end_offset",
+        lambda row: row["leaders"] > 1,
+        "which controller led when; a finding is an epoch with two leaders",
+    ),
+}  # fmt: skip
+
+
+@click.command(
+    "audit",
+    short_help="Find what went wrong in a lake's logs.",
+    epilog="\b\n"
+    + "\n".join(f"{name:<14} {audit.about}" for name, audit in AUDITS.items())
+    + """
+
+\b
+Examples:
+  kraftlab pipeline audit reassignments --lake /data/lake --since 12h
+  kraftlab pipeline audit rf --lake /data/lake --topic orders --format csv
+  kraftlab pipeline audit divergence --lake /data/lake || page-somebody
+
+\b
+Gold tables that are stale are built first; if none is, no Spark is started.
+Exit codes: 0 nothing found, 1 findings, 2 wrong use, 3 no Java.""",
+)
+@click.argument("name", metavar="AUDIT", type=click.Choice(tuple(AUDITS)))
+@lake_option
+@click.option("--since", metavar="T", help="Only what ended or lies after this: 2026-11-21T17:06:35Z, 12h, 7d.")
+@click.option("--topic", metavar="NAME", help="Only this topic.")
+@click.option("--findings-only", is_flag=True, help="Only rows that are findings.")
+@format_options
+def audit(name: str, lake_uri: str, since: str | None, topic: str | None, findings_only: bool, form: str, as_json: bool) -> int:
+    """Print one audit's rows: reassignments, rf, divergence, gaps or epochs."""
+    from ..errors import WrongUse
+    from ..lake.commits import Lake
+
+    chosen = AUDITS[name]
+    if topic is not None and "topic" not in chosen.columns:
+        raise WrongUse(f"rows of {name} are of no topic; leave --topic out")
+    lake = Lake(lake_uri)
+    if not lake.exists():
+        raise WrongUse(f"{lake} is empty; the next step: kraftlab pipeline ingest LOGDIR... --lake {lake.place()}")
+    fresh(lake, chosen.gold)
+    rows = [row for table in chosen.tables for row in _rows(lake, table)]
+    if topic is not None:
+        rows = [row for row in rows if row["topic"] == topic]
+    moment = since_ms(since)
+    if moment is not None:
+        rows = _later(lake, chosen, rows, moment)
+    rows.sort(key=lambda row: (row[chosen.order] is None, row[chosen.order] or 0))
+    findings = [row for row in rows if chosen.is_finding(row)]
+    counts = Counter(str(row["status"]) for row in rows) if name == "reassignments" else Counter()
+    told = "".join(f", {count:,} {status}" for status, count in counts.most_common())
+    print_rows(
+        findings if findings_only else rows,
+        chosen.columns,
+        "json" if as_json else form,
+        summary=f"{len(rows):,} rows{told}; {len(findings):,} findings",
+        extra={"audit": name, "findings": len(findings)},
+    )
+    return FINDINGS if findings else CLEAN
+
+
+def _rows(lake: Any, table: str) -> list[Row]:
+    """A table's rows, in the shape that their audit shows."""
+    rows: list[Row] = lake.arrow(table).to_pylist()
+    if table == "gold.leader_epochs":
+        leaders = Counter(row["epoch"] for row in rows)
+        return [{**row, "leaders": leaders[row["epoch"]]} for row in rows]
+    if table.startswith("bronze."):
+        return [_damage(table, row) for row in rows]
+    return rows
+
+
+def _damage(table: str, row: Row) -> Row:
+    """Gaps and quarantine as rows of one shape; of quarantine, between which offsets."""
+    names: Sequence[str] = AUDITS["gaps"].columns
+    if table == "bronze.quarantine":
+        last, following = row["prev_offset"], row["next_offset"]
+        row = {**row, "from_offset": None if last is None else last + 1, "to_offset": following, "cause": "quarantine"}
+    return {name: row.get(name) for name in names} | {"table": table.partition(".")[2]}
+
+
+def _later(lake: Any, chosen: Audit, rows: list[Row], moment_ms: int) -> list[Row]:
+    """Rows whose time is later; of tables without times, whose offset is of a batch that was appended later."""
+    if chosen.time is not None:
+        return [row for row in rows if row[chosen.time] is None or row[chosen.time] >= moment_ms]
+    batches = lake.arrow("bronze.batches", ["base_offset", "append_ms"])
+    times, offsets = batches.column("append_ms").to_numpy(), batches.column("base_offset").to_numpy()
+    recent = offsets[times >= moment_ms]
+    if not len(recent):
+        return [row for row in rows if chosen.offset is None or row[chosen.offset] is None]
+    first = int(recent.min())
+    return [row for row in rows if chosen.offset is None or row[chosen.offset] is None or row[chosen.offset] >= first]

@@ -1,0 +1,103 @@
+"""What the commands that print gold tables share: tables that are built if they are stale, and rows as text, CSV or JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kraftlab.cli.output import print_json
+from kraftlab.cli.tables import utc_text
+
+if TYPE_CHECKING:
+    from ..lake.commits import Lake
+
+Row = dict[str, Any]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+TABLE, JSON, CSV = "table", "json", "csv"
+
+
+def format_options(function: Function) -> Function:
+    """`--format`, and `--json` for `--format json`."""
+    form = click.option(
+        "--format", "form", type=click.Choice((TABLE, JSON, CSV)), default=TABLE, show_default=True, help="How rows are printed."
+    )
+    return form(click.option("--json", "as_json", is_flag=True, help="The same as --format json.")(function))
+
+
+def fresh(lake: Lake, tables: Sequence[str]) -> None:
+    """Builds those of the gold tables that are stale. WrongUse if there is nothing to build them of."""
+    from ..runs import gold
+    from .spark import spark_session
+
+    stale = gold.stale(lake, tables)
+    if stale:
+        with spark_session() as spark:
+            gold.build(spark, lake, stale, progress=_progress)
+
+
+def _progress(table: str) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"building {table} …", err=True)
+
+
+def since_ms(text: str | None) -> int | None:
+    """`--since`: a time, or how long ago (30m, 12h, 7d)."""
+    import re
+    import time
+
+    from kraftlab.cli.metadata_sources import parse_time
+
+    if text is None:
+        return None
+    ago = re.fullmatch(r"(\d+)([mhd])", text)
+    if ago is None:
+        return parse_time(text)
+    unit_ms = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}[ago.group(2)]
+    return time.time_ns() // 1_000_000 - int(ago.group(1)) * unit_ms
+
+
+def print_rows(rows: Iterable[Row], columns: Sequence[str], form: str, *, summary: str, extra: Row | None = None) -> None:
+    """Rows on stdout; for people the named columns alone, and then a line that says what there was."""
+    rows = list(rows)
+    if form == JSON:
+        print_json({**(extra or {}), "rows": rows})
+    elif form == CSV:
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        names = list(rows[0]) if rows else list(columns)
+        writer.writerow(names)
+        writer.writerows([_cell(name, row[name], "") for name in names] for row in rows)
+        click.echo(text.getvalue(), nl=False)
+    else:
+        for line in _lines(rows, columns):
+            click.echo(line)
+        click.echo(summary)
+
+
+def _lines(rows: list[Row], columns: Sequence[str]) -> Iterator[str]:
+    if not rows:
+        return
+    cells = [list(columns), *([_cell(name, row[name], "-", times=True) for name in columns] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _cell(name: str, value: Any, null: str, *, times: bool = False) -> str:
+    if value is None:
+        return null
+    if isinstance(value, list | tuple):
+        return "[" + ",".join("null" if item is None else str(item) for item in value) + "]"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    if times and (name in ("as_of", "sampled_ms") or name.endswith("_ms")) and value > 1_000_000_000_000:
+        return utc_text(value)
+    return str(value)

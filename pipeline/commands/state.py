@@ -1,0 +1,50 @@
+"""`kraftlab pipeline state`: partitions as they were."""
+
+from __future__ import annotations
+
+import click
+
+from ..command import CLEAN
+from .gold_rows import format_options, print_rows
+from .options import lake_option
+
+COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "adding", "removing", "rf_settled", "since_offset")
+
+
+@click.command(
+    "state",
+    short_help="Show partitions as they were at an offset or a time.",
+    epilog="""\b
+Examples:
+  kraftlab pipeline state --lake /data/lake --at-offset 4711
+  kraftlab pipeline state --lake /data/lake --at-time 2026-11-21T14:05:00Z --topic orders
+  kraftlab pipeline state --lake /data/lake --json | jq '.rows[] | select(.leader < 0)'
+
+\b
+Exit codes: 0 shown, 2 wrong use (the lake does not reach there), 3 no Java.""",
+)
+@lake_option
+@click.option("--at-offset", "offset", metavar="N", type=click.IntRange(min=0), help="After the record at this offset.")
+@click.option(
+    "--at-time", "time", metavar="T", help="After the last record appended by then: 2026-11-21T14:05:00Z or milliseconds."
+)
+@click.option("--topic", metavar="NAME", help="Only this topic.")
+@format_options
+def state(lake_uri: str, offset: int | None, time: str | None, topic: str | None, form: str, as_json: bool) -> int:
+    """Show every partition of topics that existed then; without --at-offset or --at-time, at the end of the lake."""
+    from kraftlab.cli.metadata_sources import parse_time
+
+    from ..errors import WrongUse
+    from ..lake.commits import Lake
+    from ..runs.states import states_at
+    from .spark import spark_session
+
+    if offset is not None and time is not None:
+        raise WrongUse("--at-offset and --at-time are both given; give one of the two")
+    time_ms = None if time is None else parse_time(time)
+    with spark_session() as spark:
+        at, states = states_at(spark, Lake(lake_uri), offset=offset, time_ms=time_ms, topic=topic)
+        rows = states.toArrow().to_pylist()
+    summary = f"{len(rows):,} partitions after the record at offset {at}"
+    print_rows(rows, COLUMNS, "json" if as_json else form, summary=summary, extra={"at_offset": at})
+    return CLEAN

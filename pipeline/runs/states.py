@@ -1,0 +1,45 @@
+"""Partitions as of an offset or a time, out of a lake."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import WrongUse
+from ..lake import uris
+from ..lake.commits import Lake
+from ..session.factory import master_of
+from ..tables import gold
+from .build import CHANGES, TOPICS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def states_at(
+    spark: SparkSession, lake: Lake, *, offset: int | None = None, time_ms: int | None = None, topic: str | None = None
+) -> tuple[int, DataFrame]:
+    """(offset, `silver.partition_state` after the record there). A time means the last record that was appended by then; without
+    either, the last of all. WrongUse if the lake does not reach so far.
+    """
+    from pyspark.sql import functions as F
+
+    uris.check_reach(lake.uri, master_of(spark))
+    ranges = lake.active(CHANGES)
+    if not ranges:
+        raise WrongUse(f"{lake} has no partitions; the next step: kraftlab pipeline build silver --lake {lake.place()}")
+    end = ranges[-1].hi
+    changes, topics = lake.read(spark, CHANGES), lake.read(spark, TOPICS)
+    if time_ms is not None:
+        appended = F.max(F.when(F.col("ts_ms") <= time_ms, F.col("offset")))
+        (row,) = changes.agg(appended.alias("at"), F.min("ts_ms").alias("first")).collect()
+        if row["at"] is None:
+            raise WrongUse(f"no record was appended by {time_ms}; the first that {lake} has is of {row['first']} (ms since 1970)")
+        offset = int(row["at"])
+    at = end - 1 if offset is None else offset
+    if not ranges[0].lo <= at < end:
+        raise WrongUse(
+            f"{lake} holds offsets {ranges[0].lo} to {end - 1}, not {at}; ingest and build what is newer, or ask for these"
+        )
+    if topic is not None:
+        changes = changes.where(F.col("topic") == topic)
+    return at, gold.partition_states(changes, topics, at).orderBy("topic", "partition")
