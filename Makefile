@@ -1,9 +1,9 @@
-# make demo | test | nightly | lint | mutants | proto | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
+# make demo | pipeline-demo | test | nightly | lint | mutants | proto | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo test nightly mutants lint proto proto-check bench clean
+.PHONY: demo pipeline-demo test nightly mutants lint proto proto-check bench clean
 
 .venv/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kraftlab needs Python 3.11 or newer; this is %s. Try: make PYTHON=python3.11" % sys.version.split()[0])'
@@ -17,6 +17,11 @@ ARGS ?=
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' >&2
 	@touch $@
 
+.venv/installed-pipeline: .venv/installed
+	@echo "installing Spark, Arrow and a Java for them …" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[pipeline]' >&2
+	@touch $@
+
 .venv/installed-bench: .venv/installed-dev
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]' >&2
 	@touch $@
@@ -25,6 +30,10 @@ demo: .venv/installed
 	@$(BIN)/python -m kraftlab.demo $(ARGS)
 
 # Two workers: clusters of processes in one lane, everything else beside them (tests/conftest.py). `-n 0`: all in one process.
+# Logs to tables, audits, a plan and a page, on Spark. Needs no Java.
+pipeline-demo: .venv/installed-pipeline
+	@$(BIN)/python -m kraftlab.demo.pipeline $(ARGS)
+
 test: .venv/installed-dev
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 

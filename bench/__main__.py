@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from . import catch_up, changes, commit, failover, large_cluster, planner, sim, snapshot, start
+from . import catch_up, changes, commit, failover, large_cluster, pipeline, planner, sim, snapshot, start
 
 MEASUREMENTS = {
     "commit": commit.main,
@@ -16,6 +16,7 @@ MEASUREMENTS = {
     "changes": changes.main,
     "large-cluster": large_cluster.main,
     "planner": planner.main,
+    "pipeline": pipeline.main,
     "sim": sim.main,
 }
 

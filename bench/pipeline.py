@@ -1,0 +1,302 @@
+"""The pipeline on one machine: records per second of each step, cold and warm, beside plain Python that does the same.
+
+A log of reassignments whose truth is known (`reassignment_log`) is written as a controller of ours writes it. Spark, in one
+session with a small heap, then takes it in (bronze), decodes it (silver) and steps the life cycles, each twice: the first run
+pays for compiling, the second does not. Plain Python does the same in this process, on one core, and stores nothing. Every way
+must give the counts of the truth.
+
+Beside the time on the wall stands the processor's, of all processes together: on a machine that does other things too, only the
+latter can be compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kraftlab.metadata import records as r
+from kraftlab.metadata.codec import decode, encode
+from kraftlab.pipeline.audits.life_cycles import Change, PartitionKey, all_life_cycles
+from kraftlab.quorum.core import batch
+from kraftlab.quorum.storage.identity import LogIdentity
+from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES, SegmentHeader, segment_name
+
+from .measure import table
+from .reassignment_log import RECORDS_PER_LOG_BATCH, ReassignmentLog, Row, Truth
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HEAP = "1g"
+SEGMENT_BYTES = 64 << 20
+EPOCH = 1
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One step done one way: seconds on the wall and of all processors, and records per second of either."""
+
+    step: str
+    way: str
+    seconds: float
+    processor_seconds: float
+    records_per_second: float
+    records_per_processor_second: float
+    right: bool
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What `--json` prints. `log_bytes` is the length of all segments."""
+
+    records: int
+    log_bytes: int
+    heap: str
+    session_seconds: float
+    steps: list[Step]
+
+
+def write_log(directory: Path, changes: int) -> tuple[int, int, Truth]:
+    """Segments of one controller: topics first, then the changes; (records, bytes, what was done)."""
+    made = ReassignmentLog(changes)
+    rows = made.rows()
+    first = next(rows)
+    topics = (made.truth.partitions + 2) // 3
+    segment, written, offset, crc = bytearray(), 0, 0, 0
+
+    def flush() -> None:
+        nonlocal written
+        path = directory / segment_name(start)
+        path.write_bytes(segment)
+        written += len(segment)
+        segment.clear()
+
+    start = 0
+    for records, append_ms in _batches(_records(topics, first, rows)):
+        if not segment:
+            start = offset
+            segment += SegmentHeader(LogIdentity("bench", bytes(15) + b"\1", 0), offset, EPOCH if offset else 0, crc).encode()
+        body, count = encode(records)
+        data, crc = batch.encode(
+            body,
+            base_offset=offset,
+            epoch=EPOCH,
+            record_count=count,
+            append_time_ms=append_ms,
+            high_watermark=offset,
+            previous_crc=crc,
+        )
+        segment += data
+        offset += count
+        if len(segment) >= SEGMENT_BYTES:
+            flush()
+    if segment:
+        flush()
+    return offset, written, made.truth
+
+
+def _topic_id(topic: int) -> bytes:
+    return b"bench-00" + topic.to_bytes(8, "big")
+
+
+def _records(topics: int, first: Row, rows: Iterator[Row]) -> Iterator[tuple[Any, int]]:
+    """Records and when they were appended."""
+    for topic in range(topics):
+        yield r.Topic(0, f"topic-{topic:07d}", _topic_id(topic)), first[1]
+    yield _record(first), first[1]
+    for row in rows:
+        yield _record(row), row[1]
+
+
+def _record(row: Row) -> Any:
+    _, _, kind, topic, partition, isr, leader, replicas, adding, removing = row
+    if kind == "create":
+        return r.Partition(0, partition, _topic_id(topic), replicas, isr, leader=leader)
+    return r.PartitionChange(
+        0,
+        partition,
+        _topic_id(topic),
+        isr=isr,
+        leader=leader,
+        replicas=replicas,
+        removing_replicas=removing,
+        adding_replicas=adding,
+    )
+
+
+def _batches(records: Iterator[tuple[Any, int]]) -> Iterator[tuple[list[Any], int]]:
+    found: list[Any] = []
+    append_ms = 0
+    for record, append_ms in records:
+        found.append(record)
+        if len(found) == RECORDS_PER_LOG_BATCH:
+            yield found, append_ms
+            found = []
+    if found:
+        yield found, append_ms
+
+
+class Way:
+    """How one program does the steps: `name`, and what is done again to see it warm."""
+
+    def __init__(self, name: str, directory: Path, truth: Truth, records: int) -> None:
+        self.name = name
+        self.directory = directory
+        self.truth = truth
+        self.records = records
+        self.steps: list[Step] = []
+
+    def measure(self, step: str, way: str, run: Callable[[], object], expected: object) -> None:
+        began, used = time.monotonic(), processor_seconds()
+        found = run()
+        seconds, processors = time.monotonic() - began, processor_seconds() - used
+        rates = (self.records / seconds, self.records / max(processors, 1e-9))
+        self.steps.append(Step(step, f"{self.name}, {way}", seconds, processors, *rates, found == expected))
+        print(f"  {step}, {self.name}, {way}: {seconds:.1f} s", file=sys.stderr, flush=True)
+
+    @property
+    def statuses(self) -> dict[str, int]:
+        truth = self.truth
+        named = {"completed": truth.completed, "cancelled": truth.cancelled, "superseded": truth.superseded, "open": truth.open}
+        return {name: count for name, count in named.items() if count}
+
+
+def plain(log: Path, way: Way) -> None:
+    """One core, nothing written: batches checked; records decoded; life cycles stepped, all histories in memory."""
+    gc.disable()
+    try:
+        way.measure("bronze", "one core", lambda: sum(each.header.record_count for each in _stored(log)), way.records)
+        changes = way.records - (way.truth.partitions + 2) // 3
+        way.measure("silver", "one core", lambda: sum(1 for _ in _changes(log)), changes)
+        way.measure("life cycles", "one core, decoding too", lambda: dict(_stepped(log)), way.statuses)
+    finally:
+        gc.enable()
+
+
+def _stored(log: Path) -> Iterator[batch.Batch]:
+    for path in sorted(log.iterdir()):
+        yield from batch.decode_all(path.read_bytes()[HEADER_PAGE_BYTES:])
+
+
+def _changes(log: Path) -> Iterator[tuple[PartitionKey, Change]]:
+    for stored in _stored(log):
+        header = stored.header
+        for index, record in enumerate(decode(stored.body)):
+            offset, at_ms = header.base_offset + index, header.append_time_ms
+            if isinstance(record, r.PartitionChange):
+                fields = (record.isr, record.leader, record.replicas, record.adding_replicas, record.removing_replicas)
+                yield PartitionKey(record.topic_id.hex(), None, record.partition_id), Change(offset, at_ms, "change", *fields)
+            elif isinstance(record, r.Partition):
+                sets = (record.isr, record.leader, record.replicas, record.adding_replicas, record.removing_replicas)
+                yield PartitionKey(record.topic_id.hex(), None, record.partition_id), Change(offset, at_ms, "create", *sets)
+
+
+def _stepped(log: Path) -> Counter[str]:
+    return Counter(cycle.status for cycle in all_life_cycles(_changes(log)))
+
+
+def on_spark(spark: SparkSession, log: Path, way: Way, warm_runs: int) -> None:
+    """The commands' own functions, each run into a lake of its own."""
+    from kraftlab.pipeline.lake.commits import Lake
+    from kraftlab.pipeline.runs.build import CHANGES, TOPICS, build
+    from kraftlab.pipeline.runs.ingest import ingest
+    from kraftlab.pipeline.tables import gold
+
+    def taken_in(lake: Lake) -> int:
+        return ingest(spark, lake, [str(log)]).records
+
+    def built(lake: Lake) -> int:
+        return build(spark, lake).rows[CHANGES]
+
+    def statuses(lake: Lake) -> dict[str, int]:
+        found = gold.life_cycles(lake.read(spark, CHANGES), lake.read(spark, TOPICS))
+        rows = gold.reassignments(found).groupBy("status").count().collect()
+        return {row["status"]: row["count"] for row in rows}
+
+    changes = way.records - (way.truth.partitions + 2) // 3
+    for number in range(1 + warm_runs):
+        how = "warm" if number else "cold"
+        lake = Lake(str(way.directory / f"lake-{number}"))
+        way.measure("bronze", how, partial(taken_in, lake), way.records)
+        way.measure("silver", how, partial(built, lake), changes)
+        way.measure("life cycles", how, partial(statuses, lake), way.statuses)
+
+
+def processor_seconds() -> float:
+    """Of this process and all below it, those that ended too."""
+    parents: dict[int, int] = {}
+    used: dict[int, int] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        pid = int(entry.parent.name)
+        parents[pid] = int(fields[1])
+        used[pid] = sum(map(int, fields[11:15]))
+    mine = {os.getpid()}
+    while below := {pid for pid, parent in parents.items() if parent in mine} - mine:
+        mine |= below
+    return sum(used.get(pid, 0) for pid in mine) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(changes: int, warm_runs: int) -> Result:
+    from kraftlab.pipeline.session import factory
+
+    scratch = Path(tempfile.mkdtemp(prefix="kraftlab-bench-"))
+    try:
+        log = scratch / "log"
+        log.mkdir()
+        records, log_bytes, truth = write_log(log, changes)
+        print(f"  a log of {records:,} records, {log_bytes / 1e6:.0f} MB", file=sys.stderr, flush=True)
+        python = Way("plain Python", scratch, truth, records)
+        plain(log, python)
+        began = time.monotonic()
+        with factory.session(conf={"spark.driver.memory": HEAP}) as spark:
+            spark.range(1).count()
+            session_seconds = time.monotonic() - began
+            way = Way("Spark", scratch, truth, records)
+            on_spark(spark, log, way, warm_runs)
+        steps = sorted(python.steps + way.steps, key=lambda step: ("bronze", "silver", "life cycles").index(step.step))
+        return Result(records, log_bytes, HEAP, session_seconds, steps)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench pipeline", description=__doc__.partition("\n")[0])
+    parser.add_argument("--changes", type=int, default=5_000_000, help="changes of partitions in the log (default: %(default)s)")
+    parser.add_argument("--warm", type=int, default=1, help="runs after the cold one (default: %(default)s)")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="100,000 changes")
+    options = parser.parse_args(arguments)
+    result = measure(100_000 if options.quick else options.changes, options.warm)
+    if options.json:
+        print(msgspec.json.encode(result).decode())
+    else:
+        rows = [["step", "way", "s", "processor s", "records/s", "per processor s", "right"]]
+        rows += [
+            [
+                step.step,
+                step.way,
+                f"{step.seconds:.1f}",
+                f"{step.processor_seconds:.1f}",
+                f"{step.records_per_second:,.0f}",
+                f"{step.records_per_processor_second:,.0f}",
+                "yes" if step.right else "NO",
+            ]
+            for step in result.steps
+        ]
+        print(f"{result.records:,} records, {result.log_bytes / 1e6:.0f} MB of log; heap {result.heap}")
+        print(f"Spark's first query after {result.session_seconds:.1f} s\n\n{table(rows)}")
+    return 0 if all(step.right for step in result.steps) else 1

@@ -1,0 +1,273 @@
+"""`python -m kraftlab.demo.pipeline`: from logs to tables, audits, plans and a page, on a machine that need have no Java.
+
+A cluster of seven processes is given recorded topics; a plan empties a broker, and another reassignment is cancelled half-way.
+Then Spark takes in the controllers' logs, and the recorded log of a real Kafka cluster, and what comes out is compared with what
+the cluster says of itself, and with plain Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import lzma
+import pathlib
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kraftlab.cli.main import run
+from kraftlab.client.errors import ClusterUnreachable
+from kraftlab.cluster import ClusterError, LocalCluster
+from kraftlab.metadata.errors import ApiError
+
+from .__main__ import BROKERS, DEFAULT_CAPTURE, OVERRIDES
+from .lab import Lab, StoryError, wait_until
+from .recording import Recording, RecordingError
+from .report import Report
+from .story import Story
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KAFKA_LOG = pathlib.Path(__file__).resolve().parents[1] / "tests" / "pipeline" / "data" / "00000000000000000000.log.xz"
+DRAINED = 0
+CANCELLED = 2
+"""So many reassignments the story of the main demo cancels."""
+
+
+class Chapters(Report):
+    """Numbers the chapters of two stories as they come."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        super().__init__(as_json=as_json)
+        self.told = 0
+
+    def chapter(self, number: int, text: str) -> None:
+        self.told += 1
+        super().chapter(self.told, text)
+
+
+class CommandEnded(StoryError):
+    """A command ended otherwise than it had to. The text is what it said."""
+
+
+class PipelineStory:
+    """Plays everything and reports what held. `directory` gets both lakes and the page."""
+
+    def __init__(self, report: Report, recording: Recording, cluster: LocalCluster, directory: pathlib.Path) -> None:
+        self.report = report
+        self.story = Story(report, recording, cluster)
+        self.cluster = cluster
+        self.directory = directory
+        self.lake = directory / "lake"
+        self.moved = 0
+        self.last_state: dict[tuple[str, int], list[int]] = {}
+
+    def tell(self) -> None:
+        """All chapters, in order."""
+        from kraftlab.pipeline.session import factory
+
+        self.look_for_java()
+        self.make_history()
+        self.report.chapter(5, "Spark, in a JVM of its own")
+        started = time.monotonic()
+        with factory.session() as spark:
+            spark.range(1).count()
+            seconds = time.monotonic() - started
+            self.report.took("Spark", seconds)
+            self.report.check("Spark runs", True, f"{spark.version} answered its first query after {seconds:.1f} s")
+            self.take_in_own_logs()
+            self.audit(spark)
+            self.take_in_kafkas_log()
+        self.write_page()
+
+    # 1
+
+    def look_for_java(self) -> None:
+        """What is there to run Spark with."""
+        self.report.chapter(1, "a Java for Spark")
+        found = {check["name"]: check["found"] for check in self._command("doctor", "--json")["checks"]}
+        self.report.check("a Java", True, found["java"])
+
+    # 2, 3 and 4
+
+    def make_history(self) -> None:
+        """A cluster with recorded topics, of which one broker is emptied by plan, and whose second reassignment is cancelled."""
+        self.story.start()
+        self.story.lab = Lab(self.cluster)
+        try:
+            self.story.import_topics()
+            self._drain()
+            self.story.cancel_half_way()
+            self._sample()
+            self._remember()
+        finally:
+            self.story.lab.close()
+        self.cluster.stop()
+
+    def _drain(self) -> None:
+        self.report.chapter(3, f"a plan that empties broker {DRAINED}, executed with the reassignment tool")
+        self._sample()
+        bootstrap = ("--bootstrap-server", self.cluster.bootstrap_servers)
+        plan, moves = self.directory / "plan.json", self.directory / "moves.json"
+        proposed = self._command("plan", "propose", *bootstrap, "--drain", str(DRAINED), "--output", str(plan), "--json")
+        checked = self._command("plan", "check", str(plan), "--json")
+        errors = [finding for finding in checked["findings"] if finding["severity"] == "error"]
+        self.report.check(
+            "plan checked", not errors, f"{len(proposed['moves'])} partitions move; independent checks: {errors or 'no error'}"
+        )
+        moves.write_text(self._text("pipeline", "plan", "export", str(plan)))
+        self._text("reassign-partitions", *bootstrap, "--execute", "--reassignment-json-file", str(moves))
+        lab = self.story.lab
+        wait_until("the plan is carried out", lambda: not lab.reassigning(), timeout_s=120)
+        left = [item for item in lab.partitions().values() if DRAINED in item.replica_nodes]
+        self.report.check("broker emptied", not left, f"broker {DRAINED} has {len(left)} replicas")
+
+    def _sample(self) -> None:
+        self._command("samples", "--bootstrap-server", self.cluster.bootstrap_servers, "--lake", str(self.lake), "--json")
+
+    def _remember(self) -> None:
+        for topic in self.story.lab.admin.describe_topics().topics:
+            for item in topic.partitions:
+                self.last_state[topic.name, item.partition_index] = list(item.replica_nodes)
+
+    # 5
+
+    def take_in_own_logs(self) -> None:
+        """All controllers' logs into bronze, silver and gold; again, which does nothing."""
+        logs = [str(self.cluster.metadata_dir(node_id)) for node_id in self.cluster.controller_ids]
+        ingested = self._command("ingest", *logs, *self._lake(), "--json")
+        gaps, damages = ingested["gaps"], ingested["damage_count"]
+        seen = f"{ingested['records']} records of {len(logs)} controllers, {damages} damages, {len(gaps)} gaps"
+        self.report.check("logs taken in", not gaps, seen)
+        built = self._command("build", "silver", *self._lake(), "--json")
+        agree = not built["disagreements"] and not built["undecodable"]
+        self.report.check("silver", agree, f"{sum(built['rows'].values())} rows; controllers agree, every record decodes")
+        again = self._command("ingest", *logs, *self._lake(), "--json"), self._command("build", "silver", *self._lake(), "--json")
+        self.report.check(
+            "again", all(each["lo"] == each["hi"] for each in again), "the same commands once more find nothing new"
+        )
+
+    # 6
+
+    def audit(self, spark: SparkSession) -> None:
+        """Every reassignment from its first record to its last, and the last state of every partition."""
+        from kraftlab.pipeline.lake.commits import Lake
+        from kraftlab.pipeline.tables import gold
+
+        self.report.chapter(6, "audits: what the log says happened")
+        lake = Lake(str(self.lake))
+        changes, topics = lake.read(spark, "silver.partition_changes"), lake.read(spark, "silver.topics")
+        rows = gold.reassignments(gold.life_cycles(changes, topics)).collect()
+        statuses = Counter(row.status for row in rows)
+        slowest = max((row.duration_ms for row in rows if row.status == "completed"), default=0)
+        held = statuses["completed"] == self.moved and statuses["cancelled"] == CANCELLED and not statuses["open"]
+        seen = f"{dict(statuses)}; the slowest that was completed took {slowest / 1000:.1f} s"
+        self.report.check("reassignments", held, seen)
+        states = gold.partition_states(changes, topics).collect()
+        found = {(row.topic, row.partition): list(row.replicas) for row in states}
+        self.report.check("last state", found == self.last_state, f"{len(found)} partitions, as the cluster described them")
+
+    # 7
+
+    def take_in_kafkas_log(self) -> None:
+        """A real Kafka's log, decoded by Spark's workers and, beside it, by plain Python."""
+        self.report.chapter(7, "the recorded log of a real Kafka cluster")
+        log = self.directory / "00000000000000000000.log"
+        log.write_bytes(lzma.decompress(KAFKA_LOG.read_bytes()))
+        place = ("--lake", str(self.directory / "kafka"))
+        self._command("ingest", str(log), *place, "--json")
+        built = self._command("build", "silver", *place, "--json")
+        lines = self._text("pipeline", "kraft-dump", str(log)).splitlines()
+        records = [record.get("type") for line in lines for record in msgspec.json.decode(line)["records"]]
+        changes = sum(kind in ("PARTITION_RECORD", "PARTITION_CHANGE_RECORD") for kind in records)
+        rows = built["rows"]["silver.partition_changes"]
+        self.report.check("Kafka's log", rows == changes, f"{rows} changes of partitions; plain Python decodes {changes}")
+
+    # 8
+
+    def write_page(self) -> None:
+        """One static page with plots."""
+        self.report.chapter(8, "a report")
+        page = self.directory / "report.html"
+        self._command("report", *self._lake(), "--out", str(page), "--json", codes=(0, 1))
+        text = page.read_text()
+        self.report.check("page", "<svg" in text, f"{page}, {len(text) / 1000:.0f} kB, {text.count('<svg')} plots")
+
+    def _lake(self) -> tuple[str, str]:
+        return ("--lake", str(self.lake))
+
+    def _command(self, *arguments: str, codes: tuple[int, ...] = (0,)) -> Any:
+        """A command of the pipeline; its JSON."""
+        return msgspec.json.decode(self._text("pipeline", *arguments, codes=codes))
+
+    def _text(self, *arguments: str, codes: tuple[int, ...] = (0,)) -> str:
+        """A command line, in this process; what it printed. CommandEnded if it ends with another code."""
+        self.report.say(f"  [dim]$ kraftlab {' '.join(self._shown(word) for word in arguments if word != '--json')}[/]")
+        out, errors = io.TextIOWrapper(io.BytesIO()), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            code = run(list(arguments))
+        out.seek(0)
+        text = out.read()
+        if code not in codes:
+            raise CommandEnded(f"kraftlab {' '.join(arguments)} ended with {code}: {(errors.getvalue() or text).strip()}")
+        return text
+
+    def _shown(self, word: str) -> str:
+        if word == self.cluster.bootstrap_servers:
+            return word.partition(",")[0]
+        return word.replace(f"{self.directory}/", "").replace(f"{self.cluster.directory}/", "")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="make pipeline-demo",
+        description="Plays the data pipeline: a cluster is given a history, Spark makes tables, audits and a page of it."
+        " Needs no Java: pip brings one. Exit code 0 only if every check holds.",
+        epilog='examples: make pipeline-demo · make pipeline-demo ARGS=--json · make pipeline-demo ARGS="--keep DIR"',
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON report on stdout, nothing else")
+    parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="leave the lakes and the page there, to look at")
+    return parser.parse_args()
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def main() -> int:
+    options = arguments()
+    signal.signal(signal.SIGTERM, _interrupted)
+    report = Chapters(as_json=options.json)
+    scratch = pathlib.Path(tempfile.mkdtemp(prefix="kraftlab-pipeline-demo-"))
+    directory = options.keep.absolute() if options.keep else scratch / "kept"
+    try:
+        if directory.exists() and any(directory.iterdir()):
+            raise StoryError(f"{directory} is not empty; give --keep a new directory")
+        directory.mkdir(parents=True, exist_ok=True)
+        cluster = LocalCluster(scratch / "cluster", 3, BROKERS, 2, overrides=OVERRIDES)
+        try:
+            PipelineStory(report, Recording(DEFAULT_CAPTURE), cluster, directory).tell()
+        finally:
+            cluster.close()
+    except KeyboardInterrupt:
+        report.check("ran to its end", False, "interrupted")
+        return 130
+    except (StoryError, RecordingError, ClusterError, ClusterUnreachable, ApiError, OSError) as error:
+        report.check("ran to its end", False, str(error))
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        report.finish()
+    return 0 if report.ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
