@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -33,9 +33,6 @@ from .lab import Lab, StoryError, wait_until
 from .recording import Recording, RecordingError
 from .report import Report
 from .story import Story
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 KAFKA_LOG = pathlib.Path(__file__).resolve().parents[1] / "tests" / "pipeline" / "data" / "00000000000000000000.log.xz"
 DRAINED = 0
@@ -85,7 +82,7 @@ class PipelineStory:
             self.report.took("Spark", seconds)
             self.report.check("Spark runs", True, f"{spark.version} answered its first query after {seconds:.1f} s")
             self.take_in_own_logs()
-            self.audit(spark)
+            self.audit()
             self.take_in_kafkas_log()
         self.write_page()
 
@@ -158,22 +155,26 @@ class PipelineStory:
 
     # 6
 
-    def audit(self, spark: SparkSession) -> None:
-        """Every reassignment from its first record to its last, and the last state of every partition."""
-        from kraftlab.pipeline.lake.commits import Lake
-        from kraftlab.pipeline.tables import gold
-
+    def audit(self) -> None:
+        """Every reassignment from its first record to its last, what is amiss, and the last state of every partition."""
         self.report.chapter(6, "audits: what the log says happened")
-        lake = Lake(str(self.lake))
-        changes, topics = lake.read(spark, "silver.partition_changes"), lake.read(spark, "silver.topics")
-        rows = gold.reassignments(gold.life_cycles(changes, topics)).collect()
-        statuses = Counter(row.status for row in rows)
-        slowest = max((row.duration_ms for row in rows if row.status == "completed"), default=0)
+        built = self._command("build", "gold", *self._lake(), "--json")
+        self.report.check("gold", True, ", ".join(f"{rows} {table.partition('.')[2]}" for table, rows in built["rows"].items()))
+        rows = self._command("audit", "reassignments", *self._lake(), "--json")["rows"]
+        statuses = Counter(row["status"] for row in rows)
+        slowest = max((row["duration_ms"] for row in rows if row["status"] == "completed"), default=0)
         held = statuses["completed"] == self.moved and statuses["cancelled"] == CANCELLED and not statuses["open"]
-        seen = f"{dict(statuses)}; the slowest that was completed took {slowest / 1000:.1f} s"
-        self.report.check("reassignments", held, seen)
-        states = gold.partition_states(changes, topics).collect()
-        found = {(row.topic, row.partition): list(row.replicas) for row in states}
+        counted = ", ".join(f"{count} {status}" for status, count in statuses.items())
+        self.report.check("reassignments", held, f"{counted}; the slowest that was completed took {slowest / 1000:.1f} s")
+        amiss = {
+            name: self._command("audit", name, *self._lake(), "--json", codes=(0, 1))["rows"] for name in ("rf", "divergence")
+        }
+        seen = (
+            f"{len(amiss['rf'])} replication factors drifted, the controllers' logs differ in {len(amiss['divergence'])} places"
+        )
+        self.report.check("nothing amiss", not any(amiss.values()), seen)
+        states = self._command("state", *self._lake(), "--json")["rows"]
+        found = {(row["topic"], row["partition"]): row["replicas"] for row in states}
         self.report.check("last state", found == self.last_state, f"{len(found)} partitions, as the cluster described them")
 
     # 7
