@@ -15,9 +15,9 @@ One process writes at a time (`lock.py`); readers need no lock: files of replace
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -102,6 +102,7 @@ class Lake:
     def __init__(self, place: str) -> None:
         self.uri = uris.normalised(place)
         self._system, self._root = uris.file_system(self.uri)
+        self._is_held = False
 
     def __repr__(self) -> str:
         return f"the lake {self.place()}"
@@ -216,7 +217,16 @@ class Lake:
         self._publish(f"{COMMITS}/{table}/{manifest.number}.json", msgspec.json.format(msgspec.json.encode(manifest)))
         return manifest
 
-    def commit_arrow(self, rows: pa.Table, table: str, lo: int, hi: int, *, details: Mapping[str, str] = {}) -> Manifest:
+    def commit_arrow(
+        self,
+        rows: pa.Table,
+        table: str,
+        lo: int,
+        hi: int,
+        *,
+        inputs: Mapping[str, int] = {},
+        details: Mapping[str, str] = {},
+    ) -> Manifest:
         """Commits rows that are in memory, without Spark. The caller holds `writing()`."""
         from pyarrow import parquet
 
@@ -226,7 +236,7 @@ class Lake:
             name = f"part-{time.time_ns()}.zstd.parquet"
             parquet.write_table(rows.cast(arrow_schema(table)), f"{path}/{name}", filesystem=system, compression="zstd")
 
-        return self.commit(table, lo, hi, write, details=details)
+        return self.commit(table, lo, hi, write, inputs=inputs, details=details)
 
     def check_range(self, table: str, lo: int, hi: int) -> None:
         """RangeOverlap if [lo, hi) could not be committed, WrongUse if it is empty."""
@@ -239,9 +249,18 @@ class Lake:
                     f"do [{min(lo, each.lo)}, {max(hi, each.hi)}) instead, or a range beside it"
                 )
 
-    def writing(self) -> AbstractContextManager[None]:
-        """Holds the lake for this process alone. LakeLocked says who has it."""
-        return lock.writing(self.uri)
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Holds the lake for this process alone; within, it may be asked for again. LakeLocked says who has it."""
+        if self._is_held:
+            yield
+            return
+        with lock.writing(self.uri):
+            self._is_held = True
+            try:
+                yield
+            finally:
+                self._is_held = False
 
     def vacuum(self, keep: int = 1) -> Removed:
         """Removes what the last `keep` states of each table do not use: replaced files, manifests, and what killed writers left.

@@ -11,6 +11,7 @@ case; uuids are URL-safe base64 of 22 characters, other bytes base64. Fields tha
 
 from __future__ import annotations
 
+import operator
 import re
 import typing
 from collections.abc import Callable
@@ -36,6 +37,7 @@ RECORD_DECODER: msgspec.msgpack.Decoder[MetadataRecord] = msgspec.msgpack.Decode
 _CONTROL_DECODER: msgspec.msgpack.Decoder[quorum_batch.ControlRecord] = msgspec.msgpack.Decoder(quorum_batch.ControlRecord)
 _RAW_DECODER = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _START_DECODER = msgspec.msgpack.Decoder()
+_VERSION = operator.attrgetter("version")
 
 Converter = Callable[[Any], Any]
 Shape = tuple[tuple[str, str, Converter | None, object], ...]
@@ -134,7 +136,7 @@ def decode_metadata(body: bytes, base_offset: int, record_count: int) -> list[Me
         records = BODY_DECODER.decode(body)
     except msgspec.DecodeError:
         records = []
-    if len(records) == record_count and all(map(is_known, records)):
+    if len(records) == record_count and (not any(map(_VERSION, records)) or all(map(is_known, records))):
         return records  # type: ignore[return-value]
     return [
         decode_one(raw, base_offset + index) if isinstance(raw, bytes) else raw

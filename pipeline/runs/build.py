@@ -20,7 +20,7 @@ from ..lake.commits import Lake, Manifest
 from ..session.factory import master_of
 from ..tables import bronze, silver
 from ..tables.batch_rows import Spans
-from .ingest import BATCHES, GAPS
+from .ingest import BATCHES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -110,7 +110,8 @@ class _Build:
         batches = self._batches(lo, hi, snapshots)
         rows = silver.others(batches).persist()
         try:
-            found = silver.transactions(self._markers(rows))
+            marks = silver.marks(rows)
+            found = silver.transactions(marks.markers)
             spans = found.aborted
             if found.open_from is not None:
                 hi = self._batch_with(found.open_from, lo, hi)
@@ -120,7 +121,8 @@ class _Build:
             if spans or found.open_from is not None:
                 rows.unpersist()
                 rows = silver.others(batches, spans, thorough=True).persist()
-            report = self._commit_all(batches, rows, lo, hi, spans, thorough=bool(spans) or found.open_from is not None)
+                marks = marks._replace(partitions=None)
+            report = self._commit_all(batches, rows, lo, hi, spans, marks.partitions)
         finally:
             rows.unpersist()
         return msgspec.structs.replace(
@@ -131,7 +133,10 @@ class _Build:
             disagreements=self._disagreements(lo, hi),
         )
 
-    def _commit_all(self, batches: DataFrame, rows: DataFrame, lo: int, hi: int, spans: Spans, *, thorough: bool) -> BuildReport:
+    def _commit_all(
+        self, batches: DataFrame, rows: DataFrame, lo: int, hi: int, spans: Spans, partitions: int | None
+    ) -> BuildReport:
+        """`partitions` is how many partition records `rows` passed over, None if it looked at them."""
         earlier = self.lake.read(self.spark, TOPICS)
         topics = silver.topics(rows, earlier)
         made: Mapping[str, Callable[[], DataFrame]] = {
@@ -145,7 +150,7 @@ class _Build:
         }
         undecodable: dict[str, int] = {}
         if OTHER in self.tables:
-            complete = thorough or counts.get(CHANGES) == silver.partition_count(rows)
+            complete = partitions is None or counts.get(CHANGES) == partitions
             others = rows if complete else silver.others(batches, spans, thorough=True)
             manifest = self._commit(OTHER, silver.other_records(others), lo, hi)
             counts[OTHER] = manifest.rows
@@ -172,20 +177,10 @@ class _Build:
         return found.where(~is_snapshot | F.col("segment").isin(*snapshots)) if snapshots else found.where(~is_snapshot)
 
     def _needed_snapshots(self) -> set[str]:
-        batches = self.lake.read(self.spark, BATCHES)
-        found = [(row.segment, row.end_offset) for row in bronze.snapshots(batches).collect()]
-        if not found:
-            return set()
-        gaps = self.lake.arrow(GAPS, ["from_offset", "to_offset"]).to_pylist()
-        if len(self.controllers) > 1 and gaps:
-            holes = [(row.from_offset, row.to_offset) for row in bronze.holes(batches).collect()]
-        else:
-            holes = [(row["from_offset"], row["to_offset"]) for row in gaps]
-        has_segments = bool(batches.where(f"segment NOT LIKE '{bronze.SNAPSHOTS}'").head(1))
-        return silver.needed_snapshots(holes, found, has_segments)
-
-    def _markers(self, rows: DataFrame) -> list[tuple[int, int]]:
-        return [(row.offset, row.type) for row in silver.transaction_markers(rows).collect()]
+        batches = self.lake.arrow(BATCHES, bronze.KEYS)
+        found = bronze.snapshots(batches)
+        has_segments = any(not name.endswith(bronze.SNAPSHOTS[1:]) for name in batches["segment"].unique().to_pylist())
+        return silver.needed_snapshots(bronze.holes(batches), found, has_segments)
 
     def _batch_with(self, offset: int, lo: int, hi: int) -> int:
         """Where the batch begins that holds an offset."""
@@ -196,7 +191,11 @@ class _Build:
     def _disagreements(self, lo: int, hi: int) -> int:
         if len(self.controllers) < 2:
             return 0
-        return int(bronze.disagreeing(self.lake.read(self.spark, BATCHES, lo=lo, hi=hi)).count())
+        return sum(
+            bronze.disagreements(self.lake.arrow_of(manifest, [*bronze.KEYS, "crc"]))
+            for manifest in self.ingested
+            if manifest.lo < hi and lo < manifest.hi
+        )
 
 
 def _write(rows: DataFrame, directory: str) -> None:

@@ -11,13 +11,15 @@ A segment that is cleaned away while it is read makes the read be planned once m
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow as pa
 
 from ..errors import CorruptInput, WrongUse
 from ..lake import uris
 from ..lake.commits import Lake, Manifest
+from ..lake.schemas import arrow_schema
 from ..session.factory import master_of
 from ..sources import register
 from ..sources.columns import MISSING
@@ -117,7 +119,7 @@ def ingest(
         uris.check_reach(uris.normalised(place), master_of(spark))
     with lake.writing():
         form = format_named(format_name) if format_name else detect(places)
-        expected = _of_lake(lake, form, cluster_id)
+        expected = cluster_of(lake, form, cluster_id)
         found = survey(places, form, expected)
         start = _next_offset(lake) if lo is None else lo
         end = min(found.committed_end if hi is None else hi, found.log_end)
@@ -138,7 +140,7 @@ def ingest(
         return _Run(spark, lake, form, found, places, start, end).run(report, mode)
 
 
-def _of_lake(lake: Lake, form: LogFormat, cluster_id: str | None) -> str | None:
+def cluster_of(lake: Lake, form: LogFormat, cluster_id: str | None = None) -> str | None:
     """The cluster that logs must be of. CorruptInput if the lake holds another one, or the other format."""
     for manifest in lake.active(BATCHES):
         known, format_name = manifest.details.get("cluster_id"), manifest.details.get("format")
@@ -177,22 +179,23 @@ class _Run:
     def run(self, report: IngestReport, mode: str) -> IngestReport:
         damages = self._damages()
         try:
-            known, count = self._described(damages)
+            found, count = self._found(damages)
+            known = self._described(found)
             if mode == FAILFAST:
                 _refuse(known)
             batches = self._commit(BATCHES, self._source({}))
-            quarantine = self._commit(QUARANTINE, damages, {BATCHES: batches.number})
+            quarantine = self._commit_quarantine(damages, found, count, batches)
         finally:
             damages.unpersist()
-        gaps = self._commit(GAPS, self._gaps(), {BATCHES: batches.number, QUARANTINE: quarantine.number})
-        records = self._read(BATCHES).groupBy().sum("n_records").collect()[0][0]
+        gaps = self._gaps(batches, quarantine)
+        self._commit_gaps(gaps, {BATCHES: batches.number, QUARANTINE: quarantine.number})
         return msgspec.structs.replace(
             report,
             batches=batches.rows,
-            records=int(records or 0),
+            records=sum(self.lake.arrow_of(batches, ["n_records"])["n_records"].to_pylist()),
             damages=known,
             damage_count=count,
-            gaps=_as_gaps(self.lake, gaps),
+            gaps=tuple(Gap(*gap) for gap in gaps),
         )
 
     def _source(self, more: Mapping[str, str]) -> DataFrame:
@@ -208,24 +211,35 @@ class _Run:
             found.unpersist()
         return found.where(f"status <> '{MISSING}'")
 
-    def _described(self, damages: DataFrame) -> tuple[tuple[Damaged, ...], int]:
-        newest = {file.controller_id: file for file in self.found.files if _is_newest(file)}
-        rows = damages.select("controller_id", "segment", "pos", "end_pos", "status", "detail")
-        found = rows.orderBy("controller_id", "segment", "pos").limit(SHOWN_MAX).collect()
-        described = []
-        for row in found:
-            file = newest.get(row.controller_id)
-            is_harmless = row.status == "truncated" and file is not None and file.name == row.segment
-            described.append(Damaged(**row.asDict(), is_harmless=is_harmless))
-        return tuple(described), len(found) if len(found) < SHOWN_MAX else damages.count()
+    def _found(self, damages: DataFrame) -> tuple[pa.Table, int]:
+        """(the first damages, how many there are)."""
+        found = damages.orderBy("controller_id", "segment", "pos").limit(SHOWN_MAX).toArrow()
+        return found, found.num_rows if found.num_rows < SHOWN_MAX else damages.count()
 
-    def _gaps(self) -> DataFrame:
-        starts = [(log.controller_id, log.start_offset) for log in self.found.logs]
-        known = self.spark.createDataFrame(starts, "controller_id int, log_start bigint")
-        return bronze.offset_gaps(self._read(BATCHES), self._read(QUARANTINE), known, self.lo, self.hi)
+    def _described(self, found: pa.Table) -> tuple[Damaged, ...]:
+        newest = {file.controller_id: file.name for file in self.found.files if _is_newest(file)}
+        columns = ["controller_id", "segment", "pos", "end_pos", "status", "detail"]
+        return tuple(
+            Damaged(**row, is_harmless=row["status"] == "truncated" and newest.get(row["controller_id"]) == row["segment"])
+            for row in found.select(columns).to_pylist()
+        )
 
-    def _read(self, table: str) -> DataFrame:
-        return self.lake.read(self.spark, table, lo=self.lo, hi=self.hi)
+    def _commit_quarantine(self, damages: DataFrame, found: pa.Table, count: int, batches: Manifest) -> Manifest:
+        """Few damages are in memory already."""
+        inputs = {BATCHES: batches.number}
+        if count > found.num_rows:
+            return self._commit(QUARANTINE, damages, inputs)
+        return self.lake.commit_arrow(found, QUARANTINE, self.lo, self.hi, inputs=inputs, details=self.details)
+
+    def _gaps(self, batches: Manifest, quarantine: Manifest) -> list[bronze.Gap]:
+        starts = {log.controller_id: log.start_offset for log in self.found.logs}
+        keys = self.lake.arrow_of(batches, bronze.KEYS)
+        return bronze.offset_gaps(keys, self.lake.arrow_of(quarantine, bronze.MARKS), starts, self.lo, self.hi)
+
+    def _commit_gaps(self, gaps: Sequence[bronze.Gap], inputs: Mapping[str, int]) -> None:
+        shared = {"format": self.form.name, "cluster_id": self.found.cluster_id}
+        rows = pa.Table.from_pylist([gap._asdict() | shared for gap in gaps], schema=arrow_schema(GAPS))
+        self.lake.commit_arrow(rows, GAPS, self.lo, self.hi, inputs=inputs, details=self.details)
 
     def _commit(self, table: str, rows: DataFrame, inputs: Mapping[str, int] = {}) -> Manifest:
         def write(directory: str) -> None:
@@ -256,9 +270,3 @@ def _as_fault(error: Exception) -> Exception:
     if marker in text:
         return CorruptInput(text.rpartition(marker)[2].splitlines()[0])
     return error
-
-
-def _as_gaps(lake: Lake, manifest: Manifest) -> tuple[Gap, ...]:
-    columns = ["controller_id", "from_offset", "to_offset", "cause"]
-    rows: list[dict[str, Any]] = lake.arrow_of(manifest, columns).to_pylist()
-    return tuple(Gap(**row) for row in sorted(rows, key=lambda row: (row["controller_id"], row["from_offset"])))

@@ -8,7 +8,8 @@ Our records are decoded by the types of a node, whose attributes then become col
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -33,7 +34,18 @@ _KAFKA_TYPES = (3, 5)
 _INTS = pa.list_(pa.field("element", pa.int32()))
 _TEXTS = pa.list_(pa.field("element", pa.string()))
 
-OWN_LISTS = ("isr", "replicas", "adding_replicas", "removing_replicas", "original_replicas", "target_replicas")
+OWN_LISTS = {
+    "isr": "isr",
+    "replicas": "replicas",
+    "adding": "adding_replicas",
+    "removing": "removing_replicas",
+    "original": "original_replicas",
+    "target": "target_replicas",
+}
+"""Column → attribute of our records."""
+_LIST_ATTRIBUTES = {column: attrgetter(name) for column, name in OWN_LISTS.items()}
+_INT_ATTRIBUTES = {"partition": attrgetter("partition_id"), "leader": attrgetter("leader"), "rec_version": attrgetter("version")}
+_TOPIC_ID, _DIRECTORIES = attrgetter("topic_id"), attrgetter("directories")
 KAFKA_LISTS = ("isr", "replicas", "addingReplicas", "removingReplicas")
 
 PartitionRecord = Partition | PartitionChange
@@ -130,7 +142,7 @@ def _fitting(places: _Places, records: list[PartitionRecord]) -> tuple[_Places, 
 def is_row(record: PartitionRecord) -> bool:
     """Whether every number of a record fits the table's columns, which hold what Kafka's can."""
     numbers = [record.partition_id, record.leader or 0, getattr(record, "partition_epoch", 0)]
-    for name in OWN_LISTS:
+    for name in OWN_LISTS.values():
         numbers += getattr(record, name) or ()
     return all(-_INT32_END <= number < _INT32_END for number in numbers)
 
@@ -138,23 +150,15 @@ def is_row(record: PartitionRecord) -> bool:
 def _own_columns(places: _Places, records: list[PartitionRecord], names: Mapping[str, str]) -> pa.RecordBatch:
     has_partitions = any(kind != CHANGE for kind in places.kinds)
     epochs = [record.partition_epoch if isinstance(record, Partition) else None for record in records] if has_partitions else None
-    lists = {name: pa.array([getattr(record, name) for record in records], _INTS) for name in OWN_LISTS}
-    topic_id, topic = _topics([record.topic_id for record in records], uuid_text, names)
+    topic_id, topic = _topics(list(map(_TOPIC_ID, records)), uuid_text, names)
     return _record_batch(
         places,
         topic_id=topic_id,
         topic=topic,
-        partition=[record.partition_id for record in records],
-        isr=lists["isr"],
-        leader=[record.leader for record in records],
-        replicas=lists["replicas"],
-        adding=lists["adding_replicas"],
-        removing=lists["removing_replicas"],
-        directories=_text_lists([record.directories for record in records]),
+        directories=_text_lists(map(_DIRECTORIES, records)),
         partition_epoch=epochs,
-        rec_version=[record.version for record in records],
-        original=lists["original_replicas"],
-        target=lists["target_replicas"],
+        **{column: pa.array(map(attribute, records), _INTS) for column, attribute in _LIST_ATTRIBUTES.items()},
+        **{column: pa.array(map(attribute, records), pa.int32()) for column, attribute in _INT_ATTRIBUTES.items()},
     )
 
 
@@ -166,8 +170,8 @@ def _topics(ids: list[Id], text: Callable[[Id], str], names: Mapping[str, str]) 
     return pa.array(texts, pa.string()).take(indexes), pa.array(map(names.get, texts), pa.string()).take(indexes)
 
 
-def _text_lists(lists: list[tuple[bytes, ...] | None]) -> pa.Array:
-    return pa.array([None if each is None else [uuid_text(item) for item in each] for each in lists], _TEXTS)
+def _text_lists(lists: Iterable[tuple[bytes, ...] | None]) -> pa.Array:
+    return pa.array([each and list(map(uuid_text, each)) for each in lists], _TEXTS)
 
 
 def _record_batch(places: _Places, **columns: Any) -> pa.RecordBatch:

@@ -45,12 +45,25 @@ def others(batches: DataFrame, spans: Spans = NO_SPANS, thorough: bool = False) 
     return batches.select(*COLUMNS).mapInArrow(decode, other_rows.SCHEMA_TEXT)
 
 
-def partition_count(rows: DataFrame) -> int:
-    """How many partition records `others` passed over."""
+class Marks(NamedTuple):
+    """What a first look at `others` says: (offset, type) of the records that begin, end and abort transactions, and how many
+    partition records were passed over (None: they were looked at).
+    """
+
+    markers: tuple[tuple[int, int], ...]
+    partitions: int | None
+
+
+def marks(rows: DataFrame) -> Marks:
+    """The marks of `others`. Snapshots have no transactions."""
     from pyspark.sql import functions as F
 
-    (found,) = rows.where(F.col("t") == other_rows.PARTITIONS).agg(F.sum("offset")).collect()
-    return int(found[0] or 0)
+    is_marker = (F.col("kind") == other_rows.LOG) & F.col("type").isin(BEGIN, END, ABORT) & F.col("error").isNull()
+    found = rows.where((F.col("t") == other_rows.PARTITIONS) | is_marker).select("t", "offset", "type").collect()
+    return Marks(
+        tuple((row.offset, row.type) for row in found if row.t == other_rows.OTHER),
+        sum(row.offset for row in found if row.t == other_rows.PARTITIONS),
+    )
 
 
 def _table(rows: DataFrame, kind: str, table: str) -> DataFrame:
@@ -84,17 +97,6 @@ def configs(rows: DataFrame) -> DataFrame:
 def other_records(rows: DataFrame) -> DataFrame:
     """`silver.other_records`."""
     return _table(rows, other_rows.OTHER, "silver.other_records")
-
-
-def transaction_markers(rows: DataFrame) -> DataFrame:
-    """(offset, type) of the records that begin, end and abort transactions, of `others`; snapshots have none."""
-    from pyspark.sql import functions as F
-
-    return (
-        rows.where((F.col("t") == other_rows.OTHER) & (F.col("kind") == other_rows.LOG))
-        .where(F.col("type").isin(BEGIN, END, ABORT) & F.col("error").isNull())
-        .select("offset", "type")
-    )
 
 
 class Transactions(NamedTuple):
