@@ -36,6 +36,7 @@ from .story import Story
 
 KAFKA_LOG = pathlib.Path(__file__).resolve().parents[1] / "tests" / "pipeline" / "data" / "00000000000000000000.log.xz"
 DRAINED = 0
+INTERRUPTED = 130
 CANCELLED = 2
 """So many reassignments the story of the main demo cancels."""
 
@@ -218,6 +219,8 @@ class PipelineStory:
             code = run(list(arguments))
         out.seek(0)
         text = out.read()
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt
         if code not in codes:
             raise CommandEnded(f"kraftlab {' '.join(arguments)} ended with {code}: {(errors.getvalue() or text).strip()}")
         return text

@@ -168,18 +168,32 @@ def _set_python(master: str) -> None:
 
 
 def _built(builder: SparkSession.Builder, wanted: Mapping[str, str], master: str) -> SparkSession:
-    from pyspark.errors import PySparkRuntimeError
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException, PySparkImportError
 
     for key, value in wanted.items():
         builder = builder.config(key, value)
     try:
         spark: SparkSession = builder.getOrCreate()
-    except PySparkRuntimeError as error:
-        if error.getCondition() != "JAVA_GATEWAY_EXITED":
-            raise
-        raise EnvironmentFault(
-            "the JVM for Spark ended before it was ready; what it said stands above. "
-            f"It was given the memory {wanted.get(MEMORY)} and the options {wanted.get(JAVA_OPTIONS)}.\n"
-            "Next step: kraftlab pipeline doctor"
-        ) from None
+    except PySparkImportError as error:
+        raise EnvironmentFault(f"{error}\nNext step: pip install 'pyspark[connect]'") from None
+    except PySparkException as error:
+        if error.getCondition() == "JAVA_GATEWAY_EXITED":
+            raise EnvironmentFault(_no_jvm(wanted)) from None
+        raise EnvironmentFault(_no_session(master, str(error))) from error
+    except Py4JJavaError as error:
+        raise EnvironmentFault(_no_session(master, str(error.java_exception.getMessage()))) from error
     return spark
+
+
+def _no_jvm(wanted: Mapping[str, str]) -> str:
+    return (
+        "the JVM for Spark ended before it was ready; what it said stands above. "
+        f"It was given the memory {wanted.get(MEMORY)} and the options {wanted.get(JAVA_OPTIONS)}.\n"
+        "Next step: kraftlab pipeline doctor"
+    )
+
+
+def _no_session(master: str, reason: str) -> str:
+    first = reason.strip().partition("\n")[0]
+    return f"no session with the master {master}: {first}\nNext step: see that it runs and can be reached, or leave --master out"
