@@ -275,7 +275,7 @@ def measure(changes: int, warm_runs: int) -> Result:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench pipeline", description=__doc__.partition("\n")[0])
-    parser.add_argument("--changes", type=int, default=5_000_000, help="changes of partitions in the log (default: %(default)s)")
+    parser.add_argument("--changes", type=int, default=1_000_000, help="changes of partitions in the log (default: %(default)s)")
     parser.add_argument("--warm", type=int, default=1, help="runs after the cold one (default: %(default)s)")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--quick", action="store_true", help="100,000 changes")

@@ -37,6 +37,8 @@ from .story import Story
 KAFKA_LOG = pathlib.Path(__file__).resolve().parents[1] / "tests" / "pipeline" / "data" / "00000000000000000000.log.xz"
 DRAINED = 0
 INTERRUPTED = 130
+QUICK = "-XX:TieredStopAtLevel=1"
+"""The JVM's quick compiler: there is little data."""
 CANCELLED = 2
 """So many reassignments the story of the main demo cancels."""
 
@@ -77,7 +79,7 @@ class PipelineStory:
         self.make_history()
         self.report.chapter(5, "Spark, in a JVM of its own")
         started = time.monotonic()
-        with factory.session() as spark:
+        with factory.session(conf={factory.JAVA_OPTIONS: QUICK}) as spark:
             spark.range(1).count()
             seconds = time.monotonic() - started
             self.report.took("Spark", seconds)
