@@ -1,0 +1,84 @@
+"""`kraftlab pipeline samples`, `vacuum`, `ingest`, `build` and `sql` as far as they go without Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kraftlab.cli.main import run
+from kraftlab.pipeline.lake.commits import Lake
+
+DOCUMENT = {
+    "version": 1,
+    "brokers": [
+        {
+            "broker": 1,
+            "logDirs": [
+                {
+                    "logDir": "/d0",
+                    "error": None,
+                    "partitions": [{"partition": "orders-0", "size": 5, "offsetLag": 0, "isFuture": False}],
+                }
+            ],
+        }
+    ],
+}
+
+
+def _sample(tmp_path: Path, lake: Path, document: object, at_ms: int) -> int:
+    file = tmp_path / "dirs.json"
+    file.write_text(json.dumps(document))
+    return run(["pipeline", "samples", "--lake", str(lake), "--input", str(file), "--at", str(at_ms), "--json"])
+
+
+def test_samples_are_added_and_the_same_moment_counts_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lake = tmp_path / "lake"
+    assert [_sample(tmp_path, lake, DOCUMENT, at_ms) for at_ms in (5, 9, 9)] == [0, 0, 0]
+    assert json.loads(capsys.readouterr().out.splitlines()[0]) == {"rows": 1, "sampled_ms": 5, "offline": 0}
+    rows = Lake(str(lake)).arrow("silver.log_dir_samples", ["sampled_ms", "topic", "size_bytes"]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [(5, "orders", 5), (9, "orders", 5)]
+
+
+def test_an_offline_directory_is_a_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    offline = {"brokers": [{"broker": 1, "logDirs": [{"logDir": "/d0", "error": "gone", "partitions": []}]}]}
+    assert _sample(tmp_path, tmp_path / "lake", offline, 5) == 1
+    assert json.loads(capsys.readouterr().out)["offline"] == 1
+
+
+def test_vacuum_says_what_it_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lake = tmp_path / "lake"
+    for _ in range(2):
+        _sample(tmp_path, lake, DOCUMENT, 5)
+    capsys.readouterr()
+    assert run(["pipeline", "vacuum", "--lake", str(lake), "--json"]) == 0
+    removed = json.loads(capsys.readouterr().out)
+    assert (removed["files"], removed["manifests"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["vacuum", "--lake", "{here}/none"], "is no lake: nothing was ever committed there"),
+        (["samples", "--lake", "{here}/lake"], "give either --bootstrap-server or --input"),
+        (["build", "silver", "nothing", "--lake", "{here}/lake"], "'nothing' is no table of silver"),
+        (["build", "silver", "--lake", "{here}/lake", "--range", "9-3"], "'9-3' is no range of offsets; write LO-HI"),
+        (["ingest", "--lake", "{here}/lake"], "Missing argument"),
+        (["ingest", "here", "--lake", "{here}/lake", "--mode", "loud"], "'loud' is not one of"),
+    ],
+)
+def test_wrong_use_exits_2_and_says_what_to_do(
+    arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["pipeline", *(argument.replace("{here}", str(tmp_path)) for argument in arguments)]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_names_of_tables_are_found_in_a_query_but_not_in_its_texts() -> None:
+    from kraftlab.pipeline.runs.query import with_view_names
+
+    text = "select 'silver.topics', \"silver.topics\" from silver.topics t join gold.plans on t.a = x.silver.topics2"
+    assert with_view_names(text) == (
+        "select 'silver.topics', \"silver.topics\" from silver_topics t join gold_plans on t.a = x.silver.topics2"
+    )
