@@ -6,23 +6,24 @@ have no leader or another than the preferred one, which lie in a directory, and 
 form. It is never written to the log: `apply` brings it from one image to the next by looking at what a delta changed, and an
 older index is still there for who kept the reference.
 
-Where a partition stands in all these sets follows from a few of its fields, its *standing*. Partitions of a topic that go from
-the same standing to the same other one, as most do when a broker is fenced, are moved from set to set together.
+Changes go topic by topic: first it is gathered who entered and who left which sets, then each set takes the topic's partitions at
+once. Of who leads, nobody asks more than whether a broker leads anything, so that is a count.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TypeVar
+from collections.abc import Iterable
+from typing import Generic, TypeVar
 
 import immutables
 import msgspec
 
 from .changes import MetadataChanges, TopicPartition
-from .delta import MetadataDelta
+from .delta import MetadataDelta, PartitionStep
 from .image import MetadataImage, PartitionImage
 from .maps import written
-from .partition_sets import EMPTY_SET, FamilyChanges, PartitionSet, SetChanges, bits_of, members
+from .partition_sets import EMPTY_SET, FamilyChanges, PartitionSet, SetChanges, members
 from .records import NO_LEADER
 from .uuids import LOST, MIGRATING, UNASSIGNED, Uuid
 
@@ -30,11 +31,9 @@ K = TypeVar("K")
 
 _NO_DIRECTORY = (MIGRATING, UNASSIGNED, LOST)
 
-_Standing = tuple[tuple[int, ...], int, int, tuple[int, ...], tuple[Uuid, ...]]
-"""In-sync set, leader, preferred leader, eligible leader replicas and directories of a partition."""
 _NOT_THERE = -2
-_NOWHERE: _Standing = ((), _NOT_THERE, _NOT_THERE, (), ())
-"""The standing of a partition that does not exist: in no set, not even in that of those without leader."""
+_ABSENT = PartitionImage((_NOT_THERE,), (), (), _NOT_THERE)
+"""A partition that does not exist: in no set, not even in that of those without leader."""
 
 
 def collision_form(name: str) -> str:
@@ -43,7 +42,7 @@ def collision_form(name: str) -> str:
 
 
 class MetadataIndex(msgspec.Struct, frozen=True):
-    """`in_sync`: broker → the partitions in whose in-sync set it is. `leads`: broker → partitions it leads. `no_leader`:
+    """`in_sync`: broker → the partitions in whose in-sync set it is. `leads`: broker → how many partitions it leads. `no_leader`:
     partitions without leader. `directories`: directory id → partitions of replicas assigned to it. `owners`: directory id →
     broker that registered it. `names`: collision form → topic names, sorted. `eligible`: broker → partitions that have it among
     their eligible leader replicas. `imbalanced`: partitions that their preferred leader, the first replica, does not lead. Ask
@@ -51,7 +50,7 @@ class MetadataIndex(msgspec.Struct, frozen=True):
     """
 
     in_sync: immutables.Map[int, PartitionSet] = immutables.Map()
-    leads: immutables.Map[int, PartitionSet] = immutables.Map()
+    leads: immutables.Map[int, int] = immutables.Map()
     no_leader: PartitionSet = EMPTY_SET
     directories: immutables.Map[Uuid, PartitionSet] = immutables.Map()
     owners: immutables.Map[Uuid, int] = immutables.Map()
@@ -94,20 +93,7 @@ class MetadataIndex(msgspec.Struct, frozen=True):
         """The index of `after`, which `delta` made; this one must be the index of `delta.image`."""
         sets = _SetsChanges(self)
         for topic_id, steps in delta.changed_partitions():
-            together: defaultdict[tuple[_Standing, _Standing], list[int]] = defaultdict(list)
-            for number, old, new in steps:
-                if old is None:
-                    together[_NOWHERE, _standing(new)].append(number)
-                elif new is None:
-                    together[_standing(old), _NOWHERE].append(number)
-                else:
-                    together[
-                        (old.isr, old.leader, old.replicas[0], old.elr, old.directories),
-                        (new.isr, new.leader, new.replicas[0], new.elr, new.directories),
-                    ].append(number)
-            for (before, now), numbers in together.items():
-                if before != now:
-                    sets.move(topic_id, bits_of(numbers), before, now)
+            sets.take(topic_id, steps)
         changes = delta.changes()
         return sets.finish(
             _owners(self.owners, changes, delta.image, after),
@@ -115,10 +101,28 @@ class MetadataIndex(msgspec.Struct, frozen=True):
         )
 
 
-def _standing(partition: PartitionImage | None) -> _Standing:
-    if partition is None:
-        return _NOWHERE
-    return (partition.isr, partition.leader, partition.replicas[0], partition.elr, partition.directories)
+class _Moves(Generic[K]):
+    """Which partitions of a topic left the sets of which keys, and which joined them."""
+
+    __slots__ = ("joined", "left")
+
+    def __init__(self) -> None:
+        self.left: defaultdict[K, list[int]] = defaultdict(list)
+        self.joined: defaultdict[K, list[int]] = defaultdict(list)
+
+    def note(self, numbers: list[int], before: tuple[K, ...], now: tuple[K, ...]) -> None:
+        """These partitions were in the sets of the keys before, and are in those of the keys now."""
+        for key in before:
+            if key not in now:
+                self.left[key] += numbers
+        for key in now:
+            if key not in before:
+                self.joined[key] += numbers
+
+    def forget(self, key: K) -> None:
+        """There is no such set."""
+        self.left.pop(key, None)
+        self.joined.pop(key, None)
 
 
 class _SetsChanges:
@@ -126,37 +130,59 @@ class _SetsChanges:
 
     def __init__(self, index: MetadataIndex) -> None:
         self._in_sync = FamilyChanges(index.in_sync)
-        self._leads = FamilyChanges(index.leads)
+        self._leads = index.leads
+        self._leads_more: defaultdict[int, int] = defaultdict(int)
         self._no_leader = SetChanges(index.no_leader)
         self._directories = FamilyChanges(index.directories)
         self._eligible = FamilyChanges(index.eligible)
         self._imbalanced = SetChanges(index.imbalanced)
 
-    def move(self, topic_id: Uuid, bits: int, before: _Standing, now: _Standing) -> None:
-        """These partitions of a topic, given as bits, stood there before and stand here now."""
-        isr, leader, preferred, elr, directories = before
-        new_isr, new_leader, new_preferred, new_elr, new_directories = now
-        if isr != new_isr:
-            self._in_sync.replace(isr, new_isr, topic_id, bits)
-        if leader != new_leader:
-            self._leads.replace((leader,) if leader >= 0 else (), (new_leader,) if new_leader >= 0 else (), topic_id, bits)
-            if NO_LEADER in (leader, new_leader):
-                self._no_leader.put(topic_id, bits, new_leader == NO_LEADER)
-        is_imbalanced = new_leader != new_preferred
-        if is_imbalanced != (leader != preferred):
-            self._imbalanced.put(topic_id, bits, is_imbalanced)
-        if directories != new_directories:
-            placed, newly_placed = (
-                [each for each in some if each not in _NO_DIRECTORY] for some in (directories, new_directories)
-            )
-            self._directories.replace(placed, newly_placed, topic_id, bits)
-        if elr != new_elr:
-            self._eligible.replace(elr, new_elr, topic_id, bits)
+    def take(self, topic_id: Uuid, steps: Iterable[PartitionStep]) -> None:
+        """Partitions of a topic, each once, with their states before and now (None: it does not exist)."""
+        in_sync: _Moves[int] = _Moves()
+        eligible: _Moves[int] = _Moves()
+        directories: _Moves[Uuid] = _Moves()
+        together: defaultdict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = defaultdict(list)
+        led: list[int] = []
+        leaderless: list[int] = []
+        balanced: list[int] = []
+        imbalanced: list[int] = []
+        leads_more = self._leads_more
+        for number, before, now in steps:
+            old, new = before or _ABSENT, now or _ABSENT
+            leader, new_leader = old.leader, new.leader
+            # What did not change is the same object, and need not be looked into.
+            if old.isr is not new.isr:
+                together[old.isr, new.isr].append(number)
+            if leader != new_leader:
+                leads_more[leader] -= 1
+                leads_more[new_leader] += 1
+                if leader == NO_LEADER:
+                    led.append(number)
+                elif new_leader == NO_LEADER:
+                    leaderless.append(number)
+            if leader != new_leader or old.replicas is not new.replicas:
+                is_imbalanced = new_leader != new.replicas[0]
+                if is_imbalanced != (leader != old.replicas[0]):
+                    (imbalanced if is_imbalanced else balanced).append(number)
+            if old.directories is not new.directories:
+                directories.note([number], old.directories, new.directories)
+            if old.elr is not new.elr:
+                eligible.note([number], old.elr, new.elr)
+        for (isr, new_isr), numbers in together.items():
+            in_sync.note(numbers, isr, new_isr)
+        for nowhere in _NO_DIRECTORY:
+            directories.forget(nowhere)
+        self._in_sync.replace(topic_id, in_sync.left, in_sync.joined)
+        self._directories.replace(topic_id, directories.left, directories.joined)
+        self._eligible.replace(topic_id, eligible.left, eligible.joined)
+        self._no_leader.replace(topic_id, led, leaderless)
+        self._imbalanced.replace(topic_id, balanced, imbalanced)
 
     def finish(self, owners: immutables.Map[Uuid, int], names: immutables.Map[str, tuple[str, ...]]) -> MetadataIndex:
         return MetadataIndex(
             self._in_sync.finish(),
-            self._leads.finish(),
+            self._counts(),
             self._no_leader.finish(),
             self._directories.finish(),
             owners,
@@ -164,6 +190,10 @@ class _SetsChanges:
             self._eligible.finish(),
             self._imbalanced.finish(),
         )
+
+    def _counts(self) -> immutables.Map[int, int]:
+        leads, more = self._leads, self._leads_more
+        return written(leads, {broker: leads.get(broker, 0) + more[broker] or None for broker in more if broker >= 0})
 
 
 def _owners(
@@ -204,11 +234,7 @@ def index_of(image: MetadataImage) -> MetadataIndex:
     """The index of an image from scratch, for a loaded snapshot. One pass, and nothing is held twice."""
     sets = _SetsChanges(EMPTY_INDEX)
     for topic_id, topic in image.topics.by_id.items():
-        together: defaultdict[_Standing, list[int]] = defaultdict(list)
-        for number, partition in topic.partitions.items():
-            together[_standing(partition)].append(number)
-        for standing, numbers in together.items():
-            sets.move(topic_id, bits_of(numbers), _NOWHERE, standing)
+        sets.take(topic_id, ((number, None, partition) for number, partition in topic.partitions.items()))
     names: dict[str, list[str]] = defaultdict(list)
     for name in image.topics.by_name:
         names[collision_form(name)].append(name)

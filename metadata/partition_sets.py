@@ -8,7 +8,7 @@ partitions change, and members come out in order. A topic's bits are copied when
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import TypeVar
 
@@ -31,7 +31,7 @@ _FEW = 8
 _BITS_OF_BYTE = tuple(tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256))
 
 
-def bits_of(numbers: list[int]) -> int:
+def bits_of(numbers: Sequence[int]) -> int:
     """The integer with these bits, none of them negative."""
     if len(numbers) <= _FEW:
         bits = 0
@@ -66,12 +66,15 @@ class SetChanges:
         self._base = base
         self._changed: dict[Uuid, int] = {}
 
-    def put(self, topic_id: Uuid, bits: int, is_member: bool) -> None:
-        """These partitions of a topic, given as bits, are in the set from now on, or are not."""
-        before = self._changed.get(topic_id)
-        if before is None:
-            before = self._base.get(topic_id, 0)
-        self._changed[topic_id] = before | bits if is_member else before & ~bits
+    def replace(self, topic_id: Uuid, left: Sequence[int], joined: Sequence[int]) -> None:
+        """These partitions of a topic are not in the set from now on, and those are."""
+        if left or joined:
+            bits = self._changed.get(topic_id)
+            if bits is None:
+                bits = self._base.get(topic_id, 0)
+            if left:
+                bits &= ~bits_of(left)
+            self._changed[topic_id] = bits | bits_of(joined) if joined else bits
 
     def finish(self) -> PartitionSet:
         """The set with all of this written into it; the same one if nothing is different."""
@@ -92,14 +95,12 @@ class FamilyChanges(dict[K, SetChanges]):
         made = self[key] = SetChanges(self._base.get(key, EMPTY_SET))
         return made
 
-    def replace(self, before: Sequence[K], after: Sequence[K], topic_id: Uuid, bits: int) -> None:
-        """They were in the sets of the keys before, and are in those of the keys after from now on."""
-        for key in before:
-            if key not in after:
-                self[key].put(topic_id, bits, is_member=False)
-        for key in after:
-            if key not in before:
-                self[key].put(topic_id, bits, is_member=True)
+    def replace(self, topic_id: Uuid, left: Mapping[K, Sequence[int]], joined: Mapping[K, Sequence[int]]) -> None:
+        """The same of the sets of these keys."""
+        for key, numbers in left.items():
+            self[key].replace(topic_id, numbers, ())
+        for key, numbers in joined.items():
+            self[key].replace(topic_id, (), numbers)
 
     def finish(self) -> immutables.Map[K, PartitionSet]:
         """The family with all of this written into it; sets that became empty are dropped."""

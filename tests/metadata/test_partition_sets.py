@@ -46,19 +46,19 @@ def test_a_family_of_sets_is_a_dict_of_sets(
             known |= keys
             if not is_member:
                 known -= keys
-            before, after = ((), (key,)) if is_member else ((key,), ())
-            changes.replace(before, after, topic_id, bits_of(list(numbers)))
+            left, joined = ({}, {key: list(numbers)}) if is_member else ({key: list(numbers)}, {})
+            changes.replace(topic_id, left, joined)
         family = changes.finish()
     assert {key: members(each) for key, each in family.items()} == {key: sorted(each) for key, each in naive.items() if each}
 
 
 def test_a_set_in_which_nothing_changed_is_the_same_object() -> None:
     changes = SetChanges(EMPTY_SET)
-    changes.put(TOPICS[0], 5, True)
+    changes.replace(TOPICS[0], [], [0, 2])
     before = changes.finish()
     again = SetChanges(before)
-    again.put(TOPICS[0], 4, False)
-    again.put(TOPICS[0], 4, True)
+    again.replace(TOPICS[0], [2], [])
+    again.replace(TOPICS[0], [], [2])
     assert again.finish() is before
 
 
