@@ -81,6 +81,7 @@ class ControllerNode:
 
     def __init__(self, config: ControllerConfig, directory: MetaProperties) -> None:
         self._config = config
+        self._clock = trio.lowlevel.current_clock()
         self._anchor_ms = time.time() * 1000 - trio.current_time() * 1000
         self._alarm = trio.CancelScope()
         self._incarnation_id = random_uuid()
@@ -155,7 +156,8 @@ class ControllerNode:
     # --- time ----------------------------------------------------------------------------------------------------------------
 
     def _now_ms(self) -> int:
-        return int(trio.current_time() * 1000 + self._anchor_ms)
+        """Also for threads, which have no `trio.current_time`: long answers are put together there."""
+        return int(self._clock.current_time() * 1000 + self._anchor_ms)
 
     def _timer_changed(self) -> None:
         deadline_ms = self.controller.queue.next_deadline_ms()
