@@ -192,6 +192,10 @@ class Leader(EpochState):
         while self.uncommitted and self.uncommitted[0][0] <= high_watermark:
             self.uncommitted_bytes -= self.uncommitted.popleft()[1]
 
+    def furthest_observer(self) -> int | None:
+        """The end offset of the observer that is furthest behind, of those that have fetched; None if there is none."""
+        return min((progress.end_offset for progress in self.observers.values() if progress.end_offset >= 0), default=None)
+
     def reseat(self, other_voters: tuple[Voter, ...]) -> None:
         """The voters are others now: what is known of each replica stays known."""
         before, self.voters = self.voters, {}

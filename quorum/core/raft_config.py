@@ -47,6 +47,8 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Linearizable reads beyond so many that wait for a majority's echo are refused as overload."""
     snapshots_kept: int = 2
     """The newest so many snapshots are kept; the log starts at the end of the oldest of them."""
+    snapshots_kept_for_observers: int = 6
+    """A leader keeps older ones too, up to so many in all, as long as an observer that fetches has not got behind them."""
     snapshot_chunk_bytes: int = 1024 * 1024
     """How much of a snapshot one FetchSnapshot brings."""
     auto_join: bool = False
@@ -62,6 +64,7 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
             "refused_backoff_max_ms",
             "fetch_max_bytes",
             "snapshots_kept",
+            "snapshots_kept_for_observers",
             "snapshot_chunk_bytes",
         ):
             if getattr(self, name) <= 0:

@@ -190,7 +190,9 @@ class RaftNode:
         self._quorum = QuorumState(config, log, election, random, now_ms, self._out, boot)
         self._log = LocalLog(log, self._out, self._quorum.membership)
         self._requests = RequestManager(self._out)
-        self._snapshots = Snapshots(self._log, self._quorum.membership, snapshots, config.snapshots_kept)
+        self._snapshots = Snapshots(
+            self._log, self._quorum.membership, snapshots, config.snapshots_kept, config.snapshots_kept_for_observers
+        )
         self._leadership = Leadership(self._quorum, self._log, self._requests, self._snapshots)
         self._serving = SnapshotServing(self._quorum, self._log, self._leadership, self._snapshots)
         self._elections = Elections(self._quorum, self._log, self._requests, self._leadership)
@@ -584,7 +586,8 @@ class RaftNode:
         self._leadership.on_records_read(event.read_id, event.data)
 
     def _on_snapshot_taken(self, event: SnapshotTaken, now_ms: int) -> None:
-        self._snapshots.taken(event.id)
+        state = self._quorum.state
+        self._snapshots.taken(event.id, state.furthest_observer() if isinstance(state, Leader) else None)
 
     def _on_snapshot_read(self, event: SnapshotRead, now_ms: int) -> None:
         self._serving.on_snapshot_read(event)

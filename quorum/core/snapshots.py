@@ -8,7 +8,9 @@ disk, or takes one over, knows a high watermark at least as high (KAFKA-9491).
 Making one is the shell's work: it freezes the state machine between two applies, asks `context` what to write in front,
 writes in its own time, and reports SnapshotTaken when the file has its name. Only then does anything change here: the newest
 `kept` snapshots stay, and the log starts at the end of the oldest of them (`CleanLog`). So there is never a gap between a
-snapshot and the log, and a replica that lags behind by less than one snapshot is served from the log. The ids that storage
+snapshot and the log, and a replica that lags behind by less than one snapshot is served from the log. A leader keeps some more
+while an observer fetches that is further behind, since whoever follows the log for its history, and not for the state, finds
+none in a snapshot; a leader that has just been elected may have cleaned its log further, by then. The ids that storage
 found but that are no position of the recovered log (damage has cut it, or a crash has left the log behind the snapshot) are
 not used.
 
@@ -48,14 +50,17 @@ def found_at_boot(view: LogView, found: tuple[OffsetAndEpoch, ...]) -> tuple[Off
 
 
 class Snapshots:
-    """The ids, oldest first. `kept` is how many stay."""
+    """The ids, oldest first. `kept` is how many stay, `kept_for_observers` how many at most while observers need them."""
 
-    __slots__ = ("_kept", "_log", "_membership", "ids")
+    __slots__ = ("_kept", "_kept_for_observers", "_log", "_membership", "ids")
 
-    def __init__(self, log: LocalLog, membership: Membership, found: tuple[OffsetAndEpoch, ...], kept: int) -> None:
+    def __init__(
+        self, log: LocalLog, membership: Membership, found: tuple[OffsetAndEpoch, ...], kept: int, kept_for_observers: int
+    ) -> None:
         self._log = log
         self._membership = membership
         self._kept = kept
+        self._kept_for_observers = kept_for_observers
         self.ids = found
         """What `found_at_boot` says, to begin with."""
 
@@ -77,8 +82,9 @@ class Snapshots:
         version = history.kraft_version_at(offset)
         return (KRaftVersion(0, version), KRaftVoters(0, history.at(offset))) if version else ()
 
-    def taken(self, snapshot: OffsetAndEpoch) -> None:
-        """It is on the disk. The oldest go, and the log starts behind the oldest that stays.
+    def taken(self, snapshot: OffsetAndEpoch, needed_from: int | None = None) -> None:
+        """It is on the disk. The oldest go, and the log starts behind the oldest that stays. `needed_from` is where the observer
+        is that is furthest behind, None if there is none.
 
         One that was overtaken by another while it was written changes nothing, but for being removed.
         """
@@ -87,9 +93,17 @@ class Snapshots:
         if not is_overtaken and snapshot not in self.ids:
             if not view.holds(snapshot) or snapshot.offset > self._log.high_watermark:
                 raise InvariantViolation(f"snapshot {snapshot} is no committed position of {self._log!r}")
-            self.ids = tuple(sorted((*self.ids, snapshot)))[-self._kept :]
+            ids = tuple(sorted((*self.ids, snapshot)))
+            self.ids = ids[-self._count(ids, needed_from) :]
         if is_overtaken or self.ids[0] != view.start:
             self._log.clean(view.start if is_overtaken else self.ids[0])
+
+    def _count(self, ids: tuple[OffsetAndEpoch, ...], needed_from: int | None) -> int:
+        count = min(self._kept, len(ids))
+        if needed_from is not None:
+            while count < min(self._kept_for_observers, len(ids)) and ids[-count].offset > needed_from:
+                count += 1
+        return count
 
     def installed(self, snapshot: OffsetAndEpoch) -> None:
         """It has come from another node and replaced the log."""

@@ -160,9 +160,9 @@ def test_the_log_starts_at_the_end_of_the_first_snapshot(driven) -> None:
     assert context(node, 10) is None
 
 
-def committed(driven):
+def committed(driven, **options):
     """Node 1 leads alone with everything committed: [0..10) of epoch 3, [10..15) of 4, [15..16) of 5."""
-    node = driven(voters=(1,), log=((3, 10), (4, 5)))
+    node = driven(voters=(1,), log=((3, 10), (4, 5)), **options)
     node.tick_until("candidate")
     node.flush()
     node.flush()
@@ -180,6 +180,36 @@ def test_the_newest_snapshots_are_kept_and_the_log_behind_the_oldest_of_them(dri
     assert node.all(CleanLog) == [CleanLog(OffsetAndEpoch(15, 4))]
     assert (node.node.snapshots, node.node.log.start_offset) == ((OffsetAndEpoch(15, 4), OffsetAndEpoch(16, 5)), 15)
     assert node.node.log.end_offset_for_epoch(3) == OffsetAndEpoch(15, 4)
+
+
+def test_a_leader_keeps_the_log_for_the_observer_that_is_furthest_behind(driven) -> None:
+    node = committed(driven, snapshots_kept=1)
+    node.request(7, fetch(voter(7), 5, 16, 5))
+    node.request(9, fetch(voter(9), 5, 10, 3))
+    node.step(SnapshotTaken(OffsetAndEpoch(10, 3)))
+    node.step(SnapshotTaken(OffsetAndEpoch(15, 4)))
+    assert (node.node.snapshots, node.node.log.start_offset) == ((OffsetAndEpoch(10, 3), OffsetAndEpoch(15, 4)), 10)
+    node.request(9, fetch(voter(9), 5, 15, 4))
+    node.step(SnapshotTaken(OffsetAndEpoch(16, 5)))
+    assert (node.node.snapshots, node.node.log.start_offset) == ((OffsetAndEpoch(15, 4), OffsetAndEpoch(16, 5)), 15)
+
+
+def test_for_observers_a_leader_keeps_only_so_many(driven) -> None:
+    node = committed(driven, snapshots_kept=1, snapshots_kept_for_observers=2)
+    node.request(9, fetch(voter(9), 5, 10, 3))
+    for snapshot in (OffsetAndEpoch(10, 3), OffsetAndEpoch(15, 4), OffsetAndEpoch(16, 5)):
+        node.step(SnapshotTaken(snapshot))
+    assert (node.node.snapshots, node.node.log.start_offset) == ((OffsetAndEpoch(15, 4), OffsetAndEpoch(16, 5)), 15)
+
+
+def test_nothing_is_kept_for_an_observer_that_is_anonymous_or_long_gone(driven) -> None:
+    node = committed(driven, snapshots_kept=1, observer_session_ms=1_000)
+    node.request(9, fetch(voter(9), 5, 10, 3))
+    node.request(8, fetch(ReplicaKey(-1), 5, 10, 3))
+    node.tick(1_001)
+    node.step(SnapshotTaken(OffsetAndEpoch(10, 3)))
+    node.step(SnapshotTaken(OffsetAndEpoch(15, 4)))
+    assert (node.node.snapshots, node.node.log.start_offset) == ((OffsetAndEpoch(15, 4),), 15)
 
 
 def test_a_snapshot_overtaken_by_another_while_it_was_written_is_removed(driven) -> None:
