@@ -10,8 +10,6 @@ versions draw differently.
 
 from __future__ import annotations
 
-from random import Random
-
 import msgspec
 
 from .faults import FAULTS
@@ -58,9 +56,9 @@ def draw_strikes(options: SimulationOptions) -> tuple[Strike, ...]:
     return tuple(sorted(strikes))
 
 
-def strike_random(options: SimulationOptions, strike: Strike) -> Random:
-    """The strike's own generator."""
-    return options.random(f"fault/{strike.fault}/{strike.number}")
+def strike_seed(options: SimulationOptions, strike: Strike) -> str:
+    """The seed of the strike's own generator."""
+    return f"{options.seed}/fault/{strike.fault}/{strike.number}"
 
 
 def encode(plan: Plan) -> bytes:

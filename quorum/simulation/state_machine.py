@@ -13,6 +13,7 @@ from ..core.types import Endpoint, OffsetAndEpoch
 from ..state_machine import CommittedBatch, StateMachine
 
 _POSITION = struct.Struct(">QQQQ")
+_ENDED = object()
 
 
 class SimulatedStateMachine(StateMachine, Protocol):
@@ -82,9 +83,6 @@ class HashingStateMachine:
 
 def run_at_once(coroutine: Coroutine[object, None, None]) -> None:
     """Run a coroutine that never waits."""
-    try:
-        coroutine.send(None)
-    except StopIteration:
-        return
-    coroutine.close()
-    raise AssertionError("a state machine waited inside the simulation")
+    if next(coroutine.__await__(), _ENDED) is not _ENDED:
+        coroutine.close()
+        raise AssertionError("a state machine waited inside the simulation")

@@ -11,7 +11,7 @@ import hashlib
 import struct
 from collections import deque
 from collections.abc import Callable
-from itertools import chain
+from itertools import starmap
 from typing import NamedTuple
 
 from ..core.effects import Effects, Trace
@@ -23,10 +23,7 @@ StepNumbers = tuple[int, int, int, int, int, int, int, int]
 """Of one step: time in microseconds, node id, the number of the event's type, epoch, leader id, log end offset, high watermark,
 and the crc at the log's end.
 """
-_STEP = "QiiqqqqI"
-_IN_BULK = 64
-_pack_one = struct.Struct(f"<{_STEP}").pack
-_pack_many = struct.Struct(f"<{_STEP * _IN_BULK}").pack
+_pack = struct.Struct("<QiiqqqqI").pack
 
 
 class StepEntry(NamedTuple):
@@ -69,15 +66,9 @@ class Transcript:
 
     def hash_steps(self) -> None:
         """Take in what has gathered."""
-        gathered, update = self.gathered, self._hash.update
-        count = len(gathered)
-        in_bulk = count - count % _IN_BULK
-        for first in range(0, in_bulk, _IN_BULK):
-            update(_pack_many(*chain.from_iterable(gathered[first : first + _IN_BULK])))
-        for step in gathered[in_bulk:]:
-            update(_pack_one(*step))
-        self._steps_hashed += count
-        gathered.clear()
+        self._hash.update(b"".join(starmap(_pack, self.gathered)))
+        self._steps_hashed += len(self.gathered)
+        self.gathered.clear()
 
     def show(self, time_us: int, node_id: int, event: object, state: State, log: LocalLog, effects: Effects) -> None:
         """One step of one node, for who reads lines."""

@@ -27,7 +27,7 @@ from .membership_invariants import MEMBERSHIP_CHECKERS
 from .network import SimulatedNetwork
 from .operators import Operators
 from .options import SimulationOptions, Strike
-from .plan import draw_strikes, strike_random
+from .plan import draw_strikes, strike_seed
 from .process import SimulatedProcess
 from .snapshot_invariants import SNAPSHOT_CHECKERS
 from .state_machine import SimulatedStateMachine
@@ -54,6 +54,7 @@ class World:
         "_is_done",
         "_readers",
         "_sequence",
+        "_strike_random",
         "_tuning",
         "_workload",
         "acknowledged",
@@ -135,6 +136,8 @@ class World:
         self._sequence = 0
         self._workload = options.random("workload")
         self._readers = options.random("readers")
+        self._strike_random = options.random("strikes")
+        """Seeded anew for each strike, which keeps nothing of it."""
         self.liveness = Liveness(self)
         self.clients: Clients | None = None
         if options.clients and make_state_machine is lists_state_machine:
@@ -299,7 +302,8 @@ class World:
 
     def _strike(self, strike: Strike) -> None:
         states = [machine.state_name for machine in self.machines]
-        struck = FAULTS[strike.fault].strike(self, strike_random(self.options, strike))
+        self._strike_random.seed(strike_seed(self.options, strike))
+        struck = FAULTS[strike.fault].strike(self, self._strike_random)
         self.coverage.struck(strike.fault, [states[node_id] for node_id in struck])
 
     # The end

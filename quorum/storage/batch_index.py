@@ -9,10 +9,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from itertools import accumulate, chain
+from itertools import chain
 from operator import sub
-
-from msgspec.structs import astuple
 
 from ..core.batch import NO_PREVIOUS_CRC, BatchHeader
 
@@ -41,26 +39,30 @@ class BatchIndex:
         self._append_times_ms = array("Q")
         self._attributes = array("H")
         self._counts = array("H")
+        self._main_columns = (self.positions, self.base_offsets, self.high_watermarks, self._epochs, self._crcs)
 
     def __len__(self) -> int:
         return len(self.base_offsets)
 
     def extend(self, headers: list[BatchHeader]) -> None:
         """Add the batches that follow the last one; the caller has checked that they do."""
-        if not headers:
-            return
-        sizes, crcs, offsets, epochs, attributes, counts, times_ms, marks, _ = zip(*map(astuple, headers), strict=True)
-        *positions, self.end_position = accumulate(sizes, initial=self.end_position)
-        self.positions.extend(positions)
-        self.base_offsets.extend(offsets)
-        self.high_watermarks.extend(marks)
-        self._epochs.extend(epochs)
-        self._crcs.extend(crcs)
-        self._append_times_ms.extend(times_ms)
-        self._attributes.extend(attributes)
-        self._counts.extend(counts)
-        self.end_offset = offsets[-1] + counts[-1]
-        self.last_epoch, self.last_crc = epochs[-1], crcs[-1]
+        positions, offsets, marks, epochs, crcs = self._main_columns
+        times_ms, attributes, counts = self._append_times_ms, self._attributes, self._counts
+        position = self.end_position
+        for header in headers:
+            positions.append(position)
+            offsets.append(header.base_offset)
+            marks.append(header.high_watermark)
+            epochs.append(header.epoch)
+            crcs.append(header.crc)
+            times_ms.append(header.append_time_ms)
+            attributes.append(header.attributes)
+            counts.append(header.record_count)
+            position += header.size_bytes
+        if headers:
+            self.end_position = position
+            self.end_offset = offsets[-1] + counts[-1]
+            self.last_epoch, self.last_crc = epochs[-1], crcs[-1]
 
     def truncate(self, count: int) -> None:
         """Keep the first `count` batches."""
@@ -83,16 +85,7 @@ class BatchIndex:
             del column[:count]
 
     def _columns(self) -> tuple[array[int], ...]:
-        return (
-            self.positions,
-            self.base_offsets,
-            self.high_watermarks,
-            self._epochs,
-            self._crcs,
-            self._append_times_ms,
-            self._attributes,
-            self._counts,
-        )
+        return (*self._main_columns, self._append_times_ms, self._attributes, self._counts)
 
     def header(self, number: int) -> BatchHeader:
         """The header of batch `number`, counted from the log's start."""
@@ -127,9 +120,11 @@ class BatchIndex:
 
     def columns_from(self, first: int, start_position: int) -> list[tuple[int, int, int, int, int]]:
         """Of batch `first` and all behind it: position counted from `start_position`, base offset, high watermark, epoch, crc."""
-        positions = [position - start_position for position in self.positions[first:]]
-        columns = (self.base_offsets[first:], self.high_watermarks[first:], self._epochs[first:], self._crcs[first:])
-        return list(zip(positions, *columns, strict=True))
+        positions, offsets, marks, epochs, crcs = self._main_columns
+        return [
+            (positions[number] - start_position, offsets[number], marks[number], epochs[number], crcs[number])
+            for number in range(first, len(offsets))
+        ]
 
     def crc(self, number: int) -> int:
         return self._crcs[number]
