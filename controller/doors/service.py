@@ -67,6 +67,8 @@ from .request_ids import identity_of
 logger = logging.getLogger("kraftlab.controller")
 
 DEFAULT_TIMEOUT_MS = 60_000
+LONG_CHANGES = 250
+"""More changes of a broker, in one request, are worked out beside the event loop."""
 
 LocalCall = Callable[[Any], Awaitable[Message]]
 
@@ -345,7 +347,12 @@ class ControllerService:
     def peer_handlers(self) -> dict[int, PeerHandler | DirectHandler]:
         """By api number, for the node's PeerServer."""
         return {
-            Api.ALTER_PARTITION: self._writer(AlterPartitionRequest, AlterPartitionResponse, partitions.alter_partition),
+            Api.ALTER_PARTITION: self._writer(
+                AlterPartitionRequest,
+                AlterPartitionResponse,
+                partitions.alter_partition,
+                lambda request: len(request.changes) > LONG_CHANGES,
+            ),
             Api.ENVELOPE: self._envelope,
             Api.BROKER_REGISTRATION: self._writer(BrokerRegistrationRequest, BrokerRegistrationResponse, self._register_broker),
             Api.BROKER_HEARTBEAT: DirectHandler(self._heartbeat),
@@ -354,7 +361,10 @@ class ControllerService:
                 ControllerRegistrationRequest, ControllerRegistrationResponse, self._register_controller
             ),
             Api.ASSIGN_REPLICAS_TO_DIRS: self._writer(
-                AssignReplicasToDirsRequest, AssignReplicasToDirsResponse, directories.assign
+                AssignReplicasToDirsRequest,
+                AssignReplicasToDirsResponse,
+                directories.assign,
+                lambda request: len(request.assignments) > LONG_CHANGES,
             ),
             Api.ALLOCATE_PRODUCER_IDS: self._writer(
                 AllocateProducerIdsRequest, AllocateProducerIdsResponse, producer_ids.allocate_for_broker
@@ -371,7 +381,13 @@ class ControllerService:
     ) -> Outcome[ControllerRegistrationResponse]:
         return controllers.register(state, request, context._replace(quorum=self._quorum))
 
-    def _writer(self, request_type: type[Any], response_type: type[Any], operation: Callable[..., Outcome[Any]]) -> DirectHandler:
+    def _writer(
+        self,
+        request_type: type[Any],
+        response_type: type[Any],
+        operation: Callable[..., Outcome[Any]],
+        is_long: Callable[[Any], bool] = lambda request: False,
+    ) -> DirectHandler:
         """Answers a peer's request with what a manager's operation says, once that is committed."""
         decoder = msgspec.msgpack.Decoder(request_type)
         name = request_type.__name__.removesuffix("Request")
@@ -382,9 +398,8 @@ class ControllerService:
             except msgspec.MsgspecError as error:
                 responder.refuse(ErrorCode.INVALID_REQUEST, f"the body of {name} cannot be read: {error}")
                 return
-            answer = self.controller.write(
-                name, partial(_operation, operation, request), deadline_ms=self._clock() + DEFAULT_TIMEOUT_MS
-            )
+            run, deadline_ms = partial(_operation, operation, request), self._clock() + DEFAULT_TIMEOUT_MS
+            answer = self.controller.write(name, run, deadline_ms=deadline_ms, is_long=is_long(request))
             answer.when_done(partial(_reply, responder, response_type))
 
         return DirectHandler(accept)
