@@ -1,0 +1,345 @@
+"""Logs through Spark into a lake: the sources as Spark calls them, and whole runs of ingest and build."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kraftlab.metadata import records as r
+from kraftlab.pipeline.errors import CorruptInput, WrongUse
+from kraftlab.pipeline.lake.commits import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DATA = Path(__file__).parent.parent / "data"
+ID, OTHER = bytes(range(16)), bytes([7] * 16)
+ID_TEXT = "AAECAwQFBgcICQoLDA0ODw"
+Make = Callable[..., Any]
+
+
+def _change(partition: int = 0, topic_id: bytes = ID) -> r.PartitionChange:
+    return r.PartitionChange(0, partition, topic_id, isr=(1, 2))
+
+
+def _offsets(lake: Lake, table: str) -> list[int]:
+    return sorted(lake.arrow(table, ["offset"]).column("offset").to_pylist())
+
+
+def _gaps(lake: Lake) -> list[tuple[Any, ...]]:
+    columns = ["controller_id", "from_offset", "to_offset", "cause"]
+    return sorted(tuple(row.values()) for row in lake.arrow("bronze.offset_gaps", columns).to_pylist())
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(str(tmp_path / "lake"))
+
+
+@pytest.fixture(scope="module")
+def kafka_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recorded log of Kafka's in segments of their own names, with its snapshots."""
+    directory = tmp_path_factory.mktemp("kafka") / "__cluster_metadata-0"
+    directory.mkdir()
+    for packed in DATA.glob("*.xz"):
+        if not packed.name.endswith(".jsonl.xz"):
+            (directory / packed.stem).write_bytes(lzma.decompress(packed.read_bytes()))
+    return directory
+
+
+def test_kafkas_records_are_those_of_its_own_tool_through_spark_too(spark: SparkSession, kafka_log: Path, tmp_path: Path) -> None:
+    from kraftlab.pipeline.sources import register
+
+    register(spark)
+    many = tmp_path / "many"
+    many.mkdir()
+    for number in range(10):
+        (many / f"copy-{number}.log").write_bytes((kafka_log / "00000000000000000000.log").read_bytes())
+    places = [str(kafka_log), *(str(path) for path in sorted(many.iterdir()))]
+    read = spark.read.format("kraft-log").option("rows", "records").option("tasks", "5")
+    frame = read.schema("segment string, pos bigint, idx_in_batch int, name string, data string").load(places)
+    assert frame.rdd.getNumPartitions() > 1, "packed, and cut"
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    for row in frame.toArrow().to_pylist():
+        found.setdefault(row["segment"], []).append((row["pos"], row["idx_in_batch"], row["name"], row["data"]))
+    for dump in DATA.glob("*.dump.jsonl.xz"):
+        lines = [json.loads(line) for line in lzma.decompress(dump.read_bytes()).splitlines()]
+        expected = [
+            (line["position"], record.get("type") or record["control"], record["data"])
+            for line in lines
+            for record in line["records"]
+        ]
+        name = dump.name.removesuffix(".dump.jsonl.xz")
+        copies = [name] if name.endswith(".checkpoint") else [name, "copy-0.log", "copy-9.log"]
+        for copy in copies:
+            assert [(pos, kind, json.loads(data)) for pos, _, kind, data in sorted(found[copy])] == expected
+
+
+def test_where_prunes_and_finds_the_same_rows(spark: SparkSession, kafka_log: Path) -> None:
+    from kraftlab.pipeline.sources import register
+
+    register(spark)
+    read = spark.read.format("kraft-log").option("rows", "records")
+    pushed = read.load(str(kafka_log)).where("offset >= 5000 and offset < 5010 and kind = 'log'")
+    plain = read.option("pushdown", "false").load(str(kafka_log)).where("offset >= 5000 and offset < 5010 and kind = 'log'")
+    assert sorted(row.offset for row in pushed.select("offset").collect()) == list(range(5000, 5010))
+    assert pushed.count() == plain.count() == 10
+
+
+def test_an_unknown_option_and_an_empty_log_through_spark(spark: SparkSession, own_log: Make) -> None:
+    from pyspark.errors import AnalysisException
+
+    from kraftlab.pipeline.sources import register
+
+    register(spark)
+    log = own_log()
+    log.segment([], zeros=100)
+    assert spark.read.format("kraftlab-log").load(str(log.directory)).collect() == []
+    with pytest.raises(AnalysisException, match="there is no option 'ofset'; known are path"):
+        spark.read.format("kraftlab-log").option("ofset", "1").load(str(log.directory)).collect()
+
+
+def test_a_log_becomes_tables_and_a_second_run_adds_what_is_new(spark: SparkSession, own_log: Make, lake: Lake) -> None:
+    from kraftlab.pipeline.runs.build import build
+    from kraftlab.pipeline.runs.ingest import ingest
+
+    log = own_log()
+    log.segment([[r.Topic(0, "orders", ID), r.Partition(0, 0, ID, (1, 2), (1, 2))], [_change()], [_change(), r.NoOp(0)]])
+    first = ingest(spark, lake, [str(log.directory)])
+    assert (first.lo, first.hi, first.records, first.gaps, first.damages) == (0, 3, 3, (), ())
+    assert build(spark, lake).rows["silver.partition_changes"] == 2
+    log.segment([[r.RemoveTopic(0, ID)], [r.Topic(0, "orders", OTHER)], [r.NoOp(0)]])
+    second = ingest(spark, lake, [str(log.directory)])
+    assert (second.lo, second.hi) == (3, 7)
+    built = build(spark, lake)
+    assert (built.lo, built.hi) == (3, 7)
+    changes = lake.arrow("silver.partition_changes", ["offset", "topic", "kind"]).sort_by("offset").to_pylist()
+    assert changes == [
+        {"offset": 1, "topic": "orders", "kind": "create"},
+        {"offset": 2, "topic": "orders", "kind": "change"},
+        {"offset": 3, "topic": "orders", "kind": "change"},
+    ]
+    topics = lake.arrow("silver.topics", ["offset", "topic_id", "name", "op"]).sort_by("offset").to_pylist()
+    assert [tuple(row.values()) for row in topics] == [
+        (0, ID_TEXT, "orders", "create"),
+        (5, ID_TEXT, "orders", "delete"),
+        (6, "BwcHBwcHBwcHBwcHBwcHBw", "orders", "create"),
+    ]
+    again = ingest(spark, lake, [str(log.directory)])
+    assert again.lo == again.hi
+    assert build(spark, lake).rows == {}
+
+
+def test_a_range_that_was_taken_in_again_is_built_again(spark: SparkSession, own_log: Make, lake: Lake) -> None:
+    from kraftlab.pipeline.runs.build import build
+    from kraftlab.pipeline.runs.ingest import ingest
+
+    log = own_log()
+    log.segment([[_change()]] * 4)
+    ingest(spark, lake, [str(log.directory)], hi=2)
+    ingest(spark, lake, [str(log.directory)])
+    build(spark, lake)
+    ingest(spark, lake, [str(log.directory)], lo=0, hi=2)
+    built = build(spark, lake)
+    assert (built.lo, built.hi) == (0, 3)
+    assert _offsets(lake, "silver.partition_changes") == [0, 1, 2]
+    with pytest.raises(WrongUse, match="covers only in part"):
+        ingest(spark, lake, [str(log.directory)], lo=1, hi=3)
+
+
+def test_damages_are_kept_and_holes_named_and_other_logs_fill_them(spark: SparkSession, own_log: Make, lake: Lake) -> None:
+    from kraftlab.pipeline.runs.build import build
+    from kraftlab.pipeline.runs.ingest import ingest
+
+    logs = [own_log(node_id) for node_id in (1, 2)]
+    for log in logs:
+        for _ in range(3):
+            path = log.segment([[_change()], [_change(1)]])
+        log.segment([[r.NoOp(0)]])
+    rotten = logs[0].partition / f"{0:020d}.log"
+    data = bytearray(rotten.read_bytes())
+    data[4096 + 60] ^= 1
+    rotten.write_bytes(data)
+    (logs[0].partition / f"{2:020d}.log").unlink()
+    (logs[1].partition / f"{0:020d}.log").unlink()
+    report = ingest(spark, lake, [str(log.directory) for log in logs])
+    (damage,) = report.damages
+    assert (damage.controller_id, damage.segment, damage.status, damage.is_harmless) == (1, rotten.name, "bad_crc", False)
+    assert _gaps(lake) == [(1, 0, 1, "quarantine"), (1, 2, 4, "missing_segment"), (2, 0, 2, "compacted")]
+    (kept,) = lake.arrow("bronze.quarantine").to_pylist()
+    assert kept["raw"] == bytes(data[kept["pos"] : kept["end_pos"]])
+    assert (kept["prev_offset"], kept["next_offset"]) == (None, 1)
+    build(spark, lake)
+    assert _offsets(lake, "silver.partition_changes") == [1, 2, 3, 4, 5]
+    assert path.exists()
+
+
+def test_failfast_takes_nothing_in(spark: SparkSession, own_log: Make, lake: Lake) -> None:
+    from kraftlab.pipeline.runs.ingest import ingest
+
+    log = own_log()
+    path = log.segment([[_change()]] * 3)
+    data = bytearray(path.read_bytes())
+    data[4096 + 60] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptInput, match=r"bad_crc: .* Nothing was taken in; --mode permissive goes around it"):
+        ingest(spark, lake, [str(log.directory)], mode="failfast")
+    assert not lake.exists()
+
+
+def test_a_lake_is_of_one_cluster_and_one_format(spark: SparkSession, own_log: Make, lake: Lake, kafka_log: Path) -> None:
+    from kraftlab.pipeline.runs.ingest import ingest
+
+    one, other = own_log(1, "cluster-a"), own_log(2, "cluster-b")
+    for log in (one, other):
+        log.segment([[_change()]] * 3)
+    ingest(spark, lake, [str(one.directory)])
+    with pytest.raises(CorruptInput, match="is of cluster cluster-b, not of cluster-a"):
+        ingest(spark, lake, [str(other.directory)])
+    with pytest.raises(CorruptInput, match="holds logs of format kraftlab, these are kafka"):
+        ingest(spark, lake, [str(kafka_log)])
+
+
+def test_what_a_snapshot_says_stands_for_a_beginning_that_was_cleaned(spark: SparkSession, own_log: Make, lake: Lake) -> None:
+    from kraftlab.pipeline.runs.build import build
+    from kraftlab.pipeline.runs.ingest import ingest
+
+    log = own_log()
+    log.snapshot(100, [r.Topic(0, "orders", ID), r.Partition(0, 0, ID, (1, 2), (1,))])
+    log.snapshot(101, [r.Topic(0, "orders", ID), r.Partition(0, 0, ID, (1, 2), (1, 2))])
+    log.next_offset = 100
+    log.segment([[_change()], [_change()], [r.NoOp(0)]])
+    report = ingest(spark, lake, [str(log.directory)])
+    assert [(gap.from_offset, gap.to_offset, gap.cause) for gap in report.gaps] == [(0, 100, "compacted")]
+    built = build(spark, lake)
+    assert len(built.snapshots) == 1
+    rows = lake.arrow("silver.partition_changes", ["offset", "kind", "topic", "isr"]).sort_by("offset").to_pylist()
+    assert [tuple(row.values()) for row in rows] == [
+        (99, "snapshot", "orders", [1]),
+        (100, "change", "orders", [1, 2]),
+        (101, "change", "orders", [1, 2]),
+    ]
+
+
+def test_what_an_aborted_transaction_wrote_never_happened(spark: SparkSession, own_log: Make, lake: Lake) -> None:
+    from kraftlab.pipeline.runs.build import build
+    from kraftlab.pipeline.runs.ingest import ingest
+
+    log = own_log()
+    log.segment(
+        [
+            [r.BeginTransaction(0, "kept"), _change()],
+            [_change(), r.EndTransaction(0)],
+            [_change(), r.BeginTransaction(0, "dropped"), _change()],
+            [_change(), r.Topic(0, "never", OTHER), r.AbortTransaction(0, "no")],
+            [_change()],
+            [r.BeginTransaction(0, "open"), _change()],
+            [r.NoOp(0)],
+        ]
+    )
+    ingest(spark, lake, [str(log.directory)])
+    built = build(spark, lake)
+    assert built.aborted == ((5, 10),)
+    assert (built.hi, built.open_from) == (11, 11)
+    assert _offsets(lake, "silver.partition_changes") == [1, 2, 4, 10]
+    assert _offsets(lake, "silver.topics") == []
+    assert build(spark, lake).rows == {}, "it waits for the end"
+    log.segment([[_change(), r.EndTransaction(0)], [r.NoOp(0)]])
+    ingest(spark, lake, [str(log.directory)])
+    assert build(spark, lake).open_from is None
+    assert _offsets(lake, "silver.partition_changes") == [1, 2, 4, 10, 12, 14]
+
+
+def test_records_of_a_newer_program_are_kept_and_counted(spark: SparkSession, own_log: Make, lake: Lake) -> None:
+    import msgpack
+
+    from kraftlab.pipeline.runs.build import build
+    from kraftlab.pipeline.runs.ingest import ingest
+
+    log = own_log()
+    unknown = [[777, 0], [5, 4, 0, ID], [5, 0, 1, ID, [1]]]
+    log.segment(log.batch([None] * 3, body=msgpack.packb(unknown)) + log.batch([r.NoOp(0)]), base_offset=0)
+    ingest(spark, lake, [str(log.directory)])
+    built = build(spark, lake)
+    assert built.undecodable == {
+        "unknown record type 777": 1,
+        "unknown version 4 of PARTITION_CHANGE_RECORD; versions 0 to 0 are known": 1,
+    }
+    kept = lake.arrow("silver.other_records", ["offset", "type", "version", "raw"]).sort_by("offset").to_pylist()
+    assert [(row["offset"], row["type"], row["version"], msgpack.unpackb(row["raw"])) for row in kept] == [
+        (0, 777, 0, [777, 0]),
+        (1, 5, 4, [5, 4, 0, ID]),
+    ]
+    assert _offsets(lake, "silver.partition_changes") == [2]
+
+
+def test_controllers_that_disagree_are_found(spark: SparkSession, own_log: Make, lake: Lake) -> None:
+    from kraftlab.pipeline.runs.build import build
+    from kraftlab.pipeline.runs.ingest import ingest
+
+    logs = [own_log(node_id) for node_id in (1, 2)]
+    logs[0].segment([[_change(0)], [_change(1)], [r.NoOp(0)]])
+    logs[1].segment([[_change(0)], [_change(9)], [r.NoOp(0)]])
+    ingest(spark, lake, [str(log.directory) for log in logs])
+    assert build(spark, lake).disagreements == 1
+    assert _offsets(lake, "silver.partition_changes") == [0, 1]
+
+
+def _kinds(records: Iterable[dict[str, Any]]) -> Counter[str]:
+    return Counter(record.get("type") or record["control"] for record in records)
+
+
+def test_a_recorded_log_of_kafkas_is_all_in_silver(spark: SparkSession, kafka_log: Path, lake: Lake) -> None:
+    from kraftlab.pipeline.runs.build import build
+    from kraftlab.pipeline.runs.ingest import ingest
+
+    report = ingest(spark, lake, [str(kafka_log)])
+    assert (report.format, report.faults, report.gaps) == ("kafka", 0, ())
+    build(spark, lake)
+    dump = lzma.decompress((DATA / "00000000000000000000.log.dump.jsonl.xz").read_bytes()).splitlines()
+    records = [record for line in dump for record in json.loads(line)["records"]]
+    kinds = _kinds(records)
+    changes = lake.arrow("silver.partition_changes").sort_by([("offset", "ascending")]).to_pylist()
+    wanted = [record for record in records if record.get("type") in ("PARTITION_RECORD", "PARTITION_CHANGE_RECORD")]
+    assert [row["offset"] for row in changes] == [record["offset"] for record in wanted]
+    for row, record in zip(changes, wanted, strict=True):
+        data = record["data"]
+        assert (row["topic_id"], row["partition"], row["isr"]) == (data["topicId"], data["partitionId"], data.get("isr"))
+        assert (row["replicas"], row["adding"], row["removing"]) == (
+            data.get("replicas"),
+            data.get("addingReplicas"),
+            data.get("removingReplicas"),
+        )
+        assert (row["leader"], row["directories"], row["ts_ms"]) == (
+            data.get("leader"),
+            data.get("directories"),
+            record["createTime"],
+        )
+        assert row["topic"]
+    topics = lake.arrow("silver.topics").to_pylist()
+    assert Counter(row["op"] for row in topics) == {"create": kinds["TOPIC_RECORD"], "delete": kinds["REMOVE_TOPIC_RECORD"]}
+    assert lake.arrow("silver.configs").num_rows == kinds["CONFIG_RECORD"]
+    others = Counter(row["name"] for row in lake.arrow("silver.other_records", ["name", "kind"]).to_pylist())
+    assert others["BEGIN_TRANSACTION_RECORD"] == 1
+    assert others["ACCESS_CONTROL_ENTRY_RECORD"] == kinds["ACCESS_CONTROL_ENTRY_RECORD"]
+    assert "NO_OP_RECORD" not in others
+
+
+def test_sql_knows_the_tables_by_their_names(spark: SparkSession, own_log: Make, lake: Lake) -> None:
+    from kraftlab.pipeline.runs.ingest import ingest
+    from kraftlab.pipeline.runs.query import query
+
+    log = own_log()
+    log.segment([[_change()]] * 4)
+    ingest(spark, lake, [str(log.directory)])
+    names, rows = query(spark, lake, "select 'bronze.batches' as t, count(*) as n from bronze.batches", 10)
+    assert (names, rows) == (["t", "n"], [("bronze.batches", 3)])
+    assert query(spark, lake, "select * from silver_topics", 10)[1] == []
+    with pytest.raises(WrongUse, match=r"the query is wrong: .*nowhere"):
+        query(spark, lake, "select * from nowhere", 10)
