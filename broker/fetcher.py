@@ -262,7 +262,10 @@ class _LeaderFetcher:
             source.partition.watch(source)
         position = source.position(self._owner.limits.max_bytes) if is_followed else None
         if position is not None and source.retry_at > trio.current_time():
-            self._paused[source] = None
+            if source not in self._paused:
+                self._paused[source] = None
+                # Whoever sorts, it is `_keep_sorted` that has to wait no longer than this pause.
+                self._wake.set()
             position = None
         before, lane = source.lane, None if position is None else self._lane_of(source)
         if before is not None and before is not lane:

@@ -231,3 +231,23 @@ async def test_the_controller_learns_where_each_replica_was_placed(
     await eventually(placed, "the metadata names the real directories")
     used = {broker.log("t", number).log_dir for number in range(4) for broker in brokers[:1]}
     assert used == set(brokers[0].dirs)
+
+
+async def test_a_leader_that_hears_late_that_it_leads_is_asked_again_soon(
+    autojump_clock: Any, world: Any, batch: Batch, same_data: SameData, monkeypatch: Any
+) -> None:
+    """Also by a follower that has nothing else to ask of it."""
+    brokers = follower, leader = [await world.add_broker(broker_id) for broker_id in range(2)]
+    await world.create_topic("t", [follower.broker_id, leader.broker_id])
+    await trio.sleep(5)
+    publish = leader.publish
+
+    async def publish_late(publication: Any) -> None:
+        await trio.sleep(0.3)
+        await publish(publication)
+
+    monkeypatch.setattr(leader, "publish", publish_late)
+    await world.change("t", 0, leader=leader.broker_id)
+    with trio.fail_after(2):
+        assert (await leader.produce("t", 0, batch())).error == ErrorCode.NONE
+    assert same_data("t", 0, brokers)
