@@ -6,13 +6,14 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from kraftlab.cli import main
 from kraftlab.cluster import LocalCluster
 
+CLUSTER = (1, 1, 1)
 OVERRIDES = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
@@ -32,36 +33,18 @@ RULE = {
 ADD = ("--add", "--allow-principal", "User:alice", "--operation", "Read", "--topic", "orders")
 
 
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("lab"), 1, 1, 1, overrides=OVERRIDES) as running:
-        yield running
+Run = Callable[..., Any]
 
 
 @pytest.fixture
-def run(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
-    """Runs a command against the broker; afterwards there are no rules."""
-
-    def call(command: str, *arguments: str) -> Ran:
-        code = main.run([command, "--bootstrap-server", str(cluster.node(0).grpc), *arguments])
-        printed = capsys.readouterr()
-        return Ran(code, printed.out, printed.err)
-
-    yield call
-    rules = json.loads(call("acls", "--list", "--json").out)["acls"]
+def run(run: Run) -> Iterator[Run]:
+    """Afterwards there are no rules."""
+    yield run
+    rules = json.loads(run("acls", "--list", "--json").out)["acls"]
     for name in {rule["resource_name"] for rule in rules if rule["resource_type"] == "TOPIC"}:
-        call("acls", "--remove", "--topic", name, "--resource-pattern-type", "any", "--force")
-    call("acls", "--remove", "--cluster", "--force")
-    call("acls", "--remove", "--group", "g", "--force")
+        run("acls", "--remove", "--topic", name, "--resource-pattern-type", "any", "--force")
+    run("acls", "--remove", "--cluster", "--force")
+    run("acls", "--remove", "--group", "g", "--force")
 
 
 def listed(run: Run, *arguments: str) -> list[dict[str, Any]]:
@@ -71,13 +54,13 @@ def listed(run: Run, *arguments: str) -> list[dict[str, Any]]:
 
 
 def test_a_rule_is_added_listed_and_removed_in_kafkas_words(run: Run) -> None:
-    assert run("acls", *ADD) == Ran(0, f"Adding ACLs for resource `{PATTERN}`: \n \t{ENTRY}\n\n", "")
-    assert run("acls", *ADD) == Ran(0, f"Acl (pattern={PATTERN}, entry={ENTRY}) already exists.\n", "")
+    assert run("acls", *ADD) == (0, f"Adding ACLs for resource `{PATTERN}`: \n \t{ENTRY}\n\n", "")
+    assert run("acls", *ADD) == (0, f"Acl (pattern={PATTERN}, entry={ENTRY}) already exists.\n", "")
     assert run("acls", "--list").out == f"Current ACLs for resource `{PATTERN}`:\n\t{ENTRY}\n\n"
     assert listed(run) == [RULE]
     removed = run("acls", "--remove", "--topic", "orders", "--force", "--json")
     assert json.loads(removed.out) == {"removed": [RULE]}
-    assert run("acls", "--list") == Ran(0, "", "")
+    assert run("acls", "--list") == (0, "", "")
 
 
 @pytest.mark.parametrize(("answer", "left"), [("y\n", 0), ("n\n", 1), ("", 1)])
@@ -194,7 +177,7 @@ def test_calls_at_the_controllers_own_door_are_judged_as_well(cluster: LocalClus
 
 def test_credentials_of_a_user_are_set_shown_and_removed(run: Run) -> None:
     ran = run("configs", "--alter", "--user", "bob", "--add-config", "SCRAM-SHA-256=[iterations=8192,password=a,b=c]")
-    assert ran == Ran(0, "Completed updating config for user bob.\n", "")
+    assert ran == (0, "Completed updating config for user bob.\n", "")
     run("configs", "--alter", "--user", "bob", "--add-config", "SCRAM-SHA-512=[password=x]")
     shown = run("configs", "--describe", "--user", "bob").out
     assert shown == (
@@ -203,7 +186,7 @@ def test_credentials_of_a_user_are_set_shown_and_removed(run: Run) -> None:
     everybody = json.loads(run("configs", "--describe", "--entity-type", "users", "--json").out)
     assert [found["mechanism"] for found in everybody["scram_credentials"]] == ["SCRAM-SHA-256", "SCRAM-SHA-512"]
     assert run("configs", "--alter", "--user", "bob", "--delete-config", "SCRAM-SHA-256,SCRAM-SHA-512").code == 0
-    assert run("configs", "--describe", "--user", "bob") == Ran(0, "", "")
+    assert run("configs", "--describe", "--user", "bob") == (0, "", "")
 
 
 @pytest.mark.parametrize(

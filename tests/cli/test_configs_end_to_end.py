@@ -3,45 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.cli import main
 from kraftlab.client import AdminClient
 from kraftlab.cluster import LocalCluster
 
 ELR = "eligible.leader.replicas.version"
 
 
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("lab"), 1, 2, 1) as running:
-        yield running
-
-
-@pytest.fixture
-def run(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command against the cluster's first broker: `run("configs", "--describe", …)`."""
-
-    def call(*arguments: str) -> Ran:
-        code = main.run([*arguments, "--bootstrap-server", str(cluster.node(0).grpc)])
-        printed = capsys.readouterr()
-        return Ran(code, printed.out, printed.err)
-
-    return call
+Run = Callable[..., Any]
+CLUSTER = (1, 2, 1)
 
 
 def test_a_broker_is_asked_about_itself_whoever_is_the_first_server(run: Run) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import pytest
 
@@ -19,37 +19,8 @@ CAPTURE = Path(__file__).parents[2] / "examples" / "capture"
 DEADLINE_S = 20.0
 
 
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict:  # type: ignore[type-arg]
-        document = json.loads(self.out)
-        assert isinstance(document, dict)
-        return document
-
-
-Run = Callable[..., Ran]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("lab"), 1, 3, 2) as running:
-        yield running
-
-
-@pytest.fixture
-def run(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command against the cluster's first broker: `run("topics", "--list")`."""
-
-    def call(command: str, *arguments: str) -> Ran:
-        code = main.run([command, "--bootstrap-server", str(cluster.node(0).grpc), *arguments])
-        printed = capsys.readouterr()
-        return Ran(code, printed.out, printed.err)
-
-    return call
+Run = Callable[..., Any]
+CLUSTER = (1, 3, 2)
 
 
 def plan_file(directory: Path, *partitions: dict[str, object]) -> str:
@@ -58,7 +29,7 @@ def plan_file(directory: Path, *partitions: dict[str, object]) -> str:
     return str(path)
 
 
-def verify_until_done(run: Run, path: str) -> Ran:
+def verify_until_done(run: Run, path: str) -> Any:
     deadline = time.monotonic() + DEADLINE_S
     while True:
         ran = run("reassign-partitions", "--verify", "--reassignment-json-file", path)
@@ -69,15 +40,17 @@ def verify_until_done(run: Run, path: str) -> Ran:
 
 
 def test_topics_are_created_listed_described_and_deleted(run: Run) -> None:
-    assert run(
-        "topics", "--create", "--topic", "life", "--replica-assignment", "0:1,1:2", "--config", "retention.ms=5000"
-    ) == Ran(0, "Created topic life.\n", "")
+    assert run("topics", "--create", "--topic", "life", "--replica-assignment", "0:1,1:2", "--config", "retention.ms=5000") == (
+        0,
+        "Created topic life.\n",
+        "",
+    )
     assert "life\n" in run("topics", "--list").out
     described = run("topics", "--describe", "--topic", "life").out.splitlines()
     assert "PartitionCount: 2\tReplicationFactor: 2" in described[0]
     assert "retention.ms=5000" in described[0]
     assert described[1].startswith("\tTopic: life\tPartition: 0\tLeader: 0\tReplicas: 0,1\t")
-    assert run("topics", "--delete", "--topic", "life") == Ran(0, "", "")
+    assert run("topics", "--delete", "--topic", "life") == (0, "", "")
     assert "life" not in run("topics", "--list").out
 
 
@@ -85,7 +58,7 @@ def test_a_topic_that_exists_is_refused_unless_told_otherwise(run: Run) -> None:
     run("topics", "--create", "--topic", "twice", "--partitions", "1", "--replication-factor", "1")
     again = run("topics", "--create", "--topic", "twice")
     assert (again.code, again.out) == (1, "Error while executing topic command : Topic 'twice' already exists.\n")
-    assert run("topics", "--create", "--topic", "twice", "--if-not-exists") == Ran(0, "", "")
+    assert run("topics", "--create", "--topic", "twice", "--if-not-exists") == (0, "", "")
 
 
 def test_unknown_topics_are_refused(run: Run) -> None:
@@ -129,7 +102,7 @@ def test_a_reassignment_is_executed_into_chosen_directories_and_verified(run: Ru
 def test_plans_that_do_not_fit_the_cluster_are_refused(run: Run, tmp_path: Path, partition: dict[str, object], said: str) -> None:
     run("topics", "--create", "--topic", "refuse", "--replica-assignment", "0", "--if-not-exists")
     path = plan_file(tmp_path, partition)
-    assert run("reassign-partitions", "--execute", "--reassignment-json-file", path) == Ran(1, said, "")
+    assert run("reassign-partitions", "--execute", "--reassignment-json-file", path) == (1, said, "")
 
 
 def test_a_changed_replication_factor_can_be_disallowed(run: Run, tmp_path: Path) -> None:

@@ -7,12 +7,11 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from kraftlab.broker.log.record_batch import Record, build_batch
-from kraftlab.cli import main
 from kraftlab.client import AdminClient, DataClient
 from kraftlab.cluster import LocalCluster
 
@@ -20,33 +19,8 @@ DEADLINE_S = 30.0
 RATE = 200_000
 
 
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Run = Callable[..., Ran]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("lab"), 3, 3, 2) as running:
-        yield running
-
-
-@pytest.fixture
-def run(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(command: str, *arguments: str) -> Ran:
-        code = main.run([command, "--bootstrap-server", str(cluster.node(0).grpc), *arguments])
-        printed = capsys.readouterr()
-        return Ran(code, printed.out, printed.err)
-
-    return call
+Run = Callable[..., Any]
+CLUSTER = (3, 3, 2)
 
 
 @pytest.fixture
@@ -206,7 +180,7 @@ def test_a_replication_factor_is_previewed_and_changed(admin: AdminClient, run: 
     assert run(*alter, "2").out == "Every partition has that many replicas already.\n"
     refused = run(*alter, "9")
     assert (refused.code, "only 3 brokers are active" in refused.out) == (1, True)
-    assert run("topics", "--alter", "--topic", "factor", "--partitions", "3") == Ran(0, "", "")
+    assert run("topics", "--alter", "--topic", "factor", "--partitions", "3") == (0, "", "")
     assert len(replicas(admin, "factor")) == 3
 
 

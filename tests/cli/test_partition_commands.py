@@ -3,43 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import pytest
 
 from kraftlab.broker.log.record_batch import Record, build_batch
-from kraftlab.cli import main
 from kraftlab.client import AdminClient, DataClient
 from kraftlab.cluster.local import LocalCluster
 
-
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("lab"), 1, 3, 1) as running:
-        yield running
-
-
-@pytest.fixture
-def run(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command against the cluster's first broker."""
-
-    def call(command: str, *arguments: str) -> Ran:
-        code = main.run([command, "--bootstrap-server", str(cluster.node(0).grpc), *arguments])
-        printed = capsys.readouterr()
-        return Ran(code, printed.out, printed.err)
-
-    return call
+Run = Callable[..., Any]
+CLUSTER = (1, 3, 1)
 
 
 def write(path: Path, *partitions: dict[str, object]) -> str:
@@ -54,7 +29,7 @@ def replicas(run: Run, topic: str) -> list[list[int]]:
 
 def test_partitions_are_added_silently(run: Run) -> None:
     run("topics", "--create", "--topic", "grow", "--replica-assignment", "0:1")
-    assert run("topics", "--alter", "--topic", "grow", "--partitions", "3") == Ran(0, "", "")
+    assert run("topics", "--alter", "--topic", "grow", "--partitions", "3") == (0, "", "")
     assert len(replicas(run, "grow")) == 3
     again = run("topics", "--alter", "--topic", "grow", "--partitions", "3")
     assert (again.code, again.out) == (1, "Error while executing topic command : Topic already has 3 partition(s).\n")
@@ -63,7 +38,7 @@ def test_partitions_are_added_silently(run: Run) -> None:
 def test_partitions_are_added_as_assigned_and_those_there_keep_their_replicas(run: Run) -> None:
     run("topics", "--create", "--topic", "assigned", "--replica-assignment", "0:1")
     alter = ("topics", "--alter", "--topic", "assigned", "--partitions", "3", "--replica-assignment")
-    assert run(*alter, "2:1,1:2,2:0") == Ran(0, "", "")
+    assert run(*alter, "2:1,1:2,2:0") == (0, "", "")
     assert replicas(run, "assigned") == [[0, 1], [1, 2], [2, 0]]
     wrong = run("topics", "--alter", "--topic", "assigned", "--partitions", "5", "--replica-assignment", "0:1,0:1,0:1,0:1")
     assert wrong.code == 1
@@ -76,21 +51,23 @@ def test_preferred_leaders_are_elected(run: Run, tmp_path: Path) -> None:
     plan.write_text('{"version":1,"partitions":[{"topic":"led","partition":0,"replicas":[1,0]}]}')
     assert run("reassign-partitions", "--execute", "--reassignment-json-file", str(plan)).code == 0
     path = write(tmp_path / "led.json", {"topic": "led", "partition": 0}, {"topic": "led", "partition": 1})
-    assert run("leader-election", "--election-type", "preferred", "--path-to-json-file", path) == Ran(
+    assert run("leader-election", "--election-type", "preferred", "--path-to-json-file", path) == (
         0,
         "Successfully completed leader election (PREFERRED) for partitions led-0\n"
         "Valid replica already elected for partitions led-1\n",
         "",
     )
-    assert run("leader-election", "--election-type", "preferred", "--all-topic-partitions") == Ran(
-        0, "No partition needs an election (PREFERRED)\n", ""
+    assert run("leader-election", "--election-type", "preferred", "--all-topic-partitions") == (
+        0,
+        "No partition needs an election (PREFERRED)\n",
+        "",
     )
 
 
 def test_an_election_that_fails_says_which_and_ends_with_one(run: Run) -> None:
     ran = run("leader-election", "--election-type", "UNCLEAN", "--topic", "nope", "--partition", "0")
     said = "Error completing leader election (UNCLEAN) for partition: nope-0: UNKNOWN_TOPIC_OR_PARTITION: No such topic as nope\n"
-    assert ran == Ran(1, said, "")
+    assert ran == (1, said, "")
     ran = run("leader-election", "--election-type", "unclean", "--topic", "nope", "--partition", "0", "--json")
     failed = [{"partition": "nope-0", "error": "UNKNOWN_TOPIC_OR_PARTITION", "message": "No such topic as nope"}]
     assert json.loads(ran.out) == {"election_type": "UNCLEAN", "elected": [], "not_needed": [], "failed": failed}
