@@ -104,17 +104,23 @@ The same cluster and options give the same plan, byte for byte.""",
 @click.option("--exclude-broker", multiple=True, type=int, metavar="BROKER", help="Move nothing onto this broker or off it.")
 @click.option("--exclude-topic", multiple=True, metavar="TOPIC", help="Move nothing of this topic; * and ? may stand in it.")
 @click.option("--output", metavar="FILE", type=click.Path(path_type=Path), help="Write the plan there.")
+@click.option(
+    "--save", is_flag=True, help="Write plan, moves and checks into gold.plans, .plan_moves, .plan_checks of the --lake."
+)
 @json_option
 def propose(
     bootstrap_server: str | None,
     input_file: str | None,
     lake: str | None,
     output: Path | None,
+    save: bool,
     as_json: bool,
     **asked: Any,
 ) -> int:
     """Propose moves that bring the cluster to its goals with the fewest bytes."""
     options = _options(**asked)
+    if save and lake is None:
+        raise WrongUse("--save writes into a lake; name it with --lake")
     document = read_cluster_from(bootstrap_server, input_file, lake)
     from ..planning.explain import move_lines, plan_lines
     from ..planning.plan import encode_plan
@@ -122,7 +128,10 @@ def propose(
 
     started = time.process_time()
     made = make(document, options)
-    _tell(f"planned in {time.process_time() - started:.1f} s of processor time")
+    seconds = time.process_time() - started
+    _tell(f"planned in {seconds:.1f} s of processor time")
+    if save and lake is not None:
+        _save(lake, made, round(1000 * seconds))
     if output is not None:
         output.write_bytes(encode_plan(made) + b"\n")
         _tell(f"written to {output}")
@@ -175,6 +184,26 @@ def _finding_line(finding: Finding) -> str:
     return f"{finding.severity}: {finding.check}: {finding.count} x; for example: {finding.example}"
 
 
+def _save(uri: str, made: Plan, ms: int) -> None:
+    from ..lake.commits import Lake
+    from ..planning.checks import check
+    from ..planning.gold_rows import record
+
+    targets, asked = _judged_as(made)
+    record(Lake(uri), made, check(made.cluster, targets, asked), ms)
+    _tell(f"saved into {uri}")
+
+
+def _judged_as(made: Plan) -> tuple[list[Target], Asked]:
+    """A plan as its checks see it."""
+    from ..planning.checks import Asked, Target
+
+    options = made.options
+    empty = (*options.drain, *(source for source, _ in options.replace))
+    asked = Asked(options.eps, options.rf, empty, options.exclude_brokers, options.max_bytes, options.balances)
+    return [Target(move.topic, move.partition, move.after, move.dirs, move.before) for move in made.moves], asked
+
+
 def _to_check(file: str) -> tuple[list[Target], Asked, ClusterDocument | None]:
     """What a file says, and the cluster if it carries it: a plan does, Kafka's file does not."""
     from kraftlab.cli.reassign_plan import PlanError, parse_plan
@@ -186,11 +215,7 @@ def _to_check(file: str) -> tuple[list[Target], Asked, ClusterDocument | None]:
     data = read_bytes(file)
     if FORMAT.encode() in data[:200]:
         made = read_plan(file)
-        options = made.options
-        targets = [Target(move.topic, move.partition, move.after, move.dirs, move.before) for move in made.moves]
-        empty = (*options.drain, *(source for source, _ in options.replace))
-        asked = Asked(options.eps, options.rf, empty, options.exclude_brokers, options.max_bytes, options.balances)
-        return targets, asked, made.cluster
+        return *_judged_as(made), made.cluster
     try:
         placements = parse_plan(data).partitions
     except PlanError as error:
@@ -315,6 +340,53 @@ def export(file: str, kind: str, wave: int | None) -> int:
     if not moves:
         raise WrongUse(f"{file} moves nothing; there is nothing to export")
     click.echo(kafka_json(moves))
+    return CLEAN
+
+
+@plan.command(
+    "sweep",
+    short_help="Plan for what-ifs: another band, a rack lost, brokers added.",
+    epilog="""\b
+Examples:
+  kraftlab pipeline plan sweep --input cluster.json
+  kraftlab pipeline --master spark://host:7077 plan sweep --input cluster.json --on-spark""",
+)
+@source_options
+@click.option("--goals", metavar="GOALS", help="As of `plan propose`.")
+@click.option("--on-spark", is_flag=True, help="Scenarios side by side, a task of Spark each.")
+@json_option
+def sweep(
+    bootstrap_server: str | None,
+    input_file: str | None,
+    lake: str | None,
+    goals: str | None,
+    on_spark: bool,
+    as_json: bool,
+) -> int:
+    """Make a plan for each scenario: bands of 5, 10 and 20 %, each rack lost, one and three brokers more."""
+    from ..planning.explain import summary_lines
+    from ..planning.goals import ALL, parse_goals
+    from ..planning.options import PlanOptions
+    from ..planning.scenarios import Summary, standard_scenarios, summarise
+
+    document = read_cluster_from(bootstrap_server, input_file, lake)
+    options = PlanOptions(goals=ALL if goals is None else parse_goals(goals.split(",")))
+    scenarios = standard_scenarios(document, options)
+    if on_spark:
+        from ..planning.checks_on_spark import sweep as sweep_on_spark
+        from .spark import spark_session
+
+        with spark_session() as spark:
+            rows = {row.scenario: Summary(**row.asDict()) for row in sweep_on_spark(spark, document, scenarios).collect()}
+        found = [rows[scenario.name] for scenario in scenarios]
+    else:
+        found = []
+        for number, scenario in enumerate(scenarios, 1):
+            _tell(f"{number} of {len(scenarios)}: {scenario.name}")
+            found.append(summarise(document, scenario))
+    out = Output(as_json)
+    out.lines(summary_lines(found))
+    out.result({"scenarios": msgspec.to_builtins(found)})
     return CLEAN
 
 

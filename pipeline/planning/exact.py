@@ -2,10 +2,13 @@
 
 Where there are few enough columns, the fewest bytes within all bounds are found, or that there is no way within them; then the
 least excess is found first, and the fewest bytes for it second. The search is cut off after so many nodes rather than after so
-many seconds, so that it gives the same answer on any machine; what it has not proved by then is not used.
+many seconds, so that it gives the same answer on any machine; what it has not proved by then is used only if it is better than
+what flows and repairs found, and not called exact.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from scipy import optimize, sparse
@@ -19,39 +22,60 @@ MOVE_COST = 1e-3
 """Of one move, in units of the mean size: of plans with equal bytes the one with fewer moves wins."""
 
 
+NO_SLACK = 1e-6
+
+
+class Exact(NamedTuple):
+    """`replicas`: [P, R], the brokers of a row in no order. `is_proved`: no placement is better."""
+
+    replicas: Ints
+    is_proved: bool
+
+
+class _Found(NamedTuple):
+    values: Floats
+    is_proved: bool
+
+
 def fits(assignment: Assignment) -> bool:
-    return bool(assignment.cluster.broker_count * assignment.movable.any(1).sum() <= COLUMNS)
+    """Whether there is anything to place, and little enough."""
+    return bool(0 < assignment.cluster.broker_count * assignment.movable.any(1).sum() <= COLUMNS)
 
 
-def solve(start: Assignment, budget_bytes: float) -> Ints | None:
-    """[P, R], the best placement that keeps every rule, from where a plan starts: what has to move is homeless in `start`. Rows
-    of brokers are in no order. None if it was not found.
+def solve(start: Assignment, budget_bytes: float) -> Exact | None:
+    """The best placement that keeps every rule, from where a plan starts: what has to move is homeless in `start`. None if there
+    is none, or none was found.
     """
     program = _Program(start, budget_bytes)
-    strict = program.run(slack_limit=0.0)
-    if strict is None:
+    found = program.run(slack_limit=0.0)
+    if found is None:
         least = program.run(slack_limit=None)
         if least is None:
             return None
-        strict = program.run(slack_limit=program.slack_of(least) * (1 + 1e-6) + 1e-9)
-        strict = least if strict is None else strict
-    return program.placement(strict)
+        slack = program.slack_of(least.values)
+        found = program.run(slack_limit=slack * (1 + 1e-6) + NO_SLACK) if slack > NO_SLACK else None
+        found = _Found(least.values, False) if found is None else _Found(found.values, found.is_proved and least.is_proved)
+    return Exact(program.placement(found.values), found.is_proved)
 
 
 class _Program:
-    """Columns: one per movable partition and broker [N × B], then slack: bytes low, high, replicas low, high [B each]."""
+    """Columns: one per movable partition and broker [N × B], then slack: bytes low, high, replicas low, high [B each].
+    Bytes are in units of a broker's mean load: the solver's tolerances are absolute.
+    """
 
     def __init__(self, start: Assignment, budget_bytes: float) -> None:
         self.start = start
         self.brokers = start.cluster.broker_count
         self.rows = np.nonzero(start.movable.any(1))[0]
         self.cells = len(self.rows) * self.brokers
-        self.size = start.size[self.rows]
+        members = max(int(start.scope.counted.sum()), 1)
+        self.unit = max(float(start.scope.bounds.share_bytes.sum()) / members, 1.0)
+        self.size = start.size[self.rows] / self.unit
         self.factor = start.used[self.rows].sum(1)
         self.held = self._marks(start.original)
         self.fixed = self._marks(np.where(start.movable, -1, start.replicas))
         self.here = self._marks(start.replicas)
-        self.budget = budget_bytes
+        self.budget = budget_bytes / self.unit
 
     def _marks(self, replicas: Ints) -> Flags:
         """[N, B]: whether a broker is in the row."""
@@ -60,10 +84,10 @@ class _Program:
         marks[np.arange(len(self.rows))[:, None], held] = True
         return marks[:, :-1]
 
-    def run(self, *, slack_limit: float | None) -> Floats | None:
+    def run(self, *, slack_limit: float | None) -> _Found | None:
         """The cheapest plan whose excess is at most the limit; without a limit the one with the least excess."""
         scope, bounds = self.start.scope, self.start.scope.bounds
-        mean_size = max(float(self.size.mean()), 1.0) if len(self.size) else 1.0
+        mean_size = float(self.size.mean()) or 1.0
         new = ~self.held
         cost = np.where(new, self.size[:, None] / mean_size + MOVE_COST, 0.0).ravel()
         slack = self._slack_weights()
@@ -72,7 +96,9 @@ class _Program:
         allowed = self.here | (self.held & scope.counted[None, :]) | scope.takes[None, :]
         most = np.r_[np.where(allowed, 1.0, 0.0).ravel(), np.full(4 * self.brokers, 0.0 if slack_limit == 0.0 else np.inf)]
         least = np.r_[self.fixed.astype(float).ravel(), zeros]
-        matrix, low, high = self._rows(bounds.disk_low, bounds.disk_high, bounds.count_low, bounds.count_high)
+        matrix, low, high = self._rows(
+            bounds.disk_low / self.unit, bounds.disk_high / self.unit, bounds.count_low, bounds.count_high
+        )
         extra = sparse.csr_array(np.r_[np.zeros(self.cells), slack][None, :])
         copied = sparse.csr_array(np.r_[np.where(new, self.size[:, None], 0.0).ravel(), zeros][None, :])
         found = optimize.milp(
@@ -86,13 +112,10 @@ class _Program:
             bounds=optimize.Bounds(least, np.maximum(most, least)),
             options={"node_limit": NODES},
         )
-        return np.asarray(found.x, dtype=np.float64) if found.status == 0 else None
+        return _Found(np.asarray(found.x, dtype=np.float64), found.status == 0) if found.x is not None else None
 
     def _slack_weights(self) -> Floats:
-        bounds = self.start.scope.bounds
-        members = max(int(self.start.scope.counted.sum()), 1)
-        disk = 1.0 / max(float(bounds.share_bytes.sum()) / members, 1.0)
-        return np.repeat([disk, 1.0 / max(bounds.mean_count, 1e-9)], 2 * self.brokers)
+        return np.repeat([1.0, 1.0 / max(self.start.scope.bounds.mean_count, 1e-9)], 2 * self.brokers)
 
     def _rows(
         self, disk_low: Floats, disk_high: Floats, count_low: Floats, count_high: Floats
@@ -127,7 +150,7 @@ class _Program:
         rest[self.rows] = False
         replicas = self.start.replicas[rest]
         placed = replicas >= 0
-        weights = np.broadcast_to(self.start.size[rest][:, None], replicas.shape)[placed]
+        weights = np.broadcast_to(self.start.size[rest][:, None] / self.unit, replicas.shape)[placed]
         disk = np.bincount(replicas[placed], weights=weights, minlength=self.brokers).astype(np.float64)
         return disk, np.bincount(replicas[placed], minlength=self.brokers).astype(np.float64)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from .goals import GOALS, NOT_DONE
 from .plan import BrokerLoad, PartitionMove, Plan, Why
+from .scenarios import Summary
 from .waves import Wave
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
@@ -204,6 +205,26 @@ def wave_lines(waves: Iterable[Wave]) -> list[str]:
             duration(wave.seconds) if wave.seconds is not None else "",
         )
         for wave in waves
+    ]
+    return aligned(rows)
+
+
+def summary_lines(summaries: Iterable[Summary]) -> list[str]:
+    """What-ifs, a line each."""
+    rows = [
+        ("scenario", "replicas", "bytes", "at least", "bytes per broker", "replicas per broker", "unmet, or why there is no plan")
+    ]
+    rows += [
+        (
+            one.scenario,
+            str(one.replica_moves),
+            size(one.bytes_moved),
+            size(one.lower_bound_bytes),
+            f"{one.disk_least:.2f} … {one.disk_most:.2f}",
+            f"{one.replicas_least:.2f} … {one.replicas_most:.2f}",
+            one.problem or one.unmet,
+        )
+        for one in summaries
     ]
     return aligned(rows)
 

@@ -21,6 +21,8 @@ from .cluster import Flags, Floats, Ints
 CLASSES = 10
 EXCESS_COST = 1000.0
 """Of holding a broker's mean load too much or too little, in units of moving it once."""
+TAKING_COST = 0.001
+"""Of taking, in units of moving the mean replica: enough that nobody takes and gives the same."""
 COUNT_COST = 0.001
 """Of moving a replica, however small, in units of moving the mean one."""
 
@@ -81,7 +83,9 @@ def rounded(values: Floats) -> Ints:
 
 
 class _Model:
-    """Columns: take, give, give_on [B × C each], then four of excess [B each]: disk low, disk high, count low, count high."""
+    """Columns: take, give, give_on [B × C each], then four of excess [B each]: disk low, disk high, count low, count high.
+    Bytes are in units of a broker's mean load: the solver's tolerances are absolute.
+    """
 
     def __init__(self, assignment: Assignment, classes: Ints, margin: float, budget_bytes: float) -> None:
         scope, bounds = assignment.scope, assignment.scope.bounds
@@ -97,33 +101,33 @@ class _Model:
         self.fresh = np.bincount(key[fresh], minlength=self.cells)
         placed = np.maximum((assignment.replicas >= 0).sum(1), 1)
         total = np.bincount(classes, weights=assignment.size * placed, minlength=self.classes)
-        self.mean_size = total / np.maximum(np.bincount(classes, weights=placed.astype(float), minlength=self.classes), 1)
+        counted = int(max(scope.counted.sum(), 1))
+        unit = max(float(bounds.share_bytes.sum()) / counted, 1.0)
+        replicas = np.bincount(classes, weights=placed.astype(float), minlength=self.classes)
+        self.mean_size = total / np.maximum(replicas, 1) / unit
         waiting, _ = assignment.homeless()
         self.supply = np.bincount(classes[waiting], minlength=self.classes)
-        self.disk, self.count = assignment.disk, assignment.count
+        self.disk, self.count = assignment.disk / unit, assignment.count
         self.rack = assignment.cluster.rack
         whole = ~scope.pinned
         self.partitions = np.bincount(classes[whole], minlength=self.classes)
         self.rack_room = np.bincount(classes[whole], weights=scope.rack_limit[whole].astype(float), minlength=self.classes)
-        counted = int(max(scope.counted.sum(), 1))
-        self.mean_disk = max(float(bounds.share_bytes.sum()) / counted, 1.0)
         self.mean_count = max(bounds.mean_count, 1e-9)
-        aside = margin * np.maximum(bounds.share_bytes, 0.0)
-        self.disk_low, self.disk_high = _inside(bounds.disk_low, bounds.disk_high, aside)
+        aside = margin * np.maximum(bounds.share_bytes, 0.0) / unit
+        self.disk_low, self.disk_high = _inside(bounds.disk_low / unit, bounds.disk_high / unit, aside)
         less = np.full(self.brokers, margin * bounds.mean_count)
         self.count_low, self.count_high = _inside(bounds.count_low, bounds.count_high, less)
-        self.budget = budget_bytes
+        self.budget = budget_bytes / unit
         self._fill(scope.takes)
 
     def _fill(self, takes: Flags) -> None:
         size = np.tile(self.mean_size, self.brokers)
-        unit = self.mean_disk
         small = float(self.mean_size.mean()) * COUNT_COST
         excess = np.concatenate(
-            [np.full(2 * self.brokers, EXCESS_COST / unit), np.full(2 * self.brokers, EXCESS_COST / self.mean_count)]
+            [np.full(2 * self.brokers, EXCESS_COST), np.full(2 * self.brokers, EXCESS_COST / self.mean_count)]
         )
-        taking = np.full(self.cells, 1e-3 * small / unit)
-        self.cost = np.concatenate([taking, (size + small) / unit, AGAIN_COST * (size + small) / unit, excess])
+        taking = np.full(self.cells, TAKING_COST * small)
+        self.cost = np.concatenate([taking, size + small, AGAIN_COST * (size + small), excess])
         room = np.maximum(np.tile(self.partitions, self.brokers) - self.held - self.fresh, 0)
         takes_cells = np.repeat(takes, self.classes)
         self.most = np.concatenate([np.where(takes_cells, room, 0), self.held, self.fresh, np.full(4 * self.brokers, np.inf)])

@@ -36,8 +36,8 @@ def place(cluster: Cluster, scope: Scope) -> tuple[Assignment, str, list[str]]:
     classes = flow.size_classes(assignment.size, scope.factor)
     _flow(assignment, classes, budget, notes)
     solver = "flow"
-    if better is not None and _take_over(assignment, better):
-        solver = "exact"
+    if better is not None and _take_over(assignment, better.replicas):
+        solver = "exact" if better.is_proved else "search"
     notes.extend(_impossible(assignment, solver, classes, budget))
     if TOPICS in scope.options.goals:
         spread_topics(assignment, budget - assignment.bytes_moved)

@@ -8,11 +8,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli import main
 from kraftlab.cluster import LocalCluster
+from kraftlab.pipeline.lake.commits import Lake
+from kraftlab.pipeline.lake.schemas import arrow_schema
 from kraftlab.pipeline.planning.documents import ClusterDocument, encode_cluster
 
 DEADLINE_S = 60.0
@@ -116,6 +119,69 @@ def test_goals_that_are_not_done_are_named(plan: Run) -> None:
 
     assert shown.code == 0
     assert "CpuCapacityGoal" in shown.out and "no traffic is measured" in shown.out
+
+
+def test_what_ifs_are_a_line_each(plan: Run, cluster_file: str) -> None:
+    swept = plan("sweep", "--input", cluster_file, "--json").json["scenarios"]
+
+    assert [one["scenario"] for one in swept] == [
+        "eps 5%",
+        "eps 10%",
+        "eps 20%",
+        *(f"lose r{rack}" for rack in range(4)),
+        "add 1",
+        "add 3",
+    ]
+    assert all(one["problem"] == "" and one["bytes_moved"] > 0 for one in swept)
+
+
+def _lake(path: Path) -> Lake:
+    """Three brokers, one unregistered again and one new; four partitions; two samples, of which the later counts."""
+    lake = Lake(str(path))
+    states = [
+        {"topic": "t", "partition": at, "replicas": [1], "isr": [1], "leader": 1, "directories": ["dir-1"], "topic_id": "T"}
+        for at in range(4)
+    ]
+    brokers = [
+        {"broker_id": id, "rack": "a", "fenced": False, "offset": id, "idx_in_batch": 0, "op": "register"} for id in (1, 2, 3)
+    ] + [{"broker_id": 3, "offset": 9, "idx_in_batch": 0, "op": "unregister"}]
+    sample = {"topic": "t", "is_future": False, "dir_total_bytes": 10**12, "dir_usable_bytes": 10**11, "offset_lag": 0}
+    samples = [
+        sample | {"sampled_ms": ms, "broker_id": 1, "dir_id": "dir-1", "path": "/d1", "partition": at, "size_bytes": size}
+        for ms, size in ((1, 5), (2, 1000))
+        for at in range(4)
+    ] + [
+        {"sampled_ms": 2, "broker_id": 2, "dir_id": "dir-2", "path": "/d2", "dir_total_bytes": 10**12, "dir_usable_bytes": 10**11}
+    ]
+    with lake.writing():
+        for table, rows in (("silver.partition_state", states), ("silver.brokers", brokers), ("silver.log_dir_samples", samples)):
+            lake.commit_arrow(pa.Table.from_pylist(rows, schema=arrow_schema(table)), table, 0, 40)
+    return lake
+
+
+def test_a_plan_is_made_from_a_lake_and_saved_into_it(plan: Run, tmp_path: Path) -> None:
+    lake = _lake(tmp_path / "lake")
+
+    first = plan("propose", "--lake", lake.uri, "--save", "--json")
+    again = plan("propose", "--lake", lake.uri, "--save", "--json")
+    other = plan("propose", "--lake", lake.uri, "--save", "--drain", "1", "--json")
+
+    assert first.code == again.code == other.code == 0, first.err
+    assert first.json["as_of_offset"] == 39
+    assert {broker["id"] for broker in first.json["cluster"]["brokers"]} == {1, 2}
+    assert (first.json["bytes_moved"], other.json["bytes_moved"]) == (2000, 4000)
+    assert {path for move in first.json["moves"] for path in move["dirs"]} == {"/d2"}
+    saved = lake.arrow("gold.plans").to_pylist()
+    assert [row["plan_id"] for row in saved] == [first.json["plan_id"], other.json["plan_id"]]
+    assert [row["bytes_moved"] for row in saved] == [2000, 4000]
+    assert lake.arrow("gold.plan_moves").num_rows == 6
+    assert lake.arrow("gold.plan_checks").num_rows == 0
+
+
+def test_a_lake_without_states_is_told_how_to_make_them(plan: Run, tmp_path: Path) -> None:
+    ran = plan("propose", "--lake", str(tmp_path))
+
+    assert ran.code == 2 and "kraftlab pipeline build silver" in ran.err
 
 
 @pytest.fixture(scope="module")
