@@ -83,12 +83,19 @@ def _changes(batch: pa.RecordBatch) -> list[Change]:
     columns: list[Any] = [
         batch["offset"].to_numpy().tolist(),
         batch["ts_ms"].to_numpy().tolist(),
-        batch["kind"].to_pylist(),
+        _texts(batch["kind"]),
         _lists(batch["isr"]),
         [None if leader == _NO_LEADER_FIELD else leader for leader in leaders],
         *(_lists(batch[name]) for name in Change._fields[5:]),
     ]
     return list(map(Change._make, zip(*columns, strict=False)))
+
+
+def _texts(column: pa.StringArray) -> list[str]:
+    """Few different texts, each as one object."""
+    encoded = column.dictionary_encode()
+    texts = encoded.dictionary.to_pylist()
+    return [texts[index] for index in encoded.indices.to_numpy().tolist()]
 
 
 def _lists(column: pa.ListArray) -> Sequence[tuple[Any, ...] | None] | repeat[None]:
@@ -101,7 +108,7 @@ def _lists(column: pa.ListArray) -> Sequence[tuple[Any, ...] | None] | repeat[No
     edges = (offsets - offsets[0]).tolist()
     if not column.null_count:
         return [tuple(items[start:end]) for start, end in pairwise(edges)]
-    valid = column.is_valid().to_pylist()
+    valid = column.is_valid().to_numpy(zero_copy_only=False).tolist()
     return [tuple(items[start:end]) if given else None for given, (start, end) in zip(valid, pairwise(edges), strict=True)]
 
 
