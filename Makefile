@@ -37,7 +37,7 @@ pipeline-demo: .venv/installed-pipeline
 test: .venv/installed-dev
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
-# What `make test` does in small, for about an hour: every property test with twenty times its examples, thousands of seeds that
+# At length what `make test` does in small: every property test with twenty times its examples, thousands of seeds that
 # no night has played before, every planted bug.
 NIGHT ?= $(shell expr $$(date +%s) / 86400)
 nightly: .venv/installed-dev

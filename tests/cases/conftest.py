@@ -83,7 +83,7 @@ class Labs:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def labs(request: pytest.FixtureRequest) -> Iterator[Labs]:
     labs = Labs(folder_of(request.config))
     try:
