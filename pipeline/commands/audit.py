@@ -50,7 +50,7 @@ AUDITS = {
         ("gold.reassignments",),
         ("gold.reassignments",),
         (
-            "topic", "partition", "status", "start_offset", "end_offset", "start_ms", "duration_ms", "orig", "target",
+            "topic", "partition", "status", "start_offset", "end_offset", "start_ms", "duration_ms", "orig", "target", "adding", "removing",
             "leader_changes", "isr_shrinks", "superseded_by",
         ),
         "start_offset",
