@@ -121,6 +121,7 @@ class PipelineStory:
         proposed = self._command("plan", "propose", *bootstrap, "--drain", str(DRAINED), "--output", str(plan), "--json")
         checked = self._command("plan", "check", str(plan), "--json")
         errors = [finding for finding in checked["findings"] if finding["severity"] == "error"]
+        self.moved = sum(move["before"] != move["after"] for move in proposed["moves"])
         self.report.check(
             "plan checked", not errors, f"{len(proposed['moves'])} partitions move; independent checks: {errors or 'no error'}"
         )
