@@ -50,8 +50,8 @@ AUDITS = {
         ("gold.reassignments",),
         ("gold.reassignments",),
         (
-            "topic", "partition", "status", "start_offset", "end_offset", "start_ms", "duration_ms", "orig", "target", "adding", "removing",
-            "leader_changes", "isr_shrinks", "superseded_by",
+            "topic", "partition", "status", "start_offset", "end_offset", "start_ms", "duration_ms", "orig", "target", "adding",
+            "removing", "leader_changes", "isr_shrinks", "superseded_by",
         ),
         "start_offset",
         "end_ms",
