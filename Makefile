@@ -29,11 +29,11 @@ ARGS ?=
 demo: .venv/installed
 	@$(BIN)/python -m kraftlab.demo $(ARGS)
 
-# Two workers: clusters of processes in one lane, everything else beside them (tests/conftest.py). `-n 0`: all in one process.
 # Logs to tables, audits, a plan and a page, on Spark. Needs no Java.
 pipeline-demo: .venv/installed-pipeline
 	@$(BIN)/python -m kraftlab.demo.pipeline $(ARGS)
 
+# Two workers: clusters of processes in one lane, everything else beside them (tests/conftest.py). `-n 0`: all in one process.
 test: .venv/installed-dev
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 

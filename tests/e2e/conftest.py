@@ -325,6 +325,11 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
             SHARED.close()
 
 
+def pytest_sessionfinish() -> None:
+    """Also when the run was interrupted."""
+    SHARED.close()
+
+
 @pytest.fixture
 def shared_cluster() -> LocalCluster:
     return SHARED.cluster()
