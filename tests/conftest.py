@@ -17,6 +17,7 @@ from __future__ import annotations
 import fcntl
 import inspect
 import os
+import signal
 import socket
 import tempfile
 import time
@@ -232,6 +233,9 @@ BEGUN = pytest.StashKey[tuple[float, float]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Costs())
+    if hasattr(config, "workerinput"):
+        # Workers ignore Ctrl-C and are killed at last; like this they put away what their tests have started.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def processor_time_s() -> float:
