@@ -37,6 +37,7 @@ from .story import Story
 KAFKA_LOG = pathlib.Path(__file__).resolve().parents[1] / "tests" / "pipeline" / "data" / "00000000000000000000.log.xz"
 DRAINED = 0
 INTERRUPTED = 130
+PLOT = 'class="plotly-graph-div"'
 QUICK = "-XX:TieredStopAtLevel=1"
 """The JVM's quick compiler: there is little data."""
 CANCELLED = 2
@@ -205,7 +206,8 @@ class PipelineStory:
         page = self.directory / "report.html"
         self._command("report", *self._lake(), "--out", str(page), "--json", codes=(0, 1))
         text = page.read_text()
-        self.report.check("page", "<svg" in text, f"{page}, {len(text) / 1000:.0f} kB, {text.count('<svg')} plots")
+        plots = text.count(PLOT)
+        self.report.check("page", plots > 0, f"{page}, {len(text) / 1e6:.1f} MB, {plots} plots")
 
     def _lake(self) -> tuple[str, str]:
         return ("--lake", str(self.lake))
