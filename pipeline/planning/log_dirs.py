@@ -76,46 +76,60 @@ class _Room:
         for at, amount in enumerate(np.bincount(placed[placed >= 0], weights=size[placed >= 0], minlength=len(load)).tolist()):
             load[at] = amount
         fresh = np.nonzero(placed < 0)[0]
-        for index in fresh[np.argsort(-size[fresh], kind="stable")].tolist():
-            at = min(self.open, key=lambda one: (load[one] + size[index]) / self.weight[one])
-            load[at] += size[index]
-            placed[index] = at
+        fresh = fresh[np.argsort(-size[fresh], kind="stable")]
+        filled = [load[at] / self.weight[at] for at in self.open]
+        chosen = []
+        for amount in size[fresh].tolist():
+            emptiest = filled.index(min(filled))
+            at = self.open[emptiest]
+            load[at] += amount
+            filled[emptiest] = load[at] / self.weight[at]
+            chosen.append(at)
+        placed[fresh] = chosen
         if movable.any() and len(self.open) > 1:
-            self._even_out(placed, size, movable, load)
+            self._even_out(placed, size, movable, [load[at] for at in self.open])
         return placed
 
     def _bands(self, load: list[float]) -> tuple[list[float], list[float]]:
-        total = sum(load[at] for at in self.open)
-        share = [total * weight / sum(self.weight) for weight in self.weight]
+        """(low, high) of the open directories."""
+        weights = [self.weight[at] for at in self.open]
+        share = [sum(load) * weight / sum(weights) for weight in weights]
         low = [one * (1 - self.eps) if self.banded else 0.0 for one in share]
-        high = [min(one * (1 + self.eps) if self.banded else np.inf, limit) for one, limit in zip(share, self.limit, strict=True)]
+        limits = [self.limit[at] for at in self.open]
+        high = [min(one * (1 + self.eps) if self.banded else np.inf, limit) for one, limit in zip(share, limits, strict=True)]
         return low, high
 
     def _even_out(self, placed: Ints, size: Floats, movable: Flags, load: list[float]) -> None:
+        """`load`: of the open directories, in their order; indexes here are places in it."""
         low, high = self._bands(load)
+        inverse = [1 / self.weight[at] for at in self.open]
+        held = [self._ordered(np.nonzero((placed == at) & movable)[0], size) for at in self.open]
         given_up: set[int] = set()
-        by_directory = {at: self._ordered(np.nonzero((placed == at) & movable)[0], size) for at in self.open}
         while True:
-            over = {at: max(load[at] - high[at], low[at] - load[at]) for at in self.open if at not in given_up}
-            worst = max(over, key=lambda at: (over[at], -at), default=-1)
-            if worst < 0 or over[worst] <= 0:
+            over = [
+                amount - most if amount > most else least - amount for amount, least, most in zip(load, low, high, strict=True)
+            ]
+            for at in given_up:
+                over[at] = 0.0
+            worst = over.index(max(over))
+            if over[worst] <= 0:
                 return
             full = load[worst] > high[worst]
-            others = [at for at in self.open if at != worst]
-            ratio = {at: load[at] / self.weight[at] for at in others}
-            other = min(others, key=lambda at: (ratio[at], at)) if full else max(others, key=lambda at: (ratio[at], -at))
+            filled = [amount * one for amount, one in zip(load, inverse, strict=True)]
+            filled[worst] = np.inf if full else -np.inf
+            other = filled.index(min(filled) if full else max(filled))
             source, target = (worst, other) if full else (other, worst)
             wanted = max(load[source] - high[source], low[target] - load[target])
             allowed = min(high[target] - load[target], load[source] - low[source])
-            index = _fitting(by_directory[source], wanted, allowed)
+            index = _fitting(held[source], wanted, allowed)
             if index is None:
                 given_up.add(worst)
                 continue
-            amount, item = by_directory[source].pop(index)
-            by_directory[target].insert(bisect_right(by_directory[target], (amount, item)), (amount, item))
+            amount, item = held[source].pop(index)
+            held[target].insert(bisect_right(held[target], (amount, item)), (amount, item))
             load[source] -= amount
             load[target] += amount
-            placed[item] = target
+            placed[item] = self.open[target]
             given_up.clear()
 
     @staticmethod
