@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,12 @@ TOPICS = 30
 EPOCH = 1
 
 
-def open_store(directory: Path) -> MetadataStore:
-    return MetadataStore.open(RealFileSystem(), str(directory), "test", bytes(16), segment_bytes=5000, preallocate_bytes=8192)
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MetadataStore]:
+    """What stands in `tmp_path`, opened."""
+    opened = MetadataStore.open(RealFileSystem(), str(tmp_path), "test", bytes(16), segment_bytes=5000, preallocate_bytes=8192)
+    yield opened
+    opened.close()
 
 
 def fill(store: MetadataStore) -> list[MetadataImage]:
@@ -57,13 +62,14 @@ def take_snapshot(store: MetadataStore, image: MetadataImage) -> OffsetAndEpoch:
     return at
 
 
-def test_a_log_from_0_gives_the_image_at_any_offset(tmp_path: Path) -> None:
-    images = fill(open_store(tmp_path))
+def test_a_log_from_0_gives_the_image_at_any_offset(store: MetadataStore, tmp_path: Path) -> None:
+    images = fill(store)
     assert all(reread_image(str(tmp_path), offset) == image for offset, image in enumerate(images))
 
 
-def test_a_log_that_starts_at_a_snapshot_gives_the_same_images_from_there_on_and_refuses_earlier_ones(tmp_path: Path) -> None:
-    store = open_store(tmp_path)
+def test_a_log_that_starts_at_a_snapshot_gives_the_same_images_from_there_on_and_refuses_earlier_ones(
+    store: MetadataStore, tmp_path: Path
+) -> None:
     images = fill(store)
     take_snapshot(store, images[25])
     store.log.clean(take_snapshot(store, images[20]))
@@ -74,6 +80,6 @@ def test_a_log_that_starts_at_a_snapshot_gives_the_same_images_from_there_on_and
         reread_image(str(tmp_path), 19)
 
 
-def test_an_offset_that_is_not_on_the_disk_yet_gives_what_is_there(tmp_path: Path) -> None:
-    images = fill(open_store(tmp_path))
+def test_an_offset_that_is_not_on_the_disk_yet_gives_what_is_there(store: MetadataStore, tmp_path: Path) -> None:
+    images = fill(store)
     assert reread_image(str(tmp_path), TOPICS + 5) == images[-1]
