@@ -56,7 +56,9 @@ class Place:
 
 
 @pytest.fixture(params=[True, False], ids=["abstract", "path"])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """A door that does not wait long for whoever stays when it is stopped."""
+    monkeypatch.setattr(front_door, "STOP_TIMEOUT_S", 0.05)
     with ExitStack() as stack:
         place = Place(stack, request.param)
         place.thread.start()
