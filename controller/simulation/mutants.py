@@ -22,9 +22,8 @@ from kraftlab.metadata.uuids import Uuid
 from kraftlab.quorum.simulation.mutants import Mutant
 
 from ..cluster import brokers, producer_ids
-from ..engine import exactly_once
+from ..engine import exactly_once, log_writer
 from ..engine.exactly_once import RequestIdentity
-from ..engine.log_writer import LogWriter
 from ..engine.move_upkeep import MoveUpkeep
 from ..engine.purgatory import Purgatory
 from ..engine.quorum_controller import QuorumController
@@ -61,8 +60,8 @@ def _refusals_at_once(_original: object) -> Callable[[QuorumController], int]:
     return mutated
 
 
-def _no_markers(_original: object) -> Callable[[LogWriter, Outcome[Any]], list[AnyRecord]]:
-    def mutated(self: LogWriter, outcome: Outcome[Any]) -> list[AnyRecord]:
+def _no_markers(_original: object) -> Callable[[ControllerState, Outcome[Any]], list[AnyRecord]]:
+    def mutated(state: ControllerState, outcome: Outcome[Any]) -> list[AnyRecord]:
         return list(outcome.records)
 
     return mutated
@@ -175,7 +174,7 @@ MUTANTS: dict[str, Mutant] = {
         Mutant(
             "transaction-in-parts",
             "a change of several batches that must be one for readers is written without saying so",
-            LogWriter,
+            log_writer,
             "_as_transaction",
             _no_markers,
         ),
