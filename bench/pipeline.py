@@ -213,7 +213,7 @@ def on_spark(spark: SparkSession, log: Path, way: Way, warm_runs: int) -> None:
     from kraftlab.pipeline.tables import gold
 
     def taken_in(lake: Lake) -> int:
-        return ingest(spark, lake, [str(log)]).records
+        return ingest(spark, lake, [str(log)], hi=way.records).records
 
     def built(lake: Lake) -> int:
         return build(spark, lake).rows[CHANGES]
