@@ -118,6 +118,11 @@ class MetadataLog:
             self._cluster_id = self._admin.describe_quorum().cluster_id
         return self._cluster_id
 
+    def state(self) -> LogState:
+        """How far the log is committed. ClusterUnreachable, ApiError."""
+        quorum = self._admin.describe_quorum()
+        return LogState(quorum.high_watermark, quorum.log_start_offset)
+
     def acknowledge(self, position: OffsetAndEpoch) -> LogState:
         """Says that everything below the position is held durably here. SnapshotInstead, HistoryChanged."""
         return self._fetch(position, self._observer, 1).state

@@ -23,6 +23,7 @@ COMMANDS = {
     "kraft-dump": ("kraft_dump", "kraft_dump"),
     "ingest": ("ingest", "ingest"),
     "build": ("build", "build"),
+    "stream": ("stream", "stream"),
     "samples": ("samples", "samples"),
     "audit": ("audit", "audit"),
     "state": ("state", "state"),

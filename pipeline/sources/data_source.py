@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from ..errors import WrongUse
 from ..lake.schemas import spark_schema
 from .columns import RECORDS_SCHEMA
 from .formats import FORMATS, KAFKA, KRAFTLAB
-from .options import BATCHES, DAMAGES, RECORDS, parse
+from .options import BATCHES, DAMAGES, QUORUM, RECORDS, parse
 from .reader import LogReader, PushdownLogReader
+from .streaming import FileStreamReader, QuorumStreamReader
 
 SCHEMAS: Mapping[str, str] = {
     BATCHES: spark_schema("bronze.batches"),
@@ -38,7 +40,16 @@ class _LogSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse(self.options)
+        if options.live is not None:
+            raise WrongUse(
+                f"a running quorum is read as a stream (readStream); give directories to read {QUORUM}{options.live} once"
+            )
         kind = PushdownLogReader if options.pushdown else LogReader
+        return kind(self.format_name, options, SCHEMAS[options.rows], schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        options = parse(self.options)
+        kind = FileStreamReader if options.live is None else QuorumStreamReader
         return kind(self.format_name, options, SCHEMAS[options.rows], schema)
 
 

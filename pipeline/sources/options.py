@@ -9,6 +9,7 @@ import msgspec
 
 from ..errors import WrongUse
 
+QUORUM = "quorum://"
 BATCHES, DAMAGES, RECORDS = "batches", "damages", "records"
 PERMISSIVE, FAILFAST = "permissive", "failfast"
 
@@ -26,6 +27,8 @@ OPTIONS: Mapping[str, str] = {
     "pushdown": "true (default): offsets and times in where() prune files; false for sessions that have it turned off",
     "mode": "permissive (default) or failfast: a damage ends the read",
     "snapshots": "true (default): snapshots too; false: segments only",
+    "maxRecords": "streams: about how many records a micro-batch takes; all that is there unless given",
+    "observer": "streams off a live quorum: the name by which its leader keeps the log for this reader",
 }
 """Option → what it is for."""
 
@@ -45,6 +48,14 @@ class Options(NamedTuple):
     pushdown: bool = True
     mode: str = PERMISSIVE
     snapshots: bool = True
+    max_records: int | None = None
+    observer: str | None = None
+
+    @property
+    def live(self) -> str | None:
+        """The bootstrap servers, where the place is a running quorum: `quorum://HOST:PORT[,…]`."""
+        found = [place for place in self.places if place.startswith(QUORUM)]
+        return found[0].removeprefix(QUORUM) if found else None
 
 
 def parse(given: Mapping[str, str]) -> Options:
@@ -58,6 +69,8 @@ def parse(given: Mapping[str, str]) -> Options:
     places = (*([values["path"]] if "path" in values else []), *_paths(values.get("paths", "[]")))
     if not places:
         raise WrongUse("no path was given; give the directories of controllers to load()")
+    if len(places) > 1 and any(place.startswith(QUORUM) for place in places):
+        raise WrongUse(f"a running quorum is read alone; give one {QUORUM}HOST:PORT[,HOST:PORT], or directories")
     return Options(
         places,
         _choice(values, "rows", (BATCHES, DAMAGES, RECORDS)),
@@ -71,6 +84,8 @@ def parse(given: Mapping[str, str]) -> Options:
         _choice(values, "pushdown", ("true", "false")) == "true",
         _choice(values, "mode", (PERMISSIVE, FAILFAST)),
         _choice(values, "snapshots", ("true", "false")) == "true",
+        _number(values, "maxRecords", least=1),
+        values.get("observer"),
     )
 
 

@@ -60,7 +60,7 @@ class LogReader(DataSourceReader):
         self.format_name = format_name
         self.options = options
         self.bounds = Bounds.of(options)
-        self.schema = _chosen(arrow_of(known), wanted)
+        self.schema = chosen(arrow_of(known), wanted)
 
     def partitions(self) -> list[InputPartition]:
         """A list, possibly empty: Spark then calls `read` with a partition of its own making, which is nothing to read."""
@@ -94,7 +94,7 @@ class PushdownLogReader(LogReader):
         return filters
 
 
-def _chosen(known: pa.Schema, wanted: StructType) -> pa.Schema:
+def chosen(known: pa.Schema, wanted: StructType) -> pa.Schema:
     """The Arrow fields of Spark's, in its order. WrongUse for a column that there is not, or of another type."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -175,7 +175,7 @@ def _together(batches: list[pa.RecordBatch], schema: pa.Schema) -> list[pa.Recor
 
 
 def _read_pieces(task: Task, form: LogFormat, options: Options, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    make = {BATCHES: _batches, DAMAGES: _damages, RECORDS: _records}[options.rows]
+    make = ROW_MAKERS[options.rows]
     for piece in task.pieces:
         try:
             read, size_bytes = reader_of(piece.file.uri)
@@ -317,3 +317,7 @@ def _records(
             rows = rows[ROWS_MAX:]
     if rows:
         yield from_rows(file, rows, form, RECORD_COLUMNS, schema)
+
+
+ROW_MAKERS = {BATCHES: _batches, DAMAGES: _damages, RECORDS: _records}
+"""What makes rows of entries, by the option `rows`: (entries, file, format, bounds, schema) → Arrow batches."""

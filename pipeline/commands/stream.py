@@ -1,0 +1,76 @@
+"""`kraftlab pipeline stream`: a lake that follows a log while it is written."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from kraftlab.cli.output import Output, json_option
+
+from ..command import CLEAN
+from .options import lake_option
+
+if TYPE_CHECKING:
+    from ..runs.stream import Step
+
+
+@click.command(
+    "stream",
+    short_help="Follow a running quorum, or a log that grows, into a lake.",
+    epilog="""\b
+Examples:
+  kraftlab pipeline stream quorum://127.0.0.1:9092 --lake /data/lake
+  kraftlab pipeline stream /tmp/lab/controller-3000/metadata --lake /data/lake --once
+
+\b
+A quorum is followed as an observer, up to the high watermark; its leader is found through any nodes' gRPC endpoints
+(quorum://HOST:PORT[,HOST:PORT]). Each micro-batch is in bronze, silver and gold when its line is printed. Ctrl-C ends it
+between two of them or in the midst; either way the next run goes on without a row lost or twice.
+
+\b
+Exit codes: 0 ended, 1 no controller answered, 2 wrong use, 3 no Java, 4 the log is another one than the lake's.""",
+)
+@click.argument("place", metavar="LOGDIR|quorum://HOST:PORT")
+@lake_option
+@click.option("--once", is_flag=True, help="End when the lake has what is committed now.")
+@click.option("--max-records", metavar="N", type=click.IntRange(min=1), help="About how many records a micro-batch takes.")
+@click.option(
+    "--trigger", "trigger", metavar="SECONDS", default="5s", show_default=True, help="How often to look for something new."
+)
+@json_option
+def stream(place: str, lake_uri: str, once: bool, max_records: int | None, trigger: str, as_json: bool) -> int:
+    """Take micro-batch after micro-batch, with tables of all layers brought up to date by each."""
+    from ..lake.commits import Lake
+    from ..runs.stream import stream as run
+    from .spark import spark_session
+
+    output = Output(as_json)
+    trigger_s = _seconds(trigger)
+
+    def told(step: Step) -> None:
+        gold = ", ".join(f"{rows:,} {table.removeprefix('gold.')}" for table, rows in step.rows.items() if rows)
+        took = f"{step.batches} batches, {step.seconds:.1f} s"
+        output.lines([f"batch {step.batch_id}: offsets {step.lo} to {step.hi - 1}, {took}; gold: {gold or 'nothing yet'}"])
+        output.result(msgspec.to_builtins(step))
+        sys.stdout.flush()
+
+    with spark_session() as spark:
+        steps = run(spark, Lake(lake_uri), place, once=once, max_records=max_records, trigger_s=trigger_s, told=told)
+    if not steps:
+        output.lines(["Nothing new."])
+    return CLEAN
+
+
+def _seconds(text: str) -> float:
+    """`5s`, `500ms`, `5`."""
+    number, scale = (text[:-2], 1000.0) if text.endswith("ms") else (text.removesuffix("s"), 1.0)
+    try:
+        seconds = float(number) / scale
+    except ValueError:
+        seconds = 0.0
+    if seconds <= 0:
+        raise click.BadParameter(f"{text!r} is no time; write 5s or 500ms", param_hint="--trigger")
+    return seconds
