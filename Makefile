@@ -42,6 +42,7 @@ test: .venv/installed-dev
 NIGHT ?= $(shell expr $$(date +%s) / 86400)
 nightly: .venv/installed-dev
 	$(BIN)/python -m pytest -n 2 -m hypothesis --rounds 20
+	$(BIN)/python -m pytest -m nightly
 	$(BIN)/python -m kraftlab.cli.main sim --seeds 5000 --start $$(($(NIGHT) * 5000))
 	$(BIN)/python -m kraftlab.cli.main sim --metadata --seeds 1000 --start $$(($(NIGHT) * 1000))
 	$(MAKE) mutants

@@ -106,6 +106,7 @@ def contents(lake: Path) -> dict[str, list[dict[str, object]]]:
     return {table: rows(Lake(str(lake)).arrow(table)) for table in TABLES}
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("spark")
 def test_spark_submit_on_a_master_and_a_worker_leaves_what_one_process_leaves_and_unshared_disks_are_refused(
     standalone: str, recording: Callable[[str], Path], tmp_path: Path

@@ -54,6 +54,7 @@ def _kill_when(lake: Path, log: Path, pattern: str) -> None:
         process.wait()
 
 
+@pytest.mark.nightly
 def test_what_killed_runs_left_is_done_again_exactly_once(
     spark: SparkSession, own_log: Callable[..., Any], tmp_path: Path
 ) -> None:

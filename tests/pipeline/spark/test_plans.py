@@ -78,6 +78,7 @@ def test_the_checks_find_what_the_plain_ones_find(spark: SparkSession, document:
     assert len(rows) >= 6
 
 
+@pytest.mark.nightly
 def test_scenarios_planned_by_tasks_are_those_planned_here(spark: SparkSession, document: ClusterDocument) -> None:
     scenarios = [one for one in standard_scenarios(document, PlanOptions()) if one.name in ("eps 5%", "lose r2", "add 3")]
 
