@@ -30,6 +30,8 @@ from typing import IO, Any
 import pytest
 from hypothesis import is_hypothesis_test
 
+from kraftlab.cluster import layout
+
 TESTS = Path(__file__).parent
 CLOCK = "autojump_clock"
 CLUSTERS = "clusters"
@@ -44,6 +46,7 @@ MODULES_WITH_CLUSTERS = (
     "cli/test_partition_commands.py",
     "cli/test_time_travel.py",
     "cli/test_znodes.py",
+    "pipeline/planning/test_plan_commands.py",
 )
 LONG_MODULES = ("controller_simulation/", "quorum_simulation/", "cli/test_sim.py", "controller/", "controller_kernels/")
 """These begin first: a long one at the end would keep a single worker busy."""
@@ -236,6 +239,14 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         # Workers ignore Ctrl-C and are killed at last; like this they put away what their tests have started.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        keep_clusters_apart()
+
+
+def keep_clusters_apart() -> None:
+    """Gives each worker ports of its own for the clusters that it lays out: two at once could choose the same."""
+    count, own = int(os.environ["PYTEST_XDIST_WORKER_COUNT"]), int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+    ports = layout._PORTS
+    layout._PORTS = ports[len(ports) * (own % count) // count : len(ports) * (own % count + 1) // count]
 
 
 def processor_time_s() -> float:
