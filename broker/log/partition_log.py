@@ -507,7 +507,7 @@ class PartitionLog:
                 self.truncate_fully_and_start_at(offset)
                 return offset
             try:
-                self._lower_recovery_point(offset)
+                self._lower_recovery_point(min(offset, self._end_after_truncation(offset)))
                 self._truncate_segments(offset)
             except OSError as error:
                 raise self._fail(error) from error
@@ -516,6 +516,18 @@ class PartitionLog:
                 self.truncate_fully_and_start_at(self._log_start_offset)
             self._epochs.truncate_from_end(self.log_end_offset)
             return self.log_end_offset
+
+    def _end_after_truncation(self, offset: int) -> int:
+        """Where the log will end: below `offset` if that lies within a batch, or behind a gap. What is appended from there on is
+        not durable, so that the recovery point may not be higher.
+        """
+        for segment in reversed(self._segments):
+            found = segment.locate(offset)
+            if found is None and segment.size_bytes:
+                return segment.end_offset
+            if found is not None and found[0]:
+                return self._end_below(segment, found[0])
+        return self._segments[0].base_offset
 
     def _truncate_segments(self, offset: int) -> None:
         """Whole segments go newest first, so that a crash in between leaves a log without a hole."""

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kraftlab.broker.log.partition_log import LogConfig, PartitionLog
@@ -233,6 +233,8 @@ class Twin:
 
 @settings(max_examples=120, deadline=None)
 @given(steps, st.sampled_from([300, 1000, 1 << 20]))
+@example([("gap", 12, 0), ("flush", 0, 0), ("truncate", 139, 0), ("append", 1, 163), ("gap", 1, 0), ("crash", 0, 0)], 300)
+@example([("append", 4, 1), ("flush", 0, 0), ("truncate", 500, 0), ("append", 1, 1), ("crash", 0, 0)], 1000)
 def test_the_log_does_what_a_list_of_batches_would(actions: list[tuple[str, int, int]], segment_bytes: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory, twin, epoch = Path(name), Twin(), 0
@@ -288,6 +290,7 @@ def test_the_log_does_what_a_list_of_batches_would(actions: list[tuple[str, int,
                     if twin.end < twin.start or not twin.batches:
                         twin.batches, twin.empty_at = [], max(twin.start, log.log_end_offset if not twin.batches else 0)
             assert (log.log_start_offset, log.log_end_offset) == (twin.start, twin.end), action
+            assert log.recovery_point <= log.log_end_offset, action
             assert log.read(twin.start, 1 << 30) == twin.readable(), action
             expected = {}
             for base, _, batch_epoch, _ in twin.batches:
