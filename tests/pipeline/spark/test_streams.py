@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RUN_DEADLINE_S = 240
+CREATIONS = 6
+"""Each is a batch of four records."""
 SAME = ("silver.topics", "silver.partition_changes", "silver.brokers", "silver.configs")
 
 
@@ -48,8 +50,9 @@ def test_rows_off_a_quorum_are_those_of_its_log(spark: SparkSession, cluster: Lo
     register(spark)
     (controller,) = cluster.controller_ids
     with AdminClient(str(cluster.node(controller).grpc)) as admin:
-        create(admin, "clicks", "orders")
-    source = spark.readStream.format("kraftlab-log").option("maxRecords", "20").load(f"quorum://{cluster.node(controller).grpc}")
+        for number in range(CREATIONS):
+            create(admin, f"clicks-{number}")
+    source = spark.readStream.format("kraftlab-log").option("maxRecords", "15").load(f"quorum://{cluster.node(controller).grpc}")
     seen: list[Any] = []
 
     def take(rows: DataFrame, batch_id: int) -> None:
@@ -62,7 +65,7 @@ def test_rows_off_a_quorum_are_those_of_its_log(spark: SparkSession, cluster: Lo
     directory = str(cluster.metadata_dir(controller))
     log = spark.read.format("kraftlab-log").option("committed", "false").option("snapshots", "false").load(directory)
     kept = log.select("base_offset", "last_offset", "leader_epoch", "crc", "payload").orderBy("base_offset").collect()
-    assert len(seen) > 10
+    assert len(seen) >= CREATIONS
     assert [row[1:6] for row in seen] == [tuple(row) for row in kept[: len(seen)]]
     assert [row[0] for row in seen] == sorted(row[0] for row in seen)
     assert len({row[0] for row in seen}) > 1
