@@ -1,7 +1,8 @@
-"""`MetadataLog`: the committed metadata log of a running cluster, read as an observer does, from a program without an event loop.
+"""`MetadataLog`: the metadata log of a running cluster, read as an observer does, from a program without an event loop.
 
-Batches come from the active controller by Fetch (KIP-595), never beyond the high watermark, so that nothing that is read is ever
-truncated. A position that the leader's log no longer holds begins with a snapshot (KIP-630).
+Batches come from the active controller by Fetch (KIP-595). An answer says up to where the log is committed, and may hold more:
+what lies beyond that may yet be truncated, so it is the caller's to leave it. A position that the leader's log no longer holds
+begins with a snapshot (KIP-630).
 
 Who names itself as an observer is known to the leader by what it *acknowledges*: the log is kept from there on, for as long as
 the leader's configuration says, and `describe --replication` lists it. Reads as such are anonymous, so that what was read and

@@ -10,12 +10,16 @@ overlaps another in part is refused, because rows would count twice.
 `inputs` of a manifest say which manifest of which table its rows were made of, so that a range whose input was done again is
 known to be stale.
 
+On a disk of this machine files are synced before the manifest that names them, and that before it gets its name: a manifest that
+is there after a power cut is whole, and so is what it names.
+
 One process writes at a time (`lock.py`); readers need no lock: files of replaced manifests stay until `vacuum`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -202,6 +206,7 @@ class Lake:
         before = {path for path, _ in self._data_files(relative)}
         write(uris.for_spark(uris.joined(self.uri, relative)))
         files = tuple(DataFile(path, self._rows(path), size) for path, size in self._data_files(relative) if path not in before)
+        self._sync(*(each.path for each in files))
         manifest = Manifest(
             self.latest(table) + 1,
             table,
@@ -329,7 +334,23 @@ class Lake:
             return
         temporary = f"{directory}/.{name}.tmp"
         _write(self._system, temporary, data)
+        self._sync(f"{relative.rpartition('/')[0]}/.{name}.tmp")
         self._system.move(temporary, path)
+        self._sync(relative)
+
+    def _sync(self, *relative: str) -> None:
+        """Files, and the directories in which their names stand; other stores than disks of this machine do that themselves."""
+        if not uris.is_of_this_machine(self.uri):
+            return
+        root = uris.local_path(self.uri)
+        paths = [root / each for each in relative]
+        directories = {parent for path in paths for parent in path.parents if parent.is_relative_to(root)}
+        for path in (*paths, *sorted(directories, reverse=True)):
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
 
 def _write(system: FileSystem, path: str, data: bytes) -> None:

@@ -1,9 +1,9 @@
 """A lake that follows a log: micro-batches into bronze, then what is new into silver and gold.
 
-Each micro-batch is one range of offsets of the log, and one commit of each table of bronze, marked with the number of the batch
-in its stream. Spark runs a batch again that it does not know to be done; what is marked as done is not done again, and what was
-killed between two tables is. So whenever it is killed, the lake goes on without a row lost or twice. Silver and gold take what
-bronze has and they have not, as their builds do on any day.
+Each micro-batch is one range of offsets of the log, and one commit of each table of bronze. It begins where all tables of bronze
+end. Spark runs a batch again that it does not know to be done: then nothing is left of its range; one that was killed between
+two tables of bronze replaces what it had committed. So whenever it is killed, the lake goes on without a row lost or twice.
+Silver and gold take what bronze has and they have not, as their builds do on any day.
 
 A lake that was filled by `ingest` before is followed from where it ends. The stream's own state (Spark's checkpoint) stands in
 the lake; removed, the stream begins anew and skips what the lake has.
@@ -12,12 +12,15 @@ the lake; removed, the stream begins anew and skips what the lake has.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
 from pyspark.sql import functions as F
+
+from kraftlab.client.errors import ClusterUnreachable
+from kraftlab.metadata.errors import ApiError
 
 from ..errors import CorruptInput, Fault, WrongUse
 from ..lake import uris
@@ -39,6 +42,13 @@ if TYPE_CHECKING:
 CHECKPOINT = "_checkpoints/stream"
 SEEN = "last_offset bigint"
 """What of files a micro-batch needs to know: how far it goes. They are taken in as by `ingest`, with what is damaged in them."""
+
+FAULTS_OF_SOURCES: Mapping[type[Exception], type[Fault]] = {
+    CorruptInput: CorruptInput,
+    WrongUse: WrongUse,
+    ClusterUnreachable: Fault,
+    ApiError: Fault,
+}
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -101,13 +111,12 @@ def _wait(query: StreamingQuery, follower: _Follower) -> None:
 
 
 def _as_fault(error: Exception) -> Exception:
+    """What the source raised in a process of Spark's, of which only the text arrives."""
     text = str(error)
-    for kind in (CorruptInput, WrongUse):
+    for kind, fault in FAULTS_OF_SOURCES.items():
         marker = f"{kind.__module__}.{kind.__name__}: "
         if marker in text:
-            return kind(text.rpartition(marker)[2].splitlines()[0])
-    if "ClusterUnreachable: " in text:
-        return Fault(text.rpartition("ClusterUnreachable: ")[2].splitlines()[0])
+            return fault(text.rpartition(marker)[2].splitlines()[0])
     return error
 
 
@@ -126,7 +135,9 @@ class _Follower:
         try:
             lo = self._done()
             hi = max(lo, self._end_of(rows))
-            batches = self._into_bronze(rows, lo, hi, batch_id) if hi > lo else 0
+            if hi == lo:
+                return
+            batches = self._into_bronze(rows, lo, hi, batch_id)
             counts = self.catch_up()
             self.steps += 1
             self._told(Step(batch_id, lo, hi, batches, counts, time.monotonic() - started))

@@ -218,16 +218,12 @@ def _read_live(task: LiveTask, options: Options, schema: pa.Schema) -> Iterator[
             else:
                 frames = _frames(log, task.start, task.end_offset)
                 file = _file(task, LOG, f"{task.start.offset:020d}.log")
-            yield from ROW_MAKERS[options.rows](_as_they_are(frames), file, form, bounds, schema)
+            yield from ROW_MAKERS[options.rows](frames, file, form, bounds, schema)
     except SnapshotInstead as cleaned:
         raise CorruptInput(f"{_gone(task)}: {cleaned}; remove the stream's checkpoint to go on behind it") from cleaned
     finally:
         if was_enabled:
             gc.enable()
-
-
-def _as_they_are(frames: Iterator[Frame]) -> Iterator[Any]:
-    yield from frames
 
 
 def _copied(log: MetadataLog, snapshot: OffsetAndEpoch) -> bytes:

@@ -46,6 +46,26 @@ def test_a_lake_that_is_not_there_has_empty_tables(lake: Lake) -> None:
     assert lake.arrow(TABLE).num_rows == 0
 
 
+def test_what_a_manifest_names_is_on_the_disk_before_it_and_the_manifest_before_its_name(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = tmp_path / "lake with a space" / "_commits" / TABLE / "1.json"
+    synced: list[tuple[int, bool]] = []
+    sync = os.fsync
+
+    def spied(descriptor: int) -> None:
+        synced.append((os.fstat(descriptor).st_ino, manifest.exists()))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", spied)
+    _commit(lake, 0, 5)
+    (rows,) = (tmp_path / "lake with a space" / "silver" / "configs").glob("range=*/part-*.parquet")
+    before_its_name = [inode for inode, named in synced if not named]
+    of_rows, of_manifest = before_its_name.index(rows.stat().st_ino), before_its_name.index(manifest.stat().st_ino)
+    assert of_rows < before_its_name.index(rows.parent.stat().st_ino) < of_manifest
+    assert (manifest.parent.stat().st_ino, True) in synced
+
+
 def test_ranges_stand_where_their_names_say(lake: Lake, tmp_path: Path) -> None:
     _commit(lake, 0, 5)
     (path,) = (tmp_path / "lake with a space" / "silver" / "configs").glob("range=*/part-*.parquet")
