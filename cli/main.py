@@ -34,11 +34,12 @@ COMMANDS = {
     "import-znode": ("znode_command", "import_znode"),
     "sim": ("sim_command", "sim"),
     "pipeline": (".pipeline.command", "pipeline"),
+    "chaos": ("jepsen_lite.command", "chaos"),
     "completion": ("completion_command", "completion"),
     "controller": ("node_command", "controller"),
     "broker": ("node_command", "broker"),
 }
-"""Name → (module of this package, or with a dot before it of the one around it; attribute)."""
+"""Name → (module of this package, with a dot before it of the one around it, with one in it of its own; attribute)."""
 
 
 def main() -> NoReturn:
@@ -113,7 +114,8 @@ def build() -> click.Group:
             if cmd_name not in COMMANDS:
                 return None
             module, attribute = COMMANDS[cmd_name]
-            command: click.Command = getattr(importlib.import_module(f".{module}", "kraftlab.cli"), attribute)
+            name = module if "." in module[1:] and not module.startswith(".") else f".{module}"
+            command: click.Command = getattr(importlib.import_module(name, "kraftlab.cli"), attribute)
             return command
 
     from kraftlab import __version__

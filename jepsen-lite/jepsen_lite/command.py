@@ -1,0 +1,89 @@
+"""`kraftlab chaos`: break clusters on purpose, and prove what they did.
+
+Each command is a module of `commands/`, imported when it is called. Here stand what they share: how a fault of the harness or of
+its user ends.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import click
+
+from kraftlab.cli.output import CommandFailed
+
+from .verdicts import HARNESS, USAGE
+
+COMMANDS: dict[str, tuple[str, str]] = {}
+"""Name → (module of `commands/`; attribute), in the order of `--help`."""
+
+
+class HarnessError(Exception):
+    """The harness cannot do what it was asked to; the text says why and what to do."""
+
+
+class WrongUse(HarnessError):
+    """The user asked for what cannot be."""
+
+
+class ChaosGroup(click.Group):
+    """Loads commands when they are asked for, and gives faults the exit codes of the harness."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[cmd_name]
+        command: click.Command = getattr(importlib.import_module(f".commands.{module}", __package__), attribute)
+        return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            raise _wrong_use(error) from None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from .store import StoreError
+
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            raise _wrong_use(error) from None
+        except (WrongUse, StoreError) as error:
+            raise CommandFailed(f"Error: {error}", exit_code=USAGE) from error
+        except HarnessError as error:
+            raise CommandFailed(f"Error: {error}", exit_code=HARNESS) from error
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] not in ("pyarrow", "plotly", "jinja2"):
+                raise
+            text = f"{error.name} is not installed; install what faults need with: pip install 'kraftlab[chaos]'"
+            raise CommandFailed(f"Error: {text}", exit_code=HARNESS) from error
+
+
+def _wrong_use(error: click.UsageError) -> CommandFailed:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return CommandFailed(error.format_message(), exit_code=USAGE)
+    where = error.ctx.command_path if error.ctx else "kraftlab chaos"
+    return CommandFailed(f"Error: {error.format_message()}\nSee: {where} --help", exit_code=USAGE)
+
+
+@click.group(
+    "chaos",
+    cls=ChaosGroup,
+    short_help="Break clusters on purpose, and prove what they did.",
+    epilog="""\b
+Examples:
+  kraftlab chaos doctor
+  kraftlab chaos test -w registers -n kill,pause,partition --time 30
+  kraftlab chaos COMMAND --help
+
+\b
+Exit codes: 0 valid, 1 safety violated, 2 unknown, 3 liveness, 4 a node crashed, 5 not deterministic, 254 wrong use, 255 the
+harness itself failed.""",
+)
+def chaos() -> None:
+    """Run workloads against clusters while faults strike, check every answer, and show what happened."""

@@ -1,0 +1,1 @@
+"""The commands of `kraftlab chaos`, one module each."""

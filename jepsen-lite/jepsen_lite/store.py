@@ -1,0 +1,288 @@
+"""Runs on disk: everything that a run was, so that it can be looked at, judged again, replayed and shrunk later.
+
+    STORE/latest                      a link to the newest run
+    STORE/WORKLOAD/UTC-SEED/
+        run.json                      what was to be done and on what (`RunRecord`), and what was found (verdicts)
+        plan.json                     the fault plan
+        history.parquet               one row per operation
+        log.jsonl                     the committed metadata log, decoded, one record per line
+        strikes.json  observations.jsonl
+        nodes/NAME.log                what nodes said
+        report/index.html
+
+`run.json` is written last of a step and atomically: a run without it is one that was cut short.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from .committed_log import CommittedLog, Entry
+from .fault_plan import FaultPlan, Observation, Strike
+from .history import History, Op
+from .verdicts import Validity, Verdict, combined
+from .workload import Options, Run
+
+DEFAULT_STORE = "runs"
+LATEST = "latest"
+_RECORD = "run.json"
+T = TypeVar("T")
+
+
+class StoreError(Exception):
+    """A run cannot be read or written; the text says which, why, and what to do."""
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run was. `world` is "simulated", "shell" or "real"; `links` which back end cut them ("proxy", "netns", …), "" if
+    none did; `command` replays it. `properties` are keys of server.properties that all nodes had.
+    """
+
+    version: int = 1
+    workload: str
+    world: str
+    nemeses: tuple[str, ...] = ()
+    options: Options
+    links: str = ""
+    command: str = ""
+    python: str = ""
+    kernel: str = ""
+    product: str = ""
+    properties: dict[str, str] = {}
+    started_at_ms: int = 0
+    healed_ns: int = 0
+    ended_ns: int = 0
+    log_start: int = 0
+    log_end: int = 0
+    node_exits: dict[int, str] = {}
+    data: dict[str, Any] = {}
+    verdicts: tuple[Verdict, ...] = ()
+
+    @property
+    def valid(self) -> Validity:
+        return combined(self.verdicts)
+
+
+class RunDirectory:
+    """One run's directory. Writers make it with `new`, readers find it with `find`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def new(cls, store: str | os.PathLike[str], workload: str, seed: str, now: datetime.datetime | None = None) -> RunDirectory:
+        """Makes an empty directory whose name is the time and the seed, and lets `latest` be it."""
+        moment = (now or datetime.datetime.now(datetime.UTC)).strftime("%Y%m%dT%H%M%S")
+        home = Path(store) / workload
+        name = f"{moment}-{_file_name(seed)}"
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+            for attempt in range(1, 1000):
+                path = home / (name if attempt == 1 else f"{name}-{attempt}")
+                try:
+                    path.mkdir()
+                    break
+                except FileExistsError:
+                    continue
+            (path / "nodes").mkdir()
+            _point_latest(Path(store), path)
+        except OSError as error:
+            raise StoreError(f"cannot keep runs in {store}: {error.strerror}; choose another directory with --store") from error
+        return cls(path)
+
+    @classmethod
+    def find(cls, name: str, store: str | os.PathLike[str] = DEFAULT_STORE) -> RunDirectory:
+        """The run of that path, or of that name within the store ("latest", "topics/20260101T000000-7"). StoreError."""
+        for path in (Path(name), Path(store) / name):
+            if (path / _RECORD).is_file():
+                return cls(path.resolve())
+        raise StoreError(
+            f"there is no run {name}, neither as a path nor in {store}; `kraftlab chaos report` lists the runs there are"
+        )
+
+    @property
+    def name(self) -> str:
+        """As `find` takes it within its store."""
+        return f"{self.path.parent.name}/{self.path.name}"
+
+    @property
+    def nodes(self) -> Path:
+        """Where the logs of nodes stand."""
+        return self.path / "nodes"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report"
+
+    # -- writing ---------------------------------------------------------------------------------------------------------
+
+    def write_plan(self, plan: FaultPlan) -> None:
+        self._write_json("plan.json", plan)
+
+    def write_run(self, record: RunRecord, run: Run) -> None:
+        """All of a run, the record last."""
+        _write_history(self.path / "history.parquet", self.name, run.history)
+        if run.log is not None:
+            lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in run.log.entries)
+            _replace(self.path / "log.jsonl", lines)
+        self._write_json("strikes.json", run.strikes)
+        self._write_json("observations.json", run.observations)
+        self.write_record(record)
+
+    def write_record(self, record: RunRecord) -> None:
+        self._write_json(_RECORD, record)
+
+    def _write_json(self, name: str, value: Any) -> None:
+        _replace(self.path / name, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+
+    # -- reading ---------------------------------------------------------------------------------------------------------
+
+    def record(self) -> RunRecord:
+        return self._read_json(_RECORD, RunRecord)
+
+    def plan(self) -> FaultPlan:
+        return self._read_json("plan.json", FaultPlan)
+
+    def run(self) -> Run:
+        """The run as checkers see it. StoreError."""
+        record = self.record()
+        log = self.path / "log.jsonl"
+        entries: tuple[Entry, ...] | None = None
+        if log.exists():
+            decode = msgspec.json.Decoder(Entry).decode
+            entries = tuple(decode(line) for line in log.read_bytes().splitlines())
+        return Run(
+            options=record.options,
+            history=_read_history(self.path / "history.parquet"),
+            log=None if entries is None else CommittedLog(entries, record.log_start, record.log_end),
+            strikes=self._read_json("strikes.json", tuple[Strike, ...]),
+            observations=self._read_json("observations.json", tuple[Observation, ...]),
+            healed_ns=record.healed_ns,
+            ended_ns=record.ended_ns,
+            started_at_ms=record.started_at_ms,
+            node_exits=record.node_exits,
+            data=record.data,
+        )
+
+    def _read_json(self, name: str, kind: type[T]) -> T:
+        path = self.path / name
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=kind)
+        except FileNotFoundError:
+            raise StoreError(f"{self.path} has no {name}: the run was cut short; run it again") from None
+        except msgspec.MsgspecError as error:
+            raise StoreError(f"{path} cannot be read: {error}; run it again with this version") from error
+
+
+def all_runs(store: str | os.PathLike[str] = DEFAULT_STORE) -> Iterator[RunDirectory]:
+    """The runs of a store, the newest first; what was cut short is left out."""
+    found = [path.parent for path in Path(store).glob(f"*/*/{_RECORD}") if path.parent.parent.name != LATEST]
+    yield from (RunDirectory(path) for path in sorted(found, key=lambda path: path.name, reverse=True))
+
+
+def _file_name(text: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in text)
+
+
+def _point_latest(store: Path, path: Path) -> None:
+    temporary = store / f".{LATEST}-{os.getpid()}"
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(path.relative_to(store))
+    temporary.replace(store / LATEST)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_bytes(data)
+    temporary.replace(path)
+
+
+def _schema() -> Any:
+    import pyarrow as pa
+
+    text, whole, small = pa.string(), pa.int64(), pa.int32()
+    return pa.schema(
+        [
+            *(("run", text), ("index", whole), ("process", whole), ("f", text), ("key", text), ("value", text)),
+            *(("outcome", text), ("result", text), ("call_ns", whole), ("return_ns", whole), ("ended_ns", whole)),
+            *(("error", text), ("req_id", text), ("node", small), ("offset", whole), ("epoch", small)),
+        ]
+    )
+
+
+def history_table(name: str, history: Iterable[Op]) -> Any:
+    """A history as an Arrow table, one row per operation; `value` and `result` are JSON texts, `return_ns` is null for `info`."""
+    import pyarrow as pa
+
+    def text(value: Any) -> str:
+        return msgspec.json.encode(value).decode()
+
+    rows = [
+        {
+            "run": name,
+            "index": op.index,
+            "process": op.process,
+            "f": op.f,
+            "key": op.key,
+            "value": text(op.value),
+            "outcome": op.outcome,
+            "result": text(op.result),
+            "call_ns": op.invoked_ns,
+            "return_ns": op.returned_ns,
+            "ended_ns": op.ended_ns,
+            "error": op.error,
+            "req_id": op.request_id,
+            "node": op.node,
+            "offset": op.offset,
+            "epoch": op.epoch,
+        }
+        for op in history
+    ]
+    return pa.Table.from_pylist(rows, schema=_schema())
+
+
+def history_of(rows: Iterable[dict[str, Any]]) -> History:
+    """The history that the rows of such a table make."""
+    decode = msgspec.json.decode
+    return History(
+        Op(
+            index=row["index"],
+            process=row["process"],
+            f=row["f"],
+            key=row["key"],
+            value=decode(row["value"]),
+            outcome=row["outcome"],
+            result=decode(row["result"]),
+            invoked_ns=row["call_ns"],
+            ended_ns=row["ended_ns"],
+            error=row["error"],
+            request_id=row["req_id"],
+            node=row["node"],
+            offset=row["offset"],
+            epoch=row["epoch"],
+        )
+        for row in rows
+    )
+
+
+def _write_history(path: Path, name: str, history: History) -> None:
+    import pyarrow.parquet as pq
+
+    temporary = path.with_name(f".{path.name}.tmp")
+    pq.write_table(history_table(name, history), temporary)
+    temporary.replace(path)
+
+
+def _read_history(path: Path) -> History:
+    import pyarrow.parquet as pq
+
+    try:
+        return history_of(pq.ParquetFile(path).read().to_pylist())
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path} cannot be read: {error}; run it again") from error

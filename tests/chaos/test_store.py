@@ -1,0 +1,128 @@
+"""A run that was written is read again as it was, and what was cut short is told as such."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jepsen_lite import store
+from jepsen_lite.committed_log import CommittedLog, Entry
+from jepsen_lite.fault_plan import Action, FaultPlan, Observation, Strike
+from jepsen_lite.history import History, Op
+from jepsen_lite.store import RunDirectory, RunRecord, StoreError
+from jepsen_lite.verdicts import Verdict
+from jepsen_lite.workload import Options, Run
+
+NOON = datetime.datetime(2026, 1, 1, 12, 0, 0, tzinfo=datetime.UTC)
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=5,
+)
+operations = st.builds(
+    Op,
+    index=st.integers(0, 99),
+    process=st.integers(0, 2**40),
+    f=texts,
+    key=texts,
+    value=values,
+    outcome=st.sampled_from(("ok", "fail", "info")),
+    result=values,
+    invoked_ns=st.integers(0, 2**60),
+    ended_ns=st.integers(0, 2**60),
+    error=texts,
+    request_id=texts,
+    node=st.integers(-1, 4000),
+    offset=st.integers(-1, 2**60),
+    epoch=st.integers(-1, 2**31 - 1),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(operations, max_size=5, unique_by=lambda op: op.index))
+def test_a_history_survives_its_table(ops: list[Op]) -> None:
+    table = store.history_table("a/b", History(ops))
+    assert list(store.history_of(table.to_pylist())) == sorted(ops, key=lambda op: op.index)
+
+
+def _run() -> Run:
+    lost = Op(index=1, process=1, f="set", key="t", value=5, outcome="info", invoked_ns=10, ended_ns=500, error="UNAVAILABLE")
+    read = Op(
+        index=0, process=0, f="get", key="t", outcome="ok", result=[4], invoked_ns=5, ended_ns=9, node=3000, offset=7, epoch=2
+    )
+    return Run(
+        options=Options(seed="7"),
+        history=History([lost, read]),
+        log=CommittedLog((Entry(6, 7, 2, 1_000, "Config", {"value": "4"}, "ab:1"),), 0, 7),
+        strikes=(Strike(kind="kill", begin_ns=3, end_ns=None, nodes=(3001,)),),
+        observations=(Observation(at_ns=4, node=3000, is_up=True, epoch=2, leader=3000, high_watermark=7, log_end=7),),
+        healed_ns=600,
+        ended_ns=700,
+        node_exits={3001: "out of words"},
+        data={"sizes": [1, 2]},
+    )
+
+
+def _record(run: Run) -> RunRecord:
+    return RunRecord(
+        workload="registers",
+        world="real",
+        options=run.options,
+        healed_ns=run.healed_ns,
+        ended_ns=run.ended_ns,
+        log_end=7,
+        node_exits=run.node_exits,
+        data=run.data,
+        verdicts=(Verdict(checker="witness", valid=False, reason="it lies", ops=(0,)),),
+    )
+
+
+def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
+    run, plan = _run(), FaultPlan(seed="7", actions=(Action(at_ms=5, kind="kill", target="leader", for_ms=100),))
+    directory = RunDirectory.new(tmp_path, "registers", "7", NOON)
+    directory.write_plan(plan)
+    directory.write_run(_record(run), run)
+    found = RunDirectory.find("latest", tmp_path)
+    assert found.name == directory.name == "registers/20260101T120000-7"
+    assert found.plan() == plan
+    assert found.record() == _record(run)
+    assert found.record().valid is False
+    again = found.run()
+    assert list(again.history) == list(run.history)
+    assert (again.log, again.strikes, again.observations, again.data) == (run.log, run.strikes, run.observations, run.data)
+
+
+def test_an_operation_without_an_outcome_has_no_return_in_the_table(tmp_path: Path) -> None:
+    directory = RunDirectory.new(tmp_path, "registers", "7", NOON)
+    directory.write_run(_record(_run()), _run())
+    rows = pq.ParquetFile(directory.path / "history.parquet").read().to_pylist()
+    assert [(row["outcome"], row["return_ns"]) for row in rows] == [("ok", 9), ("info", None)]
+
+
+def test_runs_of_one_second_have_directories_of_their_own_and_the_newest_is_first(tmp_path: Path) -> None:
+    made = [RunDirectory.new(tmp_path, "registers", "a seed/with a slash", NOON) for _ in range(2)]
+    for directory in made:
+        directory.write_record(_record(_run()))
+    assert [directory.name for directory in store.all_runs(tmp_path)] == [made[1].name, made[0].name]
+    assert RunDirectory.find("latest", tmp_path).name == made[1].name
+
+
+def test_a_run_that_was_cut_short_is_not_found(tmp_path: Path) -> None:
+    RunDirectory.new(tmp_path, "registers", "7", NOON)
+    with pytest.raises(StoreError, match="there is no run latest"):
+        RunDirectory.find("latest", tmp_path)
+    assert list(store.all_runs(tmp_path)) == []
+
+
+def test_a_damaged_record_names_its_file(tmp_path: Path) -> None:
+    directory = RunDirectory.new(tmp_path, "registers", "7", NOON)
+    (directory.path / "run.json").write_text("{")
+    with pytest.raises(StoreError, match=r"run\.json cannot be read"):
+        directory.record()
