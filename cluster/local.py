@@ -259,6 +259,7 @@ class LocalCluster:
         config = load_controller(layout.properties_path(self.directory, self.node(node_id)))
         voter = own_voter(config)
         with self.admin(timeout_ms=timeout_ms) as client:
+            client.describe_quorum()  # finds the leader, so that no node is asked that has just begun, and may begin anew
             client.add_raft_voter(node_id, to_text(voter.key.directory_id), voter.endpoints)
 
     def leave(self, node_id: int, timeout_ms: int = 15_000) -> None:
