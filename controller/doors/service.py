@@ -20,7 +20,6 @@ from functools import partial
 from typing import Any
 
 import msgspec
-import trio
 from google.protobuf.message import DecodeError, Message
 
 from kraftlab.access.admission import Admission, admit
@@ -63,6 +62,7 @@ from ..partitions import partitions
 from ..reassignment import reassignments
 from .apis import APIS, AdminApi, Kind
 from .request_ids import identity_of
+from .waits import TrioWaits, Waits
 
 logger = logging.getLogger("kraftlab.controller")
 
@@ -75,7 +75,7 @@ LocalCall = Callable[[Any], Awaitable[Message]]
 
 class ControllerService:
     """Serves one controller. `local` has what answers the calls about this node's log and its quorum, by method name. Without
-    `access` everybody may call everything.
+    `access` everybody may call everything. `waits`: how to wait; None: in trio.
     """
 
     def __init__(
@@ -85,6 +85,7 @@ class ControllerService:
         local: Mapping[str, LocalCall],
         access: AccessSettings | None = None,
         quorum: Callable[[], QuorumFacts] = unknown_quorum,
+        waits: Waits | None = None,
     ) -> None:
         self.controller = controller
         self._authorizer = Authorizer(access or AccessSettings())
@@ -92,7 +93,7 @@ class ControllerService:
         self._mutation_quota = quota_of(controller.settings.static)
         self.local = local
         self._clock = clock
-        self._long_reads = trio.CapacityLimiter(1)
+        self._waits = waits or TrioWaits()
 
     def now_ms(self) -> int:
         """The controller's clock."""
@@ -204,20 +205,20 @@ class ControllerService:
             return _completed(admission, METHODS[call.api].response()), self.controller.applied_offset
         if row.kind is Kind.WRITE:
             answer = self._write(row, call, admission.request, arrived_ms + timeout_ms, identity)
-            return _completed(admission, await answer.wait()), answer.offset
+            return _completed(admission, await self._waits.answered(answer)), answer.offset
         if row.kind is Kind.READ:
             response, offset = await self._read(row, call, admission.request)
             return _completed(admission, response), offset
         return _completed(admission, await row.run(self, admission.request)), self.controller.applied_offset
 
     async def _read(self, row: AdminApi, call: Call, request: Any) -> tuple[Any, int]:
-        """The answer of a read, and the offset that it reflects at least. One that takes long is put together on a thread: a
-        committed state never changes, and this loop has a quorum and heartbeats to answer.
+        """The answer of a read, and the offset that it reflects at least. One that takes long is put together aside: a committed
+        state never changes, and this loop has a quorum and heartbeats to answer.
         """
         offset = self.controller.applied_offset
         run = partial(row.run, self, request, *((call.broker,) if row.knows_broker else ()))
         if row.is_long(self.controller.committed.image, request):
-            return await trio.to_thread.run_sync(run, limiter=self._long_reads), offset
+            return await self._waits.aside(run), offset
         return run(), offset
 
     def _admit(self, row: AdminApi, call: Call) -> Admission:
@@ -244,7 +245,13 @@ class ControllerService:
         elif row.strict_from is not None or row.knows_broker or row.asks_quorum:
             run = partial(self._operation_of, row, call, request)
         is_long = row.is_long(self.controller.committed.image, request)
-        return self.controller.write(api, run, deadline_ms=deadline_ms, answer_by_ms=deadline_ms, is_long=is_long)
+        return self.put(api, run, deadline_ms, is_long)
+
+    def put(
+        self, name: str, run: Callable[[ControllerState, Context], Outcome[Any]], deadline_ms: int, is_long: bool
+    ) -> Answer[Any]:
+        """Hands an operation to the controller; its outcome is unknown if it is begun and not committed by the deadline."""
+        return self.controller.write(name, run, deadline_ms=deadline_ms, answer_by_ms=deadline_ms, is_long=is_long)
 
     def _once(
         self,
@@ -299,10 +306,12 @@ class ControllerService:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown read mode {header.read_mode}.")
 
     async def _wait_for(self, offset: int, timeout_ms: int, is_linearizable: bool) -> None:
-        with trio.move_on_after(max(0, timeout_ms) / 1000):
+        async def reached() -> None:
             if is_linearizable:
                 await self.controller.catch_up()
             await self.controller.wait_applied(offset)
+
+        if await self._waits.within(timeout_ms, reached):
             return
         if is_linearizable and offset <= self.controller.applied_offset:
             raise ApiError(

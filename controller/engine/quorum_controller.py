@@ -33,7 +33,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import trio
 from outcome import Outcome as Result
@@ -92,6 +92,16 @@ class Leadership(NamedTuple):
     endpoint: Endpoint | None
 
 
+class Signal(Protocol):
+    """Set once, and then nobody waits for it any more."""
+
+    def set(self) -> None: ...
+
+    def is_set(self) -> bool: ...
+
+    async def wait(self) -> None: ...
+
+
 class ControllerStatistics(NamedTuple):
     """`pending` batches are not committed, `waiting` answers are in the purgatory, `offset_waiters` want newer state."""
 
@@ -110,7 +120,8 @@ class ControllerStatistics(NamedTuple):
 
 class QuorumController:
     """See the module's docstring. `clock` gives milliseconds; `attach` names the log before anything else is called. `aside`
-    works out long writes; without it they run as all others do.
+    works out long writes; without it they run as all others do. `signal` makes what a task waits for: an event of trio, unless
+    the tasks are another loop's.
     """
 
     def __init__(
@@ -120,9 +131,11 @@ class QuorumController:
         source: random.Random,
         on_timer_changed: Callable[[], None],
         aside: Aside | None = None,
+        signal: Callable[[], Signal] = trio.Event,
     ) -> None:
         self.settings = settings
         self._aside = aside
+        self._signal = signal
         self._working_out: object | None = None
         """The long write that is being worked out aside; None: none is, or nobody waits for it any more."""
         self._plan: Plan | None = None
@@ -147,7 +160,7 @@ class QuorumController:
         self._purgatory = Purgatory()
         self._deadlines = AnswerDeadlines()
         self.moves = MoveUpkeep(self.queue, clock, self._run_write, lambda: self._log.newest)
-        self._offset_waiters: list[tuple[int, int, trio.Event]] = []
+        self._offset_waiters: list[tuple[int, int, Signal]] = []
         self._waiter_number = itertools.count()
         self._background = background_tasks(settings)
         self._last_append_ms = 0
@@ -342,7 +355,7 @@ class QuorumController:
         """Returns once the committed state has reached this end offset."""
         if offset <= self._applied_offset:
             return
-        reached = trio.Event()
+        reached = self._signal()
         entry = (offset, next(self._waiter_number), reached)
         heapq.heappush(self._offset_waiters, entry)
         try:
