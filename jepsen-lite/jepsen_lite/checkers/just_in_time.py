@@ -1,0 +1,144 @@
+"""Just-in-time linearization: a breadth-first search over returns that forgets all it can.
+
+Theory of operation (Lowe 2017; Knossos calls it `linear`). A *configuration* is what could be so at a moment: the object's state,
+which of the calls under way have had their point, and which calls without a return did. All configurations are carried through
+the events in the order of time. At a return, those in which the call has had its point stay as they are; the others are taken
+further, call by call, just until it has it; those that cannot are dropped. If none is left, the history is illegal, and this
+return is where it became so. It sees that as early as can be, where the search by depth has to try everything first.
+
+Calls without a return make configurations many: each may have had its point or not. *Dominance* keeps them few: of two
+configurations with the same state and the same calls under way, the one that used fewer of them can do all that the other can, so
+the other is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+
+from kraftlab.quorum.simulation.linearizability import Operation
+
+from ..models.model import Model
+
+Path = tuple[Any, int] | None
+"""The order that led to a configuration: (path before, number of the call)."""
+
+
+class Answer(NamedTuple):
+    """`legal` None: given up after `steps` steps of the model. `order` is an order of calls that works: of the whole history if
+    it is legal, else the longest that works up to `stuck_at`, the call whose return no order reaches (-1 if there is none).
+    """
+
+    legal: bool | None
+    steps: int
+    order: tuple[int, ...] = ()
+    stuck_at: int = -1
+    configurations_max: int = 0
+
+
+class _GivenUp(Exception):
+    pass
+
+
+class _Frontier:
+    """The configurations that are possible: {(state, done under way): [(used without return, path)]}, minimal sets only."""
+
+    def __init__(self) -> None:
+        self.configurations: dict[tuple[Hashable, int], list[tuple[int, Path]]] = {}
+        self.size = 0
+
+    def add(self, state: Hashable, done: int, used: int, path: Path) -> bool:
+        """Whether it is new and nothing that is there can do all that it can."""
+        known = self.configurations.setdefault((state, done), [])
+        for other, _ in known:
+            if other & used == other:
+                return False
+        kept = [item for item in known if item[0] & used != used]
+        self.size += 1 + len(kept) - len(known)
+        known[:] = [*kept, (used, path)]
+        return True
+
+
+class _Search:
+    def __init__(self, calls: Sequence[Operation], model: Model[Any], steps_max: int) -> None:
+        self.calls = calls
+        self.model = model
+        self.steps_max = steps_max
+        self.steps = 0
+        self.under_way: list[int] = []
+        """Numbers of calls that have begun: those with a return that has not come, and all without."""
+        self.unknown = 0
+        """The bits of those without a return."""
+
+    def run(self) -> Answer:
+        points = [(call.invoked, 0, number) for number, call in enumerate(self.calls)]
+        points += [(call.returned, 1, number) for number, call in enumerate(self.calls) if not call.is_unknown]
+        frontier = _Frontier()
+        frontier.add(self.model.initial(), 0, 0, None)
+        largest = 1
+        for _, is_return, number in sorted(points):
+            if not is_return:
+                self.under_way.append(number)
+                self.unknown |= self.calls[number].is_unknown << number
+                continue
+            try:
+                following = self._returned(frontier, number)
+            except _GivenUp:
+                return Answer(None, self.steps, configurations_max=largest)
+            if not following.size:
+                return Answer(False, self.steps, _longest(frontier), number, largest)
+            frontier = following
+            largest = max(largest, frontier.size)
+            self.under_way.remove(number)
+        return Answer(True, self.steps, _longest(frontier), configurations_max=largest)
+
+    def _returned(self, frontier: _Frontier, number: int) -> _Frontier:
+        """What is possible once this call has had its point."""
+        bit = 1 << number
+        following, seen = _Frontier(), _Frontier()
+        work: list[tuple[Hashable, int, int, Path]] = []
+        for (state, done), sets in frontier.configurations.items():
+            for used, path in sets:
+                if done & bit:
+                    following.add(state, done & ~bit, used, path)
+                elif seen.add(state, done, used, path):
+                    work.append((state, done, used, path))
+        step, calls, unknown = self.model.step, self.calls, self.unknown
+        while work:
+            state, done, used, path = work.pop()
+            taken = done | used
+            for other in self.under_way:
+                place = 1 << other
+                if taken & place:
+                    continue
+                self.steps += 1
+                after = step(state, calls[other])
+                if after is None:
+                    continue
+                if other == number:
+                    following.add(after, done, used, (path, other))
+                elif place & unknown:
+                    if seen.add(after, done, used | place, (path, other)):
+                        work.append((after, done, used | place, (path, other)))
+                elif seen.add(after, done | place, used, (path, other)):
+                    work.append((after, done | place, used, (path, other)))
+            if self.steps > self.steps_max:
+                raise _GivenUp
+        return following
+
+
+def _longest(frontier: _Frontier) -> tuple[int, ...]:
+    return max((_unrolled(path) for sets in frontier.configurations.values() for _, path in sets), key=len, default=())
+
+
+def _unrolled(path: Path) -> tuple[int, ...]:
+    numbers: list[int] = []
+    while path is not None:
+        path, number = path
+        numbers.append(number)
+    return tuple(reversed(numbers))
+
+
+def check(calls: Sequence[Operation], model: Model[Any], *, steps_max: int = 1_000_000) -> Answer:
+    """Whether the history of one object is linearizable."""
+    return _Search(calls, model, steps_max).run()

@@ -1,0 +1,148 @@
+"""Whether what clients saw of each object could have come from one that does one thing at a time. Offsets are not looked at.
+
+Each key is an object of its own, judged by itself: first by the search of Wing and Gong, which is fast on histories that are
+legal; if that takes too many steps, by just-in-time linearization, which is fast on those that are not; if that takes too many
+as well, the verdict is "unknown" and says so. Nothing that was not decided counts as legal.
+
+Of an illegal history two things are kept for people: the *picture* (how far orders get, and which calls would come next but
+cannot), and a *minimal* part of it (`smallest.py`) that is still illegal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from kraftlab.quorum.simulation import linearizability
+from kraftlab.quorum.simulation.linearizability import Operation
+
+from ..history import Op
+from ..models.model import Model, as_call
+from ..verdicts import UNKNOWN, Validity, Verdict
+from ..workload import Run
+from . import just_in_time
+from .picture import picture
+from .smallest import smallest
+
+STEPS_MAX = 2_000_000
+"""Of the model, for each of the two searches and each key."""
+SHOWN_MAX = 5
+"""Illegal keys that are explained."""
+
+
+class KeyAnswer(NamedTuple):
+    """Of one object's history: `calls` of it were judged by `algorithm` ("wgl", "jit") in `steps` steps of the model."""
+
+    valid: Validity
+    calls: int
+    steps: int
+    algorithm: str
+
+
+def check_calls(calls: Sequence[Operation], model: Model[Any], steps_max: int = STEPS_MAX) -> KeyAnswer:
+    """Judges one object's history."""
+    first = linearizability.check(calls, model, steps_max=steps_max)
+    if first.legal is not None:
+        return KeyAnswer(first.legal, len(calls), first.steps, "wgl")
+    second = just_in_time.check(calls, model, steps_max=steps_max)
+    return KeyAnswer(UNKNOWN if second.legal is None else second.legal, len(calls), first.steps + second.steps, "jit")
+
+
+class Linearizable:
+    """`model` gives the object of a key; `functions` are the operations to be judged (all that the model knows if None)."""
+
+    def __init__(
+        self,
+        model: Callable[[str], Model[Any]],
+        *,
+        functions: frozenset[str] | None = None,
+        steps_max: int = STEPS_MAX,
+        name: str = "linearizable",
+    ) -> None:
+        self.name = name
+        self._model = model
+        self._functions = functions
+        self._steps_max = steps_max
+
+    def calls_by_key(self, history: Sequence[Op]) -> dict[str, tuple[list[Op], list[Operation]]]:
+        """The operations that are judged and the calls that they are, by key."""
+        models: dict[str, Model[Any]] = {}
+        keys: dict[str, tuple[list[Op], list[Operation]]] = {}
+        functions = self._functions
+        for op in history:
+            if functions is not None and op.f not in functions:
+                continue
+            model = models.get(op.key)
+            if model is None:
+                model = models[op.key] = self._model(op.key)
+            call = as_call(op, model)
+            if call is None:
+                continue
+            ops, calls = keys.setdefault(op.key, ([], []))
+            ops.append(op)
+            calls.append(call)
+        return keys
+
+    def check(self, run: Run) -> Verdict:
+        keys = self.calls_by_key(run.history)
+        answers = {key: check_calls(calls, self._model(key), self._steps_max) for key, (_, calls) in keys.items()}
+        return self.verdict(keys, answers)
+
+    def verdict(self, keys: dict[str, tuple[list[Op], list[Operation]]], answers: dict[str, KeyAnswer]) -> Verdict:
+        """Of all keys together, from the answer of each."""
+        illegal = [key for key, answer in answers.items() if answer.valid is False]
+        undecided = [key for key, answer in answers.items() if answer.valid == UNKNOWN]
+        checked = sum(answer.calls for answer in answers.values())
+        certain = sum(1 for _, calls in keys.values() for call in calls if not call.is_unknown)
+        details: dict[str, Any] = {
+            "checked": checked,
+            "keys": len(answers),
+            "steps": sum(answer.steps for answer in answers.values()),
+            "by_jit": sum(1 for answer in answers.values() if answer.algorithm == "jit"),
+            "illegal_keys": illegal[:100],
+            "undecided_keys": {key: f"given up after {answers[key].steps} steps" for key in undecided[:100]},
+        }
+        if illegal:
+            shown = [self._explained(key, *keys[key]) for key in illegal[:SHOWN_MAX]]
+            details["illegal"] = shown
+            more = f"; and {len(illegal) - 1} more keys" if len(illegal) > 1 else ""
+            ops = tuple(dict.fromkeys(index for explained in shown for index in explained["minimal"]))
+            return Verdict(checker=self.name, valid=False, reason=shown[0]["text"] + more, ops=ops, details=details)
+        if undecided:
+            key = undecided[0]
+            reason = (
+                f"{len(undecided)} of {len(answers)} keys could not be decided, {key!r} for one: given up after"
+                f" {answers[key].steps} steps; ask for fewer operations per key or fewer clients"
+            )
+            return Verdict(checker=self.name, valid=UNKNOWN, reason=reason, details=details)
+        if not certain:
+            return Verdict(
+                checker=self.name, valid=UNKNOWN, reason="no operation that could be judged has ended", details=details
+            )
+        return Verdict(checker=self.name, valid=True, details=details)
+
+    def _explained(self, key: str, ops: list[Op], calls: list[Operation]) -> dict[str, Any]:
+        model = self._model(key)
+        kept = smallest(calls, model)
+        shown = picture(kept.calls, model)
+        indices = [ops[number].index for number in kept.numbers]
+        return {
+            "key": key,
+            "text": f"key {key!r}: these operations cannot have happened one at a time: {_told(kept.calls, indices)}",
+            "minimal": indices,
+            "stuck": ops[kept.stuck_at].index,
+            "picture": shown.with_indices(indices),
+        }
+
+
+def _told(calls: Sequence[Operation], indices: Sequence[int], calls_max: int = 8) -> str:
+    parts = [f"{index} {told(call)}" for call, index in zip(calls, indices, strict=True)]
+    return ", ".join(parts[:calls_max]) + (f" and {len(parts) - calls_max} more" if len(parts) > calls_max else "")
+
+
+def told(call: Operation) -> str:
+    """A call for people: "set 5 -> ?"."""
+    request: Any = call.input
+    f, value = request
+    asked = f if value is None else f"{f} {value!r}"
+    return f"{asked} -> ?" if call.is_unknown else f"{asked} -> {call.output!r}"

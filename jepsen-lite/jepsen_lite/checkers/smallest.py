@@ -1,0 +1,117 @@
+"""A small part of an illegal history that is illegal by itself.
+
+Leaving out calls at random would lie: a read without its write is illegal too. Only what can make no history illegal is done:
+
+- what begins after the call at which the history became illegal has returned is cut off;
+- reads and refusals are left out: they change nothing;
+- writes are *weakened*: they may take effect at any time after their invocation, or never.
+
+A part that is still illegal then contradicts itself, whatever became of all the rest. This is done greedily, many calls at a time
+and then one by one; the searches have a budget, and what could not be decided stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from kraftlab.quorum.simulation.linearizability import NEVER, Operation
+
+from ..models.model import Model, Refused
+from . import just_in_time
+
+STEPS_MAX = 1_000_000
+"""Of the model, over all searches."""
+STEPS_EACH_MAX = 50_000
+
+
+class Smallest(NamedTuple):
+    """`numbers` are the places of `calls` in the history. `stuck_at` is the call at which it became illegal, `order` the longest
+    order of the whole history up to there.
+    """
+
+    numbers: tuple[int, ...]
+    calls: tuple[Operation, ...]
+    stuck_at: int
+    order: tuple[int, ...]
+
+
+class _Shrinker:
+    def __init__(self, calls: Sequence[Operation], model: Model[Any], kept: list[int], cut_at: int) -> None:
+        self.calls = calls
+        self.model = model
+        self.kept = kept
+        self.cut_at = cut_at
+        self.hidden: list[int] = []
+        self.steps = 0
+
+    def changes_nothing(self, number: int) -> bool:
+        call = self.calls[number]
+        return _request(call)[0] in self.model.reads or type(call.output) is Refused
+
+    def is_illegal_without(self, chosen: set[int]) -> bool:
+        if self.steps > STEPS_MAX:
+            return False
+        part = []
+        for number in sorted({*self.kept, *self.hidden}):
+            call = self.calls[number]
+            weak = number in chosen or number in self.hidden or call.returned > self.cut_at
+            if not weak:
+                part.append(call)
+            elif not self.changes_nothing(number):
+                part.append(call._replace(returned=NEVER, output=None))
+        answer = just_in_time.check(part, self.model, steps_max=STEPS_EACH_MAX)
+        self.steps += answer.steps
+        return answer.legal is False
+
+    def leave_out(self, candidates: list[int]) -> None:
+        """As many of these as can be."""
+        size = max(1, len(candidates) // 2)
+        while True:
+            for chunk in _chunks([number for number in candidates if number in self.kept], size):
+                chosen = set(chunk)
+                if self.is_illegal_without(chosen):
+                    self.kept = [number for number in self.kept if number not in chosen]
+                    self.hidden += [number for number in chunk if not self.changes_nothing(number)]
+            if size == 1:
+                return
+            size = max(1, size // 2)
+
+
+def _chunks(numbers: list[int], size: int) -> Iterator[list[int]]:
+    for start in range(0, len(numbers), size):
+        yield numbers[start : start + size]
+
+
+def _request(call: Operation) -> tuple[str, Hashable]:
+    """(f, value)"""
+    request: Any = call.input
+    return request[0], request[1]
+
+
+def _atoms(value: Hashable) -> set[Hashable]:
+    if isinstance(value, tuple):
+        return {atom for item in value for atom in _atoms(item)}
+    return {value}
+
+
+def smallest(calls: Sequence[Operation], model: Model[Any]) -> Smallest:
+    """Of an illegal history of one object. Writes whose values are seen by what is left are shown with it."""
+    found = just_in_time.check(calls, model, steps_max=STEPS_MAX)
+    if found.legal is None:
+        last = max(
+            (number for number, call in enumerate(calls) if not call.is_unknown), key=lambda number: calls[number].returned
+        )
+        found = found._replace(stuck_at=last)
+    cut_at = calls[found.stuck_at].returned
+    kept = [number for number, call in enumerate(calls) if call.invoked <= cut_at]
+    kept = [number for number in kept if calls[number].returned <= cut_at or _request(calls[number])[0] not in model.reads]
+    shrinker = _Shrinker(calls, model, kept, cut_at)
+    still = [number for number in kept if number != found.stuck_at]
+    shrinker.leave_out([number for number in still if shrinker.changes_nothing(number)])
+    shrinker.leave_out([number for number in still if not shrinker.changes_nothing(number)])
+    seen = {atom for number in shrinker.kept for atom in _atoms((calls[number].output, _request(calls[number])[1]))}
+    seen -= {None, True, False}
+    shown = [number for number in shrinker.hidden if seen & _atoms(_request(calls[number])[1])]
+    numbers = tuple(sorted({*shrinker.kept, *shown}))
+    return Smallest(numbers, tuple(calls[number] for number in numbers), found.stuck_at, found.order)

@@ -1,0 +1,331 @@
+"""The offset witness: the committed log says in which order everything happened, so one pass decides.
+
+Theory of operation. Every acknowledged answer names the offset that it reflects, and every record the request that wrote it. So
+there is nothing to search: the order of the log *is* the order in which the writes took effect, and a read happened at its
+offset. What is checked:
+
+- A write that was acknowledged with offset r is in the log, once, and ends at r; its records are those that it asked for
+  (`Fold.wrote`), the state before allowed it (`permits`), and its answer is what the state after it gives (`answers`).
+- A request that failed for certain is not in the log. One of unknown outcome is there once or not at all, and behind everything
+  that was acknowledged before it was first sent.
+- Real time: what was invoked after an answer with offset r had returned lies at or behind r: reads reflect at least r, changes
+  begin there or later.
+- A read gives what the state at its offset gives. Reads that may be old (`local_reads`) need not keep up with others', but what
+  they show must have been so.
+- Sessions never go back: the offsets of one process do not sink. (A retry gets the first answer again, and may.)
+- A refusal that says something of the state is justified by the state somewhere in its window: from what was acknowledged before
+  it was asked, to where the first change begins that was asked for after it had returned.
+
+It trusts offsets to name what was answered; a server that lies about both the value and the offset consistently is the business
+of the black-box search (`linearizable`), which ignores offsets. It does not check that the log is the same on all nodes
+(`log_agreement`). Times are compared strictly: operations that touch in the same nanosecond overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from ..committed_log import CommittedLog
+from ..history import FAIL, INFO, OK, Op
+from ..models.fold import Change, Fold, changes
+from ..verdicts import UNKNOWN, Verdict
+from ..workload import Run
+from .findings import Findings
+
+
+class Request(NamedTuple):
+    """All operations that sent the same request, by time."""
+
+    ops: list[Op]
+
+    @property
+    def invoked_ns(self) -> int:
+        return self.ops[0].invoked_ns
+
+
+class Witness:
+    """`fold` makes a state at its start. `local_reads` are the names of reads that may be older than what others have seen.
+    `sessions` False: processes may go back (they change nodes and do not say how far they were).
+    """
+
+    def __init__(
+        self,
+        fold: Callable[[], Fold],
+        *,
+        local_reads: frozenset[str] = frozenset(),
+        sessions: bool = True,
+        name: str = "witness",
+    ) -> None:
+        self.name = name
+        self._fold = fold
+        self._local_reads = local_reads
+        self._sessions = sessions
+
+    def check(self, run: Run) -> Verdict:
+        if run.log is None:
+            return Verdict(checker=self.name, valid=UNKNOWN, reason="the committed log was not kept")
+        fold = self._fold()
+        evidence = _Evidence(run.log, run.history, fold)
+        evidence.check_requests(fold)
+        floors = evidence.check_real_time(self._local_reads)
+        if self._sessions:
+            evidence.check_sessions()
+        unsure = ""
+        if run.log.start > 0:
+            unsure = f"the log begins at {run.log.start}: the state before is not known, so values were not compared"
+        else:
+            evidence.check_values(fold, floors)
+        return evidence.findings.verdict(
+            self.name,
+            checked=evidence.writes + evidence.reads + evidence.refusals,
+            nothing="no operation was acknowledged with an offset",
+            unsure=unsure,
+            details={
+                "writes": evidence.writes,
+                "reads": evidence.reads,
+                "refusals": evidence.refusals,
+                "resolved": evidence.resolved,
+                "changes": len(evidence.changes),
+            },
+            lost=evidence.findings.counts["lost"],
+        )
+
+
+class _Evidence:
+    """A history beside its log."""
+
+    def __init__(self, log: CommittedLog, history: Sequence[Op], fold: Fold) -> None:
+        self.log = log
+        self.findings = Findings()
+        self.changes = changes(log)
+        self.by_request: dict[str, list[Change]] = {}
+        for change in self.changes:
+            if change.request_id:
+                self.by_request.setdefault(change.request_id, []).append(change)
+        self.history = sorted(history, key=lambda op: (op.invoked_ns, op.index))
+        self.requests: dict[str, Request] = {}
+        self.retries: set[int] = set()
+        for op in self.history:
+            if op.request_id and op.f in fold.writes:
+                request = self.requests.setdefault(op.request_id, Request([]))
+                if request.ops:
+                    self.retries.add(op.index)
+                request.ops.append(op)
+        self._refusals = [op for op in self.history if op.outcome == FAIL and op.error in fold.refusals]
+        self._reads = [op for op in self.history if op.outcome == OK and op.offset >= 0 and op.request_id not in self.requests]
+        self.writes = sum(1 for request in self.requests.values() for op in request.ops if op.outcome == OK)
+        self.reads = len(self._reads)
+        self.refusals = len(self._refusals)
+        self.resolved = sum(
+            1 for name, request in self.requests.items() if request.ops[0].outcome == INFO and name in self.by_request
+        )
+
+    def change_of(self, op: Op) -> Change | None:
+        found = self.by_request.get(op.request_id) if op.request_id else None
+        return found[0] if found else None
+
+    def check_requests(self, fold: Fold) -> None:
+        """Each request is in the log as often as its outcome allows, and says what it was to say."""
+        add = self.findings.add
+        for name, request in self.requests.items():
+            found = self.by_request.get(name, ())
+            if len(found) > 1:
+                places = ", ".join(str(change.begin) for change in found)
+                add("duplicate", f"request {name} took effect {len(found)} times, at {places}", [op.index for op in request.ops])
+            outcomes = {op.outcome for op in request.ops}
+            if found and outcomes == {FAIL}:
+                op = request.ops[0]
+                text = f"{_shown(op)} failed with {op.error}, and yet is in the log at {found[0].begin}"
+                add("failed but written", text, [op.index])
+            for op in request.ops:
+                if op.outcome == OK:
+                    self._check_acknowledged(op, found[0] if found else None, fold)
+
+    def _check_acknowledged(self, op: Op, change: Change | None, fold: Fold) -> None:
+        add = self.findings.add
+        if op.offset > self.log.end:
+            text = f"{_shown(op)} was acknowledged with offset {op.offset}, the log ends at {self.log.end}"
+            add("lost", text, [op.index])
+            return
+        if change is None:
+            if 0 <= op.offset <= self.log.start:
+                return
+            wrong = fold.wrote(op, None)
+            if wrong:
+                add("lost", f"{_shown(op)} was acknowledged and is not in the log: {wrong}", [op.index])
+            return
+        if op.offset >= 0 and op.offset != change.end:
+            text = f"{_shown(op)} was acknowledged with offset {op.offset}, its records end at {change.end}"
+            add("misplaced", text, [op.index])
+        wrong = fold.wrote(op, change)
+        if wrong:
+            add("wrong record", f"{_shown(op)} is in the log at {change.begin} as something else: {wrong}", [op.index])
+
+    def check_real_time(self, local_reads: frozenset[str]) -> dict[int, int]:
+        """What returned first lies first. Gives, for each refusal, the offset that was acknowledged before it was asked."""
+        returned = sorted((op.ended_ns, op.offset, op.index) for op in self.history if op.outcome == OK and op.offset >= 0)
+        refusals = {op.index for op in self._refusals}
+        floors: dict[int, int] = {}
+        floor, floor_op, place, count = 0, -1, 0, len(returned)
+        for op in self.history:
+            while place < count and returned[place][0] < op.invoked_ns:
+                if returned[place][1] > floor:
+                    _, floor, floor_op = returned[place]
+                place += 1
+            if op.index in refusals:
+                floors[op.index] = floor
+            if op.f in local_reads or op.index in self.retries:
+                continue
+            change = self.change_of(op)
+            if change is not None:
+                at = change.begin
+            elif op.outcome == OK and op.offset >= 0:
+                at = op.offset
+            else:
+                continue
+            if at < floor:
+                kind = "write order" if change is not None else "stale read"
+                text = (
+                    f"{_shown(op)} lies at {at}, although operation {floor_op} had returned with offset {floor} before it began"
+                )
+                self.findings.add(kind, text, [floor_op, op.index])
+        return floors
+
+    def check_sessions(self) -> None:
+        last: dict[int, tuple[int, int]] = {}
+        for op in self.history:
+            if op.outcome != OK or op.offset < 0 or op.index in self.retries:
+                continue
+            before = last.get(op.process)
+            if before is not None and op.offset < before[0]:
+                text = f"process {op.process} went back from offset {before[0]} to {op.offset} ({_shown(op)})"
+                self.findings.add("session", text, [before[1], op.index])
+            else:
+                last[op.process] = (op.offset, op.index)
+
+    def check_values(self, fold: Fold, floors: dict[int, int]) -> None:
+        """Walks through the log once, and asks about each operation where it looked."""
+        add, end = self.findings.add, self.log.end
+        looks = sorted(((op.offset, op.index, op) for op in self._reads), key=lambda look: look[:2])
+        acknowledged = {
+            name: [op for op in request.ops if op.outcome == OK]
+            for name, request in self.requests.items()
+            if name in self.by_request
+        }
+        idle = [
+            (op.offset, op.index, op)
+            for name, request in self.requests.items()
+            if name not in self.by_request
+            for op in request.ops
+            if op.outcome == OK and op.offset >= 0
+        ]
+        if idle:
+            looks = sorted(looks + idle, key=lambda look: look[:2])
+        windows = _Windows(fold, self._refusals, floors, self._ceilings(), self.findings)
+        place, count = 0, len(looks)
+        for change in self.changes:
+            while place < count and looks[place][0] < change.end:
+                _look(looks[place][2], fold, self.findings, end)
+                place += 1
+            windows.open_before(change)
+            asked = acknowledged.get(change.request_id, ())
+            if asked:
+                wrong = fold.permits(asked[0])
+                if wrong:
+                    add("not allowed", f"{_shown(asked[0])} at {change.begin} was not allowed there: {wrong}", [asked[0].index])
+            windows.applied(change, fold.apply(change))
+            for op in asked:
+                wrong = fold.answers(op)
+                if wrong:
+                    add("wrong answer", f"{_shown(op)} at {change.begin} answered {op.result!r}: {wrong}", [op.index])
+        for _, _, op in looks[place:]:
+            _look(op, fold, self.findings, end)
+        windows.close()
+
+    def _ceilings(self) -> dict[int, int]:
+        """For each refusal, where the first change begins that was asked for after it had returned."""
+        asked = sorted(
+            (
+                (request.invoked_ns, self.by_request[name][0].begin)
+                for name, request in self.requests.items()
+                if name in self.by_request
+            ),
+            reverse=True,
+        )
+        ceilings: dict[int, int] = {}
+        lowest, place = self.log.end, 0
+        for op in sorted(self._refusals, key=lambda op: -op.ended_ns):
+            while place < len(asked) and asked[place][0] > op.ended_ns:
+                lowest = min(lowest, asked[place][1])
+                place += 1
+            ceilings[op.index] = lowest
+        return ceilings
+
+
+def _look(op: Op, fold: Fold, findings: Findings, end: int) -> None:
+    if op.offset > end:
+        findings.add("beyond the log", f"{_shown(op)} reflects offset {op.offset}, the log ends at {end}", [op.index])
+        return
+    wrong = fold.answers(op)
+    if wrong:
+        findings.add("wrong answer", f"{_shown(op)} at offset {op.offset} answered {op.result!r}: {wrong}", [op.index])
+
+
+class _Windows:
+    """Refusals whose window the walk is in, by key: each is asked about once at the start of its window, and again whenever its
+    key changes within it, until a state justifies it.
+    """
+
+    def __init__(
+        self, fold: Fold, refusals: Sequence[Op], floors: dict[int, int], ceilings: dict[int, int], findings: Findings
+    ) -> None:
+        self._fold = fold
+        self._waiting = sorted(((floors[op.index], op.index, op) for op in refusals), key=lambda item: item[:2], reverse=True)
+        self._ceilings = ceilings
+        self._findings = findings
+        self._open: dict[str, list[tuple[Op, str]]] = {}
+
+    def open_before(self, change: Change) -> None:
+        """Those whose window begins before this change is visible."""
+        while self._waiting and self._waiting[-1][0] < change.end:
+            self._open_next()
+
+    def _open_next(self) -> None:
+        _, _, op = self._waiting.pop()
+        wrong = self._fold.refuses(op)
+        if wrong:
+            self._open.setdefault(op.key, []).append((op, wrong))
+
+    def applied(self, change: Change, keys: Iterable[str]) -> None:
+        """The change is visible, and these keys have another state."""
+        if not self._open:
+            return
+        for key in {*keys, ""}:
+            waiting = self._open.pop(key, None)
+            if waiting is None:
+                continue
+            still = []
+            for op, wrong in waiting:
+                if change.begin >= self._ceilings[op.index]:
+                    self._refuse(op, wrong)
+                elif self._fold.refuses(op):
+                    still.append((op, wrong))
+            if still:
+                self._open[key] = still
+
+    def close(self) -> None:
+        while self._waiting:
+            self._open_next()
+        for waiting in self._open.values():
+            for op, wrong in waiting:
+                self._refuse(op, wrong)
+
+    def _refuse(self, op: Op, wrong: str) -> None:
+        text = f"{_shown(op)} was refused with {op.error}, and no state in its time justifies that: {wrong}"
+        self._findings.add("unjustified refusal", text, [op.index])
+
+
+def _shown(op: Op) -> str:
+    value = "" if op.value is None else f" {op.value!r}"
+    return f"operation {op.index} ({op.f}{f' {op.key}' if op.key else ''}{value})"

@@ -1,0 +1,86 @@
+"""Histories of one object: the searches agree with trying all orders, give up honestly, and show why a history is illegal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from jepsen_lite.checkers.judgement import judge
+from jepsen_lite.checkers.linearizable import Linearizable
+from jepsen_lite.checkers.stats import Stats
+from jepsen_lite.history import History, Op
+from jepsen_lite.models.register import Register
+from jepsen_lite.verdicts import UNKNOWN
+from jepsen_lite.workload import Options, Run
+
+MISMATCH = "INVALID_UPDATE_VERSION"
+
+
+def call(
+    f: str, invoked_ns: int, ended_ns: int, value: object = None, result: object = None, **fields: object
+) -> Callable[[int], Op]:
+    def numbered(index: int) -> Op:
+        others = {"outcome": "ok", "key": "x", **fields}
+        return Op(index=index, process=index, f=f, value=value, result=result, invoked_ns=invoked_ns, ended_ns=ended_ns, **others)  # type: ignore[arg-type]
+
+    return numbered
+
+
+def run_of(*calls: Callable[[int], Op]) -> Run:
+    return Run(options=Options(), history=History(numbered(index) for index, numbered in enumerate(calls)))
+
+
+LEGAL = {
+    "one after the other": [call("set", 0, 1, 1), call("get", 2, 3, None, 1), call("unset", 4, 5), call("get", 6, 7)],
+    "overlapping writes in either order": [call("set", 0, 9, 1), call("set", 1, 8, 2), call("get", 10, 11, None, 1)],
+    "a lost answer takes effect late": [call("set", 0, 1, 1, outcome="info"), call("get", 2, 3), call("get", 9, 10, None, 1)],
+    "a lost answer never takes effect": [call("set", 0, 1, 1, outcome="info"), call("get", 9, 10)],
+    "an exchange that is refused rightly": [call("set", 0, 1, 1), call("cas", 2, 3, [7, 8], outcome="fail", error=MISMATCH)],
+    "a failure that says nothing": [call("set", 0, 1, 1, outcome="fail", error="NOT_CONTROLLER"), call("get", 2, 3)],
+    "a read of unknown outcome says nothing": [call("get", 0, 1, None, 99, outcome="info"), call("get", 2, 3)],
+}
+ILLEGAL = {
+    "a stale read": (
+        [call("set", 0, 1, 1), call("set", 2, 3, 2), call("get", 4, 5, None, 1), call("get", 6, 7, None, 2)],
+        (0, 1, 2),
+    ),
+    "a lost write": ([call("get", 0, 1), call("set", 2, 3, 1), call("set", 2, 3, 2, key="y"), call("get", 4, 5)], (1, 3)),
+    "a value from nowhere": ([call("set", 0, 1, 1), call("get", 2, 3, None, 5)], (1,)),
+    "an exchange refused wrongly": ([call("set", 0, 1, 7), call("cas", 2, 3, [7, 8], outcome="fail", error=MISMATCH)], (0, 1)),
+    "a write that failed and is seen": (
+        [call("set", 0, 1, 1, outcome="fail", error="NOT_CONTROLLER"), call("get", 2, 3, None, 1)],
+        (1,),
+    ),
+    "two exchanges of one value": ([call("set", 0, 1, 1), call("cas", 2, 5, [1, 2]), call("cas", 2, 5, [1, 3])], (0, 1, 2)),
+}
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_legal(name: str) -> None:
+    (verdict,) = judge(run_of(*LEGAL[name]), [Linearizable(lambda key: Register(frozenset({MISMATCH})))])
+    assert verdict.valid is True
+    assert verdict.details["checked"] >= 1
+
+
+@pytest.mark.parametrize("name", ILLEGAL)
+def test_illegal_and_the_least_part_that_shows_it(name: str) -> None:
+    calls, minimal = ILLEGAL[name]
+    (verdict,) = judge(run_of(*calls), [Linearizable(lambda key: Register(frozenset({MISMATCH})))])
+    assert verdict.valid is False
+    assert verdict.ops == minimal
+    assert "cannot have happened one at a time" in verdict.reason
+
+
+def test_an_empty_history_proves_nothing() -> None:
+    verdicts = judge(run_of(), [Linearizable(lambda key: Register()), Stats()])
+    assert [verdict.valid for verdict in verdicts] == [UNKNOWN, UNKNOWN]
+    lost = run_of(call("set", 0, 1, 1, outcome="info"))
+    assert [verdict.valid for verdict in judge(lost, [Linearizable(lambda key: Register()), Stats()])] == [UNKNOWN, UNKNOWN]
+
+
+def test_a_checker_that_fails_has_found_nothing_out() -> None:
+    run = run_of(call("cas", 0, 1, 5))
+    (verdict,) = judge(run, [Linearizable(lambda key: Register())])
+    assert verdict.valid == UNKNOWN
+    assert verdict.reason.startswith("the checker itself failed: TypeError")
