@@ -1,0 +1,85 @@
+"""Fault plans drawn from a seed.
+
+Theory of operation. Every kind of fault draws from a stream of its own, named by seed and kind, so that leaving a kind out
+changes nothing about the others. What a strike needs by chance when it strikes it draws from a stream of its own too, which its
+kind and number name: leaving out an action changes nothing about the others either. Every action is over by the end of the run.
+
+"all" is not every kind at once, under which nothing would ever get done: each kind takes part with one chance in three, other
+ones with every seed (swarm testing), and at least one does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from random import Random
+
+from ..fault_plan import Action, FaultPlan
+from ..workload import Options
+from .kind import Kind, Shape
+from .kinds import ALL, KINDS
+
+_INTERVALS_PER_RUN = 6
+_INTERVAL_MS = (1_000, 10_000)
+"""At least and at most: shorter ones would not let anybody be elected between two strikes, longer ones would be dull."""
+_SWARM = 1 / 3
+_LAST_BEGIN = 0.9
+"""No action begins after this part of a run, so that each lasts for a while."""
+
+
+class NoSuchNemesis(ValueError):
+    """A name that is none of a nemesis; the text says which there are."""
+
+
+def draw_plan(options: Options, names: Iterable[str], *, available: Collection[str] | None = None) -> FaultPlan:
+    """The plan of those nemeses for a run. `available`: of which kinds "all" may choose, every kind if None. NoSuchNemesis."""
+    chosen = chosen_kinds(options, names, available=available)
+    actions = [action for name in chosen for action in _draw(KINDS[name], options)]
+    order = {name: place for place, name in enumerate(KINDS)}
+    actions.sort(key=lambda action: (action.at_ms, order[action.kind], action.number))
+    return FaultPlan(seed=options.seed, actions=tuple(actions))
+
+
+def chosen_kinds(options: Options, names: Iterable[str], *, available: Collection[str] | None = None) -> tuple[str, ...]:
+    """The kinds that these names mean, in the order of the table. NoSuchNemesis."""
+    asked = set(names)
+    unknown = sorted(asked - {*KINDS, ALL})
+    if unknown:
+        raise NoSuchNemesis(f"there is no nemesis {', '.join(unknown)}; there are {', '.join(KINDS)}, and all")
+    if ALL in asked:
+        asked = (asked - {ALL}) | _swarm(options, KINDS if available is None else available)
+    return tuple(name for name in KINDS if name in asked)
+
+
+def _swarm(options: Options, available: Collection[str]) -> set[str]:
+    found = {name for name in KINDS if name in available and options.random(f"nemesis/swarm/{name}").random() < _SWARM}
+    return found or set(options.random("nemesis/swarm").choices([name for name in KINDS if name in available]))
+
+
+def _draw(kind: Kind, options: Options) -> Iterator[Action]:
+    random = options.random(f"nemesis/{kind.name}")
+    shape = Shape(options.controllers, options.brokers)
+    end_ms = int(options.time_s * 1000)
+    interval_ms = min(max(end_ms / _INTERVALS_PER_RUN, _INTERVAL_MS[0]), _INTERVAL_MS[1])
+    at_ms, number = 0, 0
+    while True:
+        at_ms += int(random.uniform(*kind.rhythm.pause) * interval_ms)
+        for_ms = int(random.uniform(*kind.rhythm.duration) * interval_ms)
+        drafts = kind.draw(random, shape)
+        if at_ms >= end_ms * _LAST_BEGIN:
+            return
+        for draft in drafts:
+            yield Action(
+                at_ms=at_ms,
+                kind=kind.name,
+                target=draft.target,
+                for_ms=min(for_ms, end_ms - at_ms),
+                arguments=draft.arguments,
+                number=number,
+            )
+            number += 1
+        at_ms += for_ms
+
+
+def chance_of(plan: FaultPlan, action: Action) -> Random:
+    """What the action draws from when it strikes."""
+    return Random(f"{plan.seed}/nemesis/{action.kind}/{action.number}")

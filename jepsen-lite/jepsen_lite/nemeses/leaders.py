@@ -1,0 +1,52 @@
+"""Who leads a cluster of processes, as its controllers say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.metadata.errors import ApiError
+
+from .scene import Leads
+
+_TIMEOUT_MS = 400
+
+
+class LeaderFinder:
+    """Asks every controller that runs, at the same time, and believes the highest epoch. The cluster is a LocalCluster; close it
+    when done."""
+
+    def __init__(self, cluster: Any) -> None:
+        self._cluster = cluster
+        self._admin: AdminClient = cluster.admin(timeout_ms=_TIMEOUT_MS)
+
+    def close(self) -> None:
+        self._admin.close()
+
+    async def __call__(self, above: int | None = None) -> Leads | None:
+        """None if no controller knows a leader. `above`: as soon as one knows a leader in an epoch above."""
+        found: list[Leads] = []
+
+        async def ask(node: int) -> None:
+            try:
+                answer = await trio.to_thread.run_sync(self._ask, node, abandon_on_cancel=True)
+            except (ApiError, ClusterUnreachable):
+                return
+            if answer.leader_id >= 0:
+                found.append(Leads(answer.leader_id, answer.leader_epoch))
+                if above is not None and answer.leader_epoch > above:
+                    nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            for node in self._cluster.controller_ids:
+                if self._cluster.pid(node) is not None:
+                    nursery.start_soon(ask, node)
+        return max(found, key=lambda leads: leads.epoch, default=None)
+
+    def _ask(self, node: int) -> Any:
+        from kraftlab.admin.v1 import admin_pb2
+
+        request = admin_pb2.DescribeQuorumRequest()
+        return self._admin.call_at(self._cluster.node(node).grpc, "DescribeQuorum", request, timeout_ms=_TIMEOUT_MS)

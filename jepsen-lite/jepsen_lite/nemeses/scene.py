@@ -1,0 +1,212 @@
+"""A cluster of real processes while faults strike it: who is down, stopped or cut off because of which faults.
+
+Theory of operation. Faults overlap: two may hold the same node down, or cut the same link. So nothing is undone by the fault that
+did it, but by the last that still wants it: a *hold* counts. Whatever is held is noted before it is done, and dropping the last
+hold undoes it, done or not. What blocks runs in threads, and no cancellation tears a fault from its undo. Only nodes of the
+cluster are signalled, by the process that forked them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import trio
+
+from .words import View
+
+T = TypeVar("T", bound=Hashable)
+
+
+class Cluster(Protocol):
+    """What faults need of a cluster of processes; `kraftlab.cluster.LocalCluster` has it. All may be called in threads."""
+
+    @property
+    def controller_ids(self) -> tuple[int, ...]: ...
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]: ...
+
+    def pid(self, node_id: int) -> int | None: ...
+
+    def start_node(self, node_id: int) -> None: ...
+
+    def kill_node(self, node_id: int) -> None: ...
+
+    def pause_node(self, node_id: int) -> None: ...
+
+    def resume_node(self, node_id: int) -> None: ...
+
+
+class Leads(NamedTuple):
+    """A leader and its epoch."""
+
+    node: int
+    epoch: int
+
+
+class FindLeader(Protocol):
+    """Asks who leads; None if nobody is known to. `above`: as soon as somebody is known to in an epoch above that one."""
+
+    async def __call__(self, above: int | None = None) -> Leads | None: ...
+
+
+class CannotStrike(Exception):
+    """A fault cannot be done here and now; the text says why. The run goes on."""
+
+
+class CannotUndo(Exception):
+    """A fault was not undone; the text says why."""
+
+
+class Holds(Generic[T]):
+    """How many faults want each thing to be broken."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[T] = Counter()
+
+    def __contains__(self, thing: T) -> bool:
+        return self._counts[thing] > 0
+
+    def add(self, thing: T) -> bool:
+        """True if nothing held it before."""
+        self._counts[thing] += 1
+        return self._counts[thing] == 1
+
+    def drop(self, thing: T) -> bool:
+        """True if nothing holds it any more."""
+        self._counts[thing] -= 1
+        return self._counts[thing] == 0
+
+
+async def in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
+    """What blocks, in a thread; returns when it is done even if cancelled."""
+    return await trio.to_thread.run_sync(work, *arguments)
+
+
+class Scene:
+    """One cluster under faults. `find_leader` asks who leads."""
+
+    def __init__(self, cluster: Any, find_leader: FindLeader) -> None:
+        self.cluster: Any = cluster
+        self.find_leader = find_leader
+        self.down: Holds[int] = Holds()
+        self.stopped: Holds[int] = Holds()
+        self.cuts: Holds[tuple[int, int]] = Holds()
+        self._turns: defaultdict[int, trio.Lock] = defaultdict(trio.Lock)
+        self._links = trio.Lock()
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        return (*self.cluster.controller_ids, *self.cluster.broker_ids)
+
+    async def view(self, *, with_leader: bool = True) -> View:
+        """The cluster as it stands."""
+        up = frozenset(node for node in self.nodes if self.cluster.pid(node) is not None and node not in self.stopped)
+        leader = await self.find_leader() if with_leader else None
+        return View(self.cluster.controller_ids, self.cluster.broker_ids, up, None if leader is None else leader.node)
+
+    # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def kept_down(self, nodes: Iterable[int]) -> AsyncIterator[None]:
+        """The nodes are killed (kill -9), and started again when nothing keeps them down any more. CannotStrike if none runs."""
+        held = [node for node in nodes if node in self.down or self.cluster.pid(node) is not None]
+        if not held:
+            raise CannotStrike("none of these nodes runs")
+        for node in held:
+            self.down.add(node)
+        try:
+            await each(self._take_down, held)
+            yield
+        finally:
+            await undo_each(self._bring_up, held)
+
+    async def _take_down(self, node: int) -> None:
+        async with self._turns[node]:
+            if self.cluster.pid(node) is not None:
+                await in_thread(self.cluster.kill_node, node)
+
+    async def _bring_up(self, node: int) -> None:
+        if self.down.drop(node):
+            async with self._turns[node]:
+                if node not in self.down and self.cluster.pid(node) is None:
+                    await in_thread(self.cluster.start_node, node)
+
+    @asynccontextmanager
+    async def kept_stopped(self, nodes: Iterable[int]) -> AsyncIterator[None]:
+        """The nodes stand still (SIGSTOP) until nothing keeps them so. CannotStrike if none runs."""
+        held = [node for node in nodes if self.cluster.pid(node) is not None]
+        if not held:
+            raise CannotStrike("none of these nodes runs")
+        for node in held:
+            self.stopped.add(node)
+        try:
+            await each(self._stop, held)
+            yield
+        finally:
+            await undo_each(self._go_on, held)
+
+    async def _stop(self, node: int) -> None:
+        async with self._turns[node]:
+            await in_thread(self.cluster.pause_node, node)
+
+    async def _go_on(self, node: int) -> None:
+        if self.stopped.drop(node):
+            async with self._turns[node]:
+                if node not in self.stopped:
+                    await in_thread(self.cluster.resume_node, node)
+
+    # -- links ---------------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def kept_cut(self, links: Iterable[tuple[int, int]]) -> AsyncIterator[None]:
+        """Nothing passes the links until nothing keeps them cut."""
+        held = tuple(links)
+        for link in held:
+            self.cuts.add(link)
+        try:
+            async with self._links:
+                await in_thread(self._cut, held)
+            yield
+        finally:
+            freed = [link for link in held if self.cuts.drop(link)]
+            await undo_each(self._heal, [tuple(freed)])
+
+    def _cut(self, links: Iterable[tuple[int, int]]) -> None:
+        for source, target in links:
+            self.cluster.cut(source, target)
+
+    async def _heal(self, links: tuple[tuple[int, int], ...]) -> None:
+        async with self._links:
+            for source, target in links:
+                if (source, target) not in self.cuts:
+                    await in_thread(self.cluster.heal, source, target)
+
+
+async def each(work: Callable[[T], Awaitable[None]], things: Iterable[T]) -> None:
+    """Does it to all at the same time, and raises the first error when all are done."""
+    faults: list[Exception] = []
+
+    async def one(thing: T) -> None:
+        try:
+            await work(thing)
+        except Exception as error:
+            faults.append(error)
+
+    async with trio.open_nursery() as nursery:
+        for thing in things:
+            nursery.start_soon(one, thing)
+    if faults:
+        raise faults[0]
+
+
+async def undo_each(undo: Callable[[T], Awaitable[None]], things: Iterable[T]) -> None:
+    """Undoes all, whatever becomes of the others, and though cancelled. CannotUndo."""
+    with trio.CancelScope(shield=True):
+        try:
+            await each(undo, things)
+        except Exception as error:
+            raise CannotUndo(f"could not be undone: {error}") from error

@@ -1,0 +1,99 @@
+"""Whom a fault strikes: words that mean something in any cluster, looked up when it strikes.
+
+    controller:N  broker:N     the Nth of them by id, from 0, or the one with that id
+    controller  broker  node   one of them, by chance
+    leader                     the active controller
+    new-leader                 the next one: the strike waits for an election, and falls on who has just won it
+    follower                   a controller that does not lead, by chance
+    minority  majority         so many controllers, by chance; a minority of one is nobody
+    controllers  brokers  all  every one
+
+Words that name a role by what it does now fall on nodes that run, as long as there are any. When nobody leads, "leader" is a
+controller by chance, so that a plan strikes as often as it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import NamedTuple
+
+NEW_LEADER = "new-leader"
+WORDS = (
+    *("leader", NEW_LEADER, "follower", "controller", "broker", "node"),
+    *("minority", "majority", "controllers", "brokers", "all"),
+)
+OF_LEADER = ("leader", "follower")
+"""Those for which it matters who leads."""
+
+
+class View(NamedTuple):
+    """A cluster at one moment: its nodes by id, those that run, and who leads (None: nobody is known to)."""
+
+    controllers: tuple[int, ...]
+    brokers: tuple[int, ...]
+    up: frozenset[int]
+    leader: int | None = None
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        return (*self.controllers, *self.brokers)
+
+
+class NobodyMeant(Exception):
+    """No node is what the word says; the text says which word, and what there is."""
+
+
+def nodes_meant(word: str, view: View, random: Random) -> tuple[int, ...]:
+    """The nodes that `word` means now, by id. NobodyMeant."""
+    role, colon, number = word.partition(":")
+    if colon:
+        return (_placed(word, role, number, view),)
+    found = tuple(sorted(_of_word(word, view, random)))
+    if not found:
+        raise NobodyMeant(f"no node is meant by {word!r} among {_text(view.nodes)}")
+    return found
+
+
+def _of_word(word: str, view: View, random: Random) -> Sequence[int]:
+    match word:
+        case "all":
+            return view.nodes
+        case "controllers":
+            return view.controllers
+        case "brokers":
+            return view.brokers
+        case "leader" | "new-leader":
+            return _one_of(view.controllers, view, random) if view.leader is None else (view.leader,)
+        case "follower":
+            return _one_of([node for node in view.controllers if node != view.leader], view, random)
+        case "controller":
+            return _one_of(view.controllers, view, random)
+        case "broker":
+            return _one_of(view.brokers, view, random)
+        case "node":
+            return _one_of(view.nodes, view, random)
+        case "minority":
+            return random.sample(view.controllers, (len(view.controllers) - 1) // 2)
+        case "majority":
+            return random.sample(view.controllers, len(view.controllers) // 2 + 1)
+    raise NobodyMeant(f"{word!r} is no word for nodes; words are {', '.join(WORDS)}, controller:N, broker:N")
+
+
+def _one_of(nodes: Sequence[int], view: View, random: Random) -> Sequence[int]:
+    candidates = [node for node in nodes if node in view.up] or list(nodes)
+    return (random.choice(candidates),) if candidates else ()
+
+
+def _placed(word: str, role: str, number: str, view: View) -> int:
+    nodes = sorted({"controller": view.controllers, "broker": view.brokers}.get(role, ()))
+    if number.isdecimal():
+        if int(number) in nodes:
+            return int(number)
+        if int(number) < len(nodes):
+            return nodes[int(number)]
+    raise NobodyMeant(f"there is no {word} among {_text(view.nodes)}")
+
+
+def _text(nodes: Sequence[int]) -> str:
+    return ",".join(map(str, nodes)) or "no nodes"

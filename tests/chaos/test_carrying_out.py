@@ -1,0 +1,232 @@
+"""A plan strikes a cluster as it says, and whatever happens, what was struck is undone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import trio
+
+from jepsen_lite.fault_plan import Action, FaultPlan, Strike
+from jepsen_lite.nemeses import scene as scenes
+from jepsen_lite.nemeses.carrying_out import carry_out
+from jepsen_lite.nemeses.scene import Leads
+from kraftlab.cluster import ClusterError
+
+CONTROLLERS, BROKERS = (3000, 3001, 3002), (0, 1)
+
+
+class Cluster:
+    """Remembers what was done to it, and by whom it is led."""
+
+    def __init__(self) -> None:
+        self.controller_ids, self.broker_ids = CONTROLLERS, BROKERS
+        self.up = {*CONTROLLERS, *BROKERS}
+        self.stopped: set[int] = set()
+        self.cut_links: set[tuple[int, int]] = set()
+        self.done: list[tuple[float, str]] = []
+        self.refuses: set[str] = set()
+        self.leads: Leads | None = Leads(3001, 5)
+
+    def _note(self, what: str) -> None:
+        if what in self.refuses:
+            raise ClusterError(f"refused: {what}")
+        self.done.append((round(trio.current_time() - self.began, 3), what))
+
+    def begin(self) -> Callable[[], int]:
+        self.began = trio.current_time()
+        return lambda: round((trio.current_time() - self.began) * 1e9)
+
+    def pid(self, node_id: int) -> int | None:
+        return 1 + node_id if node_id in self.up else None
+
+    def start_node(self, node_id: int) -> None:
+        assert node_id not in self.up
+        self._note(f"start {node_id}")
+        self.up.add(node_id)
+
+    def kill_node(self, node_id: int) -> None:
+        self._note(f"kill {node_id}")
+        self.up.discard(node_id)
+
+    def pause_node(self, node_id: int) -> None:
+        self._note(f"stop {node_id}")
+        self.stopped.add(node_id)
+
+    def resume_node(self, node_id: int) -> None:
+        self._note(f"go on {node_id}")
+        self.stopped.discard(node_id)
+
+    def cut(self, source: int, target: int) -> None:
+        self._note(f"cut {source} {target}")
+        self.cut_links.add((source, target))
+
+    def heal(self, source: int, target: int) -> None:
+        self._note(f"heal {source} {target}")
+        self.cut_links.discard((source, target))
+
+    async def find_leader(self, above: int | None = None) -> Leads | None:
+        await trio.lowlevel.checkpoint()
+        return self.leads
+
+    @property
+    def is_whole(self) -> bool:
+        return self.up == {*CONTROLLERS, *BROKERS} and not self.stopped and not self.cut_links
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    async def at_once(work: Callable[..., Any], *arguments: Any) -> Any:
+        await trio.lowlevel.checkpoint()
+        return work(*arguments)
+
+    monkeypatch.setattr(scenes, "in_thread", at_once)  # the mock clock does not wait for threads
+    yield Cluster()
+
+
+def action(at_s: float, kind: str, target: str, for_s: float, number: int = 0, **arguments: Any) -> Action:
+    return Action(at_ms=int(at_s * 1000), kind=kind, target=target, for_ms=int(for_s * 1000), number=number, arguments=arguments)
+
+
+async def carried_out(cluster: Cluster, *actions: Action) -> tuple[Strike, ...]:
+    now_ns = cluster.begin()
+    return await carry_out(FaultPlan(seed="1", actions=actions), cluster, now_ns, find_leader=cluster.find_leader)
+
+
+async def test_a_node_is_killed_and_started_at_its_times(cluster: Cluster, autojump_clock: trio.testing.MockClock) -> None:
+    (strike,) = await carried_out(cluster, action(2, "kill", "controller:1", 3))
+    assert cluster.done == [(2, "kill 3001"), (5, "start 3001")]
+    assert strike == Strike(kind="kill", begin_ns=2_000_000_000, end_ns=5_000_000_000, nodes=(3001,))
+
+
+async def test_what_two_faults_hold_the_last_one_undoes(cluster: Cluster, autojump_clock: trio.testing.MockClock) -> None:
+    await carried_out(
+        cluster,
+        action(1, "kill", "broker:0", 4),
+        action(2, "kill", "brokers", 1, 1),
+        action(1, "pause", "controller:0", 2),
+        action(2, "pause", "controller:0", 2, 1),
+        action(1, "isolate-leader", "controller:2", 2),
+        action(2, "isolate-leader", "controller:2", 3, 1),
+    )
+    assert [step for step in cluster.done if step[1].startswith(("kill", "start"))] == [
+        *((1, "kill 0"), (2, "kill 1")),
+        *((3, "start 1"), (5, "start 0")),
+    ]
+    assert [step for step in cluster.done if step[1] == "go on 3000"] == [(4, "go on 3000")]
+    assert {at for at, what in cluster.done if what.startswith("heal")} == {5}
+    assert cluster.is_whole
+
+
+async def test_words_are_looked_up_when_the_action_strikes(cluster: Cluster, autojump_clock: trio.testing.MockClock) -> None:
+    async with trio.open_nursery() as nursery:
+
+        async def elect() -> None:
+            await trio.sleep(2)
+            cluster.leads = Leads(3002, 6)
+
+        nursery.start_soon(elect)
+        strikes = await carried_out(cluster, action(1, "pause", "leader", 1), action(3, "pause", "leader", 1, 1))
+    assert [strike.nodes for strike in strikes] == [(3001,), (3002,)]
+
+
+async def test_a_strike_at_the_next_leader_waits_for_an_election(
+    cluster: Cluster, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with trio.open_nursery() as nursery:
+
+        async def elect() -> None:
+            await trio.sleep(3)
+            cluster.leads = None
+            await trio.sleep(0.5)
+            cluster.leads = Leads(3000, 7)
+
+        nursery.start_soon(elect)
+        (strike,) = await carried_out(cluster, action(2, "kill", "new-leader", 1))
+    assert strike.nodes == (3000,)
+    assert 3.5e9 <= strike.begin_ns <= 3.6e9
+    assert strike.end_ns is not None
+    assert strike.end_ns > strike.begin_ns
+    assert cluster.is_whole
+
+
+async def test_nobody_elected_is_no_strike_but_is_said(cluster: Cluster, autojump_clock: trio.testing.MockClock) -> None:
+    (strike,) = await carried_out(cluster, action(2, "kill", "new-leader", 1))
+    assert strike.error == "nobody was elected within 5 s"
+    assert not strike.nodes
+    assert not cluster.done
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "arguments"),
+    [
+        ("kill", "majority", {}),
+        ("pause", "all", {}),
+        ("partition", "all", {"how": "bridge"}),
+        ("isolate-leader", "leader", {}),
+        ("one-way", "follower", {"way": "in"}),
+    ],
+)
+async def test_a_cancelled_run_is_undone_and_its_strikes_told(
+    cluster: Cluster, autojump_clock: trio.testing.MockClock, kind: str, target: str, arguments: dict[str, Any]
+) -> None:
+    told: list[Strike] = []
+    plan = FaultPlan(seed="1", actions=(action(1, kind, target, 60, **arguments), action(30, "kill", "leader", 1, 1)))
+    with trio.move_on_after(5):
+        await carry_out(plan, cluster, cluster.begin(), find_leader=cluster.find_leader, tell=told.append)
+    assert cluster.done
+    assert cluster.is_whole
+    assert [(strike.kind, strike.begin_ns, strike.end_ns) for strike in told] == [(kind, 1_000_000_000, 5_000_000_000)]
+
+
+async def test_a_fault_of_the_harness_ends_the_run_and_all_is_undone(
+    cluster: Cluster, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def fails(above: int | None = None) -> Leads | None:
+        if trio.current_time() - cluster.began > 2:
+            raise AssertionError("a bug")
+        return cluster.leads
+
+    plan = FaultPlan(seed="1", actions=(action(1, "kill", "all", 60), action(3, "pause", "leader", 1)))
+    with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="a bug")):
+        await carry_out(plan, cluster, cluster.begin(), find_leader=fails)
+    assert cluster.is_whole
+
+
+async def test_what_cannot_be_done_is_said_and_half_of_it_undone(
+    cluster: Cluster, autojump_clock: trio.testing.MockClock
+) -> None:
+    cluster.refuses = {"kill 0", "cut 3000 1"}
+    strikes = await carried_out(
+        cluster,
+        action(1, "kill", "all", 1),
+        action(3, "isolate-leader", "controller:0", 1),
+        action(5, "kill", "controller:8", 1, 1),
+        action(6, "partition", "controller:0", 1, 1, how="halves"),
+        action(7, "pause", "broker:1", 1),
+    )
+    assert [strike.error for strike in strikes] == [
+        "refused: kill 0",
+        "refused: cut 3000 1",
+        "there is no controller:8 among 3000,3001,3002,0,1",
+        "there is no link to cut around 3000",
+        "",
+    ]
+    assert cluster.is_whole
+
+
+async def test_what_cannot_be_undone_is_said_and_the_others_are(cluster: Cluster, autojump_clock: trio.testing.MockClock) -> None:
+    cluster.refuses = {"start 3001"}
+    (strike,) = await carried_out(cluster, action(1, "kill", "controllers", 1))
+    assert strike.error == "could not be undone: refused: start 3001"
+    assert cluster.up == {3000, 3002, *BROKERS}
+
+
+async def test_a_node_that_is_down_by_itself_is_neither_killed_nor_started(
+    cluster: Cluster, autojump_clock: trio.testing.MockClock
+) -> None:
+    cluster.up.discard(0)
+    strikes = await carried_out(cluster, action(1, "kill", "broker:0", 1), action(3, "pause", "broker:0", 1))
+    assert [strike.error for strike in strikes] == ["none of these nodes runs"] * 2
+    assert not cluster.done
