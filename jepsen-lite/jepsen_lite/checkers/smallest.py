@@ -90,9 +90,10 @@ def _request(call: Operation) -> tuple[str, Hashable]:
 
 
 def _atoms(value: Hashable) -> set[Hashable]:
+    """What tells one write from another: the numbers and texts that a value is made of."""
     if isinstance(value, tuple):
         return {atom for item in value for atom in _atoms(item)}
-    return {value}
+    return set() if value is None or isinstance(value, bool) else {value}
 
 
 def smallest(calls: Sequence[Operation], model: Model[Any]) -> Smallest:
@@ -111,7 +112,6 @@ def smallest(calls: Sequence[Operation], model: Model[Any]) -> Smallest:
     shrinker.leave_out([number for number in still if shrinker.changes_nothing(number)])
     shrinker.leave_out([number for number in still if not shrinker.changes_nothing(number)])
     seen = {atom for number in shrinker.kept for atom in _atoms((calls[number].output, _request(calls[number])[1]))}
-    seen -= {None, True, False}
     shown = [number for number in shrinker.hidden if seen & _atoms(_request(calls[number])[1])]
     numbers = tuple(sorted({*shrinker.kept, *shown}))
     return Smallest(numbers, tuple(calls[number] for number in numbers), found.stuck_at, found.order)
