@@ -10,6 +10,9 @@ The voters of a new cluster live in its log (KIP-853): its controllers are forma
 `cluster.json` until all of them are. A controller whose directory is missing later has lost its disk, or is new: it is formatted
 to follow the quorum, with a directory id of its own, and can be made a voter. Clusters laid out with static voters keep them.
 
+Links can be broken on purpose if each node listens on a port of its own while a proxy has the one that others know; the same
+cluster starts with proxies or without, since what the others know stays.
+
 Ports are a block of free ones below the range that systems hand out for outgoing connections, so that they are still free later.
 """
 
@@ -18,7 +21,7 @@ from __future__ import annotations
 import os
 import random
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -41,7 +44,10 @@ class ClusterError(RuntimeError):
 
 
 class NodePlan(msgspec.Struct, frozen=True):
-    """One node. `role` is "controller" or "broker"; `log_dirs` the number of its log directories."""
+    """One node. `role` is "controller" or "broker"; `log_dirs` the number of its log directories.
+
+    Others reach it at `peer_port`. It listens there itself, or at `listen_port` behind a proxy (`links`).
+    """
 
     node_id: int
     role: str
@@ -49,6 +55,7 @@ class NodePlan(msgspec.Struct, frozen=True):
     grpc_port: int
     log_dirs: int = 0
     rack: str | None = None
+    listen_port: int | None = None
 
     @property
     def name(self) -> str:
@@ -61,6 +68,11 @@ class NodePlan(msgspec.Struct, frozen=True):
     @property
     def peer(self) -> Endpoint:
         return Endpoint(HOST, self.peer_port)
+
+    @property
+    def listens(self) -> Endpoint:
+        """Where it listens for other nodes itself."""
+        return Endpoint(HOST, self.listen_port or self.peer_port)
 
 
 class ClusterPlan(msgspec.Struct, frozen=True):
@@ -88,7 +100,21 @@ class ClusterPlan(msgspec.Struct, frozen=True):
         """With one controller more, which has the next id and ports of its own."""
         ports = free_ports(2)
         node = NodePlan(self.controllers[-1].node_id + 1, "controller", next(ports), next(ports))
-        return msgspec.structs.replace(self, nodes=(*self.controllers, node, *self.brokers))
+        plan = msgspec.structs.replace(self, nodes=(*self.controllers, node, *self.brokers))
+        return plan.behind_proxies() if self.nodes[0].listen_port is not None else plan
+
+    def behind_proxies(self) -> ClusterPlan:
+        """With a port for every node where it listens itself, so that a proxy can take the one that others know."""
+        ports = free_ports(len(self.nodes), {port for node in self.nodes for port in (node.peer_port, node.grpc_port)})
+        return self._with_nodes(lambda node: node.listen_port or next(ports))
+
+    def without_proxies(self) -> ClusterPlan:
+        """With nodes that listen where others know them."""
+        return self._with_nodes(lambda node: None)
+
+    def _with_nodes(self, listen_port: Callable[[NodePlan], int | None]) -> ClusterPlan:
+        nodes = tuple(msgspec.structs.replace(node, listen_port=listen_port(node)) for node in self.nodes)
+        return msgspec.structs.replace(self, nodes=nodes)
 
     def shape(self) -> tuple[int, int, int]:
         """(controllers, brokers, log directories per broker)."""
@@ -149,11 +175,11 @@ def _new_plan(controllers: int, brokers: int, log_dirs: int, *, voters_in_log: b
     return ClusterPlan(cluster_id, tuple(nodes), voters_in_log=voters_in_log, unformatted=unformatted)
 
 
-def free_ports(count: int) -> Iterator[int]:
-    """`count` ports in a row that nothing listens on. ClusterError if no such row is found."""
+def free_ports(count: int, reserved: Collection[int] = ()) -> Iterator[int]:
+    """`count` ports in a row that nothing listens on and that are not reserved. ClusterError if no such row is found."""
     for _ in range(_PORT_ATTEMPTS):
         first = random.choice(_PORTS[: len(_PORTS) - count])
-        if all(_is_free(port) for port in range(first, first + count)):
+        if all(port not in reserved and _is_free(port) for port in range(first, first + count)):
             return iter(range(first, first + count))
     raise ClusterError(f"no {count} free ports in a row between {_PORTS.start} and {_PORTS.stop}; stop other clusters first")
 
@@ -177,9 +203,11 @@ def node_properties(directory: Path, plan: ClusterPlan, node: NodePlan, override
         "process.roles": node.role,
         "node.id": str(node.node_id),
         **_where_the_controllers_are(plan),
-        "listeners": f"{own}://{node.peer},GRPC://{node.grpc}",
+        "listeners": f"{own}://{node.listens},GRPC://{node.grpc}",
         "metadata.log.dir": str(home / "metadata"),
     }
+    if node.listen_port is not None:
+        values["advertised.listeners"] = f"{own}://{node.peer},GRPC://{node.grpc}"
     if node.log_dirs:
         values["log.dirs"] = ",".join(str(home / f"d{index}") for index in range(node.log_dirs))
     if node.rack is not None:

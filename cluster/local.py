@@ -29,6 +29,7 @@ from kraftlab.metadata.uuids import LOST, to_text
 from . import layout
 from .layout import ClusterError, ClusterPlan, NodePlan
 from .processes import ForkServerProcess, NodeProcess
+from .proxied import ProxiedLinks
 
 _POLL_S = 0.02
 _STOP_TIMEOUT_S = 10.0
@@ -41,12 +42,14 @@ class _Running(NamedTuple):
     log_offset: int
 
 
-class LocalCluster:
+class LocalCluster(ProxiedLinks):
     """Controllers 3000… and brokers 0… under one directory, which is laid out on first use and found again later.
 
     `overrides` are keys of server.properties for every node; a new cluster has its voters in the log (KIP-853) unless
-    `voters_in_log` is false, and a random id unless one is given. Use as a context manager: `with LocalCluster(path) as cluster:`
-    starts all nodes and waits until they are ready; leaving stops them. ClusterError says what went wrong and where the log is.
+    `voters_in_log` is false, and a random id unless one is given. `allow_chaos` puts proxies on the links between nodes, so that
+    they can be cut and shaped; what happens there by chance follows from `link_seed`. Use as a context manager:
+    `with LocalCluster(path) as cluster:` starts all nodes and waits until they are ready; leaving stops them. ClusterError says
+    what went wrong and where the log is.
     """
 
     def __init__(
@@ -59,12 +62,16 @@ class LocalCluster:
         overrides: Mapping[str, str] | None = None,
         voters_in_log: bool = True,
         cluster_id: str | None = None,
+        allow_chaos: bool = False,
+        link_seed: int = 0,
     ) -> None:
+        super().__init__(link_seed)
         self.directory = Path(data_dir).absolute()
         self._lock = self._take_lock()
         try:
             plan = layout.plan(self.directory, controllers, brokers, log_dirs, voters_in_log=voters_in_log, cluster_id=cluster_id)
             self._overrides = dict(overrides or {})
+            plan = plan.behind_proxies() if allow_chaos else plan.without_proxies()
             self.plan: ClusterPlan = layout.write(self.directory, plan, self._overrides)
         except BaseException:
             self._lock.close()
@@ -174,6 +181,7 @@ class LocalCluster:
         self._start_nodes([node])
 
     def _start_nodes(self, nodes: list[NodePlan]) -> None:
+        self._start_proxies()
         if self._fork_server is None:
             self._fork_server = ForkServerProcess()
         begun = []
@@ -327,6 +335,7 @@ class LocalCluster:
             if self._fork_server is not None:
                 self._fork_server.close()
                 self._fork_server = None
+            self._close_proxies()
             self._lock.close()
 
     def _signal(self, node_id: int, number: signal.Signals) -> None:

@@ -1,0 +1,152 @@
+"""The proxies of a cluster's nodes, in a thread of their own.
+
+The thread runs one trio loop; everything about links happens there. Methods may be called from any thread, also from one that
+runs an event loop: they wait for a step of the proxies' loop, a matter of microseconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import TypeVar
+
+import msgspec
+import trio
+
+from .link import Cut, Link
+from .proxy import NodeProxy
+from .shape import PLAIN, LinkShape
+
+T = TypeVar("T")
+_CALL_TIMEOUT_S = 10.0
+
+
+class LinkStatus(msgspec.Struct, frozen=True):
+    """What a link does to messages, and what waits in it."""
+
+    source: int
+    target: int
+    cut: str | None
+    shape: LinkShape
+    waiting_bytes: int
+
+
+class LinkProxies:
+    """The thread runs from the beginning; `close` ends it. Chance is `seed`'s: each link draws from a generator of its own."""
+
+    def __init__(self, host: str, seed: int = 0) -> None:
+        self._host = host
+        self._seed = seed
+        self._links: dict[tuple[int, int], Link] = {}
+        self._proxies: dict[int, NodeProxy] = {}
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._nursery: trio.Nursery | None = None
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="links", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def add(self, ports: Mapping[int, tuple[int, int]]) -> None:
+        """Begins to serve nodes that are not served: (the port that others know, the node's own) by node id."""
+        self._call(lambda: self._add(ports))
+
+    def cut(self, pairs: list[tuple[int, int]], cut: Cut) -> None:
+        """(source, target) of each; their shapes stay."""
+        self._call(lambda: self._change(pairs, cut, None, False))
+
+    def heal(self, pairs: list[tuple[int, int]], *, drop: bool = False) -> None:
+        """They are clear; what they held is released, or dropped."""
+        self._call(lambda: self._change(pairs, None, PLAIN, drop))
+
+    def shape(self, pairs: list[tuple[int, int]], shape: LinkShape) -> None:
+        """Links that are cut stay cut."""
+        self._call(lambda: self._shape(pairs, shape))
+
+    def heal_all(self, *, drop: bool = False) -> None:
+        """As `heal`, for all links."""
+        self._call(lambda: self._change(list(self._links), None, PLAIN, drop))
+
+    def status(self) -> list[LinkStatus]:
+        """The links that are not clear, or still deliver what they held."""
+        return self._call(
+            lambda: [
+                LinkStatus(link.source, link.target, link.cut.value if link.cut else None, link.shape, link.waiting_bytes())
+                for _, link in sorted(self._links.items())
+                if not link.is_clear or link.waiting_bytes()
+            ]
+        )
+
+    def close(self) -> None:
+        """Resets nothing, but ends every connection and the thread."""
+        with contextlib.suppress(RuntimeError):
+            self._call(self._stop)
+        self._thread.join()
+
+    def _stop(self) -> None:
+        assert self._nursery is not None, "the loop runs"
+        self._nursery.cancel_scope.cancel()
+
+    def _add(self, ports: Mapping[int, tuple[int, int]]) -> None:
+        assert self._nursery is not None, "the loop runs"
+        for node_id, (port, node_port) in ports.items():
+            if node_id not in self._proxies:
+                proxy = NodeProxy(node_id, self._host, port, node_port, self._link, self._has_cuts)
+                self._proxies[node_id] = proxy
+                self._nursery.start_soon(proxy.serve)
+
+    def _change(self, pairs: list[tuple[int, int]], cut: Cut | None, shape: LinkShape | None, drop: bool) -> None:
+        for source, target in pairs:
+            link = self._link(source, target)
+            link.change(cut, link.shape if shape is None else shape, drop=drop)
+        for node_id in {node_id for pair in pairs for node_id in pair}:
+            self._proxies[node_id].look()
+
+    def _shape(self, pairs: list[tuple[int, int]], shape: LinkShape) -> None:
+        for source, target in pairs:
+            link = self._link(source, target)
+            link.change(link.cut, shape)
+
+    def _link(self, source: int, target: int) -> Link:
+        """The link; one that nobody knows if one of them is no node of this cluster."""
+        if not {source, target} <= self._proxies.keys():
+            return Link(source, target)
+        found = self._links.get((source, target))
+        if found is None:
+            found = self._links[source, target] = Link(source, target, self._seed)
+        return found
+
+    def _has_cuts(self, node_id: int) -> bool:
+        return any(link.cut is not None and node_id in pair for pair, link in self._links.items())
+
+    def _call(self, step: Callable[[], T]) -> T:
+        done: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(step())
+            except BaseException as error:
+                done.set_exception(error)
+
+        assert self._token is not None, "the thread has begun"
+        try:
+            self._token.run_sync_soon(run)
+        except trio.RunFinishedError:
+            raise RuntimeError(f"the proxies of the links have ended: {self._failure!r}") from self._failure
+        return done.result(_CALL_TIMEOUT_S)
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._main)
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._ready.set()
+
+    async def _main(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        async with trio.open_nursery() as self._nursery:
+            self._ready.set()
+            await trio.sleep_forever()

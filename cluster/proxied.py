@@ -1,0 +1,93 @@
+"""What a local cluster can do to the links between its nodes, if it was started to allow that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from .layout import HOST, ClusterError, ClusterPlan, NodePlan
+from .links.shape import PLAIN, LinkShape
+
+if TYPE_CHECKING:
+    from .links.proxies import LinkProxies, LinkStatus
+
+
+class ProxiedLinks:
+    """Part of `LocalCluster`. Links are directed and named by node ids; methods may be called from any thread."""
+
+    plan: ClusterPlan
+    node: Callable[[int], NodePlan]
+
+    def __init__(self, seed: int) -> None:
+        self._link_seed = seed
+        self._proxies: LinkProxies | None = None
+
+    @property
+    def links_are_proxied(self) -> bool:
+        """Whether links can be cut and shaped: the cluster was made with `allow_chaos`."""
+        return all(node.listen_port is not None for node in self.plan.nodes)
+
+    def cut(self, source: int, target: int, *, reset: bool = False) -> None:
+        """What `source` sends to `target` waits from now on, requests and answers; or its connections break, with `reset`."""
+        self.cut_all([(source, target)], reset=reset)
+
+    def heal(self, source: int, target: int, *, drop: bool = False) -> None:
+        """Messages get through again and as they are; those that waited come late, or are lost with `drop`."""
+        self.heal_links([(source, target)], drop=drop)
+
+    def shape(self, source: int, target: int, shape: LinkShape) -> None:
+        """Delays, loses, doubles or reorders what `source` sends to `target` from now on; a cut link stays cut."""
+        self.shape_links([(source, target)], shape)
+
+    def heal_all(self, *, drop: bool = False) -> None:
+        """Every link is as it was at first. Does nothing in a cluster whose links are not proxied."""
+        if self._proxies is not None:
+            self._proxies.heal_all(drop=drop)
+
+    def cut_all(self, links: list[tuple[int, int]], *, reset: bool = False) -> None:
+        """Cuts several links at one instant."""
+        from .links.link import Cut
+
+        self._of(links).cut(links, Cut.RESET if reset else Cut.HOLD)
+
+    def heal_links(self, links: list[tuple[int, int]], *, drop: bool = False) -> None:
+        """Heals several links at one instant."""
+        self._of(links).heal(links, drop=drop)
+
+    def shape_links(self, links: list[tuple[int, int]], shape: LinkShape) -> None:
+        """Shapes several links at one instant."""
+        self._of(links).shape(links, shape)
+
+    def links_status(self) -> list[LinkStatus]:
+        """The links that are not as they were at first."""
+        return self._proxies.status() if self._proxies is not None else []
+
+    def _of(self, links: list[tuple[int, int]]) -> LinkProxies:
+        for source, target in links:
+            if self.node(source) == self.node(target):
+                raise ClusterError(f"{self.node(source).name} has no link to itself; name two nodes")
+        if not self.links_are_proxied:
+            raise ClusterError(
+                "the links of this cluster cannot be changed; start it with allow_chaos (kraftlab up --allow-chaos)"
+            )
+        self._start_proxies()
+        assert self._proxies is not None, "just started"
+        return self._proxies
+
+    def _start_proxies(self) -> None:
+        """Serves the nodes that are not served yet. ClusterError if one of their ports is in use."""
+        if not self.links_are_proxied:
+            return
+        from .links.proxies import LinkProxies
+
+        if self._proxies is None:
+            self._proxies = LinkProxies(HOST, self._link_seed)
+        self._proxies.add({node.node_id: (node.peer_port, node.listens.port) for node in self.plan.nodes})
+
+    def _close_proxies(self) -> None:
+        if self._proxies is not None:
+            self._proxies.close()
+            self._proxies = None
+
+
+__all__ = ("PLAIN", "LinkShape", "ProxiedLinks")
