@@ -1,14 +1,40 @@
 """What is asked next, as pure data: generators are values, and asking one gives an invocation and the generator that follows.
 
 In the manner of Jepsen: `next(context)` answers with an invocation for the process that is free, with `Pending` if there is one
-only later, or with None when there will be none any more. Nothing here reads a clock or rolls a die of its own: time, the free
-process and chance come with the context.
+only later, or with None when nobody gets one any more. Nothing here reads a clock or rolls a die of its own: time, the free
+process and chance come with the context. Chance is drawn when an invocation is given, not each time somebody asks, so that what
+is asked does not depend on how often workers wake.
+
+Wherever a generator is wanted, a *source* will do: an invocation (given once), a function of the context (called each time; it
+ends by answering None), or a sequence of sources, one after the other.
+
+    mix(read, write, weights=(2, 1))                  one of them, by chance
+    phases(a, b) · [a, b]                             b once all of a has ended · b as soon as a has nothing left
+    once · limit(n) · repeat · cycle                  at most one · n · the first for ever · from the beginning again
+    stagger(s) · delay(s)                             s seconds apart: on average · exactly
+    time_limit(s) · process_limit(n)                  until then · until more than n processes have asked
+    any_of(a, b) · flip_flop(a, b)                    whichever has something · in turn
+    on_workers((0, 2), a) · reserve((2, a), rest=b)   only for these · two workers for a, the others for b
+    each_worker(a) · each_process(a)                  everybody has one for itself
+    until_ok(a)                                       until one has ended as ok
+    f_map({"get": "read"}, a) · only(holds, a)        renamed · what is wanted of it
+    independent(keys, source_of, group=5, limit=120)  workers in groups, each at one key after the other
 """
 
 from __future__ import annotations
 
 import random
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple, Protocol, TypeAlias, cast
+
+import msgspec
+from immutables import Map
+
+_NS = 1_000_000_000
+_BEHIND_MAX = 10
+"""Intervals that are made up for after a time in which nobody was free."""
+_REFUSED_MAX = 10_000
 
 
 class Invocation(NamedTuple):
@@ -20,17 +46,21 @@ class Invocation(NamedTuple):
 
 
 class Context(NamedTuple):
-    """When and for whom an invocation is asked. `process` is free, `worker` its place among the `workers`."""
+    """When and for whom an invocation is asked. `process` is free, `worker` its place among the `workers`; `busy` are the workers
+    whose operations have not ended, `succeeded` says how many of this worker's have ended as ok.
+    """
 
     now_ns: int
     process: int
     worker: int
     workers: int
     random: random.Random
+    busy: frozenset[int] = frozenset()
+    succeeded: int = 0
 
 
 class Pending(NamedTuple):
-    """Nothing yet; ask again at `until_ns`, or when another operation has ended if that is None."""
+    """Nothing yet; ask again at `until_ns`, or when another operation has ended if that is sooner or `until_ns` is None."""
 
     until_ns: int | None = None
 
@@ -38,4 +68,461 @@ class Pending(NamedTuple):
 class Generator(Protocol):
     """Immutable. What it answers goes with the generator that is to be asked next time."""
 
-    def next(self, context: Context) -> tuple[Invocation | Pending, Generator] | None: ...
+    def next(self, context: Context) -> Answer: ...
+
+
+Answer = tuple[Invocation | Pending, Generator] | None
+Source: TypeAlias = "Generator | Invocation | Callable[[Context], Invocation | None] | Sequence[Source]"
+
+
+def generator(source: Source) -> Generator:
+    """The generator that a source stands for."""
+    if isinstance(source, Invocation):
+        return _Once(source)
+    if isinstance(source, Sequence):
+        return _InOrder(tuple(generator(part) for part in cast("Sequence[Source]", source)))
+    return source if hasattr(source, "next") else _Calls(source)
+
+
+class _Once(msgspec.Struct, frozen=True):
+    invocation: Invocation
+
+    def next(self, context: Context) -> Answer:
+        return self.invocation, NOTHING
+
+
+class _Calls(msgspec.Struct, frozen=True):
+    function: Callable[[Context], Invocation | None]
+
+    def next(self, context: Context) -> Answer:
+        invocation = self.function(context)
+        return None if invocation is None else (invocation, self)
+
+
+class _InOrder(msgspec.Struct, frozen=True):
+    parts: tuple[Generator, ...]
+    settle: bool = False
+    """Whether a part waits for what the one before has under way."""
+
+    def next(self, context: Context) -> Answer:
+        for place, part in enumerate(self.parts):
+            answer = part.next(context)
+            if answer is not None:
+                return answer[0], _InOrder((answer[1], *self.parts[place + 1 :]), self.settle)
+            if self.settle and context.busy and place + 1 < len(self.parts):
+                return Pending(), _InOrder(self.parts[place:], True)
+        return None
+
+
+NOTHING: Generator = _InOrder(())
+
+
+def phases(*sources: Source) -> Generator:
+    """One after the other; each begins when all operations of the one before have ended."""
+    return _InOrder(tuple(generator(source) for source in sources), True)
+
+
+# -- how many, how often -------------------------------------------------------------------------------------------------------
+
+
+class _Limit(msgspec.Struct, frozen=True):
+    left: int
+    inner: Generator
+
+    def next(self, context: Context) -> Answer:
+        answer = self.inner.next(context) if self.left > 0 else None
+        if answer is None:
+            return None
+        return answer[0], _Limit(self.left - isinstance(answer[0], Invocation), answer[1])
+
+
+def limit(count: int, source: Source) -> Generator:
+    """At most `count` invocations."""
+    return _Limit(count, generator(source))
+
+
+def once(source: Source) -> Generator:
+    """One invocation at most."""
+    return limit(1, source)
+
+
+class _Repeat(msgspec.Struct, frozen=True):
+    inner: Generator
+
+    def next(self, context: Context) -> Answer:
+        answer = self.inner.next(context)
+        return None if answer is None else (answer[0], self)
+
+
+def repeat(source: Source, count: int | None = None) -> Generator:
+    """The first invocation of the source again and again, `count` times at most."""
+    endless = _Repeat(generator(source))
+    return endless if count is None else _Limit(count, endless)
+
+
+class _Cycle(msgspec.Struct, frozen=True):
+    whole: Generator
+    current: Generator
+    left: int | None
+
+    def next(self, context: Context) -> Answer:
+        answer, left = self.current.next(context), self.left
+        if answer is None and left != 1:
+            answer, left = self.whole.next(context), None if left is None else left - 1
+        return None if answer is None else (answer[0], _Cycle(self.whole, answer[1], left))
+
+
+def cycle(source: Source, count: int | None = None) -> Generator:
+    """The whole source from its beginning again whenever it has ended, `count` times at most."""
+    whole = generator(source)
+    return NOTHING if count == 0 else _Cycle(whole, whole, count)
+
+
+class _Paced(msgspec.Struct, frozen=True):
+    interval_ns: int
+    by_chance: bool
+    inner: Generator
+    due_ns: int | None = None
+
+    def next(self, context: Context) -> Answer:
+        now, due = context.now_ns, self.due_ns
+        if due is not None and now < due:
+            return Pending(due), self
+        answer = self.inner.next(context)
+        if answer is None:
+            return None
+        if isinstance(answer[0], Invocation):
+            earliest = now if due is None else max(due, now - _BEHIND_MAX * self.interval_ns)
+            due = earliest + (int(context.random.uniform(0, 2 * self.interval_ns)) if self.by_chance else self.interval_ns)
+        return answer[0], _Paced(self.interval_ns, self.by_chance, answer[1], due)
+
+
+def stagger(seconds: float, source: Source) -> Generator:
+    """Invocations of all workers together are `seconds` apart on average, from nothing to twice that."""
+    return _Paced(int(seconds * _NS), True, generator(source))
+
+
+def delay(seconds: float, source: Source) -> Generator:
+    """Invocations of all workers together are `seconds` apart."""
+    return _Paced(int(seconds * _NS), False, generator(source))
+
+
+class _TimeLimit(msgspec.Struct, frozen=True):
+    limit_ns: int
+    inner: Generator
+    end_ns: int | None = None
+
+    def next(self, context: Context) -> Answer:
+        end = context.now_ns + self.limit_ns if self.end_ns is None else self.end_ns
+        answer = self.inner.next(context) if context.now_ns < end else None
+        if answer is None:
+            return None
+        what, after = answer
+        if isinstance(what, Pending):
+            what = Pending(end if what.until_ns is None else min(end, what.until_ns))
+        return what, _TimeLimit(self.limit_ns, after, end)
+
+
+def time_limit(seconds: float, source: Source) -> Generator:
+    """Nothing later than `seconds` after the first time that somebody asked."""
+    return _TimeLimit(int(seconds * _NS), generator(source))
+
+
+class _ProcessLimit(msgspec.Struct, frozen=True):
+    count: int
+    inner: Generator
+    seen: frozenset[int] = frozenset()
+
+    def next(self, context: Context) -> Answer:
+        seen = self.seen if context.process in self.seen else self.seen | {context.process}
+        answer = self.inner.next(context) if len(seen) <= self.count else None
+        return None if answer is None else (answer[0], _ProcessLimit(self.count, answer[1], seen))
+
+
+def process_limit(count: int, source: Source) -> Generator:
+    """Ends when more than `count` processes have asked, which bounds how many operations end as info."""
+    return _ProcessLimit(count, generator(source))
+
+
+class _UntilOk(msgspec.Struct, frozen=True):
+    inner: Generator
+    before: Map[int, int] = Map()
+    """What each worker had done when it first asked."""
+
+    def next(self, context: Context) -> Answer:
+        worker, before = context.worker, self.before
+        if context.succeeded > before.get(worker, context.succeeded):
+            return None
+        answer = self.inner.next(context)
+        before = before if worker in before else before.set(worker, context.succeeded)
+        return None if answer is None else (answer[0], _UntilOk(answer[1], before))
+
+
+def until_ok(source: Source) -> Generator:
+    """Ends when a worker that asked here has had an operation end as ok since."""
+    return _UntilOk(generator(source))
+
+
+# -- one of several ------------------------------------------------------------------------------------------------------------
+
+
+class _Mix(msgspec.Struct, frozen=True):
+    parts: tuple[Generator, ...]
+    weights: tuple[float, ...]
+    chosen: int | None = None
+
+    def next(self, context: Context) -> Answer:
+        parts, weights, chosen = self.parts, self.weights, self.chosen
+        while parts:
+            if chosen is None:
+                chosen = context.random.choices(range(len(parts)), weights)[0]
+            answer = parts[chosen].next(context)
+            if answer is not None:
+                parts = (*parts[:chosen], answer[1], *parts[chosen + 1 :])
+                return answer[0], _Mix(parts, weights, None if isinstance(answer[0], Invocation) else chosen)
+            parts, weights = parts[:chosen] + parts[chosen + 1 :], weights[:chosen] + weights[chosen + 1 :]
+            chosen = None
+        return None
+
+
+def mix(*sources: Source, weights: Sequence[float] | None = None) -> Generator:
+    """Each time one of the sources, by chance and weight; those that have ended are left out."""
+    if weights is not None and len(weights) != len(sources):
+        raise ValueError(f"{len(sources)} sources have {len(weights)} weights; give one to each")
+    return _Mix(tuple(generator(source) for source in sources), tuple(weights or (1.0,) * len(sources)))
+
+
+class _AnyOf(msgspec.Struct, frozen=True):
+    parts: tuple[Generator, ...]
+
+    def next(self, context: Context) -> Answer:
+        parts, soonest, waits = list(self.parts), None, False
+        for place, part in enumerate(self.parts):
+            answer = part.next(context)
+            if answer is None:
+                parts[place] = NOTHING
+                continue
+            parts[place] = answer[1]
+            if isinstance(answer[0], Invocation):
+                return answer[0], _AnyOf((*parts[place + 1 :], *parts[: place + 1]))
+            waits, until = True, answer[0].until_ns
+            if until is not None:
+                soonest = until if soonest is None else min(soonest, until)
+        return (Pending(soonest), _AnyOf(tuple(parts))) if waits else None
+
+
+def any_of(*sources: Source) -> Generator:
+    """Whichever has an invocation now; they take turns."""
+    return _AnyOf(tuple(generator(source) for source in sources))
+
+
+class _FlipFlop(msgspec.Struct, frozen=True):
+    parts: tuple[Generator, ...]
+
+    def next(self, context: Context) -> Answer:
+        first, *others = self.parts
+        answer = first.next(context)
+        if answer is None:
+            return None
+        return answer[0], _FlipFlop((*others, answer[1]) if isinstance(answer[0], Invocation) else (answer[1], *others))
+
+
+def flip_flop(*sources: Source) -> Generator:
+    """Of each in turn, until the one whose turn it is has ended."""
+    return _FlipFlop(tuple(generator(source) for source in sources)) if sources else NOTHING
+
+
+# -- for whom ------------------------------------------------------------------------------------------------------------------
+
+
+def _among(context: Context, members: Sequence[int]) -> Context:
+    """What the asking worker sees if these were all workers; it is one of them."""
+    place = members.index(context.worker)
+    busy = frozenset(members.index(worker) for worker in context.busy if worker in members)
+    return context._replace(worker=place, workers=len(members), busy=busy)
+
+
+class _Shares(msgspec.Struct, frozen=True):
+    """Workers from one bound to below the next share a generator; None is one that has ended."""
+
+    bounds: tuple[int, ...]
+    parts: tuple[Generator | None, ...]
+
+    def next(self, context: Context) -> Answer:
+        parts = self.parts
+        for place, (first, end) in enumerate(pairwise(self.bounds)):
+            part, members = parts[place], range(first, min(end, context.workers))
+            if context.worker in members and part is not None:
+                answer = part.next(_among(context, members))
+                parts = (*parts[:place], None if answer is None else answer[1], *parts[place + 1 :])
+                if answer is not None:
+                    return answer[0], _Shares(self.bounds, parts)
+        living = any(part is not None and first < context.workers for first, part in zip(self.bounds, parts, strict=False))
+        return (Pending(), _Shares(self.bounds, parts)) if living else None
+
+
+def reserve(*parts: tuple[int, Source], rest: Source = ()) -> Generator:
+    """The first workers are for the first source, as many as it says, the next for the next; `rest` is for all others."""
+    bounds = [0]
+    for count, _ in parts:
+        bounds.append(bounds[-1] + count)
+    sources = (*(source for _, source in parts), rest)
+    return _Shares((*bounds, 1 << 32), tuple(generator(source) for source in sources))
+
+
+class _OnWorkers(msgspec.Struct, frozen=True):
+    chosen: tuple[int, ...]
+    inner: Generator
+
+    def next(self, context: Context) -> Answer:
+        members = [worker for worker in self.chosen if worker < context.workers]
+        if not members:
+            return None
+        if context.worker not in members:
+            return Pending(), self
+        answer = self.inner.next(_among(context, members))
+        return None if answer is None else (answer[0], _OnWorkers(self.chosen, answer[1]))
+
+
+def on_workers(workers: Iterable[int], source: Source) -> Generator:
+    """Only for these workers; the others wait."""
+    return _OnWorkers(tuple(sorted(set(workers))), generator(source))
+
+
+class _Each(msgspec.Struct, frozen=True):
+    whole: Generator
+    by_process: bool
+    own: Map[int, tuple[int, Generator | None]] = Map()
+    """Of each worker: for which process, and what is left; None if nothing is."""
+
+    def next(self, context: Context) -> Answer:
+        worker, process = context.worker, context.process if self.by_process else 0
+        owner, part = self.own.get(worker, (process, self.whole))
+        if owner != process:
+            part = self.whole
+        answer = None if part is None else part.next(_among(context, (worker,)))
+        own = self.own.set(worker, (process, None if answer is None else answer[1]))
+        if answer is not None:
+            return answer[0], _Each(self.whole, self.by_process, own)
+        if len(own) == context.workers and all(left is None for _, left in own.values()):
+            return None
+        return Pending(), _Each(self.whole, self.by_process, own)
+
+
+def each_worker(source: Source) -> Generator:
+    """Every worker has the whole source for itself."""
+    return _Each(generator(source), False)
+
+
+def each_process(source: Source) -> Generator:
+    """Every process has the whole source for itself: a worker whose process was retired begins it again."""
+    return _Each(generator(source), True)
+
+
+# -- changed on the way --------------------------------------------------------------------------------------------------------
+
+
+class _Mapped(msgspec.Struct, frozen=True):
+    function: Callable[[Invocation], Invocation]
+    inner: Generator
+
+    def next(self, context: Context) -> Answer:
+        answer = self.inner.next(context)
+        if answer is None:
+            return None
+        what = answer[0]
+        return self.function(what) if isinstance(what, Invocation) else what, _Mapped(self.function, answer[1])
+
+
+def mapped(function: Callable[[Invocation], Invocation], source: Source) -> Generator:
+    """Each invocation as the function makes it."""
+    return _Mapped(function, generator(source))
+
+
+def f_map(names: Mapping[str, str], source: Source) -> Generator:
+    """Functions under other names; those that are not named keep theirs."""
+    return mapped(lambda invocation: invocation._replace(f=names.get(invocation.f, invocation.f)), source)
+
+
+class _Only(msgspec.Struct, frozen=True):
+    holds: Callable[[Invocation], bool]
+    inner: Generator
+
+    def next(self, context: Context) -> Answer:
+        inner = self.inner
+        for _ in range(_REFUSED_MAX):
+            answer = inner.next(context)
+            if answer is None:
+                return None
+            what, inner = answer
+            if isinstance(what, Pending) or self.holds(what):
+                return what, _Only(self.holds, inner)
+        raise ValueError(f"none of {_REFUSED_MAX:,} invocations passed the filter, last {what}; make them so that some do")
+
+
+def only(holds: Callable[[Invocation], bool], source: Source) -> Generator:
+    """The invocations of the source for which `holds` is true."""
+    return _Only(holds, generator(source))
+
+
+# -- keys ----------------------------------------------------------------------------------------------------------------------
+
+
+class _Independent(msgspec.Struct, frozen=True):
+    key_of: Callable[[int], str | None]
+    source_of: Callable[[str], Source]
+    group: int
+    limit: int | None
+    next_key: int = 0
+    current: Map[int, tuple[str, Generator] | None] = Map()
+    """Of each group of workers: its key, and what is left of it; None once there are no keys."""
+
+    def next(self, context: Context) -> Answer:
+        place, current, next_key = context.worker // self.group, self.current, self.next_key
+        members = range(place * self.group, min((place + 1) * self.group, context.workers))
+        inside = _among(context, members)
+        keyed = current.get(place) if place in current else self._begun(next_key)
+        next_key += place not in current
+        while keyed is not None:
+            key, inner = keyed
+            answer = inner.next(inside)
+            if answer is not None:
+                what, after = answer
+                what = what._replace(key=key) if isinstance(what, Invocation) else what
+                return what, self._then(next_key, current.set(place, (key, after)))
+            keyed, next_key = self._begun(next_key), next_key + 1
+        current = current.set(place, None)
+        groups = -(-context.workers // self.group)
+        if len(current) == groups and all(left is None for left in current.values()):
+            return None
+        return Pending(), self._then(next_key, current)
+
+    def _begun(self, number: int) -> tuple[str, Generator] | None:
+        key = self.key_of(number)
+        if key is None:
+            return None
+        source = generator(self.source_of(key))
+        return key, source if self.limit is None else _Limit(self.limit, source)
+
+    def _then(self, next_key: int, current: Map[int, tuple[str, Generator] | None]) -> _Independent:
+        return _Independent(self.key_of, self.source_of, self.group, self.limit, next_key, current)
+
+
+def independent(
+    keys: Sequence[str] | Callable[[int], str | None],
+    source_of: Callable[[str], Source],
+    *,
+    group: int,
+    limit: int | None = None,
+) -> Generator:
+    """Workers in groups of `group`; each group works on a key until its source has ended or given `limit` invocations, and goes
+    on to the next. `keys` are a sequence, or a function of their number that answers None beyond the last.
+
+    Checkers search key by key: short histories of few processes keep that cheap.
+    """
+    if group < 1:
+        raise ValueError(f"a group of {group} workers does nothing; give one at least")
+    if callable(keys):
+        return _Independent(keys, source_of, group, limit)
+    names = tuple(keys)
+    return _Independent(lambda number: names[number] if number < len(names) else None, source_of, group, limit)

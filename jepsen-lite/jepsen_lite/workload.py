@@ -14,7 +14,7 @@ import msgspec
 
 from .committed_log import CommittedLog
 from .fault_plan import Observation, Strike
-from .generators import Generator, Invocation
+from .generators import Invocation, Source
 from .history import History, Outcome
 from .verdicts import Verdict
 
@@ -124,11 +124,14 @@ class Workload(NamedTuple):
     name: str
     client: Callable[[Options, int], Client]
     """From options and process."""
-    generator: Callable[[Options], Generator]
-    final: Callable[[Options], Generator] | None
+    generator: Callable[[Options], Source]
+    """What clients do while faults strike; its rate and its end come from the options."""
+    final: Callable[[Options], Source] | None
     checkers: Callable[[Options], Sequence[Checker]]
     setup: Callable[[Options, Port], Any] | None = None
     """An async function."""
+    collect: Callable[[Options, Port], Any] | None = None
+    """An async function that gives `Run.data`, when all else is over."""
     log: bool = True
     worlds: frozenset[str] = frozenset({"simulated", "shell", "real"})
     properties: Mapping[str, str] = {}

@@ -1,0 +1,207 @@
+"""Carries out a workload: workers ask its generator, let their clients do what it says, and write down how that ended.
+
+A worker is a sequential process. One whose operation ended as `info` does nothing more: its worker goes on as process + number of
+workers, with a new client. The generator is one value that all workers share; a worker that is told to wait wakes when its time
+has come, or when an operation of another has ended.
+
+Everything here is plain coroutines over a `Drive`, which says what time it is, lets coroutines run beside one another and has
+bells: trio drives a real cluster with it, an event heap a simulated one. Nothing else is awaited but the port that the drive
+gives to each process.
+
+Whatever ends an operation leaves a row in the history: if the run is broken off in the middle of one, it is `info`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol
+
+from .generators import NOTHING, Context, Generator, Invocation, Pending, Source, generator, stagger, time_limit
+from .history import INFO, OK, Op
+from .workload import CallFailed, Client, Completion, Options, Port, Reply, Workload
+
+BROKEN_OFF = "the run was broken off"
+
+
+class Bell(Protocol):
+    """Wakes those who wait for it."""
+
+    async def wait(self, until_ns: int | None) -> None:
+        """Returns when it rings after this call, or at `until_ns` on the drive's clock."""
+
+    def ring(self) -> None:
+        """Wakes everybody who waits now. They go on later, not within this call."""
+
+
+class Drive(Protocol):
+    """What a world gives to the interpreter. `now_ns` is 0 when the run begins."""
+
+    def now_ns(self) -> int: ...
+
+    def port(self, process: int) -> Port:
+        """For the client of this process alone; `setup` and `collect` have that of process -1."""
+
+    def bell(self) -> Bell: ...
+
+    async def together(self, tasks: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+        """Runs them beside one another until all have ended. What one raises ends all, and is raised."""
+
+
+class _NamingPort:
+    """A port that keeps the name of the last request that had one, for operations that end without an answer."""
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self.controllers, self.brokers = port.controllers, port.brokers
+        self.sleep, self.now_ns = port.sleep, port.now_ns
+        self.named = ""
+
+    async def call(self, api: str, request: Any, *, node: int | None = None, timeout_ms: int | None = None) -> Reply:
+        name = request_name(request)
+        self.named = name or self.named
+        return await self._port.call(api, request, node=node, timeout_ms=timeout_ms)
+
+
+def request_name(request: Any) -> str:
+    """The name of a request of the admin API as `Op.request_id` has it, "" if it has none."""
+    header = request.header
+    return f"{header.request_id.client_id.hex()}:{header.request_id.sequence}" if header.HasField("request_id") else ""
+
+
+class GeneratorStuck(Exception):
+    """All workers wait for one another. The generator is wrong."""
+
+
+class Interpreter:
+    """Of one run. `ops` are the operations that have ended so far, in no order; `on_op` is called with each.
+
+    setup(), clients(), final() and collect() are to be awaited in this order; between clients() and final() the world heals.
+    """
+
+    def __init__(self, workload: Workload, options: Options, drive: Drive, on_op: Callable[[Op], None] = lambda op: None) -> None:
+        self.workload, self.options, self.drive, self._on_op = workload, options, drive, on_op
+        self.ops: list[Op] = []
+        self.phase = ""
+        workers = range(options.concurrency)
+        self._processes = list(workers)
+        self._clients: list[Client | None] = [None for _ in workers]
+        self._succeeded = [0 for _ in workers]
+        self._random = [options.random(f"worker {worker}") for worker in workers]
+        self._busy: frozenset[int] = frozenset()
+        self._begun = 0
+        self._stopped = False
+        self._generator: Generator = NOTHING
+        self._bell = drive.bell()
+        self._waiting_for_others = 0
+
+    async def setup(self) -> None:
+        """Prepares the cluster. CallFailed."""
+        self.phase = "setup"
+        if self.workload.setup is not None:
+            await self.workload.setup(self.options, self.drive.port(-1))
+
+    async def clients(self) -> None:
+        """The workload's generator, at the rate of the options and for their time. GeneratorStuck."""
+        source: Source = self.workload.generator(self.options)
+        if self.options.rate > 0:
+            source = stagger(1 / self.options.rate, source)
+        await self._run("clients", time_limit(self.options.time_s, source))
+
+    async def final(self) -> None:
+        """The final phase, as fast as it goes. GeneratorStuck."""
+        if self.workload.final is not None:
+            await self._run("final", self.workload.final(self.options))
+
+    async def collect(self) -> dict[str, Any]:
+        """What else the workload wants to keep; {} if nothing."""
+        self.phase = "collect"
+        if self.workload.collect is None:
+            return {}
+        collected: dict[str, Any] = await self.workload.collect(self.options, self.drive.port(-1))
+        return collected
+
+    async def _run(self, phase: str, source: Source) -> None:
+        self.phase, self._generator, self._stopped, self._waiting_for_others = phase, generator(source), False, 0
+        await self.drive.together([self._worker(worker) for worker in range(self.options.concurrency)])
+
+    def _worker(self, worker: int) -> Callable[[], Coroutine[Any, Any, None]]:
+        async def work() -> None:
+            while (invocation := await self._asked(worker)) is not None:
+                await self._carry_out(worker, invocation)
+                self._ring()
+
+        return work
+
+    async def _asked(self, worker: int) -> Invocation | None:
+        """What this worker is to do next, None if there is nothing more for anybody."""
+        while not self._stopped:
+            now_ns, process, random = self.drive.now_ns(), self._processes[worker], self._random[worker]
+            answer = self._generator.next(
+                Context(now_ns, process, worker, self.options.concurrency, random, self._busy, self._succeeded[worker])
+            )
+            if answer is None:
+                self._stopped = True
+                self._ring()
+                break
+            what, self._generator = answer
+            if isinstance(what, Invocation):
+                return what
+            await self._wait(what)
+        return None
+
+    async def _wait(self, pending: Pending) -> None:
+        if pending.until_ns is not None:
+            return await self._bell.wait(pending.until_ns)
+        self._waiting_for_others += 1
+        if self._waiting_for_others == self.options.concurrency:
+            raise GeneratorStuck(
+                f"all {self.options.concurrency} workers wait for one another in the phase {self.phase!r} of "
+                f"{self.workload.name}; its generator answers Pending() although nobody is busy"
+            )
+        return await self._bell.wait(None)
+
+    def _ring(self) -> None:
+        self._waiting_for_others = 0
+        self._bell.ring()
+
+    async def _carry_out(self, worker: int, invocation: Invocation) -> None:
+        process, invoked_ns, index = self._processes[worker], self.drive.now_ns(), self._begun
+        self._begun += 1
+        self._busy |= {worker}
+        client = self._clients[worker]
+        if client is None:
+            client = self._clients[worker] = self.workload.client(self.options, process)
+        port = _NamingPort(self.drive.port(process))
+        completion: Completion | None = None
+        try:
+            completion = await client.invoke(invocation, port)
+        except CallFailed as failed:
+            completion = Completion(failed.outcome, None, failed.error, failed.node, failed.offset, failed.epoch, port.named)
+        finally:
+            completion = completion or Completion(INFO, error=BROKEN_OFF, request_id=port.named)
+            self._busy -= {worker}
+            self._ended(worker, invocation, index, invoked_ns, completion)
+
+    def _ended(self, worker: int, invocation: Invocation, index: int, invoked_ns: int, completion: Completion) -> None:
+        op = Op(
+            index=index,
+            process=self._processes[worker],
+            f=invocation.f,
+            key=invocation.key,
+            value=invocation.value,
+            outcome=completion.outcome,
+            result=completion.result,
+            invoked_ns=invoked_ns,
+            ended_ns=self.drive.now_ns(),
+            error=completion.error,
+            request_id=completion.request_id,
+            node=completion.node,
+            offset=completion.offset,
+            epoch=completion.epoch,
+        )
+        self.ops.append(op)
+        self._succeeded[worker] += op.outcome == OK
+        if op.outcome == INFO:
+            self._processes[worker] += self.options.concurrency
+            self._clients[worker] = None
+        self._on_op(op)
