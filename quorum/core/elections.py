@@ -103,7 +103,7 @@ class Elections:
         if error is ErrorCode.NONE:
             if self._follows(request.epoch, request.leader_id):
                 self._quorum.relocate_leader(request.leader_id, request.endpoints, request.leader_id)
-            else:
+            elif request.epoch != self._quorum.resigned_epoch:
                 self._quorum.follow(request.epoch, request.leader_id, request.endpoints, now_ms, "BeginQuorumEpoch")
         return BeginQuorumEpochResponse(error, self._quorum.view)
 
@@ -114,6 +114,7 @@ class Elections:
             return EndQuorumEpochResponse(error, quorum.view)
         if request.epoch > quorum.epoch or quorum.state.leader_id < 0:
             quorum.follow(request.epoch, request.leader_id, {}, now_ms, "EndQuorumEpoch")
+        quorum.note_resigned(request.epoch)
         state = quorum.state
         if isinstance(state, Follower):
             own_key = quorum.config.key

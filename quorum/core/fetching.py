@@ -127,6 +127,7 @@ class Fetching:
         else:
             state.fetch_at_ms = later_ms
         if response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and response.leader.leader_id == NO_LEADER:
+            self._quorum.note_resigned(response.leader.epoch)
             self._leader_resigned(state, now_ms)
 
     def _leader_resigned(self, state: Follower, now_ms: int) -> None:

@@ -125,6 +125,7 @@ class QuorumState:
         "membership",
         "out",
         "repair",
+        "resigned_epoch",
         "state",
         "view",
     )
@@ -151,6 +152,8 @@ class QuorumState:
         self.elections_started = 0
         self.barrier = Barrier()
         """What every outgoing message waits for."""
+        self.resigned_epoch = -1
+        """The newest epoch whose leader has said itself that it leads it no more: what others say of it is old."""
         self._announced: tuple[int, int] = (self.election.epoch, NO_LEADER)
         self._enter(*self._boot(log, now_ms))
 
@@ -171,6 +174,10 @@ class QuorumState:
         """
         known = self.state.leader_id
         return epoch != self.epoch or NO_LEADER in (leader_id, known) or leader_id == known
+
+    def note_resigned(self, epoch: int) -> None:
+        """The leader of that epoch says that it leads it no more."""
+        self.resigned_epoch = max(self.resigned_epoch, epoch)
 
     def random_below_ms(self, bound_ms: int) -> int:
         return self._random.randrange(bound_ms)

@@ -526,11 +526,14 @@ class RaftNode:
     def _should_follow(self, response: Response, source: int) -> bool:
         """A leader that is news; or known, lost and found again. While pre-voting only the leader's own word counts as that.
 
-        Who grants a pre-vote does not hear from the leader it remembers: that name is no news.
+        Who grants a pre-vote does not hear from the leader it remembers: that name is no news. Nor is that of one that has
+        resigned: it may come from those who have not heard, or have been on its way since before.
         """
         state, view = self._quorum.state, response.leader
         if view.epoch > state.epoch:
             return True
+        if view.epoch == self._quorum.resigned_epoch:
+            return False
         if type(response) is VoteResponse and response.pre_vote and response.granted:
             return False
         if state.leader_id == NO_LEADER or isinstance(state, Unattached):

@@ -87,7 +87,7 @@ def test_a_seed_is_a_run():
 
 @pytest.mark.parametrize("name", sorted(MUTANTS))
 def test_planted_bug_is_found(name):
-    for seed in (17, 27, 39, 65, *range(40, 65)):
+    for seed in (17, 27, 39, 65, 69, *range(40, 65)):
         result = runner.run_seed(seed, mutant=name)
         if not result.ok:
             assert result.violations[0].startswith(EXPECTED[name])
