@@ -14,6 +14,8 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+from outcome import Value
+
 from kraftlab.config.access import AUTHORIZER
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import RESOURCE_BROKER
@@ -29,6 +31,8 @@ from kraftlab.quorum.state_machine import CommittedBatch, FrozenState
 from ..engine.queue import NEVER_MS
 from ..engine.quorum_controller import QuorumController
 from ..engine.state import ControllerState, Settings
+from .coroutines import Resume, Signal, waiting
+from .simulated_door import SimulatedService
 
 if TYPE_CHECKING:
     from .world import MetadataWorld
@@ -92,8 +96,10 @@ class SimulatedController:
             default_replication_factor=3,
             static={"reassignment.max.moves.per.broker": "1", AUTHORIZER: "simulated"},
         )
-        self.controller = QuorumController(settings, self.machine.now_ms, self._random, self._arm_timer)
+        self.controller = QuorumController(settings, self.machine.now_ms, self._random, self._arm_timer, signal=Signal)
         self.controller.attach(self)
+        self.service = SimulatedService(self, CLUSTER_ID)
+        """Its doors."""
 
     @property
     def is_alive(self) -> bool:
@@ -151,8 +157,12 @@ class SimulatedController:
         self.process.step(ResignAsked(epoch, reason))
 
     async def read_index(self) -> int:
-        """Nothing may wait in the simulation: the world asks the processes themselves for linearizable reads."""
-        raise NotLeader(-1, self.process.raft.epoch)
+        def begin(resume: Resume[bool]) -> None:
+            self.process.read(lambda is_confirmed: resume(Value(is_confirmed)))
+
+        if not await waiting(begin):
+            raise NotLeader(self.process.raft.leader_id, self.process.raft.epoch)
+        return self.process.applied_offset
 
     # Notices
 
@@ -199,7 +209,7 @@ class SimulatedController:
             self.world.after(self._random.choice(NOTICE_DELAYS_US), self._drain)
 
     def _drain(self) -> None:
-        if self._is_still(self._drain):
+        if self.is_still(self._drain):
             return
         run_at_once(self._notices.popleft()())
         self.check()
@@ -238,13 +248,13 @@ class SimulatedController:
             self.world.after(due_us - self.world.now_us, self._fire, due_us)
 
     def _fire(self, due_us: int) -> None:
-        if self._timer_us != due_us or self._is_still(self._fire, due_us):
+        if self._timer_us != due_us or self.is_still(self._fire, due_us):
             return
         self._timer_us = None
         self.controller.queue.run_due()
         self._arm_timer()
 
-    def _is_still(self, action: Callable[..., object], *arguments: object) -> bool:
+    def is_still(self, action: Callable[..., object], *arguments: object) -> bool:
         """True if the process is dead or stands still: the action comes never, or later."""
         if not self.is_alive:
             return True

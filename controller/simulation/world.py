@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -24,13 +25,16 @@ from kraftlab.quorum.simulation.state_machine import SimulatedStateMachine
 from kraftlab.quorum.simulation.transcript import Transcript
 from kraftlab.quorum.simulation.world import World
 
+from ..engine.answer_deadlines import OutcomeUnknown
 from ..engine.purgatory import Answer
 from ..engine.quorum_controller import Generate
 from ..engine.state import Context, ControllerState, Outcome
 from ..reassignment import upkeep
+from .admin_network import AdminNetwork
 from .replayed_log import ReplayedLog
+from .simulated_broker import Habits, SimulatedBroker
 from .simulated_controller import SimulatedController
-from .workload import Administrator, SimulatedBroker
+from .workload import Administrator
 
 BROKERS = 5
 FIRST_BROKER_ID = 100
@@ -59,6 +63,15 @@ def milder(options: SimulationOptions) -> SimulationOptions:
             response_loss=min(network.response_loss, random.choice((5, 50))),
         ),
     )
+
+
+class People(NamedTuple):
+    """Who asks controllers of the world's own accord."""
+
+    administrator: bool = True
+    brokers: int = BROKERS
+    habits: Habits = Habits()
+    """Of the brokers."""
 
 
 class Operation:
@@ -118,7 +131,11 @@ class Operation:
                 raise Violation(f"M4 {self} is acknowledged at {answer.offset}, and other records are committed there")
         elif answer.error.code == ErrorCode.UNKNOWN_SERVER_ERROR:
             raise Violation(f"M8 {self}: {answer.error}")
-        elif answer.error.code == ErrorCode.REQUEST_TIMED_OUT and self._is_appended:
+        elif (
+            answer.error.code == ErrorCode.REQUEST_TIMED_OUT
+            and self._is_appended
+            and not isinstance(answer.error, OutcomeUnknown)
+        ):
             raise Violation(f"M6 {self} was appended at {self.base_offset} and is told that nothing was done")
         if self._then is not None:
             self._then(answer)
@@ -142,20 +159,24 @@ class _Unexpected(logging.Handler):
 class MetadataWorld(World):
     """`quorum/simulation`'s world; its state machines are controllers, its workload is what administrators and brokers ask."""
 
-    def __init__(self, options: SimulationOptions, transcript: Transcript) -> None:
+    def __init__(self, options: SimulationOptions, transcript: Transcript, people: People = People()) -> None:
         self.replayed = ReplayedLog()
         self.operations: list[Operation] = []
         """All that were asked so far."""
         super().__init__(milder(options), transcript, self._make_controller)
-        self._administrator = Administrator(self)
-        self._brokers = [SimulatedBroker(self, FIRST_BROKER_ID + number) for number in range(BROKERS)]
+        self.admin_network = AdminNetwork(self)
+        self._administrator = Administrator(self) if people.administrator else None
+        self._brokers = {
+            broker_id: SimulatedBroker(self, broker_id, people.habits)
+            for broker_id in range(FIRST_BROKER_ID, FIRST_BROKER_ID + people.brokers)
+        }
         self._unexpected = _Unexpected()
 
     def _make_controller(self, node_id: int) -> SimulatedStateMachine:
         return SimulatedController(self, node_id)
 
     def run(self) -> None:
-        for broker in self._brokers:
+        for broker in self._brokers.values():
             broker.start()
         propagates, level = logger.propagate, logger.level
         logger.addHandler(self._unexpected)
@@ -168,7 +189,16 @@ class MetadataWorld(World):
             logger.propagate = propagates
             logger.setLevel(level)
 
+    def process_died(self, process: SimulatedProcess) -> None:
+        super().process_died(process)
+        if isinstance(process.state_machine, SimulatedController):
+            self.admin_network.process_died(process.state_machine)
+
     # Asking
+
+    def broker(self, broker_id: int) -> SimulatedBroker | None:
+        """None if that is no broker."""
+        return self._brokers.get(broker_id)
 
     def controllers(self) -> list[SimulatedController]:
         """Of all processes that live, by node."""
@@ -188,10 +218,21 @@ class MetadataWorld(World):
         then: Callable[[Answer[Any]], None] | None = None,
     ) -> None:
         """Puts an operation to a controller that accepts requests. Its answer is judged when it comes, and passed to `then`."""
+        put = partial(asked.controller.write, name, deadline_ms=asked.machine.now_ms() + timeout_ms)
+        self.judged(asked, name, generate, put, then)
+
+    def judged(
+        self,
+        asked: SimulatedController,
+        name: str,
+        generate: Generate[Any],
+        put: Callable[[Generate[Any]], Answer[Any]],
+        then: Callable[[Answer[Any]], None] | None,
+    ) -> None:
+        """As `write`; `put` hands the operation to the controller in its own way."""
         operation = Operation(self, asked, name, generate, then)
         self.operations.append(operation)
-        answer = asked.controller.write(name, operation.run, deadline_ms=asked.machine.now_ms() + timeout_ms)
-        answer.when_done(operation.judge)
+        put(operation.run).when_done(operation.judge)
 
     def judge_heartbeat(self, answer: Answer[BrokerHeartbeatResponse]) -> None:
         """M3, as far as it can be told from outside."""
@@ -200,7 +241,7 @@ class MetadataWorld(World):
 
     def work(self, process: SimulatedProcess) -> None:
         asked = process.state_machine
-        if isinstance(asked, SimulatedController) and asked.accepts:
+        if isinstance(asked, SimulatedController) and asked.accepts and self._administrator is not None:
             self._administrator.ask(asked)
             asked.check()
 

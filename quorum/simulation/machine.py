@@ -228,7 +228,7 @@ class Machine:
         self._cut_store_short(process)
         self._cut_work_short(process)
         self.file_system.crash(power_cut=power_cut)
-        self.world.network.process_died(process)
+        self.world.process_died(process)
         self.world.after(down_us if down_us is not None else self._random.randint(20_000, 1_500_000), self.boot)
 
     def crash_process(self, process: SimulatedProcess, reason: str) -> None:

@@ -215,6 +215,10 @@ class World:
         self._due[key] = (action, arguments)
         heappush(self._heap, key)
 
+    def process_died(self, process: SimulatedProcess) -> None:
+        """Whoever is connected with it may notice."""
+        self.network.process_died(process)
+
     def leaders_changed(self) -> None:
         """A process has begun to lead, or no longer does."""
         processes = [machine.process for machine in self.machines]
@@ -236,6 +240,16 @@ class World:
     def run(self) -> None:
         """Both phases. Raises Violation or whatever the code under test raises."""
         self.note(f"{self.options}")
+        self.begin()
+        for _ in range(EVENTS_MAX // EVENTS_AT_ONCE):
+            self._go_on()
+            if self._is_done:
+                return
+            self.transcript.hash_steps()
+        raise Violation(f"L0 {EVENTS_MAX} events without an end")
+
+    def begin(self) -> None:
+        """Schedules what happens of the world's own accord."""
         for machine in self.machines:
             self.after(0, machine.boot)
         self.after(self.options.propose_interval_us, self._propose)
@@ -248,12 +262,6 @@ class World:
         self.after(self.options.fault_phase_ms * 1000, self.liveness.heal)
         if self.until_us is not None:
             self.after(self.until_us, self.finish)
-        for _ in range(EVENTS_MAX // EVENTS_AT_ONCE):
-            self._go_on()
-            if self._is_done:
-                return
-            self.transcript.hash_steps()
-        raise Violation(f"L0 {EVENTS_MAX} events without an end")
 
     def _go_on(self) -> None:
         """The next actions, at most so many that what they leave behind for the transcript does not grow large."""

@@ -1,0 +1,193 @@
+"""The ways of the world's clients to its nodes: requests and answers that travel, get lost, or meet a node that is not there.
+
+Theory of operation. A call is one request over one connection, as gRPC makes it: it arrives once or not at all, after a while,
+and its answer does as well. A node without a process refuses the connection, which proves that nothing was sent; one that dies
+with the request in hand breaks it, and the client hears of that, or of nothing until its patience ends. A process that stands
+still answers when it goes on. Controllers serve a call themselves (`simulated_door.py`). A broker passes it on to the active
+controller as its home knows it, and looks for another until the call's deadline, as real brokers do.
+
+Whatever a call meets is drawn from the generator that its caller gives, when the call begins.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from google.protobuf.message import Message
+from outcome import Error, Outcome, Value
+
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.rpc.methods import METHODS, fault
+from kraftlab.rpc.request_ids import is_named
+from kraftlab.rpc.server import Call
+
+from .coroutines import Resume, Task, first_of, sleep, waiting
+from .simulated_controller import SimulatedController
+from .simulated_door import is_not_controller
+
+if TYPE_CHECKING:
+    from .simulated_broker import SimulatedBroker
+    from .world import MetadataWorld
+
+PRINCIPAL = "User:ANONYMOUS"
+TRAVEL_US = (200, 200, 200, 1_000, 2_000, 15_000)
+BROKEN_RATE = 0.7
+"""How many clients hear of a node that dies with their request; the others wait in vain."""
+LOOK_AGAIN_US = 50_000
+"""Between two attempts of a broker to pass a call on."""
+ONCE = ("CreateTopics", "DeleteTopics", "CreatePartitions", "AddRaftVoter", "RemoveRaftVoter", "UnregisterBroker")
+"""Calls that a broker makes only once without an id: a second time they would be told that all is done, or that nothing is."""
+DEFAULT_TIMEOUT_MS = 60_000
+
+
+class Unanswered(Exception):
+    """No answer came. `was_sent` False: certainly nothing left the caller. `status`: as gRPC calls it."""
+
+    def __init__(self, status: str, text: str, *, was_sent: bool) -> None:
+        super().__init__(text)
+        self.status, self.was_sent = status, was_sent
+
+
+class Journey(NamedTuple):
+    """What one call will meet on its way."""
+
+    there_us: int
+    back_us: int
+    is_lost: bool
+    """The request."""
+    is_answer_lost: bool
+    hears_of_death: bool
+
+    @classmethod
+    def drawn(cls, random: Random, loss: float) -> Journey:
+        there, back = random.choice(TRAVEL_US), random.choice(TRAVEL_US)
+        chances = [random.random() for _ in range(3)]
+        scatter = 0.5 + random.random()
+        return cls(int(there * scatter), int(back * scatter), chances[0] < loss, chances[1] < loss, chances[2] < BROKEN_RATE)
+
+
+class _Attempt:
+    """One request to one controller."""
+
+    def __init__(self, network: AdminNetwork, journey: Journey, node_id: int, call: Call, resume: Resume[Any]) -> None:
+        self._network = network
+        self._world = network.world
+        self._journey = journey
+        self._node_id = node_id
+        self._call = call
+        self._resume = resume
+        if not journey.is_lost:
+            self._world.after(journey.there_us, self._arrive)
+
+    def _arrive(self) -> None:
+        machine = self._world.machines[self._node_id]
+        asked = machine.process.state_machine if machine.process is not None else None
+        if not isinstance(asked, SimulatedController):
+            text = f"connection refused by node {self._node_id}"
+            self._answer(Error(Unanswered("UNAVAILABLE", text, was_sent=False)))
+        elif not asked.is_still(self._arrive):
+            self._network.in_hand.setdefault(asked, []).append(self)
+            Task(self._world, asked.service.dispatch(self._call), partial(self._served, asked), asked.is_still).start()
+            asked.check()
+
+    def _served(self, asked: SimulatedController, result: Outcome[Message]) -> None:
+        response = result.unwrap()
+        self._network.in_hand[asked].remove(self)
+        if not self._journey.is_answer_lost:
+            self._answer(Value(response))
+
+    def broken(self) -> None:
+        """The process that had it is gone."""
+        if self._journey.hears_of_death:
+            text = f"node {self._node_id} has broken the connection"
+            self._answer(Error(Unanswered("UNAVAILABLE", text, was_sent=True)))
+
+    def _answer(self, result: Outcome[Any]) -> None:
+        self._world.after(self._journey.back_us, self._resume, result)
+
+
+class AdminNetwork:
+    """`loss`: of requests and answers, as long as things go wrong."""
+
+    def __init__(self, world: MetadataWorld) -> None:
+        self.world = world
+        self.loss = 0.0
+        self.in_hand: dict[SimulatedController, list[_Attempt]] = {}
+        """Requests that a process serves."""
+
+    def process_died(self, asked: SimulatedController) -> None:
+        for attempt in self.in_hand.pop(asked, []):
+            attempt.broken()
+
+    async def ask(self, random: Random, node_id: int, api: str, request: Any, timeout_ms: int) -> Any:
+        """The response of a node, a controller or a broker, to a copy of this request. Unanswered."""
+        message = METHODS[api].request.FromString(request.SerializeToString())
+        call = Call(api, message, PRINCIPAL)
+        broker = self.world.broker(node_id)
+        if broker is None:
+            return await self._ask(random, node_id, call, timeout_ms)
+        journey = Journey.drawn(random, self._loss())
+
+        async def by_broker() -> Any:
+            await sleep(self.world, journey.there_us)
+            if broker.is_down:
+                raise Unanswered("UNAVAILABLE", f"connection refused by broker {node_id}", was_sent=False)
+            response = await self._passed_on(random, broker, call)
+            await sleep(self.world, journey.back_us)
+            return response
+
+        if not (journey.is_lost or journey.is_answer_lost):
+            response = await first_of(self.world, by_broker, timeout_ms * 1_000)
+            if response is not None:
+                return response
+        elif journey.is_lost:
+            await sleep(self.world, timeout_ms * 1_000)
+        else:
+            await first_of(self.world, by_broker, timeout_ms * 1_000)
+        raise _too_late(timeout_ms)
+
+    async def _ask(self, random: Random, node_id: int, call: Call, timeout_ms: int) -> Any:
+        journey = Journey.drawn(random, self._loss())
+
+        async def answer() -> Any:
+            return await waiting(lambda resume: _Attempt(self, journey, node_id, call, resume))
+
+        response = await first_of(self.world, answer, timeout_ms * 1_000)
+        if response is None:
+            raise _too_late(timeout_ms)
+        return response
+
+    def _loss(self) -> float:
+        return 0.0 if self.world.is_healed else self.loss
+
+    async def _passed_on(self, random: Random, broker: SimulatedBroker, call: Call) -> Any:
+        """As a broker does it: anew while nobody leads, or the one asked does not any more, until the call's own deadline."""
+        request: Any = call.request
+        timeout_ms = request.header.timeout_ms if request.header.HasField("timeout_ms") else DEFAULT_TIMEOUT_MS
+        until_us = self.world.now_us + timeout_ms * 1_000
+        reason = "no controller is known to lead"
+        while (rest_ms := (until_us - self.world.now_us) // 1_000) > 0:
+            leader_id = broker.leader_id
+            if leader_id >= 0:
+                request.header.timeout_ms = rest_ms
+                copy = METHODS[call.api].request.FromString(request.SerializeToString())
+                try:
+                    response = await self._ask(random, leader_id, call._replace(request=copy), rest_ms)
+                except Unanswered as error:
+                    if error.was_sent and call.api in ONCE and not is_named(call.api, request):
+                        text = f"{error}; whether {call.api} was carried out is unknown"
+                        return fault(METHODS[call.api], text, ErrorCode.NETWORK_EXCEPTION)
+                    reason = str(error)
+                else:
+                    if not is_not_controller(response):
+                        return response
+                    reason = response.header.error_message
+            await sleep(self.world, LOOK_AGAIN_US)
+        text = f"{call.api} could not be passed on to the active controller in time: {reason}"
+        return fault(METHODS[call.api], text, ErrorCode.REQUEST_TIMED_OUT)
+
+
+def _too_late(timeout_ms: int) -> Unanswered:
+    return Unanswered("DEADLINE_EXCEEDED", f"no answer within {timeout_ms} ms", was_sent=True)

@@ -1,0 +1,138 @@
+"""Coroutines in virtual time: the world's heap resumes them, no event loop runs.
+
+Theory of operation. A coroutine waits by yielding a function; the world calls that with a `resume`, and whoever has the result
+calls `resume` with it, once. The coroutine goes on as an action of its own of the heap, at the same virtual time: so nobody goes
+on in the middle of what somebody else is doing, and equal times keep their order. A coroutine may belong to a process: then it
+stands still with that, and ends without a word when it dies.
+
+What a coroutine raises is passed to who started it, if he wants to hear how it ended; else it ends the run.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, Generic, Protocol, TypeVar
+
+from outcome import Error, Outcome, Value
+
+T = TypeVar("T")
+
+Resume = Callable[[Outcome[T]], None]
+Begin = Callable[[Resume[T]], object]
+
+
+class Heap(Protocol):
+    """The world: `after` schedules an action."""
+
+    def after(self, delay_us: int, action: Callable[..., object], *arguments: object) -> None: ...
+
+
+@types.coroutine
+def waiting(begin: Begin[T]) -> Generator[Begin[T], Outcome[T], T]:
+    """Calls `begin` with what to call with the result, and waits for that call."""
+    result = yield begin
+    return result.unwrap()
+
+
+def never_still(action: Callable[..., object], *arguments: object) -> bool:
+    """Of a coroutine that belongs to no process."""
+    return False
+
+
+class Task(Generic[T]):
+    """A coroutine that runs from `start` on. `is_still(action, …)` says whether its process is dead or stands still; then it sees
+    to it that the action comes later, or never. `ended` gets the result, once.
+    """
+
+    def __init__(
+        self,
+        heap: Heap,
+        coroutine: Coroutine[Any, Any, T],
+        ended: Callable[[Outcome[T]], object] | None = None,
+        is_still: Callable[..., bool] = never_still,
+    ) -> None:
+        self._heap = heap
+        self._coroutine = coroutine
+        self._ended = ended
+        self._is_still = is_still
+        self._turn = 0
+        self.is_over = False
+
+    def start(self) -> Task[T]:
+        """Runs it until it waits first."""
+        self._go_on(0, None)
+        return self
+
+    def cancel(self) -> None:
+        """It goes on no further; what it must leave in order it does now."""
+        if not self.is_over:
+            self.is_over = True
+            self._coroutine.close()
+
+    def _go_on(self, turn: int, result: Outcome[Any] | None) -> None:
+        if self.is_over or turn != self._turn or (turn and self._is_still(self._go_on, turn, result)):
+            return
+        self._turn = next_turn = turn + 1
+        try:
+            begin: Begin[Any] = self._coroutine.send(result)
+        except StopIteration as stop:
+            self._end(Value(stop.value))
+        except Exception as error:
+            if self._ended is None:
+                raise
+            self._end(Error(error))
+        else:
+            begin(lambda outcome: self._heap.after(0, self._go_on, next_turn, outcome))
+
+    def _end(self, result: Outcome[T]) -> None:
+        self.is_over = True
+        if self._ended is not None:
+            self._ended(result)
+
+
+class Signal:
+    """Set once; everybody who waits for it goes on."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._waiting: list[Resume[None]] = []
+
+    def set(self) -> None:
+        self._is_set = True
+        waiting, self._waiting = self._waiting, []
+        for resume in waiting:
+            resume(Value(None))
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    async def wait(self) -> None:
+        if not self._is_set:
+            await waiting(self._waiting.append)
+
+
+async def sleep(heap: Heap, delay_us: int) -> None:
+    """Waits for so long."""
+    await waiting(lambda resume: heap.after(delay_us, resume, Value(None)))
+
+
+async def first_of(
+    heap: Heap, wait: Callable[[], Awaitable[T]], delay_us: int, is_still: Callable[..., bool] = never_still
+) -> T | None:
+    """What `wait` comes to, or None after `delay_us`: then it is given up."""
+
+    async def run() -> T:
+        return await wait()
+
+    def begin(resume: Resume[T | None]) -> None:
+        task = Task(heap, run(), resume, is_still).start()
+
+        def expire() -> None:
+            if not task.is_over and not is_still(expire):
+                task.cancel()
+                resume(Value(None))
+
+        heap.after(delay_us, expire)
+
+    return await waiting(begin)
