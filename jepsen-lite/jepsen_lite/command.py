@@ -15,7 +15,9 @@ from kraftlab.cli.output import CommandFailed
 
 from .verdicts import HARNESS, USAGE
 
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "clean": ("clean", "clean"),
+}
 """Name → (module of `commands/`; attribute), in the order of `--help`."""
 
 

@@ -1,0 +1,135 @@
+"""What a harness has made goes with it, and what its kill -9 leaves is cleaned."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from jepsen_lite.command import chaos
+from jepsen_lite.nemeses import ledger
+from jepsen_lite.nemeses.ledger import Directory, Ledger, Mount, NotUndone, Page, Process
+
+HARNESS = """
+import subprocess, sys, time
+from jepsen_lite.nemeses.ledger import Ledger, Mount
+with Ledger() as book:
+    node = subprocess.Popen(["sleep", "600"], start_new_session=True, stdout=subprocess.DEVNULL)
+    book.add_process(node.pid, "a node")
+    directory = book.new_directory(within=sys.argv[1])
+    (directory / "file").write_text("data")
+    if sys.argv[2] == "mount":
+        mount = directory / "disk"
+        mount.mkdir()
+        book.add(Mount(str(mount)))
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(mount)], check=True)
+    print(node.pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return ledger.state_directory()
+
+
+def harness(directory: Path, how: str) -> tuple[subprocess.Popen[str], int]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HARNESS, str(directory), how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    return process, int(process.stdout.readline())
+
+
+def made_in(directory: Path) -> list[str]:
+    return [name for name in os.listdir(directory) if name.startswith(ledger.MARK)]
+
+
+def test_a_harness_that_ends_leaves_nothing(tmp_path: Path, home: Path) -> None:
+    process, node = harness(tmp_path, "")
+    assert made_in(tmp_path)
+    process.communicate("")
+    assert process.returncode == 0
+    assert ledger.began(node) is None
+    assert not made_in(tmp_path)
+    assert not list(home.iterdir())
+
+
+@pytest.mark.parametrize(
+    "how", ["", pytest.param("mount", marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts"))]
+)
+def test_what_a_killed_harness_left_is_cleaned(tmp_path: Path, home: Path, how: str) -> None:
+    process, node = harness(tmp_path, how)
+    assert [cleaned.is_running for cleaned in ledger.clean()] == [True]
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert ledger.began(node) is not None
+    told = CliRunner().invoke(chaos, ["clean", "--dry-run"])
+    assert f"process {node} (a node)" in told.output
+    assert ledger.began(node) is not None
+    cleaned = CliRunner().invoke(chaos, ["clean"])
+    assert cleaned.exit_code == 0, cleaned.output
+    assert ("mount " in cleaned.output) == (how == "mount")
+    assert ledger.began(node) is None
+    assert not made_in(tmp_path)
+    assert not list(home.iterdir())
+    assert CliRunner().invoke(chaos, ["clean"]).output == "nothing is left of earlier runs\n"
+
+
+def left_behind(home: Path, *entries: ledger.Entry) -> Path:
+    """A ledger whose harness is gone."""
+    home.mkdir(parents=True, exist_ok=True)
+    path = home / "feed.json"
+    path.write_bytes(msgspec.json.encode(Page("feed", Process(os.getpid(), "long ago"), ledger.boot(), entries)))
+    return path
+
+
+def test_nobody_is_killed_who_got_a_recycled_process_id(home: Path) -> None:
+    with subprocess.Popen(["sleep", "600"]) as stranger:
+        path = left_behind(home, Process(stranger.pid, "1", "a node"))
+        assert [cleaned.undone for cleaned in ledger.clean()] == [()]
+        assert stranger.poll() is None
+        assert not path.exists()
+        stranger.kill()
+
+
+def test_what_bears_no_mark_is_not_touched_and_stays_in_the_ledger(tmp_path: Path, home: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    path = left_behind(home, Directory(str(mine)))
+    (cleaned,) = ledger.clean()
+    assert f"directory {mine} is not of a harness" in cleaned.faults[0]
+    assert mine.is_dir()
+    assert path.exists()
+    result = CliRunner().invoke(chaos, ["clean"])
+    assert result.exit_code != 0
+
+
+def test_a_ledger_that_cannot_be_read_is_said(home: Path) -> None:
+    home.mkdir(parents=True)
+    (home / "beef.json").write_text("{")
+    (cleaned,) = ledger.clean()
+    assert "beef.json cannot be read" in cleaned.faults[0]
+    assert (home / "beef.json").exists()
+
+
+def test_what_is_gone_already_needs_no_undoing(tmp_path: Path, home: Path) -> None:
+    with Ledger() as book:
+        book.add(Mount(str(tmp_path / "gone")))
+        book.add(Directory(str(tmp_path / "gone")))
+    assert not list(home.iterdir())
+
+
+def test_what_could_not_be_undone_stays_in_the_file(tmp_path: Path, home: Path) -> None:
+    book = Ledger()
+    book.add(Directory(str(tmp_path)))
+    with pytest.raises(NotUndone, match="remove it yourself"):
+        book.close()
+    assert [path.name for path in home.iterdir()] == [f"{book.run}.json"]
