@@ -134,9 +134,9 @@ class _Evidence:
                 places = ", ".join(str(change.begin) for change in found)
                 add("duplicate", f"request {name} took effect {len(found)} times, at {places}", [op.index for op in request.ops])
             outcomes = {op.outcome for op in request.ops}
-            if found and outcomes == {FAIL}:
+            if outcomes == {FAIL} and (did := [change for change in found if not _is_answer_alone(change)]):
                 op = request.ops[0]
-                text = f"{_shown(op)} failed with {op.error}, and yet is in the log at {found[0].begin}"
+                text = f"{_shown(op)} failed with {op.error}, and yet is in the log at {did[0].begin}"
                 add("failed but written", text, [op.index])
             for op in request.ops:
                 if op.outcome == OK:
@@ -324,6 +324,11 @@ class _Windows:
     def _refuse(self, op: Op, wrong: str) -> None:
         text = f"{_shown(op)} was refused with {op.error}, and no state in its time justifies that: {wrong}"
         self._findings.add("unjustified refusal", text, [op.index])
+
+
+def _is_answer_alone(change: Change) -> bool:
+    """Refusals of entries are remembered, too: the answer is in the log, and nothing beside it."""
+    return all(entry.kind == "RequestOutcome" for entry in change.entries)
 
 
 def _shown(op: Op) -> str:

@@ -1,0 +1,218 @@
+"""Elements that were added to a set: which of them readers kept seeing.
+
+Theory of operation. An element is *known* from the moment that its addition was acknowledged, or that a read which saw it has
+returned. A read that begins later and does not show it was stale, if some later read shows it again; if none does, the element is
+*lost*. The time from when it was known until the last read that missed it began is its *stable latency*: 0 for all if reads are
+linearizable. Elements that no read could show are *never read*: nothing is known of them. An element that was taken out is not
+expected from when that was asked on, and must not be seen by a read that begins after it was answered.
+
+One sweep over the history with set arithmetic: O(sum of the reads' sizes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ..history import FAIL, INFO, OK, Op
+from ..models.model import frozen
+from ..verdicts import Verdict
+from ..workload import Run
+from .findings import Findings
+from .quantiles import quantiles
+
+Element = Hashable
+
+
+class Additions(NamedTuple):
+    """Of one element: the first time that it was asked for, and when it was acknowledged (None: never)."""
+
+    invoked_ns: int
+    acknowledged_ns: int | None
+    op: int
+    failed: bool
+
+
+class SetFull:
+    """`added` gives the element that an `add` adds or a `remove` takes out, `shown` those that a read shows; an element is added
+    once in a run. `stale_reads` True: reads may be old, so that only what is lost for good counts.
+    """
+
+    def __init__(
+        self,
+        add: str = "add",
+        read: str = "get",
+        *,
+        remove: str = "",
+        added: Callable[[Op], Any] = lambda op: op.value,
+        shown: Callable[[Op], Iterable[Any]] = lambda op: op.result,
+        stale_reads: bool = False,
+        name: str = "set-full",
+    ) -> None:
+        self.name = name
+        self._add, self._read, self._remove = add, read, remove
+        self._added, self._shown = added, shown
+        self._stale_reads = stale_reads
+
+    def check(self, run: Run) -> Verdict:
+        sweep = _Sweep(run.history, self)
+        sweep.run()
+        lost, latencies = sweep.missed(self._stale_reads)
+        findings = sweep.findings
+        known = sweep.known
+        stable = [0] * (len(known) - len(latencies) - len(lost) - len(sweep.never_read)) + latencies
+        unsure = f"none of the {len(sweep.never_read)} elements was read after it was added" if not sweep.confirmed else ""
+        return findings.verdict(
+            self.name,
+            checked=len(known) if sweep.reads else 0,
+            nothing=f"no {self._read} succeeded" if not sweep.reads else "nothing was acknowledged",
+            unsure=unsure,
+            details={
+                "attempts": len(sweep.additions),
+                "acknowledged": sum(1 for addition in sweep.additions.values() if addition.acknowledged_ns is not None),
+                "reads": len(sweep.reads),
+                "lost": len(lost),
+                "stale": len(latencies),
+                "never_read": len(sweep.never_read),
+                "recovered": sweep.recovered,
+                "stable_latency_ms": {name: value / 1e6 for name, value in quantiles(stable).items()},
+            },
+            lost=len(lost),
+        )
+
+    def split(self, history: Sequence[Op]) -> tuple[list[Op], list[Op], list[Op]]:
+        """Additions, reads that succeeded, removals."""
+        adds = [op for op in history if op.f == self._add]
+        reads = [op for op in history if op.f == self._read and op.outcome == OK]
+        removes = [op for op in history if op.f == self._remove and op.outcome != FAIL]
+        return adds, reads, removes
+
+    def element(self, op: Op) -> Element:
+        return frozen(self._added(op))
+
+    def elements(self, op: Op) -> list[Element]:
+        return [frozen(item) for item in self._shown(op)]
+
+
+class _Sweep:
+    def __init__(self, history: Sequence[Op], checker: SetFull) -> None:
+        self.findings = Findings()
+        adds, self.reads, self.removes = checker.split(history)
+        self.checker = checker
+        self.additions: dict[Element, Additions] = {}
+        for op in adds:
+            self._add(checker.element(op), op)
+        self.known: dict[Element, int] = {}
+        """When it was known, in ns."""
+        self.seen: set[Element] = set()
+        self.confirmed: set[Element] = set()
+        """Elements that some read showed or should have shown: those that were put to the test."""
+        self.absent: dict[Element, list[Op]] = {}
+        """Reads that missed it."""
+        self.recovered = 0
+
+    @property
+    def never_read(self) -> set[Element]:
+        return self.known.keys() - self.confirmed
+
+    def _add(self, element: Element, op: Op) -> None:
+        before = self.additions.get(element)
+        acknowledged = op.ended_ns if op.outcome == OK else None
+        if before is None:
+            self.additions[element] = Additions(op.invoked_ns, acknowledged, op.index, op.outcome == FAIL)
+            return
+        moments = [moment for moment in (before.acknowledged_ns, acknowledged) if moment is not None]
+        failed = before.failed and op.outcome == FAIL
+        self.additions[element] = before._replace(acknowledged_ns=min(moments, default=None), failed=failed)
+
+    def run(self) -> None:
+        """Acknowledgements, removals and reads in the order of time. At equal times what is expected comes last."""
+        events: list[tuple[int, int, int, Any]] = []
+        for element, addition in self.additions.items():
+            if addition.acknowledged_ns is not None:
+                events.append((addition.acknowledged_ns, 3, addition.op, element))
+        for op in self.removes:
+            events.append((op.invoked_ns, 0, op.index, op))
+            if op.outcome != INFO:
+                events.append((op.ended_ns, 4, op.index, op))
+        shown: dict[int, list[Element]] = {}
+        for op in self.reads:
+            shown[op.index] = self.checker.elements(op)
+            events.append((op.invoked_ns, 1, op.index, op))
+            events.append((op.ended_ns, 2, op.index, op))
+        expected: set[Element] = set()
+        leaving: set[Element] = set()
+        gone: set[Element] = set()
+        for at_ns, kind, _, what in sorted(events, key=lambda event: event[:3]):
+            if kind == 0:
+                element = self.checker.element(what)
+                leaving.add(element)
+                expected.discard(element)
+            elif kind == 1:
+                self._read_began(what, shown[what.index], expected, gone)
+            elif kind == 2:
+                self._read_returned(what, shown[what.index], expected, leaving)
+            elif kind == 3:
+                self.known.setdefault(what, at_ns)
+                if what not in leaving:
+                    expected.add(what)
+            else:
+                gone.add(self.checker.element(what))
+
+    def _read_began(self, op: Op, elements: list[Element], expected: set[Element], gone: set[Element]) -> None:
+        visible = set(elements)
+        for element in expected - visible:
+            self.absent.setdefault(element, []).append(op)
+        self.confirmed |= expected
+        for element in gone & visible:
+            text = f"operation {op.index} ({op.f}) shows {element!r}, which had been taken out before it began"
+            self.findings.add("resurrected", text, [op.index])
+        if len(visible) < len(elements):
+            twice = next(element for element in elements if elements.count(element) > 1)
+            self.findings.add("shown twice", f"operation {op.index} ({op.f}) shows {twice!r} twice", [op.index])
+
+    def _read_returned(self, op: Op, elements: list[Element], expected: set[Element], leaving: set[Element]) -> None:
+        new = set(elements) - self.seen
+        if not new:
+            return
+        self.seen |= new
+        self.confirmed |= new
+        for element in new:
+            addition = self.additions.get(element)
+            if addition is None or addition.failed:
+                why = "which nobody added" if addition is None else f"whose addition (operation {addition.op}) failed"
+                self.findings.add("unexpected", f"operation {op.index} ({op.f}) shows {element!r}, {why}", [op.index])
+                continue
+            if op.ended_ns < addition.invoked_ns:
+                text = f"operation {op.index} ({op.f}) shows {element!r} before operation {addition.op} asked for it"
+                self.findings.add("from the future", text, [op.index, addition.op])
+            self.recovered += addition.acknowledged_ns is None
+            self.known.setdefault(element, op.ended_ns)
+            if element not in leaving:
+                expected.add(element)
+
+    def missed(self, stale_reads: bool) -> tuple[list[Element], list[int]]:
+        """The elements that are lost, and the stable latencies (ns) of those that were only missed for a time."""
+        last_shown: dict[Element, int] = {}
+        if self.absent:
+            missed = self.absent.keys()
+            for op in self.reads:
+                for element in missed & set(self.checker.elements(op)):
+                    last_shown[element] = max(last_shown.get(element, -1), op.invoked_ns)
+        lost, latencies = [], []
+        for element, reads in self.absent.items():
+            last = max(reads, key=lambda op: (op.invoked_ns, op.index))
+            addition = self.additions[element]
+            if last_shown.get(element, -1) < last.invoked_ns:
+                lost.append(element)
+                when = "was acknowledged" if addition.acknowledged_ns is not None else "had been seen"
+                text = (
+                    f"{element!r} {when} and is lost: operation {last.index} ({last.f}) does not show it, nor does any later one"
+                )
+                self.findings.add("lost", text, [addition.op, last.index])
+                continue
+            latencies.append(last.invoked_ns - self.known[element])
+            if not stale_reads:
+                text = f"operation {last.index} ({last.f}) does not show {element!r}, which was known before it began"
+                self.findings.add("stale", text, [addition.op, last.index])
+        return lost, latencies

@@ -1,0 +1,93 @@
+"""Identities and blocks of numbers that are given out: each once, for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
+
+from ..history import OK, Op
+from ..models.model import frozen
+from ..verdicts import Verdict
+from ..workload import Run
+from .findings import Findings
+
+
+class UniqueIds:
+    """`given` says which identities an operation that succeeded was given. A retry of a request may be given the same again."""
+
+    def __init__(
+        self, f: str, given: Callable[[Op], Iterable[Any]] = lambda op: [op.result], *, name: str = "unique-ids"
+    ) -> None:
+        self.name = name
+        self._f, self._given = f, given
+
+    def check(self, run: Run) -> Verdict:
+        findings = Findings()
+        owners: dict[Hashable, Op] = {}
+        for op in run.history:
+            if op.f != self._f or op.outcome != OK:
+                continue
+            for identity in self._given(op):
+                identity = frozen(identity)
+                owner = owners.setdefault(identity, op)
+                if owner is not op and not (op.request_id and owner.request_id == op.request_id):
+                    text = f"{identity!r} was given twice, to operations {owner.index} and {op.index} ({op.f})"
+                    findings.add("given twice", text, [owner.index, op.index])
+        return findings.verdict(self.name, checked=len(owners), nothing=f"no {self._f} succeeded")
+
+
+class Blocks:
+    """Blocks [start, length] of numbers: none overlaps another, and one that was asked for after another was given lies higher.
+    Those of one request are one block. `given` is the block of an operation that succeeded.
+    """
+
+    def __init__(self, f: str = "allocate", given: Callable[[Op], Any] = lambda op: op.result, *, name: str = "blocks") -> None:
+        self.name = name
+        self._f, self._given = f, given
+
+    def check(self, run: Run) -> Verdict:
+        findings = Findings()
+        blocks: list[tuple[int, int, Op]] = []
+        by_request: dict[str, tuple[int, int, Op]] = {}
+        for op in run.history:
+            if op.f != self._f or op.outcome != OK:
+                continue
+            start, length = self._given(op)
+            if length <= 0:
+                findings.add("empty", f"operation {op.index} was given a block of {length} numbers", [op.index])
+            first = by_request.setdefault(op.request_id, (start, length, op)) if op.request_id else (start, length, op)
+            if first[2] is op:
+                blocks.append(first)
+            elif first[:2] != (start, length):
+                text = f"request {op.request_id} was given {list(first[:2])}, and {[start, length]} when it was sent again"
+                findings.add("another answer", text, [first[2].index, op.index])
+        self._overlaps(blocks, findings)
+        self._order([block[2] for block in blocks], {block[2].index: block[0] for block in blocks}, findings)
+        numbers = sum(length for _, length, _ in blocks)
+        return findings.verdict(
+            self.name, checked=len(blocks), nothing=f"no {self._f} succeeded", details={"numbers_given": numbers}
+        )
+
+    def _overlaps(self, blocks: list[tuple[int, int, Op]], findings: Findings) -> None:
+        reach, holder = None, None
+        for start, length, op in sorted(blocks, key=lambda block: (block[0], block[2].index)):
+            if reach is not None and holder is not None and start < reach:
+                text = f"the blocks of operations {holder.index} and {op.index} overlap: [… {reach}) and [{start} …)"
+                findings.add("overlap", text, [holder.index, op.index])
+            if reach is None or start + length > reach:
+                reach, holder = start + length, op
+
+    def _order(self, ops: list[Op], starts: dict[int, int], findings: Findings) -> None:
+        returned = sorted(ops, key=lambda op: op.ended_ns)
+        place, highest = 0, None
+        for op in sorted(ops, key=lambda op: op.invoked_ns):
+            while place < len(returned) and returned[place].ended_ns < op.invoked_ns:
+                if highest is None or starts[returned[place].index] > starts[highest.index]:
+                    highest = returned[place]
+                place += 1
+            if highest is not None and starts[op.index] < starts[highest.index]:
+                text = (
+                    f"operation {op.index} was given {starts[op.index]} although operation {highest.index} had been given"
+                    f" {starts[highest.index]} before it began"
+                )
+                findings.add("order", text, [highest.index, op.index])
