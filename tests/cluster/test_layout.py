@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from kraftlab.cluster import ClusterError, LocalCluster, layout
 from kraftlab.config import storage
-from kraftlab.config.models import load_broker, load_controller
+from kraftlab.config.models import load_any, load_broker, load_controller
 from kraftlab.metadata.uuids import to_text
 
 
@@ -170,3 +171,48 @@ def test_a_directory_of_static_voters_keeps_them(tmp_path: Path) -> None:
     plan = layout.write(tmp_path, layout.plan(tmp_path, None, None, None, voters_in_log=True), {})
     assert not plan.voters_in_log
     assert load_broker(tmp_path / "broker-0" / "server.properties").voters.ids() == (3000, 3001, 3002)
+
+
+def test_a_node_behind_a_proxy_is_known_by_the_ports_that_it_had(tmp_path: Path) -> None:
+    first = layout.write(tmp_path, layout.plan(tmp_path, 3, 1, 1), {})
+    proxied = layout.write(tmp_path, first.behind_proxies(), {})
+    ports = [port for node in proxied.nodes for port in (node.peer_port, node.grpc_port, node.listens.port)]
+    assert len(set(ports)) == 3 * len(proxied.nodes)
+    assert [node.peer for node in proxied.nodes] == [node.peer for node in first.nodes]
+    for node in proxied.nodes:
+        config = load_any(layout.properties_path(tmp_path, node))
+        name = "CONTROLLER" if node.role == "controller" else "PEER"
+        assert config.listeners == {name: node.listens, "GRPC": node.grpc}
+        assert config.advertised_listeners == {name: node.peer, "GRPC": node.grpc}
+        assert config.controllers == tuple(other.peer for other in first.controllers)
+    assert layout.plan(tmp_path, None, None, None) == proxied
+    assert proxied.behind_proxies() == proxied
+    assert all(node.listen_port is not None for node in proxied.with_controller().nodes)
+    again = layout.write(tmp_path, proxied.without_proxies(), {})
+    assert again == first
+    assert load_any(layout.properties_path(tmp_path, first.nodes[0])).listeners["CONTROLLER"] == first.nodes[0].peer
+
+
+def test_static_voters_may_stand_behind_proxies(tmp_path: Path) -> None:
+    plan = layout.plan(tmp_path, 3, 0, 1, voters_in_log=False).behind_proxies()
+    layout.write(tmp_path, plan, {})
+    voters = load_controller(tmp_path / "controller-3001" / "server.properties").voters
+    assert [voter.endpoints["CONTROLLER"] for voter in voters.voters] == [node.peer for node in plan.nodes]
+
+
+def test_links_without_proxies_are_not_cut_and_no_node_has_one_to_itself(tmp_path: Path) -> None:
+    with contextlib.closing(LocalCluster(tmp_path, 1, 1, 1)) as cluster:
+        assert not cluster.links_are_proxied
+        with pytest.raises(ClusterError, match="start it with allow_chaos"):
+            cluster.cut(3000, 0)
+        cluster.heal_all()
+    with contextlib.closing(LocalCluster(tmp_path, allow_chaos=True)) as cluster:
+        assert cluster.links_are_proxied
+        with pytest.raises(ClusterError, match="broker-0 has no link to itself"):
+            cluster.cut(0, 0)
+        with pytest.raises(ClusterError, match="there is no node 9; nodes are 3000,0"):
+            cluster.cut(0, 9)
+        cluster.cut(3000, 0)
+        assert [(link.source, link.target, link.cut) for link in cluster.links_status()] == [(3000, 0, "hold")]
+        cluster.heal_all()
+        assert cluster.links_status() == []
