@@ -1,0 +1,167 @@
+"""What the clients of all workloads share: how they name requests, whom they ask, and what an answer's codes mean.
+
+Every write has a request id of its own, so that what it did can be found in the log; a client's id comes from the chance of
+its process, and its sequences count. A *linearizable* read reflects all that was acknowledged before; a *local* one is asked of
+any node and need only not go back behind what this very client has seen (`newest`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.metadata.errors import ErrorCode
+
+from ..generators import Invocation, Source, delay, repeat, until_ok
+from ..history import OK
+from ..outcomes import of_error_code
+from ..workload import CallFailed, Completion, Options, Port, Reply
+
+RESOURCE_TOPIC = 2
+SET, DELETE, APPEND, SUBTRACT = range(4)
+NODE_OF_CHOICE_RATE = 0.3
+"""How many requests go to a node drawn by chance, and not to one that is likely to answer."""
+SETUP_TIMEOUT_S = 60.0
+_SETUP_PAUSE_S = 0.2
+_FINAL_PAUSE_S = 0.1
+_TOPICS_MAX = 200
+_UNLIMITED_RATE = 500.0
+"""Operations per second that are to be expected if no rate is given."""
+
+
+class SetupFailed(Exception):
+    """The cluster cannot be prepared for a workload; the text says what it answers."""
+
+
+class Sent(NamedTuple):
+    """A write's answer, and the name under which it stands in the log."""
+
+    reply: Reply
+    request_id: str
+
+
+class Caller:
+    """One process of one workload, as the cluster sees it."""
+
+    def __init__(self, options: Options, process: int, role: str = "client") -> None:
+        self.options = options
+        self.random = options.random(f"{role}/{process}")
+        self.client_id = self.random.randbytes(16)
+        self.sequence = 0
+        self.newest = 0
+        """The newest metadata offset that an answer reflected."""
+
+    async def write(self, port: Port, api: str, request: Any, *, anywhere: bool = True, node: int | None = None) -> Sent:
+        """Sends a write once, under a name of its own. CallFailed. `anywhere`: perhaps to a broker."""
+        self.sequence += 1
+        return await self.send_as(port, api, request, self.sequence, node=self._whom(port) if node is None and anywhere else node)
+
+    async def send_as(self, port: Port, api: str, request: Any, sequence: int, *, node: int | None = None) -> Sent:
+        """Sends a write once under that sequence."""
+        header = request.header
+        header.request_id.client_id = self.client_id
+        header.request_id.sequence = sequence
+        header.timeout_ms = self.options.timeout_ms
+        reply = await port.call(api, request, node=node, timeout_ms=self.options.timeout_ms)
+        self.newest = max(self.newest, reply.offset)
+        return Sent(reply, f"{self.client_id.hex()}:{sequence}")
+
+    async def read(self, port: Port, api: str, request: Any, *, local: bool = False, node: int | None = None) -> Reply:
+        """Asks once: linearizably of whoever can say it, or what some node has, if that is not behind what was seen before."""
+        header = request.header
+        header.timeout_ms = self.options.timeout_ms
+        if local:
+            header.min_offset = self.newest
+            node = self.random.choice(nodes(port)) if node is None else node
+        else:
+            header.read_mode = pb.READ_MODE_LINEARIZABLE
+            node = self._whom(port) if node is None else node
+        reply = await port.call(api, request, node=node, timeout_ms=self.options.timeout_ms)
+        self.newest = max(self.newest, reply.offset)
+        return reply
+
+    def _whom(self, port: Port) -> int | None:
+        """A broker now and then: it passes requests on."""
+        if port.brokers and self.random.random() < NODE_OF_CHOICE_RATE:
+            return self.random.choice(port.brokers)
+        return None
+
+
+def nodes(port: Port) -> Sequence[int]:
+    """All of them."""
+    return [*port.controllers, *port.brokers]
+
+
+def ended(reply: Reply, result: Any = None, *, code: int = 0, request_id: str = "") -> Completion:
+    """The end of an invocation by the code of its entry in the answer: ok, or what that error means."""
+    if not code:
+        return Completion(OK, result, "", reply.node, reply.offset, reply.epoch, request_id)
+    outcome = of_error_code(code, outcome_unknown=False)
+    return Completion(outcome, None, error_name(code), reply.node, reply.offset, reply.epoch, request_id)
+
+
+def error_name(code: int) -> str:
+    """TOPIC_ALREADY_EXISTS, say."""
+    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"UNKNOWN_{code}"
+
+
+def length_of(options: Options, key: str) -> int:
+    """How many operations a key gets: as many as the options say, more or less, so that keys end at different times."""
+    return max(1, int(options.ops_per_key * options.random(f"length/{key}").uniform(0.8, 1.2)))
+
+
+def asked_until_ok(invocation: Invocation) -> Source:
+    """For the final phase: the cluster may still be about to find a leader."""
+    return until_ok(delay(_FINAL_PAUSE_S, repeat(invocation)))
+
+
+def keys_wanted(options: Options) -> int:
+    """How many keys a run uses up, if each gets as many operations as the options say."""
+    return math.ceil((options.rate or _UNLIMITED_RATE) * options.time_s / max(1, options.ops_per_key)) + options.concurrency
+
+
+def topics_wanted(options: Options, keys_per_topic: int) -> int:
+    """How many topics have to be there for so many keys."""
+    return max(2, min(_TOPICS_MAX, math.ceil(keys_wanted(options) / keys_per_topic)))
+
+
+# -- setting up -----------------------------------------------------------------------------------------------------------
+
+
+async def create_topics(options: Options, port: Port, topics: Iterable[pb.CreatableTopic]) -> None:
+    """Creates topics before a run, however long the cluster takes to be able to. SetupFailed."""
+    caller = Caller(options, 0, "setup")
+    deadline_ns = port.now_ns() + int(SETUP_TIMEOUT_S * 1e9)
+    missing = {topic.name: topic for topic in topics}
+    fault = ""
+    while missing:
+        try:
+            sent = await caller.write(port, "CreateTopics", pb.CreateTopicsRequest(topics=missing.values()), anywhere=False)
+        except CallFailed as failed:
+            fault = failed.error
+        else:
+            for answer in sent.reply.response.topics:
+                if answer.error_code in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    missing.pop(answer.name, None)
+                else:
+                    fault = f"{answer.name}: {error_name(answer.error_code)} {answer.error_message}"
+        if missing:
+            if port.now_ns() > deadline_ns:
+                raise SetupFailed(
+                    f"{len(missing)} topics cannot be created within {SETUP_TIMEOUT_S:g} s ({fault}); look at the logs of the "
+                    "controllers, and whether all brokers run"
+                )
+            await port.sleep(_SETUP_PAUSE_S)
+
+
+def placed_on(port: Port, factor: int) -> list[int]:
+    """The first so many brokers by id."""
+    return sorted(port.brokers)[:factor]
+
+
+def topic_on(name: str, replicas: Sequence[int]) -> pb.CreatableTopic:
+    """A topic of one partition with exactly these replicas."""
+    assignment = pb.CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)
+    return pb.CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=[assignment])

@@ -1,0 +1,326 @@
+"""Registers (W1): values of topic configs, ordered replica lists and lists, each key an object of its own.
+
+Three kinds of keys, by how they begin:
+
+- `values/TOPIC/N`: two configs of a topic that every `set` sets to one value in one request. `get` gives the value; two that
+  differ are a torn read. Kafka's configs have no compare-and-set.
+- `replicas/TOPIC`: the order of a partition's replicas. `set` and `cas` reassign to a permutation of the same brokers, which is
+  done at once; `cas` expects the order that there is (INVALID_UPDATE_VERSION). A value names the brokers by rank: "012" is how
+  every topic begins.
+- `lists/TOPIC`: a list config. `append` and `remove` change it by one item.
+
+`get` is linearizable. `peek` is the same of any node, as it knows it: what it shows must have been so, at an offset that this
+client has not yet gone beyond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+
+from ..checkers.linearizable import Linearizable
+from ..checkers.stats import Stats
+from ..checkers.witness import Witness
+from ..generators import Context, Invocation, Source, independent, limit, mix
+from ..history import Op
+from ..models.fold import Change
+from ..models.model import Model, Operation
+from ..models.register import Register
+from ..workload import Checker, Completion, Options, Port, Reply, Workload
+from .admin import (
+    APPEND,
+    RESOURCE_TOPIC,
+    SET,
+    SUBTRACT,
+    Caller,
+    asked_until_ok,
+    create_topics,
+    ended,
+    length_of,
+    placed_on,
+    topic_on,
+    topics_wanted,
+)
+from .tables import Tables
+
+FACTOR_MAX = 3
+GROUP = 5
+PAIRS = (
+    ("retention.ms", "delete.retention.ms"),
+    ("retention.bytes", "file.delete.delay.ms"),
+    ("flush.messages", "flush.ms"),
+    ("segment.jitter.ms", "min.compaction.lag.ms"),
+)
+"""Configs of whole numbers that are set together."""
+LIST = "follower.replication.throttled.replicas"
+VALUE_MAX = 1 << 50
+MISMATCH = "INVALID_UPDATE_VERSION"
+_KEYS_PER_TOPIC = len(PAIRS) + 2
+_ITEMS = 8
+
+
+def workload() -> Workload:
+    return Workload(
+        "registers",
+        RegisterClient,
+        _generator,
+        _final,
+        _checkers,
+        _setup,
+        summary="topic configs, replica orders and lists as registers: set, get, compare-and-set, append, remove",
+    )
+
+
+def topic_name(number: int) -> str:
+    return f"registers-{number}"
+
+
+def factor(options: Options) -> int:
+    """How many replicas each topic has."""
+    return min(FACTOR_MAX, options.brokers)
+
+
+def keys(options: Options) -> list[str]:
+    """All there are, the kinds mixed."""
+    found: list[str] = []
+    for topic in map(topic_name, range(topics_wanted(options, _KEYS_PER_TOPIC))):
+        found += [f"values/{topic}/0", f"replicas/{topic}", f"values/{topic}/1", f"lists/{topic}"]
+        found += [f"values/{topic}/{number}" for number in range(2, len(PAIRS))]
+    return found if factor(options) > 1 else [key for key in found if not key.startswith("replicas/")]
+
+
+# -- what is asked ----------------------------------------------------------------------------------------------------------
+
+
+def _generator(options: Options) -> Source:
+    return independent(keys(options), lambda key: _of_key(options, key), group=GROUP)
+
+
+def _of_key(options: Options, key: str) -> Source:
+    get, peek = Invocation("get", key), Invocation("peek", key)
+    kind = key.partition("/")[0]
+    changes: tuple[Source, ...]
+    if kind == "values":
+        changes = (lambda context: Invocation("set", key, context.random.randrange(1, VALUE_MAX)),)
+    elif kind == "replicas":
+        changes = (_with("set", _orders(factor(options))), _exchange(_orders(factor(options))))
+    else:
+        items = [f"{partition}:{broker}" for partition in range(_ITEMS) for broker in range(_ITEMS)]
+        changes = (_with("append", items), _with("remove", items[: len(items) // 2]))
+    reads: tuple[Source, ...] = (lambda _: get, lambda _: peek)
+    weights = (3, 1, *(4 / len(changes) for _ in changes))
+    return limit(length_of(options, key), mix(*reads, *changes, weights=weights))
+
+
+def _with(f: str, values: Sequence[str]) -> Callable[[Context], Invocation]:
+    """One of the values."""
+    return lambda context: Invocation(f, value=context.random.choice(values))
+
+
+def _exchange(orders: Sequence[str]) -> Callable[[Context], Invocation]:
+    return lambda context: Invocation("cas", value=[context.random.choice(orders), context.random.choice(orders)])
+
+
+def _orders(count: int) -> list[str]:
+    """All orders of so many ranks."""
+    if count == 1:
+        return ["0"]
+    last = str(count - 1)
+    return sorted(each[:at] + last + each[at:] for each in _orders(count - 1) for at in range(count))
+
+
+def _final(options: Options) -> Source:
+    """Every key is read by somebody."""
+    first, *others = (Invocation("get", key) for key in keys(options))
+    return [asked_until_ok(first), others]
+
+
+async def _setup(options: Options, port: Port) -> None:
+    replicas = placed_on(port, factor(options))
+    names = map(topic_name, range(topics_wanted(options, _KEYS_PER_TOPIC)))
+    await create_topics(options, port, (topic_on(name, replicas) for name in names))
+
+
+# -- how it is asked --------------------------------------------------------------------------------------------------------
+
+
+class RegisterClient:
+    """Of one process."""
+
+    def __init__(self, options: Options, process: int) -> None:
+        self._caller = Caller(options, process)
+        self._factor = factor(options)
+
+    async def invoke(self, invocation: Invocation, port: Port) -> Completion:
+        kind, _, rest = invocation.key.partition("/")
+        topic, _, number = rest.partition("/")
+        if invocation.f in ("get", "peek"):
+            return await self._read(kind, topic, number, port, invocation.f == "peek")
+        if kind == "replicas":
+            return await self._arrange(topic, invocation, port)
+        operation = {"set": SET, "append": APPEND, "remove": SUBTRACT}[invocation.f]
+        names = (LIST,) if kind == "lists" else PAIRS[int(number)]
+        changes = [pb.AlterableConfig(name=name, config_operation=operation, value=str(invocation.value)) for name in names]
+        resource = pb.AlterConfigsResource(resource_type=RESOURCE_TOPIC, resource_name=topic, configs=changes)
+        sent = await self._caller.write(port, "IncrementalAlterConfigs", pb.IncrementalAlterConfigsRequest(resources=[resource]))
+        return ended(sent.reply, code=sent.reply.response.responses[0].error_code, request_id=sent.request_id)
+
+    async def _arrange(self, topic: str, invocation: Invocation, port: Port) -> Completion:
+        value: Any = invocation.value
+        expected, order = value if invocation.f == "cas" else ("", value)
+        brokers = placed_on(port, self._factor)
+        partition = pb.ReassignablePartition(
+            replicas=pb.Int32List(values=[brokers[int(rank)] for rank in order]),
+            expected_replicas=pb.Int32List(values=[brokers[int(rank)] for rank in expected]) if expected else None,
+        )
+        request = pb.AlterPartitionReassignmentsRequest(topics=[pb.ReassignableTopic(name=topic, partitions=[partition])])
+        sent = await self._caller.write(port, "AlterPartitionReassignments", request)
+        code = sent.reply.response.responses[0].partitions[0].error_code
+        return ended(sent.reply, code=code, request_id=sent.request_id)
+
+    async def _read(self, kind: str, topic: str, number: str, port: Port, is_local: bool) -> Completion:
+        request: Any
+        if kind == "replicas":
+            request = pb.DescribeTopicPartitionsRequest(topics=pb.TopicNames(names=[topic]))
+            reply = await self._caller.read(port, "DescribeTopicPartitions", request, local=is_local)
+            found = reply.response.topics[0]
+            shown: Any = ranks(found.partitions[0].replica_nodes) if found.partitions else None
+        else:
+            names = (LIST,) if kind == "lists" else PAIRS[int(number)]
+            resource = pb.DescribeConfigsResource(
+                resource_type=RESOURCE_TOPIC, resource_name=topic, configuration_keys=pb.ConfigurationKeys(values=names)
+            )
+            request = pb.DescribeConfigsRequest(resources=[resource])
+            reply = await self._caller.read(port, "DescribeConfigs", request, local=is_local)
+            found = reply.response.results[0]
+            shown = _shown(kind, _dynamic(reply))
+        return ended(reply, shown, code=found.error_code)
+
+
+def _dynamic(reply: Reply) -> dict[str, str]:
+    """What the first resource of an answer sets itself."""
+    entries = reply.response.results[0].configs
+    return {entry.name: entry.value for entry in entries if entry.config_source == pb.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG}
+
+
+def _shown(kind: str, values: dict[str, str]) -> Any:
+    """The value of a register that these configs are."""
+    if kind == "lists":
+        return values[LIST].split(",") if values.get(LIST) else []
+    if len(set(values.values())) > 1 or len(values) == 1:
+        return {"torn": values}
+    return int(next(iter(values.values()))) if values else None
+
+
+def ranks(replicas: Sequence[int]) -> str:
+    """The order of brokers among themselves: "102" for 8, 5, 9."""
+    ordered = sorted(replicas)
+    return "".join(str(ordered.index(broker)) for broker in replicas)
+
+
+# -- what must hold ---------------------------------------------------------------------------------------------------------
+
+
+class ConfigList:
+    """A list config: `append` of what is there changes nothing, as `remove` of what is not; `get` gives the list in order."""
+
+    functions = frozenset({"append", "remove", "get"})
+    reads = frozenset({"get"})
+    refusals: frozenset[str] = frozenset()
+
+    def initial(self) -> tuple[str, ...]:
+        return ()
+
+    def step(self, state: tuple[str, ...], operation: Operation) -> tuple[str, ...] | None:
+        call: Any = operation.input
+        f, item = call
+        if f == "get":
+            return state if operation.output == state else None
+        if f == "append":
+            return state if item in state else (*state, item)
+        return tuple([each for each in state if each != item])
+
+    def describe(self, state: tuple[str, ...]) -> str:
+        return ",".join(state) or "empty"
+
+
+def model_of(key: str, replicas: int) -> Model[Any]:
+    """The object that a key is."""
+    if key.startswith("lists/"):
+        return ConfigList()
+    if key.startswith("replicas/"):
+        return Register(frozenset({MISMATCH}), _orders(replicas)[0])
+    return Register()
+
+
+class RegistersFold:
+    """All registers, as the log makes them."""
+
+    writes = frozenset({"set", "cas", "append", "remove"})
+    refusals = frozenset({MISMATCH})
+
+    def __init__(self) -> None:
+        self._tables = Tables()
+
+    def apply(self, change: Change) -> Iterable[str]:
+        touched = self._tables.apply(change)
+        return [f"{kind}/{topic}" for topic in touched for kind in ("replicas", "lists")]
+
+    def wrote(self, op: Op, change: Change | None) -> str:
+        if change is None:
+            return "the answer to it would be there"
+        others = [entry.kind for entry in change.entries if not _belongs(op.key, entry.kind, entry.record)]
+        return f"it has {', '.join(others)}, which is not about {op.key}" if others else ""
+
+    def permits(self, op: Op) -> str:
+        if op.f != "cas":
+            return ""
+        state = self._state(op.key)
+        return "" if state == op.value[0] else f"the value was {state!r}"
+
+    def answers(self, op: Op) -> str:
+        state = self._state(op.key)
+        if op.f in ("get", "peek"):
+            return "" if op.result == state else f"the value is {state!r}"
+        if op.f in ("append", "remove"):
+            return "" if (op.value in state) == (op.f == "append") else f"the list is {state!r}"
+        value = op.value[1] if op.f == "cas" else op.value
+        return "" if state == value else f"the value is {state!r}"
+
+    def refuses(self, op: Op) -> str:
+        if op.f != "cas":
+            return f"{op.f} expects nothing"
+        state = self._state(op.key)
+        return "" if state != op.value[0] else f"the value was {state!r}"
+
+    def _state(self, key: str) -> Any:
+        kind, _, rest = key.partition("/")
+        topic, _, number = rest.partition("/")
+        if kind == "replicas":
+            found = self._tables.topics.get(topic)
+            return None if found is None else ranks(found.partitions[0].replicas)
+        values = self._tables.configs.get(topic, {})
+        names = (LIST,) if kind == "lists" else PAIRS[int(number)]
+        return _shown(kind, {name: values[name] for name in names if name in values})
+
+
+def _belongs(key: str, kind: str, record: dict[str, Any]) -> bool:
+    """Whether a record can be of a request about that key."""
+    if kind == "RequestOutcome":
+        return True
+    what, _, rest = key.partition("/")
+    topic, _, number = rest.partition("/")
+    if what == "replicas":
+        return kind == "PartitionChange"
+    names = (LIST,) if what == "lists" else PAIRS[int(number)]
+    return kind == "Config" and record["resource_name"] == topic and record["name"] in names
+
+
+def _checkers(options: Options) -> Sequence[Checker]:
+    return (
+        Stats(),
+        Witness(RegistersFold, local_reads=frozenset({"peek"})),
+        Linearizable(lambda key: model_of(key, factor(options))),
+    )

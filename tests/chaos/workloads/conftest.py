@@ -1,0 +1,384 @@
+"""A tiny cluster in memory for workloads to run against, that does everything right unless it is told to lie.
+
+It answers by the controller's own pure operations, on one state that is never lost, so that what a workload finds here is
+either its own mistake or the lie that a test has planted. Answers get lost now and then. Runs are in virtual time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from jepsen_lite.committed_log import CommittedLog, LogBatch, decoded
+from jepsen_lite.fault_plan import Observation
+from jepsen_lite.history import History
+from jepsen_lite.interpreter import Interpreter
+from jepsen_lite.verdicts import Verdict
+from jepsen_lite.workload import CallFailed, Options, Reply, Run
+from jepsen_lite.workloads import workload_named
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.controller.doors.apis import APIS, Kind
+from kraftlab.controller.doors.request_ids import identity_of
+from kraftlab.controller.engine import exactly_once
+from kraftlab.controller.engine.state import EMPTY_STATE, Context, ControllerState, Outcome, QuorumFacts, Settings
+from kraftlab.metadata import codec
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.image import Provenance
+from kraftlab.metadata.partitions import partition_record
+from kraftlab.metadata.records import (
+    RESOURCE_TOPIC,
+    AnyRecord,
+    BrokerRegistrationChange,
+    Config,
+    RegisterBroker,
+    RemoveTopic,
+    Topic,
+)
+from kraftlab.metadata.snapshot import image_digest, image_records
+from kraftlab.quorum.core.batch import LeaderChange, encode_control
+from kraftlab.rpc.methods import METHODS
+from kraftlab.rpc.server import Call
+
+CONTROLLERS = (3000, 3001, 3002)
+BROKERS = (1, 2, 3, 4)
+EPOCH = 1
+START_MS = 1_700_000_000_000
+
+Lie = Callable[["ReferenceCluster", str, Any], Any]
+
+
+class ReferenceCluster:
+    """One state, every state before it, and the log that made them. `lies` is asked where a liar could be interested."""
+
+    def __init__(self, seed: str, lie: str = "", rate: float = 0.1, lost_answers: float = 0.02) -> None:
+        self.random = random.Random(f"{seed}/cluster")
+        self.lie, self.rate, self.lost_answers = lie, rate, lost_answers
+        self.lies_told = 0
+        self.settings = Settings("reference", CONTROLLERS[0], default_replication_factor=3)
+        self.state: ControllerState = EMPTY_STATE
+        self.states: list[ControllerState] = [EMPTY_STATE]
+        self.batches: list[LogBatch] = []
+        self.now_ms = lambda: START_MS
+        self._after: list[AnyRecord] = []
+        self.lag = dict.fromkeys((*CONTROLLERS, *BROKERS), 0)
+        self._append_control()
+        self.append(self.settings.first_records())
+        for broker in BROKERS:
+            directory = (1000 + broker).to_bytes(16, "big")
+            at = self.end_offset
+            self.append([RegisterBroker(0, broker, directory, at, log_dirs=(directory,))])
+            self.append([BrokerRegistrationChange(0, broker, at, fenced=False)])
+
+    @property
+    def end_offset(self) -> int:
+        return self.batches[-1].end_offset if self.batches else 0
+
+    def lies(self, *names: str) -> bool:
+        """Whether to tell that lie now."""
+        if self.lie in names and self.random.random() < self.rate:
+            self.lies_told += 1
+            return True
+        return False
+
+    def append(self, records: Sequence[AnyRecord]) -> int:
+        if records:
+            body, count = codec.encode(list(records))
+            base = self.end_offset
+            self.batches.append(LogBatch(base, base + count, EPOCH, self.now_ms(), False, body))
+            self.state = self.state.replay(list(records), base, Provenance(base + count, EPOCH, self.now_ms()))
+            self.states.append(self.state)
+        return self.end_offset
+
+    def _append_control(self) -> None:
+        body = encode_control([LeaderChange(0, CONTROLLERS[0], CONTROLLERS, CONTROLLERS)])
+        self.batches.append(LogBatch(0, 1, EPOCH, self.now_ms(), True, body))
+        self.state = self.state.at(Provenance(1, EPOCH, self.now_ms()))
+        self.states.append(self.state)
+
+    def log(self) -> CommittedLog:
+        return decoded(self.batches)
+
+    # -- answering -----------------------------------------------------------------------------------------------------
+
+    def answer(self, api: str, request: Any, node: int | None) -> Reply:
+        """Raises CallFailed for an error of the whole request."""
+        row = APIS[api]
+        node = CONTROLLERS[0] if node is None else node
+        row.prepare(request)
+        try:
+            if row.kind is Kind.WRITE:
+                if node in CONTROLLERS[1:]:
+                    raise ApiError(ErrorCode.NOT_CONTROLLER)
+                response, offset = self._write(api, row, request)
+            else:
+                response, offset = self._read(api, row, request, node)
+        except ApiError as error:
+            raise CallFailed("fail", error.code.name, node=node, offset=self.end_offset, epoch=EPOCH) from error
+        response.header.metadata_offset = offset
+        response.header.epoch = EPOCH
+        response.header.leader_id = CONTROLLERS[0]
+        return Reply(response, node, offset, EPOCH)
+
+    def _write(self, api: str, row: Any, request: Any) -> tuple[Any, int]:
+        response = METHODS[api].response()
+        call = Call(api, request, "User:test", "here")
+        identity = identity_of(call)
+        now_ms = self.now_ms()
+        if identity is not None and not self.lies("forgotten request"):
+            answered = exactly_once.find(self.state.image.requests, identity, now_ms)
+            if answered is not None:
+                outcome = exactly_once.repeated(answered, response)
+                if self.lies("other answer to a retry"):
+                    return outcome.response, self.end_offset
+                return outcome.response, outcome.reflects or self.end_offset
+        quorum = QuorumFacts(CONTROLLERS, 1)
+        context = Context(now_ms, self.random, self.settings, self.end_offset, quorum=lambda: quorum)
+        if self.lies("ignored expectation"):
+            _drop_expectations(request)
+        outcome: Outcome[Any] = row.run(self.state, request, context)
+        if identity is not None:
+            outcome = exactly_once.recorded(api, identity, outcome, self.state, now_ms)
+        records = list(outcome.records)
+        if self.lies("lost write"):
+            return outcome.response, self.end_offset + len(records)
+        records = _spoiled(self, records)
+        self._resurrect(records)
+        if self.lies("answer before the end"):
+            return outcome.response, self.append(records) - 1
+        end = self.append(records)
+        self.append(self._after)
+        self._after = []
+        return outcome.response, end
+
+    def _resurrect(self, records: Sequence[AnyRecord]) -> None:
+        """After this write, a topic that it removes is there again, as if a snapshot had been loaded that still has it."""
+        for record in records:
+            if isinstance(record, RemoveTopic) and self.lies("resurrected topic"):
+                image = self.state.image
+                topic = image.topics.by_id[record.topic_id]
+                again: list[AnyRecord] = [Topic(0, topic.name, topic.topic_id)]
+                again += [partition_record(topic.topic_id, number, each) for number, each in topic.partitions.items()]
+                values = image.configs.get((RESOURCE_TOPIC, topic.name), {})
+                again += [Config(0, RESOURCE_TOPIC, topic.name, name, value) for name, value in values.items()]
+                self._after = again
+
+    def _read(self, api: str, row: Any, request: Any, node: int) -> tuple[Any, int]:
+        header = request.header
+        offset = header.min_offset
+        place = len(self.states) - 1
+        if header.read_mode != admin_pb2.READ_MODE_LINEARIZABLE:
+            self.lag[node] = max(0, min(6, self.lag[node] + self.random.choice((-2, -1, 0, 1, 1))))
+            place = max(0, place - self.lag[node])
+            while place + 1 < len(self.states) and self.states[place].image.provenance.offset < offset:
+                place += 1
+            if self.lies("goes back"):
+                place = max(0, place - 8)
+        claimed = self.states[place].image.provenance.offset
+        if self.lies("stale read"):
+            place = max(0, place - 6)
+            claimed = self.states[place].image.provenance.offset
+        if self.lies("false offset"):
+            place = max(0, place - 6)
+        response = self._run_read(api, row, request, self.states[place])
+        if self.lies("torn read"):
+            _tear(response, self._run_read(api, row, request, self.states[max(0, place - 8)]))
+        return response, claimed
+
+    def _run_read(self, api: str, row: Any, request: Any, state: ControllerState) -> Any:
+        if api in ("DescribeMetadata", "DescribeImage", "DescribeQuorum"):
+            return getattr(self, f"_{api}")(request, state)
+        controller = SimpleNamespace(
+            committed=state,
+            settings=self.settings,
+            leadership=SimpleNamespace(leader_id=CONTROLLERS[0]),
+            is_active=False,
+            silences_ms=dict,
+        )
+        service = SimpleNamespace(controller=controller, now_ms=self.now_ms)
+        return row.run(service, request, *((None,) if row.knows_broker else ()))
+
+    def _DescribeMetadata(self, request: Any, state: ControllerState) -> Any:
+        if request.at_offset:
+            state = next(each for each in reversed(self.states) if each.image.provenance.offset <= request.at_offset)
+        digest = image_digest(state.image)
+        offset = state.image.provenance.offset
+        return admin_pb2.DescribeMetadataResponse(
+            offset=offset, epoch=EPOCH, image_digest=digest, reread_offset=offset, reread_digest=digest
+        )
+
+    def _DescribeImage(self, request: Any, state: ControllerState) -> Any:
+        if request.HasField("offset"):
+            if request.offset > state.image.provenance.offset:
+                raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+            state = next(each for each in reversed(self.states) if each.image.provenance.offset <= request.offset)
+        image = state.image
+        if self.lies("false past"):
+            image = self.states[max(0, self.states.index(state) - 6)].image
+        body = codec.encode(list(image_records(image)))[0]
+        return admin_pb2.DescribeImageResponse(offset=state.image.provenance.offset, epoch=EPOCH, bodies=[body])
+
+    def _DescribeQuorum(self, request: Any, state: ControllerState) -> Any:
+        return admin_pb2.DescribeQuorumResponse(
+            leader_id=CONTROLLERS[0],
+            leader_epoch=EPOCH,
+            high_watermark=self.end_offset,
+            current_voters=[admin_pb2.QuorumReplica(replica_id=node, log_end_offset=self.end_offset) for node in CONTROLLERS],
+        )
+
+
+def _drop_expectations(request: Any) -> None:
+    for topic in getattr(request, "topics", ()):
+        for partition in getattr(topic, "partitions", ()):
+            partition.ClearField("expected_replicas")
+
+
+def _spoiled(cluster: ReferenceCluster, records: list[AnyRecord]) -> list[AnyRecord]:
+    """The records of a write, after a liar has looked at them."""
+    kinds = [type(record).__name__ for record in records]
+    if "Config" in kinds and len(records) > 2 and cluster.lies("half a write"):
+        del records[kinds.index("Config")]
+    if kinds.count("Partition") > 1 and cluster.lies("half a topic"):
+        records.reverse()
+        del records[[type(record).__name__ for record in records].index("Partition")]
+        records.reverse()
+    return records
+
+
+def _tear(response: Any, older: Any) -> None:
+    """The first entry of an answer is of another time."""
+    for name in ("topics", "results"):
+        entries, others = getattr(response, name, None), getattr(older, name, None)
+        if entries and others and len(entries) > 1:
+            entries[0].CopyFrom(others[0])
+
+
+# -- driving --------------------------------------------------------------------------------------------------------------
+
+
+class _Port:
+    controllers = CONTROLLERS
+    brokers = BROKERS
+
+    def __init__(self, drive: Drive, process: int) -> None:
+        self._drive = drive
+        self._random = random.Random(f"{drive.seed}/port/{process}")
+
+    async def call(self, api: str, request: Any, *, node: int | None = None, timeout_ms: int | None = None) -> Reply:
+        cluster, chance = self._drive.cluster, self._random
+        sent = type(request).FromString(request.SerializeToString())
+        await trio.sleep(chance.expovariate(500))
+        lost = chance.random() if self._drive.loses_answers else 1.0
+        if lost < cluster.lost_answers / 2:
+            raise CallFailed("info", "lost on the way there")
+        try:
+            reply = cluster.answer(api, sent, node)
+        except CallFailed:
+            await trio.sleep(chance.expovariate(500))
+            raise
+        await trio.sleep(chance.expovariate(500))
+        if lost < cluster.lost_answers:
+            raise CallFailed("info", "lost on the way back")
+        return reply
+
+    async def sleep(self, seconds: float) -> None:
+        await trio.sleep(seconds)
+
+    def now_ns(self) -> int:
+        return self._drive.now_ns()
+
+
+class _Bell:
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self._event = trio.Event()
+        self._now_ns = now_ns
+
+    async def wait(self, until_ns: int | None) -> None:
+        seconds = float("inf") if until_ns is None else max(0, until_ns - self._now_ns()) / 1e9
+        with trio.move_on_after(seconds):
+            await self._event.wait()
+
+    def ring(self) -> None:
+        self._event.set()
+        self._event = trio.Event()
+
+
+class Drive:
+    """The interpreter's world."""
+
+    def __init__(self, cluster: ReferenceCluster, seed: str) -> None:
+        self.cluster, self.seed = cluster, seed
+        self.loses_answers = False
+        self._ports: dict[int, _Port] = {}
+        self._start = trio.current_time()
+        cluster.now_ms = lambda: START_MS + self.now_ns() // 1_000_000
+
+    def now_ns(self) -> int:
+        return round((trio.current_time() - self._start) * 1e9)
+
+    def port(self, process: int) -> _Port:
+        if process not in self._ports:
+            self._ports[process] = _Port(self, process)
+        return self._ports[process]
+
+    def bell(self) -> _Bell:
+        return _Bell(self.now_ns)
+
+    async def together(self, tasks: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+        async with trio.open_nursery() as nursery:
+            for task in tasks:
+                nursery.start_soon(task)
+
+
+async def _play(name: str, cluster: ReferenceCluster, options: Options) -> Run:
+    workload = workload_named(name)
+    drive = Drive(cluster, options.seed)
+    interpreter = Interpreter(workload, options, drive)
+    lie, cluster.lie = cluster.lie, ""
+    await interpreter.setup()
+    drive.loses_answers, cluster.lie = True, lie
+    await interpreter.clients()
+    drive.loses_answers = False
+    healed_ns = drive.now_ns()
+    await interpreter.final()
+    data = await interpreter.collect()
+    observations = tuple(
+        Observation(
+            at_ns=at, node=node, is_up=True, epoch=EPOCH, leader=CONTROLLERS[0], high_watermark=1, log_end=cluster.end_offset
+        )
+        for at in range(0, drive.now_ns(), 100_000_000)
+        for node in CONTROLLERS
+    )
+    return Run(
+        options=options,
+        history=History(interpreter.ops),
+        log=cluster.log(),
+        observations=observations,
+        healed_ns=healed_ns,
+        ended_ns=drive.now_ns(),
+        started_at_ms=START_MS,
+        data=data,
+    )
+
+
+Played = Callable[..., tuple[ReferenceCluster, Run, dict[str, Verdict]]]
+
+
+@pytest.fixture(scope="session")
+def played() -> Played:
+    """Runs a workload against a reference cluster, and gives its checkers' verdicts by name."""
+
+    def play(name: str, lie: str = "", *, rate: float = 0.1, seed: str = "1", **others: Any) -> Any:
+        given = {"seed": seed, "time_s": 8.0, "rate": 150.0, "brokers": len(BROKERS), "ops_per_key": 60, **others}
+        options = Options(**given)
+        cluster = ReferenceCluster(seed, lie, rate)
+        clock = trio.testing.MockClock(autojump_threshold=0)
+        run: Run = trio.run(_play, name, cluster, options, clock=clock)
+        return cluster, run, {checker.name: checker.check(run) for checker in workload_named(name).checkers(options)}
+
+    return play
