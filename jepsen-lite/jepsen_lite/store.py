@@ -61,6 +61,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     log_start: int = 0
     log_end: int = 0
     node_exits: dict[int, str] = {}
+    violations: tuple[str, ...] = ()
+    not_ready: str = ""
+    cut_short: str = ""
     data: dict[str, Any] = {}
     verdicts: tuple[Verdict, ...] = ()
 
@@ -167,6 +170,9 @@ class RunDirectory:
             ended_ns=record.ended_ns,
             started_at_ms=record.started_at_ms,
             node_exits=record.node_exits,
+            violations=record.violations,
+            not_ready=record.not_ready,
+            cut_short=record.cut_short,
             data=record.data,
         )
 
