@@ -1,8 +1,8 @@
 """What a checker shows beside its sentence: shapes of `Verdict.details` that the report draws.
 
-A checker that finds a history illegal puts `shown(illegal=…)` into its details, one that finds a cycle of dependencies
-`shown(cycles=…)`; other keys may stand beside. Operations are named by their index in the run's history; states and reasons are
-texts for people.
+A checker that finds histories illegal puts a list of `IllegalHistory` into `details["illegal"]`, one that finds cycles of
+dependencies a list of `Cycle` into `details["cycles"]`, both as JSON values (`shown` makes them); other keys may stand beside.
+Operations are named by their index in the run's history; states and reasons are texts for people.
 """
 
 from __future__ import annotations
@@ -13,40 +13,37 @@ from typing import Any
 import msgspec
 
 
-class Placed(msgspec.Struct, frozen=True):
-    """An operation that has its place in an order, and the state of the model after it."""
-
-    op: int
-    state: str
-
-
-class Refused(msgspec.Struct, frozen=True):
-    """An operation that could come next by its times, and why the model does not let it."""
-
-    op: int
-    why: str = ""
-
-
 class Partial(msgspec.Struct, frozen=True):
-    """A start of an order that the model allows, as long as one gets. `refused`: what could come next and makes no sense."""
+    """A start of an order that the model allows and that cannot be continued: operations, the state after each, and those that
+    could come next by their times but are refused.
+    """
 
-    placed: tuple[Placed, ...]
-    refused: tuple[Refused, ...] = ()
+    order: tuple[int, ...]
+    states: tuple[str, ...]
+    refused: tuple[int, ...] = ()
+
+
+class Orders(msgspec.Struct, frozen=True):
+    """How far orders of `ops` get. `longest`: for each operation the place in `partials` of the longest one that has it, -1 if
+    there is none.
+    """
+
+    ops: tuple[int, ...]
+    partials: tuple[Partial, ...]
+    longest: dict[int, int]
 
 
 class IllegalHistory(msgspec.Struct, frozen=True, kw_only=True):
-    """Operations of one key that no order explains. `ops` are all of them by invocation, `initial` is the model's first state.
-
-    `partials[0]` is the longest partial order of all. Others may follow, so that every operation of `ops` that can be placed at all
-    is in one of them: the first that has it is the longest through it. `minimal`: a subset of `ops` that is illegal by itself and
-    of which none can be left out; () if none was sought.
+    """Operations of one key that no order explains, and of which none can be left out (`minimal`). `initial` is the model's first
+    state, `stuck` the operation at which every order ends.
     """
 
     key: str
-    ops: tuple[int, ...]
+    text: str
+    minimal: tuple[int, ...]
+    stuck: int
+    picture: Orders
     initial: str = ""
-    partials: tuple[Partial, ...] = ()
-    minimal: tuple[int, ...] = ()
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -81,4 +78,5 @@ def shown(*, illegal: Iterable[IllegalHistory] = (), cycles: Iterable[Cycle] = (
 
 def of(details: Mapping[str, Any]) -> Evidence:
     """What details hold, whatever else stands in them. msgspec.ValidationError if it has another shape."""
-    return msgspec.convert({name: details[name] for name in ("illegal", "cycles") if name in details}, Evidence)
+    found = {name: details[name] for name in ("illegal", "cycles") if name in details}
+    return msgspec.convert(found, Evidence, str_keys=True)
