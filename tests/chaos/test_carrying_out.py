@@ -13,6 +13,7 @@ from jepsen_lite.nemeses import scene as scenes
 from jepsen_lite.nemeses.carrying_out import carry_out
 from jepsen_lite.nemeses.scene import Leads
 from kraftlab.cluster import ClusterError
+from kraftlab.cluster.links.shape import PLAIN, LinkShape
 
 CONTROLLERS, BROKERS = (3000, 3001, 3002), (0, 1)
 
@@ -25,6 +26,7 @@ class Cluster:
         self.up = {*CONTROLLERS, *BROKERS}
         self.stopped: set[int] = set()
         self.cut_links: set[tuple[int, int]] = set()
+        self.shapes: dict[tuple[int, int], LinkShape] = {}
         self.done: list[tuple[float, str]] = []
         self.refuses: set[str] = set()
         self.leads: Leads | None = Leads(3001, 5)
@@ -58,13 +60,16 @@ class Cluster:
         self._note(f"go on {node_id}")
         self.stopped.discard(node_id)
 
-    def cut(self, source: int, target: int) -> None:
-        self._note(f"cut {source} {target}")
-        self.cut_links.add((source, target))
+    def cut_all(self, links: list[tuple[int, int]], *, reset: bool = False) -> None:
+        self._note(f"cut {links[0]}")
+        self.cut_links.update(links)
 
-    def heal(self, source: int, target: int) -> None:
-        self._note(f"heal {source} {target}")
-        self.cut_links.discard((source, target))
+    def heal_links(self, links: list[tuple[int, int]], *, drop: bool = False) -> None:
+        self._note(f"heal {len(links)}")
+        self.cut_links.difference_update(links)
+
+    def shape_links(self, links: list[tuple[int, int]], shape: LinkShape) -> None:
+        self.shapes |= dict.fromkeys(links, shape)
 
     async def find_leader(self, above: int | None = None) -> Leads | None:
         await trio.lowlevel.checkpoint()
@@ -72,7 +77,7 @@ class Cluster:
 
     @property
     def is_whole(self) -> bool:
-        return self.up == {*CONTROLLERS, *BROKERS} and not self.stopped and not self.cut_links
+        return self.up == {*CONTROLLERS, *BROKERS} and not (self.stopped or self.cut_links or set(self.shapes.values()) - {PLAIN})
 
 
 @pytest.fixture
@@ -115,7 +120,7 @@ async def test_what_two_faults_hold_the_last_one_undoes(cluster: Cluster, autoju
         *((3, "start 1"), (5, "start 0")),
     ]
     assert [step for step in cluster.done if step[1] == "go on 3000"] == [(4, "go on 3000")]
-    assert {at for at, what in cluster.done if what.startswith("heal")} == {5}
+    assert [step for step in cluster.done if step[1].startswith("heal")] == [(5, "heal 8")]
     assert cluster.is_whole
 
 
@@ -166,6 +171,7 @@ async def test_nobody_elected_is_no_strike_but_is_said(cluster: Cluster, autojum
         ("partition", "all", {"how": "bridge"}),
         ("isolate-leader", "leader", {}),
         ("one-way", "follower", {"way": "in"}),
+        ("slow", "all", {"delay_ms": 50}),
     ],
 )
 async def test_a_cancelled_run_is_undone_and_its_strikes_told(
@@ -175,7 +181,7 @@ async def test_a_cancelled_run_is_undone_and_its_strikes_told(
     plan = FaultPlan(seed="1", actions=(action(1, kind, target, 60, **arguments), action(30, "kill", "leader", 1, 1)))
     with trio.move_on_after(5):
         await carry_out(plan, cluster, cluster.begin(), find_leader=cluster.find_leader, tell=told.append)
-    assert cluster.done
+    assert cluster.done or cluster.shapes
     assert cluster.is_whole
     assert [(strike.kind, strike.begin_ns, strike.end_ns) for strike in told] == [(kind, 1_000_000_000, 5_000_000_000)]
 
@@ -197,7 +203,7 @@ async def test_a_fault_of_the_harness_ends_the_run_and_all_is_undone(
 async def test_what_cannot_be_done_is_said_and_half_of_it_undone(
     cluster: Cluster, autojump_clock: trio.testing.MockClock
 ) -> None:
-    cluster.refuses = {"kill 0", "cut 3000 1"}
+    cluster.refuses = {"kill 0", "cut (0, 3000)"}
     strikes = await carried_out(
         cluster,
         action(1, "kill", "all", 1),
@@ -208,7 +214,7 @@ async def test_what_cannot_be_done_is_said_and_half_of_it_undone(
     )
     assert [strike.error for strike in strikes] == [
         "refused: kill 0",
-        "refused: cut 3000 1",
+        "refused: cut (0, 3000)",
         "there is no controller:8 among 3000,3001,3002,0,1",
         "there is no link to cut around 3000",
         "",
@@ -230,3 +236,26 @@ async def test_a_node_that_is_down_by_itself_is_neither_killed_nor_started(
     strikes = await carried_out(cluster, action(1, "kill", "broker:0", 1), action(3, "pause", "broker:0", 1))
     assert [strike.error for strike in strikes] == ["none of these nodes runs"] * 2
     assert not cluster.done
+
+
+async def test_links_do_all_that_is_wanted_of_them_at_a_time(cluster: Cluster, autojump_clock: trio.testing.MockClock) -> None:
+    seen: list[LinkShape] = []
+    async with trio.open_nursery() as nursery:
+
+        async def look() -> None:
+            for at in (1.5, 2.5, 3.5, 4.5):
+                await trio.sleep_until(cluster.began + at)
+                seen.append(cluster.shapes[(3000, 0)])
+
+        now_ns = cluster.begin()
+        nursery.start_soon(look)
+        actions = (
+            action(1, "slow", "controller:0", 2, way="out", delay_ms=40),
+            action(2, "slow", "all", 2, 1, way="both", delay_ms=10, jitter_ms=5),
+            action(2, "loss", "controller:0", 1, way="both", loss=0.25),
+        )
+        strikes = await carry_out(FaultPlan(seed="1", actions=actions), cluster, now_ns, find_leader=cluster.find_leader)
+    assert [(shape.delay_ms, shape.jitter_ms, shape.loss) for shape in seen] == [(40, 0, 0), (50, 5, 0.25), (10, 5, 0), (0, 0, 0)]
+    assert cluster.is_whole
+    assert strikes[0].links == ((3000, 0), (3000, 1), (3000, 3001), (3000, 3002))
+    assert strikes[0].detail == "delay_ms=40"

@@ -36,6 +36,16 @@ KINDS: dict[str, Kind] = {
             link_faults.one_way,
             needs=("links",),
         ),
+        Kind(
+            "slow",
+            "messages are late, by the same time or by different ones",
+            link_faults.draw_slow,
+            link_faults.shaped,
+            ("links",),
+        ),
+        Kind("loss", "messages are lost", link_faults.draw_loss, link_faults.shaped, ("links",)),
+        Kind("duplicate", "messages come twice", link_faults.draw_duplicate, link_faults.shaped, ("links",)),
+        Kind("reorder", "messages overtake each other", link_faults.draw_reorder, link_faults.shaped, ("links",)),
     )
 }
 """By name, in the order of help and doctor."""

@@ -8,15 +8,21 @@ cluster are signalled, by the process that forked them.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import trio
 
+from kraftlab.cluster.links.shape import LinkShape
+
 from .words import View
 
+Link = tuple[int, int]
+"""(source, target): what the one sends to the other."""
 T = TypeVar("T", bound=Hashable)
 
 
@@ -38,6 +44,12 @@ class Cluster(Protocol):
     def pause_node(self, node_id: int) -> None: ...
 
     def resume_node(self, node_id: int) -> None: ...
+
+    def cut_all(self, links: list[Link], *, reset: bool = False) -> None: ...
+
+    def heal_links(self, links: list[Link], *, drop: bool = False) -> None: ...
+
+    def shape_links(self, links: list[Link], shape: LinkShape) -> None: ...
 
 
 class Leads(NamedTuple):
@@ -94,7 +106,8 @@ class Scene:
         self.find_leader = find_leader
         self.down: Holds[int] = Holds()
         self.stopped: Holds[int] = Holds()
-        self.cuts: Holds[tuple[int, int]] = Holds()
+        self.cuts: Holds[Link] = Holds()
+        self._shapes: defaultdict[Link, list[LinkShape]] = defaultdict(list)
         self._turns: defaultdict[int, trio.Lock] = defaultdict(trio.Lock)
         self._links = trio.Lock()
 
@@ -162,28 +175,70 @@ class Scene:
     # -- links ---------------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def kept_cut(self, links: Iterable[tuple[int, int]]) -> AsyncIterator[None]:
-        """Nothing passes the links until nothing keeps them cut."""
+    async def kept_cut(self, links: Iterable[Link], *, reset: bool = False, drop: bool = False) -> AsyncIterator[None]:
+        """Nothing passes the links until nothing keeps them cut. `reset`: connections break, else they seem to live, and what
+        waits comes late, or never if `drop`.
+        """
         held = tuple(links)
         for link in held:
             self.cuts.add(link)
         try:
             async with self._links:
-                await in_thread(self._cut, held)
+                await in_thread(partial(self.cluster.cut_all, list(held), reset=reset))
             yield
         finally:
-            freed = [link for link in held if self.cuts.drop(link)]
-            await undo_each(self._heal, [tuple(freed)])
+            freed = tuple(link for link in held if self.cuts.drop(link))
+            await undo_each(partial(self._heal, drop=drop), [freed])
 
-    def _cut(self, links: Iterable[tuple[int, int]]) -> None:
-        for source, target in links:
-            self.cluster.cut(source, target)
-
-    async def _heal(self, links: tuple[tuple[int, int], ...]) -> None:
+    async def _heal(self, links: tuple[Link, ...], *, drop: bool) -> None:
         async with self._links:
-            for source, target in links:
-                if (source, target) not in self.cuts:
-                    await in_thread(self.cluster.heal, source, target)
+            freed = [link for link in links if link not in self.cuts]
+            if freed:
+                await in_thread(partial(self.cluster.heal_links, freed, drop=drop))
+                await self._reshape(freed)
+
+    @asynccontextmanager
+    async def kept_shaped(self, links: Iterable[Link], shape: LinkShape) -> AsyncIterator[None]:
+        """The links do that to messages, beside what others want of them."""
+        held = tuple(links)
+        for link in held:
+            self._shapes[link].append(shape)
+        try:
+            async with self._links:
+                await self._reshape(held)
+            yield
+        finally:
+            for link in held:
+                self._shapes[link].remove(shape)
+            await undo_each(self._unshape, [held])
+
+    async def _unshape(self, links: tuple[Link, ...]) -> None:
+        async with self._links:
+            await self._reshape(links)
+
+    async def _reshape(self, links: Iterable[Link]) -> None:
+        """Lets the links have the shape that all together want."""
+        wanted: defaultdict[LinkShape, list[Link]] = defaultdict(list)
+        for link in links:
+            wanted[together(self._shapes[link])].append(link)
+        for shape, alike in wanted.items():
+            await in_thread(self.cluster.shape_links, alike, shape)
+
+
+def together(shapes: Iterable[LinkShape]) -> LinkShape:
+    """What a link does of which several things are wanted: delays add up, and each has its chance."""
+    found = tuple(shapes)
+
+    def chance(name: str) -> float:
+        return 1.0 - math.prod(1.0 - float(getattr(shape, name)) for shape in found)
+
+    return LinkShape(
+        delay_ms=sum(shape.delay_ms for shape in found),
+        jitter_ms=sum(shape.jitter_ms for shape in found),
+        loss=chance("loss"),
+        duplicate=chance("duplicate"),
+        reorder=chance("reorder"),
+    )
 
 
 async def each(work: Callable[[T], Awaitable[None]], things: Iterable[T]) -> None:
