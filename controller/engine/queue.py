@@ -12,7 +12,7 @@ what it did.
 An event with a deadline that passes while it waits fails with REQUEST_TIMED_OUT and never runs: nothing was done. Once an
 event runs there is no further deadline. `prepend` puts an event before all others and runs it even while the queue is
 held (activation); deferred events have a tag and a time, at most one per tag, and those that are due run before queued
-ones.
+ones, but for what was prepended: it builds on what was there before.
 
 The shell owns time: it calls `run_due` when `next_deadline_ms` has come, and is told by `on_timer_changed` that it should
 look again.
@@ -56,6 +56,8 @@ class EventQueue:
         self._clock = clock
         self._on_timer_changed = on_timer_changed
         self._waiting: deque[Event] = deque()
+        self._prepended = 0
+        """So many at the head of what waits run before anything that is deferred."""
         self._deferred: dict[str, tuple[int, Callable[[], None]]] = {}
         self._next_due_ms = NEVER_MS
         self._held = False
@@ -83,6 +85,7 @@ class EventQueue:
             return
         self._held = False
         self._waiting.appendleft(event)
+        self._prepended += 1
         self.run_due()
 
     def schedule(self, tag: str, at_ms: int, run: Callable[[], None]) -> None:
@@ -126,6 +129,7 @@ class EventQueue:
     def fail_waiting(self, error: ApiError) -> None:
         """Fails every event that waits; deferred ones stay."""
         waiting, self._waiting = self._waiting, deque()
+        self._prepended = 0
         for event in waiting:
             event.fail(error)
 
@@ -155,7 +159,7 @@ class EventQueue:
             self._held = False
             while True:
                 now_ms = self._clock()
-                if now_ms >= self._next_due_ms:
+                if now_ms >= self._next_due_ms and not self._prepended:
                     if not self._run_deferred(now_ms):
                         return
                 elif not self._waiting or not self._run_next(now_ms):
@@ -176,6 +180,7 @@ class EventQueue:
     def _run_next(self, now_ms: int) -> bool:
         """Runs the head; False if the queue holds from here on."""
         event = self._waiting.popleft()
+        was_prepended, self._prepended = bool(self._prepended), max(self._prepended - 1, 0)
         if now_ms >= event.deadline_ms:
             self._timed_out += 1
             event.fail(_timed_out(event.name))
@@ -186,6 +191,7 @@ class EventQueue:
         except NotNow:
             self._started -= 1
             self._waiting.appendleft(event)
+            self._prepended += was_prepended
             self._hold_until(now_ms + RETRY_MS)
             return False
         return not self._held
@@ -213,6 +219,7 @@ class EventQueue:
         expired = [event for event in self._waiting if now_ms >= event.deadline_ms]
         if not expired:
             return
+        self._prepended -= sum(now_ms >= self._waiting[place].deadline_ms for place in range(self._prepended))
         self._waiting = deque(event for event in self._waiting if now_ms < event.deadline_ms)
         for event in expired:
             self._timed_out += 1

@@ -289,9 +289,14 @@ class QuorumController:
                 answer.fail(self.not_controller())
                 return
             self._working_out = None
+            if quorum.end_offset != context.next_offset:
+                # The quorum itself has written meanwhile.
+                again = partial(self._work_out, name, generate, run, answer)
+                self.queue.unpause(Event(name, again, answer.fail))
+                return
 
             def worked_out(state: ControllerState, now: Context) -> Outcome[R]:
-                # The quorum itself may have written meanwhile, or the log not have taken it at once.
+                # The log may not have taken it at once.
                 if now.next_offset != context.next_offset:
                     return generate(state, now)
                 outcome, self._plan = result.unwrap()

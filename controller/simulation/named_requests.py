@@ -52,10 +52,16 @@ def counted(image: MetadataImage, client: int) -> tuple[int, int]:
     return int(count), int(sequence)
 
 
+def raise_violation(text: str) -> None:
+    """Of whoever judges."""
+    raise Violation(text)
+
+
 class AppliedRequests:
     """What named requests did, by the committed log: (client, sequence) → what it made of the counter."""
 
-    def __init__(self) -> None:
+    def __init__(self, violated: Callable[[str], None] = raise_violation) -> None:
+        self._violated = violated
         self.counts: dict[tuple[int, int], int] = {}
         self._last = dict.fromkeys(range(CLIENTS), (0, 0))
 
@@ -67,7 +73,7 @@ class AppliedRequests:
                 continue
             count, sequence = self._last[client] = now
             if (client, sequence) in self.counts:
-                raise Violation(f"M10 request {sequence} of client {client} is applied twice at {image.provenance}")
+                self._violated(f"M10 request {sequence} of client {client} is applied twice at {image.provenance}")
             self.counts[client, sequence] = count
 
 
@@ -102,17 +108,17 @@ class NamedRequest:
             assert answer.value is not None
             given = (answer.value.producer_id_start, answer.offset)
             if self._answer not in (None, given):
-                raise Violation(f"M10 {self} is answered {given}, and was {self._answer}")
+                self._world.violated(f"M10 {self} is answered {given}, and was {self._answer}")
             self._answer = given
             applied = self._world.replayed.applied.counts.get((self._client, self._sequence))
             if applied != given[0]:
-                raise Violation(f"M10 {self} is answered {given}, and the log says {applied}")
+                self._world.violated(f"M10 {self} is answered {given}, and the log says {applied}")
         elif answer.error.code == ErrorCode.INVALID_REQUEST:
-            raise Violation(f"M10 {self} is taken for another: {answer.error}")
+            self._world.violated(f"M10 {self} is taken for another: {answer.error}")
         elif answer.error.code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             newer = self._clients.sent[self._client] - self._sequence
             if newer < KEPT_PER_CLIENT:
-                raise Violation(f"M10 {self} is refused as too old, and there are {newer} newer ones")
+                self._world.violated(f"M10 {self} is refused as too old, and there are {newer} newer ones")
 
     def __repr__(self) -> str:
         return f"request {self._sequence} of client {self._client}"

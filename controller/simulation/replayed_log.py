@@ -9,6 +9,8 @@ whole.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kraftlab.metadata import codec
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import MetadataImage, Provenance
@@ -21,7 +23,7 @@ from kraftlab.quorum.simulation.invariants import Violation
 from kraftlab.quorum.state_machine import CommittedBatch
 
 from ..engine.state import EMPTY_STATE, ControllerState
-from .named_requests import AppliedRequests
+from .named_requests import AppliedRequests, raise_violation
 
 SINGLY_MAX = 100
 """Batches with more records are replayed as a whole."""
@@ -33,11 +35,12 @@ _LOCAL_RECORDS = (Partition, PartitionChange, ConfigRecord, NoOp, RequestOutcome
 class ReplayedLog:
     """`state` stands at `end_offset`; `records` has each batch's end offset and records by its base offset."""
 
-    def __init__(self) -> None:
+    def __init__(self, violated: Callable[[str], None] = raise_violation) -> None:
+        self._violated = violated
         self.state: ControllerState = EMPTY_STATE
         self.end_offset = 0
         self.records: dict[int, tuple[int, list[AnyRecord]]] = {}
-        self.applied = AppliedRequests()
+        self.applied = AppliedRequests(violated)
         self._digests: dict[int, bytes] = {0: image_digest(EMPTY_STATE.image)}
         self._batches = 0
         self._tail: tuple[MetadataImage, list[tuple[int, list[AnyRecord]]]] | None = None
@@ -61,7 +64,7 @@ class ReplayedLog:
     def compare(self, node_id: int, offset: int, image: MetadataImage) -> None:
         """Raises Violation if a node's image at `offset` is another."""
         if self._digests.get(offset) != image_digest(image):
-            raise Violation(f"M2 the image of n{node_id} at offset {offset} is not the one replayed from scratch")
+            self._violated(f"M2 the image of n{node_id} at offset {offset} is not the one replayed from scratch")
 
     def between(self, base_offset: int, end_offset: int) -> list[AnyRecord] | None:
         """The records of the batches that fill this range exactly; None if no batches do."""
@@ -114,4 +117,4 @@ class ReplayedLog:
 
     def _judge(self, batch: CommittedBatch, broken: tuple[str, ...]) -> None:
         if broken:
-            raise Violation(f"M1 batch {batch.base_offset}..{batch.end_offset}: {'; '.join(broken)}")
+            self._violated(f"M1 batch {batch.base_offset}..{batch.end_offset}: {'; '.join(broken)}")

@@ -23,7 +23,6 @@ from kraftlab.quorum.core.effects import Proposed, Rejected
 from kraftlab.quorum.core.events import Propose, ResignAsked
 from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch
 from kraftlab.quorum.driver.errors import NotLeader, Overloaded
-from kraftlab.quorum.simulation.invariants import Violation
 from kraftlab.quorum.simulation.process import SimulatedProcess
 from kraftlab.quorum.simulation.state_machine import HashingStateMachine, run_at_once
 from kraftlab.quorum.state_machine import CommittedBatch, FrozenState
@@ -94,7 +93,7 @@ class SimulatedController:
             session_timeout_ms=SESSION_TIMEOUT_MS,
             heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
             default_replication_factor=3,
-            static={"reassignment.max.moves.per.broker": "1", AUTHORIZER: "simulated"},
+            static={"reassignment.max.moves.per.broker": "1", AUTHORIZER: "simulated", **world.properties},
         )
         self.controller = QuorumController(settings, self.machine.now_ms, self._random, self._arm_timer, signal=Signal)
         self.controller.attach(self)
@@ -169,7 +168,7 @@ class SimulatedController:
     async def apply(self, batches: list[CommittedBatch], high_watermark: int) -> None:
         await self._chain.apply(batches, high_watermark)
         for batch in batches:
-            self.world.replayed.extend(batch)
+            self.world.committed(self, batch)
         cut = self._random.randint(1, len(batches))
         for portion in (batches[:cut], batches[cut:]):
             if portion:
@@ -222,9 +221,9 @@ class SimulatedController:
         """What holds between any two events of this controller."""
         controller = self.controller
         if controller.failure is not None:
-            raise Violation(f"M8 n{self.node_id} must stop: {controller.failure}")
+            self.world.violated(f"M8 n{self.node_id} must stop: {controller.failure}")
         if not controller.is_active and controller.newest is not controller.committed:
-            raise Violation(
+            self.world.violated(
                 f"M5 n{self.node_id} is not active and holds uncommitted state at {controller.newest.image.provenance}"
             )
         image = controller.committed.image
@@ -234,7 +233,9 @@ class SimulatedController:
             for first, last in map(whole_keys, range(CONFIG_KEYS)):
                 seen = image.config(RESOURCE_BROKER, "", first), image.config(RESOURCE_BROKER, "", last)
                 if seen[0] != seen[1]:
-                    raise Violation(f"M9 n{self.node_id} shows a part of a transaction: {first} {seen[0]!r}, {last} {seen[1]!r}")
+                    self.world.violated(
+                        f"M9 n{self.node_id} shows a part of a transaction: {first} {seen[0]!r}, {last} {seen[1]!r}"
+                    )
 
     # Time
 

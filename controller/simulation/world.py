@@ -7,10 +7,11 @@ the world compares that with what is committed at this moment, by the raft check
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+import immutables
 import msgspec
 
 from kraftlab.metadata.errors import ApiError, ErrorCode
@@ -24,6 +25,7 @@ from kraftlab.quorum.simulation.process import SimulatedProcess
 from kraftlab.quorum.simulation.state_machine import SimulatedStateMachine
 from kraftlab.quorum.simulation.transcript import Transcript
 from kraftlab.quorum.simulation.world import World
+from kraftlab.quorum.state_machine import CommittedBatch
 
 from ..engine.answer_deadlines import OutcomeUnknown
 from ..engine.purgatory import Answer
@@ -124,19 +126,19 @@ class Operation:
         if answer.error is None or answer.error is self._refusal:
             rests_on = max(self.seen, answer.offset)
             if rests_on > committed:
-                raise Violation(f"M3 {self} is answered for offset {rests_on}, and {committed} is committed")
+                self._world.violated(f"M3 {self} is answered for offset {rests_on}, and {committed} is committed")
         if answer.error is None:
             self._world.acknowledged += 1
             if self.records and self._world.replayed.between(self.base_offset, answer.offset) != self.records:
-                raise Violation(f"M4 {self} is acknowledged at {answer.offset}, and other records are committed there")
+                self._world.violated(f"M4 {self} is acknowledged at {answer.offset}, and other records are committed there")
         elif answer.error.code == ErrorCode.UNKNOWN_SERVER_ERROR:
-            raise Violation(f"M8 {self}: {answer.error}")
+            self._world.violated(f"M8 {self}: {answer.error}")
         elif (
             answer.error.code == ErrorCode.REQUEST_TIMED_OUT
             and self._is_appended
             and not isinstance(answer.error, OutcomeUnknown)
         ):
-            raise Violation(f"M6 {self} was appended at {self.base_offset} and is told that nothing was done")
+            self._world.violated(f"M6 {self} was appended at {self.base_offset} and is told that nothing was done")
         if self._then is not None:
             self._then(answer)
 
@@ -159,8 +161,18 @@ class _Unexpected(logging.Handler):
 class MetadataWorld(World):
     """`quorum/simulation`'s world; its state machines are controllers, its workload is what administrators and brokers ask."""
 
-    def __init__(self, options: SimulationOptions, transcript: Transcript, people: People = People()) -> None:
-        self.replayed = ReplayedLog()
+    def __init__(
+        self,
+        options: SimulationOptions,
+        transcript: Transcript,
+        people: People = People(),
+        properties: Mapping[str, str] = immutables.Map(),
+    ) -> None:
+        self.is_judged = True
+        """Whether broken rules of this world end the run."""
+        self.properties = properties
+        """Of all controllers: keys of server.properties."""
+        self.replayed = ReplayedLog(self.violated)
         self.operations: list[Operation] = []
         """All that were asked so far."""
         super().__init__(milder(options), transcript, self._make_controller)
@@ -173,7 +185,20 @@ class MetadataWorld(World):
         self._unexpected = _Unexpected()
 
     def _make_controller(self, node_id: int) -> SimulatedStateMachine:
+        self.booted(node_id)
         return SimulatedController(self, node_id)
+
+    def booted(self, node_id: int) -> None:
+        """A process starts."""
+
+    def committed(self, asked: SimulatedController, batch: CommittedBatch) -> None:
+        """A node applies a batch, perhaps as the first one."""
+        self.replayed.extend(batch)
+
+    def violated(self, text: str) -> None:
+        """A rule is broken. Raises Violation, if anybody judges."""
+        if self.is_judged:
+            raise Violation(text)
 
     def run(self) -> None:
         for broker in self._brokers.values():
@@ -237,7 +262,7 @@ class MetadataWorld(World):
     def judge_heartbeat(self, answer: Answer[BrokerHeartbeatResponse]) -> None:
         """M3, as far as it can be told from outside."""
         if answer.error is None and answer.offset > self.history.end_offset:
-            raise Violation(f"M3 a heartbeat is answered for offset {answer.offset}, and {self.history.end_offset} is committed")
+            self.violated(f"M3 a heartbeat is answered for offset {answer.offset}, and {self.history.end_offset} is committed")
 
     def work(self, process: SimulatedProcess) -> None:
         asked = process.state_machine
@@ -250,7 +275,7 @@ class MetadataWorld(World):
     def has_converged(self, offset: int) -> bool:
         """Also the controllers have, and M7 holds."""
         if self._unexpected.errors:
-            raise Violation(f"M8 {self._unexpected.errors[0]}")
+            self.violated(f"M8 {self._unexpected.errors[0]}")
         controllers = self.controllers()
         if not super().has_converged(offset) or len(self.active_controllers()) != 1:
             return False
@@ -259,10 +284,10 @@ class MetadataWorld(World):
         for asked in controllers:
             asked.check()
             if asked.controller.committed.index != self.replayed.state.index:
-                raise Violation(f"M2 the index of n{asked.node_id} at offset {offset} is not the one replayed from scratch")
+                self.violated(f"M2 the index of n{asked.node_id} at offset {offset} is not the one replayed from scratch")
         for operation in self.operations:
             if operation.answer is None and operation.asked.is_alive:
-                raise Violation(f"M7 {operation} has no answer although everything is committed")
+                self.violated(f"M7 {operation} has no answer although everything is committed")
         self._check_configs(self.replayed.state.image)
         return self._has_settled_moves(self.active_controllers()[0])
 
@@ -274,7 +299,7 @@ class MetadataWorld(World):
         state = controller.newest
         context = Context(active.machine.now_ms(), self.options.random("judge of moves"), controller.settings, 0)
         if upkeep.start_waiting(state, {}, context).records:
-            raise Violation(f"M11 a queued move waits at {state.image.provenance}, and there is a slot for it")
+            self.violated(f"M11 a queued move waits at {state.image.provenance}, and there is a slot for it")
         return True
 
     def _check_configs(self, image: MetadataImage) -> None:
@@ -290,4 +315,4 @@ class MetadataWorld(World):
         for key, offset in acknowledged.items():
             value = image.config(RESOURCE_BROKER, "", key)
             if written[key].get(value, -1) < offset:
-                raise Violation(f"M7 {key} was acknowledged at {offset}, and is {value!r} in the end")
+                self.violated(f"M7 {key} was acknowledged at {offset}, and is {value!r} in the end")

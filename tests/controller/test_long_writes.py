@@ -125,8 +125,29 @@ async def test_it_is_worked_out_again_if_the_quorum_wrote_meanwhile(cluster: Any
     long = cluster.controller.write("note", generate, is_long=True)
     cluster.quorum.control_batch()
     finish(aside)
+    assert len(offsets) == 1, "not on the event loop"
+    finish(aside)
     assert await cluster.done(long) == "a"
     assert offsets[1] == offsets[0] + 1
+
+
+async def test_what_fell_due_meanwhile_does_not_spoil_what_was_worked_out(cluster: Any, aside: list[Work]) -> None:
+    """A record that the controller writes when it is idle, say: it would have to be worked out again."""
+    begun: list[int] = []
+
+    def generate(state: ControllerState, context: Context) -> Outcome[str]:
+        begun.append(context.next_offset)
+        return setting("t", "a")(state, context)
+
+    long = cluster.controller.write("note", generate, is_long=True)
+    other: list[Answer[str]] = []
+    cluster.controller.queue.schedule("due", cluster.clock(), lambda: other.append(write(cluster, "b")))
+    cluster.controller.queue.run_due()
+    assert not other
+    finish(aside)
+    assert await cluster.done(long) == "a"
+    assert len(begun) == 1
+    assert await cluster.done(other[0]) == "ab"
 
 
 async def test_on_a_thread_the_event_loop_goes_on(cluster: Any) -> None:

@@ -53,6 +53,23 @@ def test_a_prepended_event_runs_before_all_that_wait(recorder: Recorder) -> None
     assert recorder.log == ["activation", "client"]
 
 
+def test_a_prepended_event_runs_before_what_is_due_and_again_if_it_could_not_run_yet(recorder: Recorder) -> None:
+    recorder.queue.pause()
+    recorder.queue.schedule("due", 100, lambda: recorder.log.append("due"))
+    recorder.queue.append(recorder.event("client"))
+    attempts = iter((True, False))
+
+    def not_at_first() -> None:
+        if next(attempts):
+            raise NotNow
+        recorder.log.append("worked out")
+
+    recorder.queue.unpause(Event("worked out", not_at_first, lambda error: None))
+    assert recorder.log == []
+    recorder.queue.resume()
+    assert recorder.log == ["worked out", "due", "client"]
+
+
 def test_an_event_whose_deadline_passes_in_the_queue_times_out_and_never_runs(recorder: Recorder) -> None:
     recorder.queue.hold()
     recorder.queue.append(recorder.event("early", deadline_ms=150))
@@ -160,7 +177,7 @@ def test_nothing_runs_while_the_queue_is_paused_and_the_end_of_the_pause_comes_f
     assert recorder.log == []
     assert recorder.queue.next_deadline_ms() == NEVER_MS
     recorder.queue.unpause(recorder.event("first"))
-    assert recorder.log == ["due", "first", "waits"]
+    assert recorder.log == ["first", "due", "waits"]
 
 
 def test_who_waits_while_the_queue_is_paused_times_out_as_ever(recorder: Recorder) -> None:
