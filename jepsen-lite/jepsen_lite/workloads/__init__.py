@@ -8,7 +8,7 @@ from functools import partial
 
 from ..workload import Workload
 
-NAMES = ("registers", "topics")
+NAMES = ("registers", "topics", "exactly-once", "producer-ids")
 """In the order in which they are listed."""
 
 

@@ -38,6 +38,7 @@ from kraftlab.metadata.records import (
     Config,
     RegisterBroker,
     RemoveTopic,
+    RequestOutcome,
     Topic,
 )
 from kraftlab.metadata.snapshot import image_digest, image_records
@@ -91,9 +92,15 @@ class ReferenceCluster:
             body, count = codec.encode(list(records))
             base = self.end_offset
             self.batches.append(LogBatch(base, base + count, EPOCH, self.now_ms(), False, body))
-            self.state = self.state.replay(list(records), base, Provenance(base + count, EPOCH, self.now_ms()))
+            taken = [record for record in records if not (isinstance(record, RequestOutcome) and self._knows(record))]
+            self.state = self.state.replay(taken, base, Provenance(base + count, EPOCH, self.now_ms()))
             self.states.append(self.state)
         return self.end_offset
+
+    def _knows(self, outcome: RequestOutcome) -> bool:
+        """An image refuses to be told twice what a request was answered: a liar has to hide it."""
+        client = self.state.image.requests.get(outcome.client_id)
+        return client is not None and (client.get(outcome.sequence) is not None or client.is_too_old(outcome.sequence))
 
     def _append_control(self) -> None:
         body = encode_control([LeaderChange(0, CONTROLLERS[0], CONTROLLERS, CONTROLLERS)])
@@ -145,6 +152,8 @@ class ReferenceCluster:
         if identity is not None:
             outcome = exactly_once.recorded(api, identity, outcome, self.state, now_ms)
         records = list(outcome.records)
+        if api == "AllocateProducerIds" and outcome.response.producer_id_start and self.lies("block again"):
+            outcome.response.producer_id_start -= outcome.response.producer_id_len
         if self.lies("lost write"):
             return outcome.response, self.end_offset + len(records)
         records = _spoiled(self, records)

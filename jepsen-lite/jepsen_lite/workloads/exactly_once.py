@@ -1,0 +1,189 @@
+"""Writes that are carried out once, however often they are sent (W6).
+
+A key is one request with one id. Several processes send it, to nodes of their own choice: at the same time, one after the
+other, and late, when others may lead. What it asks for would show if it was done twice: a block of producer ids, or a topic of
+a new name. Each sending is an operation of its own, all under one request id. Twelve requests have one client id: a late
+sending may come when newer ones have pushed out its answer, and is refused then (DUPLICATE_SEQUENCE_NUMBER).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+
+from ..checkers.findings import Findings
+from ..checkers.set_full import SetFull
+from ..checkers.stats import Stats
+from ..checkers.unique import Blocks
+from ..checkers.witness import Witness
+from ..generators import Invocation, Source, independent, limit, mix
+from ..history import FAIL, OK, Op
+from ..models.fold import Change
+from ..verdicts import Verdict
+from ..workload import CallFailed, Checker, Completion, Options, Port, Run, Workload
+from .admin import Caller, asked_until_ok, ended, nodes
+from .cluster_view import seen_brokers
+
+PREFIX = "once-"
+GROUP = 3
+REQUESTS_PER_CLIENT = 12
+SENDINGS = (1, 2, 3, 3, 4, 6)
+DONE_BEFORE = "TOPIC_ALREADY_EXISTS"
+"""Topics' names are new: who is told this has created it himself, by an earlier sending."""
+_LATE_S = 2.0
+
+
+def workload() -> Workload:
+    return Workload(
+        "exactly-once",
+        SendingClient,
+        _generator,
+        _final,
+        _checkers,
+        summary="requests with an id, sent several times to several nodes, late and at once: one effect, one answer",
+    )
+
+
+# -- what is asked ----------------------------------------------------------------------------------------------------------
+
+
+def _key(number: int) -> str:
+    return f"{PREFIX}{number}"
+
+
+def _generator(options: Options) -> Source:
+    def of_key(key: str) -> Source:
+        random = options.random(f"sendings/{key}")
+        f = random.choice(("allocate", "create"))
+        late = random.choice((False, False, True))
+        sendings: list[Source] = [limit(random.choice(SENDINGS), lambda _: Invocation(f, key, "now"))]
+        return [*sendings, Invocation(f, key, "late")] if late else sendings
+
+    return mix(independent(_key, of_key, group=GROUP), lambda _: Invocation("list"), weights=(20, 1))
+
+
+def _final(options: Options) -> Source:
+    return asked_until_ok(Invocation("list"))
+
+
+# -- how it is asked --------------------------------------------------------------------------------------------------------
+
+
+class SendingClient:
+    """Of one process. What it sends follows from the key alone, whoever sends it."""
+
+    def __init__(self, options: Options, process: int) -> None:
+        self._options = options
+        self._caller = Caller(options, process)
+
+    async def invoke(self, invocation: Invocation, port: Port) -> Completion:
+        if invocation.f == "list":
+            reply = await self._caller.read(port, "DescribeTopicPartitions", pb.DescribeTopicPartitionsRequest())
+            return ended(reply, sorted(topic.name for topic in reply.response.topics if topic.name.startswith(PREFIX)))
+        client, place = divmod(int(invocation.key.removeprefix(PREFIX)), REQUESTS_PER_CLIENT)
+        sender = Caller(self._options, client, "once")
+        sender.newest = self._caller.newest
+        request: Any
+        if invocation.f == "allocate":
+            broker = port.brokers[client % len(port.brokers)]
+            try:
+                epoch = (await seen_brokers(self._caller, port)).epochs.get(broker, -1)
+            except CallFailed as failed:
+                return Completion(FAIL, error=f"not sent, no broker is known: {failed.error}", node=failed.node)
+            request = pb.AllocateProducerIdsRequest(broker_id=broker, broker_epoch=epoch)
+        else:
+            topic = pb.CreatableTopic(name=invocation.key, num_partitions=1, replication_factor=1)
+            request = pb.CreateTopicsRequest(topics=[topic])
+        chance = self._caller.random
+        if invocation.value == "late":
+            await port.sleep(chance.uniform(0.1, _LATE_S))
+        node = chance.choice((None, None, chance.choice(nodes(port))))
+        api = "AllocateProducerIds" if invocation.f == "allocate" else "CreateTopics"
+        sent = await sender.send_as(port, api, request, place + 1, node=node)
+        self._caller.newest = max(self._caller.newest, sender.newest)
+        response = sent.reply.response
+        if invocation.f == "allocate":
+            return ended(sent.reply, [response.producer_id_start, response.producer_id_len], request_id=sent.request_id)
+        made = response.topics[0]
+        return ended(sent.reply, made.topic_id, code=made.error_code, request_id=sent.request_id)
+
+
+# -- what must hold ---------------------------------------------------------------------------------------------------------
+
+
+class OnceFold:
+    """The last block of producer ids and the topics of this workload."""
+
+    writes = frozenset({"allocate", "create"})
+    refusals: frozenset[str] = frozenset()
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._block = (0, 0)
+        self._topics: dict[str, str] = {}
+
+    def apply(self, change: Change) -> Iterable[str]:
+        for entry in change.entries:
+            if entry.kind == "ProducerIds":
+                self._block = (self._next, entry.record["next_producer_id"] - self._next)
+                self._next = entry.record["next_producer_id"]
+            elif entry.kind == "Topic":
+                self._topics[entry.record["name"]] = entry.record["topic_id"]
+        return ()
+
+    def wrote(self, op: Op, change: Change | None) -> str:
+        if change is None:
+            return "the answer to it would be there"
+        kinds = {entry.kind for entry in change.entries} - {"RequestOutcome"}
+        wanted = {"ProducerIds"} if op.f == "allocate" else {"Topic", "Partition"}
+        return "" if kinds == wanted else f"it has {sorted(kinds)}"
+
+    def permits(self, op: Op) -> str:
+        return f"there was such a topic, {self._topics[op.key]}" if op.f == "create" and op.key in self._topics else ""
+
+    def answers(self, op: Op) -> str:
+        if op.f == "allocate":
+            return "" if tuple(op.result) == self._block else f"the block is {self._block}"
+        if op.f == "create":
+            return "" if op.result == self._topics.get(op.key) else f"the topic is {self._topics.get(op.key)}"
+        wanted = {name for name in self._topics if name.startswith(PREFIX)}
+        return "" if wanted == set(op.result) else f"other topics are there: {sorted(wanted ^ set(op.result))[:3]}"
+
+    def refuses(self, op: Op) -> str:
+        return f"{op.error} says nothing of the state"
+
+
+class SameAnswers:
+    """Whoever sends a request gets the same answer at the same offset, and nobody is told that it was done by somebody else."""
+
+    name = "same answers"
+
+    def check(self, run: Run) -> Verdict:
+        findings = Findings()
+        first: dict[str, Op] = {}
+        for op in run.history:
+            if op.request_id and op.outcome == OK:
+                before = first.setdefault(op.request_id, op)
+                if (before.result, before.offset) != (op.result, op.offset):
+                    text = (
+                        f"request {op.request_id} ({op.f} {op.key}) was answered {before.result!r} at offset {before.offset} "
+                        f"(operation {before.index}) and {op.result!r} at {op.offset} (operation {op.index})"
+                    )
+                    findings.add("another answer", text, [before.index, op.index])
+            elif op.error == DONE_BEFORE:
+                findings.add(
+                    "done again", f"operation {op.index} ({op.f} {op.key}) was carried out before, and again", [op.index]
+                )
+        return findings.verdict(self.name, checked=len(first), nothing="no request was answered")
+
+
+def _checkers(options: Options) -> Sequence[Checker]:
+    return (
+        Stats(),
+        Witness(OnceFold, sessions=False),
+        SameAnswers(),
+        Blocks(),
+        SetFull("create", "list", added=lambda op: op.key),
+    )

@@ -1,0 +1,104 @@
+"""Blocks of producer ids (W12): handed out once, in rising order, whoever leads and whatever was read from a snapshot.
+
+A key is the broker that a block is for; its epoch is that of its registration as the client saw it last. One that is not its any
+more is refused, and looked up again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+
+from ..checkers.stats import Stats
+from ..checkers.unique import Blocks
+from ..checkers.witness import Witness
+from ..generators import Context, Invocation, Source
+from ..history import FAIL, Op
+from ..models.fold import Change
+from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
+from .admin import Caller, asked_until_ok, ended
+from .cluster_view import seen_brokers
+
+STALE = "STALE_BROKER_EPOCH"
+
+
+def workload() -> Workload:
+    return Workload(
+        "producer-ids",
+        AllocatingClient,
+        _generator,
+        lambda _: asked_until_ok(Invocation("allocate", "0")),
+        _checkers,
+        summary="blocks of producer ids: disjoint, rising, never given again",
+    )
+
+
+def _generator(options: Options) -> Source:
+    """Keys are places in the list of brokers."""
+
+    def allocate(context: Context) -> Invocation:
+        return Invocation("allocate", str(context.random.randrange(options.brokers)))
+
+    return allocate
+
+
+class AllocatingClient:
+    """Of one process."""
+
+    def __init__(self, options: Options, process: int) -> None:
+        self._caller = Caller(options, process)
+        self._epochs: dict[int, int] = {}
+
+    async def invoke(self, invocation: Invocation, port: Port) -> Completion:
+        broker = sorted(port.brokers)[int(invocation.key) % len(port.brokers)]
+        if broker not in self._epochs:
+            try:
+                self._epochs = (await seen_brokers(self._caller, port)).epochs
+            except CallFailed as failed:
+                return Completion(FAIL, error=f"not sent, no broker is known: {failed.error}", node=failed.node)
+        request = pb.AllocateProducerIdsRequest(broker_id=broker, broker_epoch=self._epochs.get(broker, -1))
+        try:
+            sent = await self._caller.write(port, "AllocateProducerIds", request)
+        except CallFailed:
+            self._epochs = {}
+            raise
+        response = sent.reply.response
+        return ended(sent.reply, [response.producer_id_start, response.producer_id_len], request_id=sent.request_id)
+
+
+class BlocksFold:
+    """The block that was given out last, by whatever request."""
+
+    writes = frozenset({"allocate"})
+    refusals: frozenset[str] = frozenset()
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._block = (0, 0)
+
+    def apply(self, change: Change) -> Iterable[str]:
+        for entry in change.entries:
+            if entry.kind == "ProducerIds":
+                self._block = (self._next, entry.record["next_producer_id"] - self._next)
+                self._next = entry.record["next_producer_id"]
+        return ()
+
+    def wrote(self, op: Op, change: Change | None) -> str:
+        if change is None:
+            return "the answer to it would be there"
+        kinds = [entry.kind for entry in change.entries if entry.kind != "RequestOutcome"]
+        return "" if kinds == ["ProducerIds"] else f"it has {kinds}"
+
+    def permits(self, op: Op) -> str:
+        return ""
+
+    def answers(self, op: Op) -> str:
+        return "" if tuple(op.result) == self._block else f"the block is {self._block}"
+
+    def refuses(self, op: Op) -> str:
+        return f"{op.error} says nothing of the state"
+
+
+def _checkers(options: Options) -> Sequence[Checker]:
+    return (Stats(), Witness(BlocksFold), Blocks())
