@@ -1,0 +1,179 @@
+"""Who must come before whom among transactions, and the shortest circles in that.
+
+A graph of numbered nodes, edges of a few kinds. Nodes up to `transactions` are transactions; the others are *relays*, which stand
+for many edges at once (everything that returned before a moment comes before everything that began after it), so that the graph
+stays linear in the history: an edge into a relay has the kind of the edges that it stands for, the way out of it costs nothing.
+Most histories have no circle, which peeling off what nothing comes before shows in linear time; only what is left is searched.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+WW, WR, RW, REALTIME, RELAY = range(5)
+KIND_NAMES = ("ww", "wr", "rw", "realtime", "relay")
+_BITS, _MASK = 3, 7
+"""An edge is one integer, its target and below that its kind: there are millions."""
+
+
+class Edge(NamedTuple):
+    """Between transactions. `by_relay`: it is one of those that a relay stands for."""
+
+    source: int
+    target: int
+    kind: int
+    by_relay: bool = False
+
+
+class Cycle(NamedTuple):
+    """A circle of edges, and what it is called: "G0" (writes only), "G1c" (writes and reads of them), "G-single" (one
+    anti-dependency), "G2" (more of them); "-realtime" if it needs real time.
+    """
+
+    name: str
+    edges: tuple[Edge, ...]
+
+
+CLASSES: tuple[tuple[str, frozenset[int], bool], ...] = (
+    ("G0", frozenset({WW}), False),
+    ("G1c", frozenset({WW, WR}), False),
+    ("G-single", frozenset({WW, WR}), True),
+    ("G2", frozenset({WW, WR, RW}), True),
+    ("G0-realtime", frozenset({WW, REALTIME}), False),
+    ("G1c-realtime", frozenset({WW, WR, REALTIME}), False),
+    ("G-single-realtime", frozenset({WW, WR, REALTIME}), True),
+    ("G2-realtime", frozenset({WW, WR, RW, REALTIME}), True),
+)
+"""Name; kinds of edges on the way; whether the circle is closed by an anti-dependency. The worst first."""
+STARTS_MAX = 300
+"""Edges from which circles of one class are looked for."""
+
+
+class Graph:
+    """Edges are added, then circles are asked for."""
+
+    def __init__(self, transactions: int) -> None:
+        self.transactions = transactions
+        self._edges: list[list[int]] = [[] for _ in range(transactions)]
+
+    @property
+    def edge_count(self) -> int:
+        return sum(map(len, self._edges))
+
+    def relay(self) -> int:
+        """A new node that is no transaction."""
+        self._edges.append([])
+        return len(self._edges) - 1
+
+    def add(self, source: int, target: int, kind: int) -> None:
+        if source != target:
+            self._edges[source].append(target << _BITS | kind)
+
+    def cycles(self) -> list[Cycle]:
+        """The shortest of each class that there is, the worst class first. A circle that a worse class has already is not shown
+        again, and real time is only asked where there is no circle without it.
+        """
+        left = self._knots()
+        found: list[Cycle] = []
+        for name, kinds, closes in CLASSES if left else ():
+            if found and REALTIME in kinds and not found[-1].name.endswith("realtime"):
+                break
+            cycle = self._shortest(name, left, kinds, closes)
+            if cycle is not None and all(set(cycle.edges) != set(other.edges) for other in found):
+                found.append(cycle)
+        return found
+
+    def _knots(self) -> dict[int, list[int]]:
+        """The nodes that lie on a circle, or between two, and the edges among them."""
+        edges = self._edges
+        before = [0] * len(edges)
+        for targets in edges:
+            for edge in targets:
+                before[edge >> _BITS] += 1
+        work = [node for node, count in enumerate(before) if not count]
+        peeled = 0
+        while work:
+            node = work.pop()
+            peeled += 1
+            for edge in edges[node]:
+                target = edge >> _BITS
+                before[target] -= 1
+                if not before[target]:
+                    work.append(target)
+        if peeled == len(edges):
+            return {}
+        kept = {node: [edge for edge in edges[node] if before[edge >> _BITS]] for node, count in enumerate(before) if count}
+        return _with_a_way_on(kept)
+
+    def _shortest(self, name: str, left: dict[int, list[int]], kinds: frozenset[int], closes: bool) -> Cycle | None:
+        best: tuple[Edge, ...] | None = None
+        wanted = {RW} if closes else kinds - {REALTIME}
+        starts = [(node, edge) for node in sorted(left) for edge in left[node] if edge & _MASK in wanted]
+        for source, edge in starts[:STARTS_MAX]:
+            way = _way(edge >> _BITS, source, left, kinds | {RELAY}, len(best) if best else None)
+            if way is None:
+                continue
+            circle = self._without_relays([(source, edge), *way])
+            if best is None or len(circle) < len(best):
+                best = circle
+        return None if best is None else Cycle(name, best)
+
+    def _without_relays(self, steps: Sequence[tuple[int, int]]) -> tuple[Edge, ...]:
+        merged: list[Edge] = []
+        for source, edge in steps:
+            target = edge >> _BITS
+            if source >= self.transactions:
+                merged[-1] = merged[-1]._replace(target=target, by_relay=True)
+            else:
+                merged.append(Edge(source, target, edge & _MASK))
+        return tuple(merged)
+
+
+def _with_a_way_on(left: dict[int, list[int]]) -> dict[int, list[int]]:
+    """Without the nodes from which no circle can be reached."""
+    after = {node: len(edges) for node, edges in left.items()}
+    sources: dict[int, list[int]] = {}
+    for node, edges in left.items():
+        for edge in edges:
+            sources.setdefault(edge >> _BITS, []).append(node)
+    work = [node for node, count in after.items() if not count]
+    gone = set(work)
+    while work:
+        for source in sources.get(work.pop(), ()):
+            after[source] -= 1
+            if not after[source]:
+                gone.add(source)
+                work.append(source)
+    return {node: [edge for edge in edges if edge >> _BITS not in gone] for node, edges in left.items() if node not in gone}
+
+
+def _way(
+    start: int, end: int, left: dict[int, list[int]], kinds: frozenset[int], shorter_than: int | None
+) -> list[tuple[int, int]] | None:
+    """The shortest way as (node, edge out of it); ways out of relays are free."""
+    came: dict[int, tuple[int, int]] = {}
+    distance = {start: 0}
+    queue = deque([start])
+    while queue:
+        node = queue.popleft()
+        if node == end:
+            break
+        if shorter_than is not None and distance[node] >= shorter_than:
+            continue
+        for edge in left[node]:
+            kind, target = edge & _MASK, edge >> _BITS
+            if kind not in kinds:
+                continue
+            cost = distance[node] + (kind != RELAY)
+            if target not in distance or cost < distance[target]:
+                distance[target], came[target] = cost, (node, edge)
+                (queue.append if kind != RELAY else queue.appendleft)(target)
+    else:
+        return None
+    steps: list[tuple[int, int]] = []
+    while node != start:
+        steps.append(came[node])
+        node = came[node][0]
+    return steps[::-1]

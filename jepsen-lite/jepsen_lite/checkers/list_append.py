@@ -1,0 +1,306 @@
+"""Transactions that append to lists and read lists: is there an order in which they happened one at a time, in real time?
+
+Theory of operation (Kingsbury and Alvaro, Elle, VLDB 2020). Every appended value is unique, so a list that was read shows who
+wrote it and in which order: the longest read of a key is the order of its versions, and all other reads must be starts of it.
+From that follow dependencies between transactions that were committed (they succeeded, or somebody saw what they appended):
+
+- `ww`: one appended right behind the other;
+- `wr`: one read a list that ends with what the other appended;
+- `rw`: one read a list without what the other appended next (an anti-dependency);
+- `realtime`: one had returned before the other began.
+
+A circle of them cannot have happened one at a time. What succeeded but was never seen lies behind all that was seen of its key:
+lists only grow. What is wrong without any circle: a read of what a failed transaction appended (G1a), of a state within another
+transaction (G1b), of a value that nobody appended, reads of one key that do not fit, or that contradict the transaction's own
+appends. A transaction of unknown outcome may be seen or not; it counts only if it was seen.
+
+Operations: `value` is a list of ["append", key, v] and ["r", key, None]; the `result` of one that succeeded is the same with the
+lists that were read. O(operations + length of the lists that were read).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from ..history import FAIL, OK, Op
+from ..models.model import frozen
+from ..verdicts import Verdict
+from ..workload import Run
+from .dependencies import KIND_NAMES, REALTIME, RELAY, RW, WR, WW, Cycle, Edge, Graph
+from .findings import Findings
+
+Steps = Sequence[Sequence[Any]]
+APPEND, READ = "append", "r"
+
+
+class ListAppend:
+    """`transactions` are the names of the operations. `steps` gives the micro-operations of one, filled in if it succeeded.
+    `realtime` False asks only for serializability.
+    """
+
+    def __init__(
+        self,
+        *transactions: str,
+        steps: Callable[[Op], Steps] = lambda op: op.result if op.outcome == OK else op.value,
+        realtime: bool = True,
+        name: str = "list-append",
+    ) -> None:
+        self.name = name
+        self._transactions = frozenset(transactions or ("txn",))
+        self._steps = steps
+        self._realtime = realtime
+
+    def check(self, run: Run) -> Verdict:
+        ops = [op for op in run.history if op.f in self._transactions]
+        lists = _Lists(ops, self._steps)
+        lists.find_orders()
+        lists.check_reads()
+        graph = lists.dependencies(self._realtime)
+        cycles = graph.cycles()
+        shown = [lists.told(cycle) for cycle in cycles]
+        for cycle in shown:
+            members = list(dict.fromkeys(edge["from"] for edge in cycle["edges"]))
+            lists.findings.add(cycle["name"], f"{cycle['name']}: " + ", ".join(edge["why"] for edge in cycle["edges"]), members)
+        reads = sum(1 for op in lists.committed if op.outcome == OK for step in self._steps(op) if step[0] == READ)
+        return lists.findings.verdict(
+            self.name,
+            checked=reads,
+            nothing="no transaction that reads has succeeded",
+            details={
+                "transactions": len(lists.committed),
+                "edges": graph.edge_count,
+                "keys": len(lists.orders),
+                "cycles": shown,
+            },
+        )
+
+
+class _Lists:
+    """What transactions did to lists. Transactions that count are numbered; `committed` holds them by number."""
+
+    def __init__(self, ops: Sequence[Op], steps: Callable[[Op], Steps]) -> None:
+        self.findings = Findings()
+        self.steps = steps
+        self.ops = ops
+        self.writers: dict[tuple[str, Hashable], Op] = {}
+        """(key, value) → who appends it."""
+        self.not_last: set[tuple[str, Hashable]] = set()
+        """What its writer itself appended more behind."""
+        for op in ops:
+            last: dict[str, Hashable] = {}
+            for name, key, value in op.value:
+                if name == APPEND:
+                    self._append(op, key, frozen(value), last)
+        self.orders: dict[str, list[Hashable]] = {}
+        self.longest: dict[str, Op] = {}
+        self.committed: list[Op] = []
+        self.numbers: dict[int, int] = {}
+
+    def _append(self, op: Op, key: str, value: Hashable, last: dict[str, Hashable]) -> None:
+        other = self.writers.setdefault((key, value), op)
+        if other is not op and not (op.request_id and op.request_id == other.request_id):
+            text = f"operations {other.index} and {op.index} both append {value!r} to {key}: values must be unique"
+            self.findings.add("not unique", text, [other.index, op.index])
+        if key in last:
+            self.not_last.add((key, last[key]))
+        last[key] = value
+
+    # -- what was read ---------------------------------------------------------------------------------------------------
+
+    def find_orders(self) -> None:
+        """The longest read of each key, and who counts as committed."""
+        for op in self.ops:
+            if op.outcome != OK:
+                continue
+            for name, key, value in self.steps(op):
+                if name == READ and len(value or ()) > len(self.orders.get(key, ())):
+                    self.orders[key] = [frozen(item) for item in value]
+                    self.longest[key] = op
+        seen = {
+            self.writers[key, value].index
+            for key, order in self.orders.items()
+            for value in order
+            if (key, value) in self.writers
+        }
+        self.committed = [op for op in self.ops if op.outcome == OK or (op.outcome != FAIL and op.index in seen)]
+        self.numbers = {op.index: number for number, op in enumerate(self.committed)}
+
+    def check_reads(self) -> None:
+        for key, order in self.orders.items():
+            self._check_order(key, order)
+        for op in self.committed:
+            if op.outcome == OK:
+                self._check_own(op)
+
+    def _check_order(self, key: str, order: list[Hashable]) -> None:
+        op = self.longest[key]
+        if len(set(order)) < len(order):
+            twice = next(value for value in order if order.count(value) > 1)
+            self.findings.add("appended twice", f"operation {op.index} read {twice!r} twice in {key}", [op.index])
+        for value in order:
+            writer = self.writers.get((key, value))
+            if writer is None:
+                self.findings.add(
+                    "unexpected", f"operation {op.index} read {value!r} in {key}, which nobody appended", [op.index]
+                )
+            elif writer.outcome == FAIL:
+                text = f"operation {op.index} read {value!r} in {key}, which operation {writer.index} appended, and that failed"
+                self.findings.add("G1a", text, [writer.index, op.index])
+
+    def _check_own(self, op: Op) -> None:
+        """Each read is a start of the key's order, and fits the transaction's own appends and reads before."""
+        appended: dict[str, list[Hashable]] = {}
+        before: dict[str, tuple[list[Hashable], int]] = {}
+        for name, key, value in self.steps(op):
+            own = appended.setdefault(key, [])
+            if name == APPEND:
+                own.append(frozen(value))
+                continue
+            read = [frozen(item) for item in value or ()]
+            order = self.orders.get(key, [])
+            if read != order[: len(read)]:
+                other = self.longest[key]
+                text = f"operation {op.index} read {read!r} of {key}, operation {other.index} read {order!r}: no start of that"
+                self.findings.add("incompatible order", text, [op.index, other.index])
+            read_before, own_before = before.get(key, (read[: len(read) - len(own)], 0))
+            if read != read_before + own[own_before:]:
+                text = f"operation {op.index} read {read!r} of {key}, which does not fit what it had appended or read before"
+                self.findings.add("internal", text, [op.index])
+            before[key] = (read, len(own))
+            last = (key, read[-1]) if read else None
+            if last in self.not_last and self.writers[last] is not op:
+                writer = self.writers[last]
+                text = f"operation {op.index} read {key} up to {read[-1]!r}, in the midst of operation {writer.index}"
+                self.findings.add("G1b", text, [writer.index, op.index])
+
+    # -- who depends on whom ---------------------------------------------------------------------------------------------
+
+    def number_of(self, key: str, value: Hashable) -> int | None:
+        """The transaction that appended it, if it counts."""
+        writer = self.writers.get((key, value))
+        return None if writer is None else self.numbers.get(writer.index)
+
+    def dependencies(self, realtime: bool) -> Graph:
+        graph = Graph(len(self.committed))
+        authors: dict[str, list[int | None]] = {}
+        for key, order in self.orders.items():
+            authors[key] = [self.number_of(key, value) for value in order]
+            for first, second in zip(authors[key], authors[key][1:], strict=False):
+                if first is not None and second is not None:
+                    graph.add(first, second, WW)
+        tails = self._tails(graph, authors)
+        for number, op in enumerate(self.committed):
+            if op.outcome == OK:
+                self._reader(graph, number, op, authors, tails)
+        if realtime:
+            self._real_time(graph)
+        return graph
+
+    def _tails(self, graph: Graph, authors: dict[str, list[int | None]]) -> dict[str, int]:
+        """For each key a relay to those who appended for certain and were not seen."""
+        tails: dict[str, int] = {}
+        seen: dict[str, set[Hashable]] = {key: set(order) for key, order in self.orders.items()}
+        for number, op in enumerate(self.committed):
+            if op.outcome != OK:
+                continue
+            for name, key, value in op.value:
+                if name == APPEND and frozen(value) not in seen.get(key, ()):
+                    if key not in tails:
+                        tails[key] = graph.relay()
+                        written = [author for author in authors.get(key, ()) if author is not None]
+                        if written:
+                            graph.add(written[-1], tails[key], WW)
+                    graph.add(tails[key], number, RELAY)
+        return tails
+
+    def _reader(self, graph: Graph, number: int, op: Op, authors: dict[str, list[int | None]], tails: dict[str, int]) -> None:
+        own: set[str] = set()
+        for name, key, value in self.steps(op):
+            if name == APPEND:
+                own.add(key)
+                continue
+            length, known = len(value or ()), authors.get(key, [])
+            if 0 < length <= len(known):
+                writer = known[length - 1]
+                if writer is not None:
+                    graph.add(writer, number, WR)
+            if key in own:
+                continue
+            if length < len(known):
+                following = known[length]
+                if following is not None:
+                    graph.add(number, following, RW)
+            elif key in tails:
+                graph.add(number, tails[key], RW)
+
+    def _real_time(self, graph: Graph) -> None:
+        """A chain of relays, one for each return after which something begins."""
+        returned = sorted((op.ended_ns, number) for number, op in enumerate(self.committed) if op.outcome == OK)
+        relay, place = -1, 0
+        for began_ns, number in sorted((op.invoked_ns, number) for number, op in enumerate(self.committed)):
+            if place < len(returned) and returned[place][0] < began_ns:
+                following = graph.relay()
+                if relay >= 0:
+                    graph.add(relay, following, RELAY)
+                relay = following
+                while place < len(returned) and returned[place][0] < began_ns:
+                    graph.add(returned[place][1], relay, REALTIME)
+                    place += 1
+            if relay >= 0:
+                graph.add(relay, number, RELAY)
+
+    # -- for people ------------------------------------------------------------------------------------------------------
+
+    def told(self, cycle: Cycle) -> dict[str, Any]:
+        """A circle with the reason for each edge; JSON values."""
+        edges = [
+            {
+                "from": self.committed[edge.source].index,
+                "to": self.committed[edge.target].index,
+                "kind": KIND_NAMES[edge.kind],
+                "why": self._why(edge),
+            }
+            for edge in cycle.edges
+        ]
+        return {"name": cycle.name, "edges": edges}
+
+    def _why(self, edge: Edge) -> str:
+        source, target = self.committed[edge.source], self.committed[edge.target]
+        if edge.kind == REALTIME:
+            return f"{source.index} had returned before {target.index} began"
+        for key in dict.fromkeys(step[1] for step in source.value):
+            order = self.orders.get(key, [])
+            if edge.kind == WW:
+                ends = [value for name, at, value in source.value if name == APPEND and at == key]
+                starts = [value for name, at, value in target.value if name == APPEND and at == key]
+                for end in ends:
+                    for start in starts:
+                        if edge.by_relay or [frozen(end), frozen(start)] in [order[at : at + 2] for at in range(len(order))]:
+                            return f"{target.index} appended {start!r} to {key} behind {end!r} of {source.index}"
+            elif edge.kind == WR:
+                read = self._read_ending(target, key, source)
+                if read:
+                    return f"{target.index} read {key} up to {read[-1]!r}, which {source.index} appended"
+            else:
+                missed = self._missed(source, target, key, order)
+                if missed is not None:
+                    return f"{source.index} read {key} without {missed!r}, which {target.index} appended"
+        return f"{source.index} comes before {target.index} ({KIND_NAMES[edge.kind]})"
+
+    def _read_ending(self, reader: Op, key: str, writer: Op) -> Sequence[Any]:
+        for name, at, value in self.steps(reader):
+            if name == READ and at == key and value and self.writers.get((key, frozen(value[-1]))) is writer:
+                return list(value)
+        return ()
+
+    def _missed(self, reader: Op, writer: Op, key: str, order: list[Hashable]) -> Any:
+        appended = [value for name, at, value in writer.value if name == APPEND and at == key]
+        for name, at, value in self.steps(reader):
+            if name == READ and at == key:
+                read = value or ()
+                following = order[len(read)] if len(read) < len(order) else None
+                for candidate in appended:
+                    if candidate not in read and (following is None or frozen(candidate) == following):
+                        return candidate
+        return None

@@ -1,0 +1,218 @@
+"""Transactions over lists: circles of dependencies are found, named and told, and nothing else is."""
+
+from __future__ import annotations
+
+import random
+from itertools import permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jepsen_lite.checkers.list_append import ListAppend
+from jepsen_lite.history import History, Op
+from jepsen_lite.verdicts import UNKNOWN
+from jepsen_lite.workload import Options, Run
+
+Steps = list[tuple[str, str, object]]
+
+
+def txn(index: int, invoked_ns: int, ended_ns: int, *steps: str, outcome: str = "ok") -> Op:
+    """Steps: "x+1" appends 1 to x; "x=1,2" reads [1, 2] of x; "x=" reads an empty list."""
+    asked: list[list[object]] = []
+    answered: list[list[object]] = []
+    for step in steps:
+        if "+" in step:
+            key, value = step.split("+")
+            asked.append(["append", key, int(value)])
+            answered.append(["append", key, int(value)])
+        else:
+            key, shown = step.split("=")
+            asked.append(["r", key, None])
+            answered.append(["r", key, [int(value) for value in shown.split(",") if value]])
+    return Op(
+        index=index,
+        process=index,
+        f="txn",
+        value=asked,
+        result=answered if outcome == "ok" else None,
+        outcome=outcome,  # type: ignore[arg-type]
+        invoked_ns=invoked_ns,
+        ended_ns=ended_ns,
+    )
+
+
+def history(*rows: tuple[object, ...]) -> Run:
+    """Rows: (invoked, ended, step, …), and "fail" or "info" in place of a step."""
+    ops = []
+    for index, (invoked, ended, *steps) in enumerate(rows):
+        outcome = next((step for step in steps if step in ("fail", "info")), "ok")
+        ops.append(txn(index, invoked, ended, *(step for step in steps if step != outcome), outcome=outcome))  # type: ignore[arg-type]
+    return Run(options=Options(), history=History(ops))
+
+
+GOOD = {
+    "one after the other": history((0, 1, "x+1"), (2, 3, "x=1", "y+2"), (4, 5, "x=1", "y=2")),
+    "overlapping in any order": history((0, 9, "x+1", "y+1"), (0, 9, "x+2", "y+2"), (10, 11, "x=2,1", "y=2,1")),
+    "unknown and seen": history((0, 1, "x+1", "info"), (2, 3, "x="), (9, 10, "x=1")),
+    "unknown and never seen": history((0, 1, "x+1", "info"), (2, 3, "x="), (9, 10, "x=")),
+    "failed and not seen": history((0, 1, "x+1", "fail"), (2, 3, "x=")),
+    "its own appends are seen": history((0, 1, "x+1", "x=1", "x+2", "x=1,2"), (2, 3, "x=1,2")),
+}
+BAD = {
+    "lost": (history((0, 1, "x+1"), (2, 3, "x=")), "G-single-realtime"),
+    "lost behind others": (history((0, 1, "x+1"), (2, 3, "x+2"), (4, 5, "x=1")), "G-single-realtime"),
+    "stale": (history((0, 1, "x+1"), (2, 3, "x="), (4, 5, "x=1")), "G-single-realtime"),
+    "writes in two orders": (history((0, 9, "x+1", "y+1"), (0, 9, "x+2", "y+2"), (10, 11, "x=1,2", "y=2,1")), "G0"),
+    "writes against time": (history((0, 1, "x+1"), (2, 3, "x+2"), (4, 5, "x=2,1")), "G0-realtime"),
+    "seeing each other": (history((0, 9, "x+1", "y=2"), (0, 9, "y+2", "x=1"), (10, 11, "x=1", "y=2")), "G1c"),
+    "half of another": (history((0, 9, "x+1", "y+1"), (0, 9, "x=1", "y="), (10, 11, "x=1", "y=1")), "G-single"),
+    "write skew": (history((0, 9, "x=", "y+1"), (0, 9, "y=", "x+2"), (10, 11, "x=2", "y=1")), "G2"),
+    "aborted read": (history((0, 1, "x+1", "fail"), (2, 3, "x=1")), "G1a"),
+    "intermediate read": (history((0, 9, "x+1", "x+2"), (0, 9, "x=1"), (10, 11, "x=1,2")), "G1b"),
+    "two orders of one list": (history((0, 9, "x+1"), (0, 9, "x+2"), (0, 9, "x=1,2"), (0, 9, "x=2,1")), "incompatible order"),
+    "a value from nowhere": (
+        history(
+            (0, 1, "x=7"),
+        ),
+        "unexpected",
+    ),
+    "a value twice": (history((0, 1, "x+1"), (2, 3, "x=1,1")), "appended twice"),
+    "not its own append": (history((0, 9, "x+1", "x="), (0, 9, "x=1")), "internal"),
+    "two reads of one transaction": (history((0, 9, "x=", "x=1"), (0, 9, "x+1")), "internal"),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_good(name: str) -> None:
+    verdict = ListAppend().check(GOOD[name])
+    assert verdict.valid is True, verdict.reason
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad(name: str) -> None:
+    run, kind = BAD[name]
+    verdict = ListAppend().check(run)
+    assert verdict.valid is False
+    assert kind in verdict.details["violations"]
+
+
+def test_a_circle_is_told_edge_by_edge() -> None:
+    run, _ = BAD["half of another"]
+    (cycle,) = ListAppend().check(run).details["cycles"]
+    assert cycle["name"] == "G-single"
+    assert [(edge["from"], edge["to"], edge["kind"]) for edge in cycle["edges"]] == [(1, 0, "rw"), (0, 1, "wr")]
+    assert [edge["why"] for edge in cycle["edges"]] == [
+        "1 read y without 1, which 0 appended",
+        "1 read x up to 1, which 0 appended",
+    ]
+
+
+def test_without_real_time_an_old_read_is_fine() -> None:
+    run, _ = BAD["stale"]
+    assert ListAppend(realtime=False).check(run).valid is True
+
+
+def test_transactions_that_read_nothing_prove_nothing() -> None:
+    assert ListAppend().check(history()).valid == UNKNOWN
+    assert ListAppend().check(history((0, 1, "x+1"))).valid == UNKNOWN
+
+
+def in_some_order(ops: list[Op]) -> bool:
+    """The definition: an order of all that keeps those apart that do not overlap, in which every read sees what was appended."""
+    for order in permutations(ops):
+        if any(late.ended_ns < early.invoked_ns for at, early in enumerate(order) for late in order[at + 1 :]):
+            continue
+        lists: dict[str, list[int]] = {}
+        fits = True
+        for op in order:
+            for name, key, value in op.result:
+                if name == "append":
+                    lists.setdefault(key, []).append(value)
+                elif lists.get(key, []) != value:
+                    fits = False
+        if fits:
+            return True
+    return False
+
+
+@st.composite
+def small_histories(draw: st.DrawFn) -> list[Op]:
+    """A few transactions over two keys, and one at the end that reads both in full."""
+    appended: dict[str, list[int]] = {"x": [], "y": []}
+    rows: list[tuple[int, int, list[str]]] = []
+    value = 0
+    for _ in range(draw(st.integers(1, 4))):
+        invoked = draw(st.integers(0, 8))
+        steps: list[str] = []
+        for key in draw(st.lists(st.sampled_from("xy"), min_size=1, max_size=2, unique=True)):
+            if draw(st.booleans()):
+                value += 1
+                appended[key].append(value)
+                steps.append(f"{key}+{value}")
+            else:
+                steps.append(f"{key}?")
+        rows.append((invoked, invoked + draw(st.integers(1, 5)), steps))
+    orders = {key: draw(st.permutations(values)) for key, values in appended.items()}
+
+    def filled(step: str) -> str:
+        if "?" not in step:
+            return step
+        order = orders[step[0]]
+        return f"{step[0]}=" + ",".join(map(str, order[: draw(st.integers(0, len(order)))]))
+
+    ops = [txn(index, begun, done, *map(filled, steps)) for index, (begun, done, steps) in enumerate(rows)]
+    return [*ops, txn(len(ops), 99, 100, *(f"{key}=" + ",".join(map(str, order)) for key, order in orders.items()))]
+
+
+@settings(max_examples=400, deadline=None)
+@given(small_histories())
+def test_it_agrees_with_trying_all_orders(ops: list[Op]) -> None:
+    verdict = ListAppend().check(Run(options=Options(), history=History(ops)))
+    assert verdict.valid is in_some_order(ops), verdict.reason
+
+
+def simulated(seed: int, count: int) -> list[Op]:
+    """Transactions that take effect at one moment of their time; some lose their answer, some fail."""
+    chance = random.Random(seed)
+    lists: dict[str, list[int]] = {}
+    ops: list[Op] = []
+    for index in range(count):
+        at = index * 10
+        outcome = chance.choices(["ok", "info", "fail"], [8, 1, 1])[0]
+        happens = outcome == "ok" or (outcome == "info" and chance.random() < 0.5)
+        steps: list[str] = []
+        for key in chance.sample("abc", 2):
+            if chance.random() < 0.5:
+                steps.append(f"{key}+{index * 10 + len(steps)}")
+                if happens:
+                    lists.setdefault(key, []).append(index * 10 + len(steps) - 1)
+            else:
+                steps.append(f"{key}=" + ",".join(map(str, lists.get(key, []))))
+        ops.append(txn(index, at - chance.randrange(30), at + chance.randrange(1, 30), *steps, outcome=outcome))
+    final = [f"{key}=" + ",".join(map(str, lists.get(key, []))) for key in "abc"]
+    return [*ops, txn(count, count * 10 + 50, count * 10 + 60, *final)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 60))
+def test_what_lists_did_is_accepted(seed: int, count: int) -> None:
+    verdict = ListAppend().check(Run(options=Options(), history=History(simulated(seed, count))))
+    assert verdict.valid is True, verdict.reason
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(0, 2))
+def test_an_append_that_is_gone_at_the_end_is_seen(seed: int, which: int) -> None:
+    ops = simulated(seed, 50)
+    *others, final = ops
+    name, key, values = final.result[which]
+    lost = values[-1]
+    assert any(["append", key, lost] in op.value for op in others)
+    certain = any(["append", key, lost] in op.value and op.outcome == "ok" for op in others)
+    seen = any(step[0] == "r" and step[1] == key and lost in step[2] for op in others if op.outcome == "ok" for step in op.result)
+    steps = [step if step[1] != key else [name, key, values[:-1]] for step in final.result]
+    changed = Op(index=final.index, process=final.process, f="txn", value=final.value, outcome="ok", result=steps,
+                 invoked_ns=final.invoked_ns, ended_ns=final.ended_ns)  # fmt: skip
+    verdict = ListAppend().check(Run(options=Options(), history=History([*others, changed])))
+    assert (verdict.valid is False) == (certain or seen)
