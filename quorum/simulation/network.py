@@ -14,7 +14,7 @@ import msgspec
 from ..core.effects import Send
 from ..core.events import RequestAbandoned, RequestFailed
 from ..core.messages import Request, Response
-from .options import CALM
+from .options import CALM, NetworkOptions
 
 LISTENER = "CONTROLLER"
 
@@ -49,11 +49,20 @@ class SimulatedNetwork:
         self._clogged_until_us: dict[tuple[int, int], int] = {}
         self._last_arrival_us: dict[tuple[int, int], int] = {}
 
+    def be(self, options: NetworkOptions) -> None:
+        """So good or bad from now on; cuts and what is held stay."""
+        self._options = options
+        self._twice_delay_us = 2 * options.delay_us
+        self._keeps_order = not options.reordering
+
+    @property
+    def held_until_us(self) -> int:
+        """When the last of the messages that are held goes on."""
+        return max(self._clogged_until_us.values(), default=0)
+
     def calm(self) -> None:
         """Nothing goes wrong any more."""
-        self._options = CALM
-        self._twice_delay_us = 2 * CALM.delay_us
-        self._keeps_order = not CALM.reordering
+        self.be(CALM)
         self._cuts.clear()
         self._clogged_until_us.clear()
 

@@ -200,7 +200,7 @@ def play(
             world.strikes, world.until_us = plan.strikes, plan.until_us
         return world
 
-    with _collector_at_rest():
+    with collector_at_rest():
         return _play(options, begin, plan, mutant, write, trace, world_name, with_tail)
 
 
@@ -248,7 +248,7 @@ def _play(
 
 
 @contextmanager
-def _collector_at_rest() -> Iterator[None]:
+def collector_at_rest() -> Iterator[None]:
     """A world makes hardly any cycles until it ends, and is short-lived: nothing is collected before it is all garbage."""
     collects = gc.isenabled()
     gc.disable()

@@ -310,9 +310,12 @@ class World:
 
     def _strike(self, strike: Strike) -> None:
         states = [machine.state_name for machine in self.machines]
+        self.coverage.struck(strike.fault, [states[node_id] for node_id in self.strike_with(strike)])
+
+    def strike_with(self, strike: Strike) -> tuple[int, ...]:
+        """Whom it hit."""
         self._strike_random.seed(strike_seed(self.options, strike))
-        struck = FAULTS[strike.fault].strike(self, self._strike_random)
-        self.coverage.struck(strike.fault, [states[node_id] for node_id in struck])
+        return FAULTS[strike.fault].strike(self, self._strike_random)
 
     # The end
 

@@ -1,0 +1,250 @@
+"""A workload in the simulated world: a seed is a run.
+
+Theory of operation. Seed and options draw the world (`simulated_faults.py`), the world plays the workload's coroutines in virtual
+time (`simulated_world.py`, `simulated_drive.py`), and what comes of it is the same `Run` that a real cluster leaves, for the same
+checkers. Beside them a checker of its own, "simulation", says what no client can see: the rules of consensus and of the
+controller that the simulator judges after every step, and liveness. Nothing here reads a clock: the same seed gives the same
+history and the same trace, in any process and however it hashes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+import traceback
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from kraftlab.controller.simulation.coroutines import first_of
+from kraftlab.quorum.core.errors import InvariantViolation
+from kraftlab.quorum.simulation.invariants import Violation
+from kraftlab.quorum.simulation.machine import ANCHOR_MS
+from kraftlab.quorum.simulation.runner import OWN_RULES, collector_at_rest
+from kraftlab.quorum.simulation.transcript import TAIL_LINES, Transcript
+from kraftlab.quorum.simulation.workers import worker_pool
+from kraftlab.quorum.storage import StorageError
+
+from ..committed_log import decoded
+from ..fault_plan import FaultPlan
+from ..history import History, Op
+from ..interpreter import Interpreter
+from ..verdicts import UNKNOWN, Verdict, combined
+from ..workload import Options, Run, Workload
+from ..workloads import workload_named
+from .simulated_drive import SimulatedDrive
+from .simulated_faults import ALL, blows_of, draw_plan, draw_world
+from .simulated_world import ChaosWorld
+
+CHECKER = "simulation"
+FINAL_MS = 120_000
+"""The final phase of a healthy cluster may take so long."""
+_LIVENESS = re.compile(r"(L\d+|M7|M11) ")
+_RULE = re.compile(r"[SLDM]\d+ |(" + "|".join(sorted(OWN_RULES)) + ")")
+Kind = Literal["safety", "liveness", "crash"]
+
+
+class SimulatedRun(NamedTuple):
+    """`violation`: the rule of the simulator that broke, which ended the run, "" if none did. `trace_hash` is of every step,
+    `history_hash` of every operation. `tail`: the last lines of the transcript of a run that broke a rule. Times of this
+    machine's are in `processor_s` alone.
+    """
+
+    run: Run
+    verdicts: tuple[Verdict, ...]
+    plan: FaultPlan
+    violation: str
+    excuse: str
+    trace_hash: str
+    history_hash: str
+    steps: int
+    simulated_ms: int
+    processor_s: float
+    tail: tuple[str, ...] = ()
+
+
+class Summary(NamedTuple):
+    """What is kept of one of many seeds; it travels between processes. `valid` is that of all verdicts together."""
+
+    seed: str
+    valid: bool | str
+    verdicts: tuple[Verdict, ...]
+    counts: dict[str, int]
+    trace_hash: str
+    history_hash: str
+    steps: int
+    simulated_ms: int
+    processor_s: float
+    excuse: str
+
+
+def run_simulated(
+    workload: Workload,
+    seed: int | str,
+    options: Options,
+    plan: FaultPlan | None = None,
+    *,
+    nemeses: Collection[str] = (ALL,),
+    is_judged: bool = True,
+    with_tail: bool = False,
+    write: Callable[[str], None] | None = None,
+) -> SimulatedRun:
+    """Plays one seed. Without a plan the seed draws what strikes, among what `nemeses` name; with one, that strikes.
+
+    `is_judged` False: the controller's rules do not end the run, so that what clients see tells alone. `write` gets the
+    transcript line by line. NoSuchFault.
+    """
+    options = msgspec.structs.replace(options, seed=str(seed))
+    begun_s = time.process_time()
+    with collector_at_rest():
+        transcript = Transcript(write)
+        played = _Played(workload, options, plan, nemeses, transcript, is_judged)
+        violation = played.play()
+        tail: tuple[str, ...] = ()
+        if violation and with_tail:
+            last_lines = Transcript(tail_lines=TAIL_LINES)
+            _Played(workload, options, plan, nemeses, last_lines, is_judged).play()
+            tail = tuple(last_lines.tail())
+        run = played.run()
+    world = played.world
+    excuse = world.liveness.excuse or ""
+    verdicts = (_verdict(violation, excuse), *(checker.check(run) for checker in workload.checkers(options)))
+    return SimulatedRun(
+        run=run,
+        verdicts=verdicts,
+        plan=played.plan,
+        violation=violation,
+        excuse=excuse,
+        trace_hash=transcript.digest(),
+        history_hash=history_hash(run.history),
+        steps=transcript.steps,
+        simulated_ms=world.now_us // 1_000,
+        processor_s=time.process_time() - begun_s,
+        tail=tail,
+    )
+
+
+def run_named(
+    name: str, seed: int | str, *, options: Options, nemeses: Collection[str] = (ALL,), is_judged: bool = True
+) -> Summary:
+    """Plays one seed of a workload of the registry."""
+    played = run_simulated(workload_named(name), seed, options, nemeses=nemeses, is_judged=is_judged)
+    return summary_of(played)
+
+
+def summary_of(played: SimulatedRun) -> Summary:
+    """With the verdicts that are not good."""
+    return Summary(
+        seed=played.run.options.seed,
+        valid=combined(played.verdicts),
+        verdicts=tuple(verdict for verdict in played.verdicts if verdict.valid is not True),
+        counts=played.run.history.counts(),
+        trace_hash=played.trace_hash,
+        history_hash=played.history_hash,
+        steps=played.steps,
+        simulated_ms=played.simulated_ms,
+        processor_s=played.processor_s,
+        excuse=played.excuse,
+    )
+
+
+def run_many(
+    name: str, seeds: Iterable[int | str], *, options: Options, nemeses: Collection[str] = (ALL,), jobs: int = 1
+) -> Iterator[Summary]:
+    """Plays seeds in this process or in several; what came of them comes in their order."""
+    play = partial(run_named, name, options=options, nemeses=tuple(nemeses))
+    if jobs <= 1:
+        yield from map(play, seeds)
+        return
+    with worker_pool(jobs) as executor:
+        yield from executor.map(play, seeds, chunksize=2)
+
+
+def history_hash(history: Iterable[Op]) -> str:
+    """Two histories with the same hash are the same."""
+    digest = hashlib.blake2b(digest_size=16)
+    for op in history:
+        digest.update(msgspec.json.encode(op, order="sorted"))
+    return digest.hexdigest()
+
+
+class _Played:
+    """One run of one seed."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        options: Options,
+        plan: FaultPlan | None,
+        nemeses: Collection[str],
+        transcript: Transcript,
+        is_judged: bool,
+    ) -> None:
+        drawn = draw_world(options, nemeses)
+        self._options = options
+        self.world = ChaosWorld(drawn, transcript, options.brokers, dict(workload.properties), is_judged=is_judged)
+        self.plan = draw_plan(options, self.world.options) if plan is None else plan
+        self.world.strikes = blows_of(self.plan)
+        self.world.play = self._play
+        self._drive = SimulatedDrive(self.world, options)
+        self._interpreter = Interpreter(workload, options, self._drive)
+        self._healed_ns = 0
+        self._data: dict[str, object] = {}
+
+    def play(self) -> str:
+        """What broke, "" if nothing did."""
+        try:
+            self.world.run()
+        except Violation as error:
+            return str(error)
+        except (InvariantViolation, StorageError) as error:
+            return f"{type(error).__name__}: {error}"
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            return f"{type(error).__name__}: {error} ({where.name}, {where.filename.rpartition('/')[2]}:{where.lineno})"
+        finally:
+            self._drive.break_off()
+        return ""
+
+    async def _play(self) -> None:
+        world, interpreter = self.world, self._interpreter
+        await world.ready()
+        await interpreter.setup()
+        world.begin_trouble()
+        await interpreter.clients()
+        self._healed_ns = self._drive.now_ns()
+        await world.heal()
+        if not await first_of(world, self._at_last, FINAL_MS * 1_000):
+            raise Violation(f"L6 the phase {interpreter.phase!r} has not ended {FINAL_MS} ms after the cluster came together")
+        world.finish()
+
+    async def _at_last(self) -> bool:
+        await self._interpreter.final()
+        self._data = dict(await self._interpreter.collect())
+        return True
+
+    def run(self) -> Run:
+        world = self.world
+        return Run(
+            options=self._options,
+            history=History(self._interpreter.ops),
+            log=decoded(world.batches),
+            strikes=tuple(world.struck),
+            observations=tuple(world.observations),
+            healed_ns=self._healed_ns or self._drive.now_ns(),
+            ended_ns=self._drive.now_ns(),
+            started_at_ms=ANCHOR_MS,
+            data=self._data,
+        )
+
+
+def _verdict(violation: str, excuse: str) -> Verdict:
+    if excuse:
+        return Verdict(checker=CHECKER, valid=UNKNOWN, kind="liveness", reason=f"the cluster could not come together: {excuse}")
+    if not violation:
+        return Verdict(checker=CHECKER, valid=True)
+    kind: Kind = "liveness" if _LIVENESS.match(violation) else "safety" if _RULE.match(violation) else "crash"
+    return Verdict(checker=CHECKER, valid=False, kind=kind, reason=violation)

@@ -1,0 +1,188 @@
+"""The simulated cluster that a workload runs on: controllers, brokers, and faults that begin when its clients do.
+
+Theory of operation. It is the world of `kraftlab sim --metadata`, with all the rules that are judged there. Its own administrator
+stays away; its brokers register, report and follow as they do there, and go on when everything has healed. What happens is one
+coroutine (`Play`): the cluster comes up on a calm network, the workload prepares it, then faults strike while clients ask; all
+heals and has to come together; the final phase asks once more. Nothing is demanded of liveness before the heal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from kraftlab.controller.simulation.coroutines import Signal, Task, sleep
+from kraftlab.controller.simulation.simulated_broker import Habits
+from kraftlab.controller.simulation.simulated_controller import SimulatedController
+from kraftlab.controller.simulation.world import FIRST_BROKER_ID, MetadataWorld, People
+from kraftlab.quorum.core import batch as batches
+from kraftlab.quorum.simulation.invariants import Violation
+from kraftlab.quorum.simulation.options import CALM, SimulationOptions
+from kraftlab.quorum.simulation.options import Strike as Blow
+from kraftlab.quorum.simulation.process import SimulatedProcess
+from kraftlab.quorum.simulation.transcript import Transcript
+from kraftlab.quorum.state_machine import CommittedBatch
+
+from ..committed_log import LogBatch
+from ..fault_plan import Observation, Strike
+
+READY_MS = 20_000
+"""Until then a leader is elected and all brokers are there."""
+LOOK_US = 50_000
+OBSERVE_US = 100_000
+ADMIN_LOSSES = (0.0, 0.0, 0.005, 0.03)
+ENDS = frozenset({"mend", "boot", "set_clock", "setattr", "pop", "_stop"})
+"""What a fault schedules to end by."""
+Play = Callable[[], Coroutine[Any, Any, None]]
+
+
+class ChaosWorld(MetadataWorld):
+    """`play` is what happens. `strikes` strike from `begin_trouble` on."""
+
+    def __init__(
+        self, options: SimulationOptions, transcript: Transcript, brokers: int, properties: dict[str, str], *, is_judged: bool
+    ) -> None:
+        is_rough = bool(options.faults)
+        habits = Habits(0.004 if is_rough else 0.0, 0.001 if is_rough else 0.0, has_disk_trouble=False, stays=True)
+        super().__init__(
+            options,
+            transcript,
+            People(False, brokers, habits),
+            properties={"reassignment.max.moves.per.broker": "100"} | properties,
+        )
+        self.is_judged = is_judged
+        self.broker_ids = tuple(range(FIRST_BROKER_ID, FIRST_BROKER_ID + brokers))
+        self.batches: list[LogBatch] = []
+        """The committed log."""
+        self.struck: list[Strike] = []
+        self.observations: list[Observation] = []
+        self.play: Play | None = None
+        self._has_come_together = Signal()
+        self._down_since_us: dict[int, int] = {}
+        self.network.be(CALM)
+
+    # Phases
+
+    def begin(self) -> None:
+        assert self.play is not None, "there is nothing to play"
+        for machine in self.machines:
+            self.after(0, machine.boot)
+        self.after(0, self._observe)
+        Task(self, self.play()).start()
+
+    async def ready(self) -> None:
+        """Somebody is active, and all brokers are registered and not fenced there."""
+        while not self._is_ready():
+            if self.now_us > READY_MS * 1_000:
+                raise Violation(
+                    f"L1 the cluster is not ready after {READY_MS} ms, and nothing has gone wrong: {self.liveness.summary()}"
+                )
+            await sleep(self, LOOK_US)
+
+    def _is_ready(self) -> bool:
+        for asked in self.active_controllers():
+            brokers = asked.controller.committed.image.cluster.brokers
+            return all(broker_id in brokers and not brokers[broker_id].fenced for broker_id in self.broker_ids)
+        return False
+
+    def begin_trouble(self) -> None:
+        """From now on things go wrong."""
+        self.note("trouble begins")
+        self.network.be(self.options.network)
+        if self.options.faults:
+            self.admin_network.loss = self.options.random("admin network").choice(ADMIN_LOSSES)
+        for strike in self.strikes:
+            self.after(strike.time_us, self._strike, strike)
+
+    async def heal(self) -> None:
+        """Everything heals; returns when the cluster has come together."""
+        self.liveness.heal()
+        await self._has_come_together.wait()
+
+    def converged(self) -> None:
+        self._has_come_together.set()
+
+    def _strike(self, strike: Blow) -> None:
+        if not self.is_healed:
+            super()._strike(strike)
+
+    # What is written down
+
+    def committed(self, asked: SimulatedController, batch: CommittedBatch) -> None:
+        end = self.batches[-1].end_offset if self.batches else 0
+        if batch.base_offset == end:
+            body = batch.body or _control_body(asked, batch)
+            self.batches.append(
+                LogBatch(batch.base_offset, batch.end_offset, batch.epoch, batch.append_time_ms, not batch.body, body)
+            )
+        super().committed(asked, batch)
+
+    def strike_with(self, strike: Blow) -> tuple[int, ...]:
+        """As the simulator does it; notes whom it hit, and when it will be over as far as that is known by now."""
+        begin_us, end_us, notes = self.now_us, self.now_us, list[str]()
+        schedule, note, held_until_us = self.after, self.note, self.network.held_until_us
+
+        def after(delay_us: int, action: Callable[..., object], *arguments: object) -> None:
+            nonlocal end_us
+            if getattr(action, "__name__", "") in ENDS:
+                end_us = max(end_us, begin_us + delay_us)
+            schedule(delay_us, action, *arguments)
+
+        def noting(text: str) -> None:
+            notes.append(text)
+            note(text)
+
+        self.after, self.note = after, noting  # type: ignore[method-assign]
+        try:
+            nodes = super().strike_with(strike)
+        finally:
+            del self.after, self.note
+        if self.network.held_until_us != held_until_us:
+            end_us = max(end_us, self.network.held_until_us)
+        end_us = max(end_us, *(self.machines[node].paused_until_us for node in nodes), 0)
+        self.struck.append(
+            Strike(kind=strike.fault, begin_ns=begin_us * 1_000, end_ns=end_us * 1_000, nodes=nodes, detail="; ".join(notes))
+        )
+        return nodes
+
+    def process_died(self, process: SimulatedProcess) -> None:
+        super().process_died(process)
+        self._down_since_us[process.node_id] = self.now_us
+
+    def booted(self, node_id: int) -> None:
+        """A process starts; if one had died by a fault that had been lying in wait, that was a strike as well."""
+        since_us = self._down_since_us.pop(node_id, None)
+        if since_us is not None and not any(
+            node_id in strike.nodes and strike.begin_ns == since_us * 1_000 for strike in reversed(self.struck)
+        ):
+            self.struck.append(
+                Strike(kind="down", begin_ns=since_us * 1_000, end_ns=self.now_us * 1_000, nodes=(node_id,), detail="a crash")
+            )
+
+    def _observe(self) -> None:
+        self.after(OBSERVE_US, self._observe)
+        at_ns = self.now_us * 1_000
+        for machine in self.machines:
+            process = machine.process
+            if process is None:
+                self.observations.append(Observation(at_ns=at_ns, node=machine.node_id, is_up=False))
+                continue
+            raft = process.raft
+            self.observations.append(
+                Observation(
+                    at_ns=at_ns,
+                    node=machine.node_id,
+                    is_up=True,
+                    epoch=raft.epoch,
+                    leader=raft.leader_id,
+                    high_watermark=raft.high_watermark,
+                    log_end=raft.log_end_offset,
+                )
+            )
+
+
+def _control_body(asked: SimulatedController, batch: CommittedBatch) -> bytes:
+    """What the quorum itself wrote; state machines get to see nothing of it."""
+    data = asked.process.log.read(batch.base_offset, 1, end_offset=batch.end_offset)
+    header = batches.read_header(data)
+    return data[batches.HEADER_BYTES : header.size_bytes]
