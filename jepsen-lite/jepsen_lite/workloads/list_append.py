@@ -1,0 +1,199 @@
+"""Transactions over several lists (W11): one request appends to list configs of several topics, one answer reads several.
+
+A pool is two topics with two list configs each, and gets as many transactions as the options say; its name is the key of an
+operation. A transaction appends to one to four of the lists in one IncrementalAlterConfigs, or reads one to four of them in one
+DescribeConfigs. The API has none that does both. Every item is a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+
+from ..checkers.list_append import ListAppend
+from ..checkers.stats import Stats
+from ..checkers.witness import Witness
+from ..generators import Context, Invocation, Source, independent, limit
+from ..history import FAIL, INFO, Op
+from ..models.fold import Change
+from ..workload import Checker, Completion, Options, Port, Workload
+from .admin import (
+    APPEND,
+    RESOURCE_TOPIC,
+    Caller,
+    asked_until_ok,
+    create_topics,
+    ended,
+    error_name,
+    length_of,
+    placed_on,
+    topic_on,
+    topics_wanted,
+)
+from .tables import Tables
+
+PREFIX = "appends-"
+TOPICS_PER_POOL = 2
+GROUP = 5
+CONFIGS = {"leader": "leader.replication.throttled.replicas", "follower": "follower.replication.throttled.replicas"}
+ITEM_MAX = 1 << 31
+READ_RATE = 0.5
+_LISTS_MAX = 4
+
+
+def workload() -> Workload:
+    return Workload(
+        "list-append",
+        TransactionClient,
+        _generator,
+        _final,
+        _checkers,
+        _setup,
+        summary="appends to lists of several topics in one request, read in one answer: strictly serializable",
+    )
+
+
+def _pools(options: Options) -> list[str]:
+    return [str(number) for number in range(topics_wanted(options, 1) // TOPICS_PER_POOL)]
+
+
+def _lists(pool: str) -> list[str]:
+    topics = [f"{PREFIX}{pool}-{number}" for number in range(TOPICS_PER_POOL)]
+    return [f"{topic}/{name}" for topic in topics for name in CONFIGS]
+
+
+def _generator(options: Options) -> Source:
+    def of_pool(pool: str) -> Source:
+        lists = _lists(pool)
+
+        def transaction(context: Context) -> Invocation:
+            chance = context.random
+            chosen = chance.sample(lists, chance.randint(1, min(_LISTS_MAX, len(lists))))
+            if chance.random() < READ_RATE:
+                return Invocation("txn", pool, [["r", key, None] for key in chosen])
+            steps = [["append", key, _item(context)] for key in chosen for _ in range(chance.choice((1, 1, 2)))]
+            return Invocation("txn", pool, steps)
+
+        return limit(length_of(options, pool), transaction)
+
+    return independent(_pools(options), of_pool, group=GROUP)
+
+
+def _item(context: Context) -> str:
+    return f"{context.random.randrange(ITEM_MAX)}:{context.process}"
+
+
+def _final(options: Options) -> Source:
+    reads = [Invocation("txn", pool, [["r", key, None] for key in _lists(pool)]) for pool in _pools(options)]
+    return [asked_until_ok(reads[0]), reads]
+
+
+async def _setup(options: Options, port: Port) -> None:
+    names = [key.partition("/")[0] for pool in _pools(options) for key in _lists(pool)[:: len(CONFIGS)]]
+    await create_topics(options, port, (topic_on(name, placed_on(port, 1)) for name in names))
+
+
+class TransactionClient:
+    """Of one process."""
+
+    def __init__(self, options: Options, process: int) -> None:
+        self._caller = Caller(options, process)
+
+    async def invoke(self, invocation: Invocation, port: Port) -> Completion:
+        steps: Any = invocation.value
+        return await (self._read(steps, port) if steps[0][0] == "r" else self._append(steps, port))
+
+    async def _append(self, steps: Any, port: Port) -> Completion:
+        items: dict[str, dict[str, list[str]]] = {}
+        for _, key, item in steps:
+            topic, _, name = key.partition("/")
+            items.setdefault(topic, {}).setdefault(CONFIGS[name], []).append(item)
+        resources = [
+            pb.AlterConfigsResource(
+                resource_type=RESOURCE_TOPIC,
+                resource_name=topic,
+                configs=[
+                    pb.AlterableConfig(name=name, config_operation=APPEND, value=",".join(added))
+                    for name, added in configs.items()
+                ],
+            )
+            for topic, configs in items.items()
+        ]
+        sent = await self._caller.write(port, "IncrementalAlterConfigs", pb.IncrementalAlterConfigsRequest(resources=resources))
+        codes = [answer.error_code for answer in sent.reply.response.responses]
+        if any(codes):
+            outcome = FAIL if all(codes) else INFO
+            return ended(sent.reply, request_id=sent.request_id)._replace(outcome=outcome, error=error_name(max(codes)))
+        return ended(sent.reply, steps, request_id=sent.request_id)
+
+    async def _read(self, steps: Any, port: Port) -> Completion:
+        wanted: dict[str, list[str]] = {}
+        for _, key, _ in steps:
+            topic, _, name = key.partition("/")
+            wanted.setdefault(topic, []).append(CONFIGS[name])
+        resources = [
+            pb.DescribeConfigsResource(
+                resource_type=RESOURCE_TOPIC, resource_name=topic, configuration_keys=pb.ConfigurationKeys(values=names)
+            )
+            for topic, names in wanted.items()
+        ]
+        reply = await self._caller.read(port, "DescribeConfigs", pb.DescribeConfigsRequest(resources=resources))
+        shown: dict[tuple[str, str], str] = {}
+        for result in reply.response.results:
+            if result.error_code:
+                return ended(reply, code=result.error_code)
+            for entry in result.configs:
+                if entry.config_source == pb.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG:
+                    shown[result.resource_name, entry.name] = entry.value
+        return ended(reply, [["r", key, _items(shown.get(_place(key)))] for _, key, _ in steps])
+
+
+def _place(key: str) -> tuple[str, str]:
+    """Topic and config of a list."""
+    topic, _, name = key.partition("/")
+    return topic, CONFIGS[name]
+
+
+def _items(value: str | None) -> list[str]:
+    return value.split(",") if value else []
+
+
+class ListsFold:
+    """All lists, as the log makes them."""
+
+    writes = frozenset({"txn"})
+    refusals: frozenset[str] = frozenset()
+
+    def __init__(self) -> None:
+        self._tables = Tables()
+
+    def apply(self, change: Change) -> Iterable[str]:
+        self._tables.apply(change)
+        return ()
+
+    def wrote(self, op: Op, change: Change | None) -> str:
+        if change is None:
+            return "the answer to it would be there"
+        written = {(entry.record["resource_name"], entry.record["name"]) for entry in change.entries if entry.kind == "Config"}
+        wanted = {_place(key) for _, key, _ in op.value}
+        return "" if written == wanted else f"it changes {sorted(written)}"
+
+    def permits(self, op: Op) -> str:
+        return ""
+
+    def answers(self, op: Op) -> str:
+        for f, key, shown in op.result:
+            topic, name = _place(key)
+            items = _items(self._tables.configs.get(topic, {}).get(name))
+            if (shown not in items) if f == "append" else (shown != items):
+                return f"{key} is {items[-5:]!r} at its end, {len(items)} long"
+        return ""
+
+    def refuses(self, op: Op) -> str:
+        return f"{op.error} says nothing of the state"
+
+
+def _checkers(options: Options) -> Sequence[Checker]:
+    return (Stats(), Witness(ListsFold), ListAppend("txn"))
