@@ -93,8 +93,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A finished run, as checkers see it. `started_at_ms` is the wall clock's time of nanosecond 0, `healed_ns` when the faults
     were over. `node_exits`: nodes that ended by themselves, with their last words. `violations`: what the world itself saw that
-    must never be. `not_ready`: what the cluster still lacked when it had had its time after the faults, "" if nothing; `cut_short`:
-    why the run ended early, "" if it did not. `data` is what else a workload collected (its `collect`), JSON values.
+    must never be. `not_ready`: what the cluster still lacked when it had had its time after the faults, "" if nothing;
+    `cut_short`: why the run ended early, "" if it did not. `data` is what else a workload collected (its `collect`), JSON values.
     """
 
     options: Options

@@ -1,0 +1,114 @@
+"""A test from beginning to end: a world plays a workload, checkers judge what came of it, and the store keeps it all."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from .checkers.course import Course
+from .checkers.judgement import judge
+from .fault_plan import FaultPlan
+from .store import RunDirectory, RunRecord
+from .verdicts import Verdict
+from .workload import Checker, Options, Run, Workload
+from .workloads import workload_named
+from .worlds.world import Assignment, Listener, Played, world_named
+
+
+class Trial(NamedTuple):
+    """What is to be tested. Without a `plan` faults are drawn for the `nemeses`. `leave_running` as in `Assignment`."""
+
+    workload: str
+    world: str
+    nemeses: tuple[str, ...]
+    options: Options
+    plan: FaultPlan | None = None
+    properties: Mapping[str, str] = {}
+    leave_running: bool = False
+
+    @property
+    def command(self) -> str:
+        """What runs the same again: the same faults at the same times in any world, the same events in a simulated one."""
+        options = self.options
+        words = ["kraftlab", "chaos", "test", "-w", self.workload, "--world", self.world, "--seed", options.seed]
+        words += ["-n", ",".join(self.nemeses)] if self.nemeses else []
+        words += ["--time", f"{options.time_s:g}", "--rate", f"{options.rate:g}", "--concurrency", str(options.concurrency)]
+        words += ["--controllers", str(options.controllers), "--brokers", str(options.brokers)]
+        return shlex.join(words)
+
+
+class Tried(NamedTuple):
+    """A test that was run. `close` stops the cluster if it was left running, which answers at `endpoints`."""
+
+    directory: RunDirectory
+    record: RunRecord
+    run: Run
+    close: Callable[[], None] | None
+    endpoints: str
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        return self.record.verdicts
+
+
+def run_test(trial: Trial, store: str, listener: Listener) -> Tried:
+    """Runs a test. UnknownWorkload, StoreError, WorldFailed, and what a world raises that cannot be had."""
+    workload = workload_named(trial.workload)
+    directory = RunDirectory.new(store, trial.workload, trial.options.seed)
+    assignment = Assignment(
+        workload, trial.options, trial.nemeses, trial.plan, directory, listener, trial.properties, trial.leave_running
+    )
+    played = world_named(trial.world)(assignment)
+    try:
+        record = record_of(trial, played)
+        directory.write_plan(played.plan)
+        directory.write_run(record, played.run)
+        record = msgspec.structs.replace(record, verdicts=tuple(judge(played.run, checkers_of(workload, trial.options))))
+        directory.write_record(record)
+    except BaseException:
+        if played.close is not None:
+            played.close()
+        raise
+    return Tried(directory, record, played.run, played.close, played.endpoints)
+
+
+def checkers_of(workload: Workload, options: Options) -> Sequence[Checker]:
+    """The workload's own, and those that judge every run."""
+    own = tuple(workload.checkers(options))
+    names = {checker.name for checker in own}
+    return (*own, *(checker for checker in EVERY_RUN if checker.name not in names))
+
+
+EVERY_RUN: tuple[Checker, ...] = (Course(),)
+
+
+def record_of(trial: Trial, played: Played) -> RunRecord:
+    """What is kept of a run that nobody has judged yet."""
+    run = played.run
+    return RunRecord(
+        workload=trial.workload,
+        world=trial.world,
+        nemeses=trial.nemeses,
+        options=trial.options,
+        links=played.links,
+        command=trial.command,
+        python=platform.python_version(),
+        kernel=f"{platform.system()} {platform.release()}",
+        product=importlib.metadata.version("kraftlab"),
+        properties=dict(played.properties),
+        started_at_ms=run.started_at_ms,
+        healed_ns=run.healed_ns,
+        ended_ns=run.ended_ns,
+        log_start=run.log.start if run.log else 0,
+        log_end=run.log.end if run.log else 0,
+        node_exits=run.node_exits,
+        violations=run.violations,
+        not_ready=run.not_ready,
+        cut_short=run.cut_short,
+        data=run.data,
+    )

@@ -1,0 +1,304 @@
+"""A run on processes of this machine: a LocalCluster whose links run through proxies, gRPC clients, faults that really strike.
+
+The phases: the cluster starts, the workload sets up; clients and faults go on for the options' time; everything is healed, nodes
+that ended by themselves are started again, and the cluster has `READY_WITHIN_S` to be ready; the final phase; what the workload
+collects; the committed log to its end. Time 0 is when clients begin. Nothing that a client sent is under way when the final phase
+begins: every call has its deadline, on the node too, and workers wait for their own calls.
+
+Ctrl-C (or SIGTERM) ends the phase that is on; then everything is healed and stopped, and what there is by then is the run. A
+second one ends the harness as it stands; the cluster's processes end with it.
+
+What this does not see: whether a node lied about what is on its disk (power is never cut here), and how long messages were under
+way between nodes.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from kraftlab.client import ClusterUnreachable
+from kraftlab.cluster import ClusterError, LocalCluster
+from kraftlab.metadata.errors import ApiError
+from kraftlab.quorum.core.errors import CorruptBatch
+
+from ..committed_log import CommittedLog
+from ..fault_plan import FaultPlan, Observation, Strike
+from ..history import History
+from ..interpreter import Interpreter
+from ..nemeses.carrying_out import carry_out
+from ..nemeses.drawing import draw_plan
+from ..nemeses.ledger import Ledger
+from ..workload import Options, Run, Workload
+from .grpc_port import GrpcPort, Nodes
+from .log_tail import LogTail
+from .sampler import sample
+from .trio_drive import TrioDrive, first_of
+from .world import Assignment, Played, Standing, WorldFailed, newest
+
+PROPERTIES: Mapping[str, str] = {
+    "metadata.log.max.record.bytes.between.snapshots": "20000",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+}
+"""A snapshot every hundred records or so, and brokers that are fenced while a short run still goes on."""
+LINKS = "proxy"
+READY_WITHIN_S = 30.0
+FINAL_WITHIN_S = 60.0
+_START_WITHIN_S = 60.0
+_LOG_WITHIN_S = 15.0
+_READY_STEP_S = 2.0
+_STANDING_S = 1.0
+_TAIL_PAUSE_S = 0.1
+_KILLED = -signal.SIGKILL
+
+
+def play(assignment: Assignment) -> Played:
+    """WorldFailed; ClusterError if the cluster cannot be had."""
+    options = assignment.options
+    plan = assignment.plan or draw_plan(options, assignment.nemeses)
+    assignment.directory.write_plan(plan)
+    properties = {**PROPERTIES, **assignment.workload.properties, **assignment.properties}
+    ledger = Ledger()
+    data = ledger.new_directory()
+    cluster: LocalCluster | None = None
+    is_kept = False
+
+    def close() -> None:
+        try:
+            if cluster is not None:
+                cluster.close()
+                _copy_logs(cluster, assignment.directory.nodes)
+        finally:
+            ledger.close()
+
+    try:
+        cluster = LocalCluster(
+            data,
+            options.controllers,
+            options.brokers,
+            overrides=properties,
+            allow_chaos=True,
+            link_seed=options.random("links").getrandbits(63),
+        )
+        run = trio.run(_RealRun(assignment, cluster, plan).play)
+        is_kept = assignment.leave_running
+        return Played(run, plan, LINKS, properties, close if is_kept else None, cluster.bootstrap_servers)
+    finally:
+        if not is_kept:
+            close()
+
+
+def _copy_logs(cluster: LocalCluster, target: Path) -> None:
+    for node_id in (*cluster.controller_ids, *cluster.broker_ids):
+        source = cluster.log_path(node_id)
+        if source.exists():
+            shutil.copyfile(source, target / source.name)
+
+
+class _RealRun:
+    """One run, under trio."""
+
+    def __init__(self, assignment: Assignment, cluster: LocalCluster, plan: FaultPlan) -> None:
+        self._cluster, self._plan = cluster, plan
+        self._workload: Workload = assignment.workload
+        self._options: Options = assignment.options
+        self._listener = assignment.listener
+        self._observations: list[Observation] = []
+        self._last: dict[int, Observation] = {}
+        self._strikes: list[Strike] = []
+        self._exits: dict[int, str] = {}
+        self._violations: list[str] = []
+        self._phase, self._not_ready, self._cut_short = "start", "", ""
+        self._healed_ns = self._started_at_ms = 0
+        self._data: dict[str, Any] = {}
+        self._reading = trio.Lock()
+
+    async def play(self) -> Run:
+        self._nodes = nodes = Nodes(self._cluster)
+        tail = LogTail(self._cluster.bootstrap_servers, self._cluster.cluster_id)
+        try:
+            self._drive = TrioDrive(lambda process: GrpcPort(nodes, self._options, process, self._drive.now_ns))
+            self._interpreter = Interpreter(self._workload, self._options, self._drive, self._listener.ended)
+            async with _errors_alone(), trio.open_nursery() as watchers:
+                with trio.CancelScope() as phases:
+                    watchers.start_soon(self._stop_on_signal, phases)
+                    await self._phases(watchers, tail)
+                with trio.CancelScope(shield=True):
+                    log = await self._wind_up(tail)
+                watchers.cancel_scope.cancel()
+            return self._run(log, tail)
+        finally:
+            tail.close()
+            nodes.close()
+
+    async def _stop_on_signal(self, phases: trio.CancelScope) -> None:
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for number in signals:
+                if self._cut_short:
+                    raise KeyboardInterrupt
+                self._cut_short = f"{signal.Signals(number).name} in the phase {self._phase!r}"
+                phases.cancel()
+
+    # -- phases --------------------------------------------------------------------------------------------------------
+
+    async def _phases(self, watchers: trio.Nursery, tail: LogTail) -> None:
+        self._enter("start")
+        await _in_thread(self._cluster.start)
+        await self._wait_ready(_START_WITHIN_S)
+        if self._not_ready:
+            raise WorldFailed(f"the cluster did not come up: {self._not_ready}")
+        watchers.start_soon(self._follow, tail)
+        self._enter("setup")
+        await self._interpreter.setup()
+        self._drive.begin()
+        self._started_at_ms = int(time.time() * 1000)
+        watchers.start_soon(self._sample)
+        watchers.start_soon(self._watch)
+        self._enter("clients")
+        try:
+            async with trio.open_nursery() as both:
+                both.start_soon(self._strike)
+                await self._interpreter.clients()
+                both.cancel_scope.cancel()
+        finally:
+            await self._heal()
+        if not self._not_ready:
+            self._enter("final")
+            with trio.move_on_after(FINAL_WITHIN_S) as final:
+                await self._interpreter.final()
+            if final.cancelled_caught:
+                self._not_ready = f"the final phase had not ended after {FINAL_WITHIN_S:g} s"
+        self._enter("collect")
+        self._data = await self._interpreter.collect()
+
+    async def _strike(self) -> None:
+        await carry_out(self._plan, self._cluster, self._drive.now_ns, tell=self._strikes.append)
+
+    async def _heal(self) -> None:
+        """Every link heals, every node runs again, and the cluster is waited for. Also if the run is being cut short."""
+        self._enter("heal")
+        with trio.CancelScope(shield=True):
+            await _in_thread(self._cluster.heal_all)
+            for node_id in (*self._cluster.controller_ids, *self._cluster.broker_ids):
+                await _in_thread(self._cluster.resume_node, node_id)
+            self._healed_ns = self._drive.now_ns()
+            await self._start_dead()
+        await self._wait_ready(READY_WITHIN_S)
+
+    async def _start_dead(self) -> None:
+        """Nodes that ended by themselves are noted, and started again."""
+        self._note_exits(at_rest=True)
+        for node_id in (*self._cluster.controller_ids, *self._cluster.broker_ids):
+            if self._cluster.pid(node_id) is None:
+                await _in_thread(self._cluster.start_node, node_id)
+
+    async def _wait_ready(self, within_s: float) -> None:
+        """Step by step, so that it can be cut short."""
+        deadline, state = trio.current_time() + within_s, ""
+        while trio.current_time() < deadline:
+            try:
+                await _in_thread(self._cluster.wait_ready, _READY_STEP_S)
+            except ClusterError as error:
+                state = str(error)
+                if self._cluster.exited():
+                    break
+            else:
+                return
+        self._not_ready = state
+        self._note_exits(at_rest=True)
+
+    async def _wind_up(self, tail: LogTail) -> CommittedLog | None:
+        """The log to its end, if it can be had."""
+        self._enter("log")
+        if not self._interpreter.ops:
+            return None
+        async with self._reading:
+            is_whole = await _in_thread(tail.finish, _LOG_WITHIN_S)
+        if not is_whole and not self._not_ready and not self._cut_short:
+            self._not_ready = f"the committed log could not be read to its end within {_LOG_WITHIN_S:g} s"
+        return tail.log() if is_whole or tail.end else None
+
+    def _run(self, log: CommittedLog | None, tail: LogTail) -> Run:
+        return Run(
+            options=self._options,
+            history=History(self._interpreter.ops),
+            log=log,
+            strikes=tuple(sorted(self._strikes, key=lambda strike: (strike.begin_ns, strike.kind))),
+            observations=tuple(sorted(self._observations, key=lambda observation: (observation.at_ns, observation.node))),
+            healed_ns=self._healed_ns,
+            ended_ns=self._drive.now_ns(),
+            started_at_ms=self._started_at_ms,
+            node_exits=self._exits,
+            violations=(*self._violations, *tail.violations),
+            not_ready=self._not_ready,
+            cut_short=self._cut_short,
+            data=self._data,
+        )
+
+    # -- watching ------------------------------------------------------------------------------------------------------
+
+    async def _sample(self) -> None:
+        await sample(self._cluster, self._nodes, self._drive.now_ns, self._observed)
+
+    def _observed(self, observation: Observation) -> None:
+        self._observations.append(observation)
+        self._last[observation.node] = observation
+
+    async def _follow(self, tail: LogTail) -> None:
+        """Reads the log as it grows; what cannot be read now is read later."""
+        while self._phase != "log":
+            try:
+                async with self._reading:
+                    more = await _in_thread(tail.advance)
+            except (ApiError, ClusterUnreachable, OSError, CorruptBatch):
+                more = False
+            if not more:
+                await trio.sleep(_TAIL_PAUSE_S)
+
+    async def _watch(self) -> None:
+        while True:
+            self._note_exits(at_rest=False)
+            self._tell()
+            await trio.sleep(_STANDING_S)
+
+    def _note_exits(self, *, at_rest: bool) -> None:
+        """Nodes that ended by themselves; while faults strike, a kill looks like an end by kill -9 for a moment."""
+        for node_id, code in self._cluster.exited().items():
+            if node_id not in self._exits and (at_rest or code != _KILLED):
+                self._exits[node_id] = f"exit code {code}: {self._cluster.last_words(node_id)}"
+
+    def _enter(self, phase: str) -> None:
+        self._phase = phase
+        self._tell()
+
+    def _tell(self) -> None:
+        leader, epoch, committed, lag = newest(self._last)
+        down = tuple(node for node, observation in sorted(self._last.items()) if not observation.is_up)
+        now_ns = self._drive.now_ns()
+        striking = dict.fromkeys(
+            action.kind
+            for action in self._plan.actions
+            if self._phase == "clients" and action.at_ms <= now_ns / 1e6 < action.at_ms + action.for_ms
+        )
+        self._listener.stands(Standing(self._phase, now_ns, leader, epoch, committed, lag, down, tuple(striking)))
+
+
+async def _in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
+    return await trio.to_thread.run_sync(work, *arguments)
+
+
+@asynccontextmanager
+async def _errors_alone() -> AsyncIterator[None]:
+    """One error instead of a group of one."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        raise first_of(group) from group

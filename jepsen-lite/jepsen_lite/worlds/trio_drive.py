@@ -1,0 +1,68 @@
+"""The interpreter driven by trio: a real clock, or a mock one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import trio
+
+from ..workload import Port
+
+
+class TrioDrive:
+    """`new_port` makes the port of a process, once. `begin` says that the run begins now; before that, time is negative."""
+
+    def __init__(self, new_port: Callable[[int], Port]) -> None:
+        self._new_port = new_port
+        self._ports: dict[int, Port] = {}
+        self._origin = trio.current_time()
+
+    def begin(self) -> None:
+        self._origin = trio.current_time()
+
+    def now_ns(self) -> int:
+        return int((trio.current_time() - self._origin) * 1e9)
+
+    def port(self, process: int) -> Port:
+        port = self._ports.get(process)
+        if port is None:
+            port = self._ports[process] = self._new_port(process)
+        return port
+
+    def bell(self) -> TrioBell:
+        return TrioBell(self.now_ns)
+
+    async def together(self, tasks: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+        try:
+            async with trio.open_nursery() as nursery:
+                for task in tasks:
+                    nursery.start_soon(task)
+        except BaseExceptionGroup as group:
+            raise first_of(group) from None
+
+
+def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What a group is about: its first exception that is not a cancellation."""
+    kept = group.subgroup(lambda error: not isinstance(error, trio.Cancelled)) or group
+    error = kept.exceptions[0]
+    return first_of(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+class TrioBell:
+    """`interpreter.Bell`."""
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self._now_ns = now_ns
+        self._rung = trio.Event()
+
+    async def wait(self, until_ns: int | None) -> None:
+        rung = self._rung
+        with trio.CancelScope() as scope:
+            if until_ns is not None:
+                scope.deadline = trio.current_time() + max(0.0, (until_ns - self._now_ns()) / 1e9)
+            await rung.wait()
+
+    def ring(self) -> None:
+        self._rung.set()
+        self._rung = trio.Event()
