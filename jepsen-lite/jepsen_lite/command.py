@@ -16,6 +16,9 @@ from kraftlab.cli.output import CommandFailed
 from .verdicts import HARNESS, USAGE
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "doctor": ("doctor", "doctor"),
+    "report": ("report", "report"),
+    "serve": ("serve", "serve"),
     "clean": ("clean", "clean"),
 }
 """Name → (module of `commands/`; attribute), in the order of `--help`."""

@@ -46,14 +46,13 @@ class IllegalHistory(msgspec.Struct, frozen=True, kw_only=True):
     initial: str = ""
 
 
-class Edge(msgspec.Struct, frozen=True):
-    """`source` must come before `target`. `kind`: "ww", "wr", "rw", "realtime" or "process"; `why` is one sentence."""
+class Edge(msgspec.Struct, frozen=True, rename={"source": "from", "target": "to"}):
+    """`source` must come before `target`. `kind` is a short name for people, "wr" say; `why` is one sentence."""
 
     source: int
     target: int
     kind: str
     why: str
-    key: str = ""
 
 
 class Cycle(msgspec.Struct, frozen=True):

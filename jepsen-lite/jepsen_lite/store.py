@@ -106,7 +106,7 @@ class RunDirectory:
             if (path / _RECORD).is_file():
                 return cls(path.resolve())
         raise StoreError(
-            f"there is no run {name}, neither as a path nor in {store}; `kraftlab chaos report` lists the runs there are"
+            f"there is no run {name}, neither as a path nor in {store}; `kraftlab chaos report --all` makes an index of all"
         )
 
     @property

@@ -1,0 +1,48 @@
+"""`kraftlab chaos report`: the page of a run, and the index over all runs of its store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kraftlab.cli.output import Output, json_option
+
+from ..command import HarnessError, WrongUse
+from ..store import DEFAULT_STORE, LATEST, RunDirectory, all_runs
+
+
+@click.command(
+    "report",
+    short_help="Write the page of a run, and the index of its store.",
+    epilog="""\b
+Examples:
+  kraftlab chaos report
+  kraftlab chaos report topics/20260101T120000-7
+  kraftlab chaos report --all --store /tmp/runs""",
+)
+@click.argument("run", metavar="[RUN]", default=LATEST)
+@click.option("--all", "of_all", is_flag=True, help="The pages of all runs.")
+@click.option("--store", metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
+@json_option
+def report(run: str, of_all: bool, store: str, as_json: bool) -> None:
+    """Writes report/index.html into the directory of RUN (the newest one unless it is named) and index.html into the store.
+
+    The pages work from the disk, without a server or a network.
+    """
+    from ..report.index import Index
+    from ..report.page import write_page
+
+    if of_all and run != LATEST:
+        raise WrongUse(f"RUN {run} and --all were both given; leave one of them out")
+    directories = list(all_runs(store)) if of_all else [RunDirectory.find(run, store)]
+    if not directories:
+        raise WrongUse(f"there are no runs in {store}; make one with: kraftlab chaos test --store {store}")
+    try:
+        pages = [write_page(directory) for directory in directories]
+        index = Index(directories[0].path.parent.parent).write()
+    except OSError as error:
+        raise HarnessError(f"cannot write {error.filename}: {error.strerror}") from error
+    output = Output(as_json)
+    output.lines([*map(str, pages), str(index)])
+    output.result({"pages": list(map(str, pages)), "index": str(Path(index))})

@@ -1,0 +1,42 @@
+"""`kraftlab chaos serve`: runs in the browser, while they come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..command import HarnessError, WrongUse
+from ..store import DEFAULT_STORE
+
+
+@click.command(
+    "serve",
+    short_help="Show the runs of a store in the browser, while they come.",
+    epilog="""\b
+Examples:
+  kraftlab chaos serve
+  kraftlab chaos serve --store /tmp/runs --port 9000""",
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=8091, show_default=True, help="Of 127.0.0.1; 0 takes a free one.")
+@click.option("--store", metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
+def serve(port: int, store: str) -> None:
+    """Serves the index of a store and the pages of its runs on this machine only, until Ctrl-C.
+
+    Pages are built when they are opened. The index follows: a run appears in it when it is done.
+    """
+    from ..report.server import StoreServer
+
+    place = Path(store)
+    if not place.is_dir():
+        raise WrongUse(f"there is no directory {store}; make a run with: kraftlab chaos test --store {store}")
+    try:
+        server = StoreServer(place, port)
+    except OSError as error:
+        raise HarnessError(f"cannot listen on port {port}: {error.strerror}; choose another with --port") from error
+    with server:
+        click.echo(f"{server.url} shows the runs of {store}; Ctrl-C ends")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            click.echo("ended")

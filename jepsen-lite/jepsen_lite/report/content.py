@@ -1,0 +1,242 @@
+"""All that a run's page shows, out of the run's directory alone.
+
+Everything is computed here or in the modules beside, once; template and scripts only arrange it. What is drawn one by one is
+bounded, and each list says how many it was taken from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from .. import evidence
+from ..evidence import Cycle
+from ..fault_plan import FaultPlan, Strike
+from ..history import Op
+from ..store import RunDirectory, RunRecord
+from ..verdicts import Verdict
+from ..workload import Run
+from . import words
+from .curves import Curve, Quantiles, Rate, bin_width_ns, offset_curves, overall, quantiles, rates, sample
+from .effects import Effect, effects
+from .lanes import Lane, fault_lanes, node_lanes, process_lanes
+from .orders import Illegal, Ring, illegal, ring
+
+TIMELINE = 10_000
+"""Operations in the timeline."""
+DOWNLOADS = ("history.parquet", "plan.json", "log.jsonl", "strikes.json", "observations.json", "run.json")
+_NUMBER = re.compile(r"(\d+)$")
+
+
+class Download(msgspec.Struct, frozen=True):
+    """A file beside the page; `path` is relative to the run's directory."""
+
+    name: str
+    path: str
+    bytes: int
+
+
+class Minimal(msgspec.Struct, frozen=True):
+    """A plan that still makes the run fail, and how many actions the one had that it was made from."""
+
+    plan: FaultPlan
+    actions_before: int
+
+
+class ShownCycle(msgspec.Struct, frozen=True):
+    """A cycle with its picture."""
+
+    checker: str
+    cycle: Cycle
+    ring: Ring
+
+
+class Shown(msgspec.Struct, frozen=True, array_like=True):
+    """An operation that a picture or the timeline draws; times in µs, `lane` of the timeline (-1: it is not there)."""
+
+    index: int
+    lane: int
+    begin_us: int
+    end_us: int
+    f: int
+    outcome: str
+    process: int
+    node: int
+    offset: int
+    epoch: int
+    text: str
+
+
+class Scene(msgspec.Struct, frozen=True, kw_only=True):
+    """What the scripts draw. `functions`, `kinds`, `leaders` give names colours and shapes by their places; `points` are (index,
+    begin in µs, µs it took, place of f, outcome's first letter); `quantiles` by function, "" for all.
+    """
+
+    span_us: int
+    healed_us: int
+    functions: tuple[str, ...]
+    kinds: tuple[str, ...]
+    leaders: tuple[str, ...]
+    faults: tuple[Lane, ...]
+    nodes: tuple[Lane, ...]
+    node_names: dict[int, str]
+    curves: tuple[Curve, ...]
+    points: tuple[tuple[int, int, int, int, str], ...]
+    width_us: int
+    quantiles: dict[str, tuple[Quantiles, ...]]
+    rates: tuple[Rate, ...]
+    ops: tuple[Shown, ...]
+    timeline_lanes: int
+    named: tuple[int, ...]
+    illegal: tuple[Illegal, ...]
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """`total`: operations in all. `point_step`, `timeline`: what of them is drawn. `overall`: latencies by
+    function, "" for all. `damaged`: checkers whose evidence cannot be
+    drawn, with why.
+    """
+
+    name: str
+    record: RunRecord
+    plan: FaultPlan
+    counts: dict[str, int]
+    total: int
+    point_step: int
+    timeline: tuple[int, int]
+    overall: dict[str, Quantiles]
+    effects: tuple[Effect, ...]
+    not_done: tuple[Strike, ...]
+    cycles: tuple[ShownCycle, ...]
+    minimal: Minimal | None
+    damaged: dict[str, str]
+    operations: dict[int, str]
+    downloads: tuple[Download, ...]
+    node_logs: tuple[Download, ...]
+    scene: Scene
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        return self.record.verdicts
+
+
+def gather(directory: RunDirectory) -> Report:
+    """Reads a run. StoreError."""
+    record, plan, run = directory.record(), directory.plan(), directory.run()
+    node_logs = _files(directory, sorted(path.name for path in directory.nodes.glob("*.log")), "nodes/")
+    names = {int(found[1]): log.name.removesuffix(".log") for log in node_logs if (found := _NUMBER.search(log.name[:-4]))}
+    histories, cycles, damaged = _drawn(record.verdicts, run)
+    named = {index for verdict in record.verdicts for index in verdict.ops if 0 <= index < len(run.history)}
+    span_ns = max([run.ended_ns, 1, *(op.ended_ns for op in run.history)])
+    first, last = _timeline(len(run.history), min(named, default=0))
+    beside = (
+        named
+        | {box.op for each in histories for box in (each.among or each.alone).boxes}
+        | {c.op for each in cycles for c in each.ring.corners}
+    )
+    points = sample(run.history, frozenset(named), span_ns)
+    functions = tuple(sorted({op.f for op in run.history}))
+    place = {f: number for number, f in enumerate(functions)}
+    by_function = {"": run.history} | {f: run.history.of(f) for f in functions}
+    width_ns = bin_width_ns(span_ns)
+    lanes = process_lanes(run.history[first:last])
+    nodes = node_lanes(run.observations, names, span_ns)
+    operations = {index: words.operation(run.history[index]) for index in sorted(beside)}
+    done = [strike for strike in run.strikes if not strike.error]
+    return Report(
+        name=directory.name,
+        record=record,
+        plan=plan,
+        counts=run.history.counts(),
+        total=len(run.history),
+        point_step=points.step,
+        timeline=(first, last),
+        overall={f: overall(ops) for f, ops in by_function.items()},
+        effects=effects(run.history, run.strikes, span_ns),
+        not_done=tuple(strike for strike in run.strikes if strike.error),
+        cycles=cycles,
+        minimal=None,
+        damaged=damaged,
+        operations=operations,
+        downloads=_files(directory, DOWNLOADS),
+        node_logs=node_logs,
+        scene=Scene(
+            span_us=span_ns // 1000,
+            healed_us=run.healed_ns // 1000,
+            functions=functions,
+            kinds=tuple(dict.fromkeys(strike.kind for strike in sorted(done, key=lambda strike: strike.begin_ns))),
+            leaders=_leaders(run),
+            faults=fault_lanes(run.strikes, span_ns),
+            nodes=nodes,
+            node_names=names,
+            curves=offset_curves(run.observations),
+            points=tuple(_point(op, place[op.f]) for op in points.ops),
+            width_us=width_ns // 1000,
+            quantiles={f: quantiles(ops, width_ns) for f, ops in by_function.items()},
+            rates=rates(run.history, width_ns, span_ns),
+            ops=tuple(
+                _shown(run.history[index], place, lanes if first <= index < last else {})
+                for index in sorted({*range(first, last), *beside})
+            ),
+            timeline_lanes=max(lanes.values(), default=-1) + 1,
+            named=tuple(sorted(named)),
+            illegal=histories,
+        ),
+    )
+
+
+def _timeline(count: int, named: int) -> tuple[int, int]:
+    """Which operations the timeline draws: those around the first that a verdict names, or the first ones."""
+    first = min(max(named - TIMELINE // 2, 0), max(count - TIMELINE, 0))
+    return first, min(first + TIMELINE, count)
+
+
+def _drawn(verdicts: Iterable[Verdict], run: Run) -> tuple[tuple[Illegal, ...], tuple[ShownCycle, ...], dict[str, str]]:
+    histories: list[Illegal] = []
+    cycles: list[ShownCycle] = []
+    damaged: dict[str, str] = {}
+    for verdict in verdicts:
+        try:
+            found = evidence.of(verdict.details)
+            histories += [illegal(each, run.history, run.strikes) for each in found.illegal]
+            cycles += [ShownCycle(verdict.checker, cycle, ring(cycle)) for cycle in found.cycles if cycle.edges]
+        except (msgspec.ValidationError, LookupError, ValueError) as error:
+            damaged[verdict.checker] = str(error)
+    return tuple(histories), tuple(cycles), damaged
+
+
+def _leaders(run: Run) -> tuple[str, ...]:
+    return tuple(str(leader) for leader in sorted({seen.leader for seen in run.observations if seen.is_up and seen.leader >= 0}))
+
+
+def _point(op: Op, place: int) -> tuple[int, int, int, int, str]:
+    return op.index, op.invoked_ns // 1000, (op.ended_ns - op.invoked_ns) // 1000, place, op.outcome[0]
+
+
+def _shown(op: Op, place: dict[str, int], lanes: dict[int, int]) -> Shown:
+    return Shown(
+        index=op.index,
+        lane=lanes.get(op.process, -1),
+        begin_us=op.invoked_ns // 1000,
+        end_us=op.ended_ns // 1000,
+        f=place[op.f],
+        outcome=op.outcome[0],
+        process=op.process,
+        node=op.node,
+        offset=op.offset,
+        epoch=op.epoch,
+        text=words.operation(op),
+    )
+
+
+def _files(directory: RunDirectory, names: Iterable[str], folder: str = "") -> tuple[Download, ...]:
+    paths = [(name, directory.path / folder / name) for name in names]
+    return tuple(Download(name, f"{folder}{name}", path.stat().st_size) for name, path in paths if path.is_file())
+
+
+def details(verdict: Verdict) -> dict[str, Any]:
+    """What a verdict holds beside what is drawn."""
+    return {name: value for name, value in verdict.details.items() if name not in evidence.Evidence.__struct_fields__}

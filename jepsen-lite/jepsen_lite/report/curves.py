@@ -1,0 +1,140 @@
+"""Numbers over time, out of a history: bins, quantiles, rates, and which operations a scatter draws.
+
+Pure. Times are nanoseconds since the run began. A bin is as wide as a round number of milliseconds that gives at most `BINS`
+of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from ..fault_plan import Observation
+from ..history import OK, Op
+
+BINS = 60
+DRAWN = 10_000
+"""A scatter with more points would only get slower, not richer."""
+SLOWEST_BINS = 400
+CURVE_POINTS = 2_000
+QUANTILES = (500, 950, 990, 1000)
+"""Per mille."""
+
+
+class Quantiles(msgspec.Struct, frozen=True, array_like=True):
+    """Of the answered operations that ended in a bin; latencies in µs, one for each of `QUANTILES`."""
+
+    bin: int
+    count: int
+    latencies_us: tuple[int, ...]
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """How many operations of one function ended in one way, per bin."""
+
+    f: str
+    outcome: str
+    counts: tuple[int, ...]
+
+
+class Curve(msgspec.Struct, frozen=True):
+    """What a node said of its log: (time in µs, high watermark, log end); -1, -1 where it does not answer."""
+
+    node: int
+    points: tuple[tuple[int, int, int], ...]
+
+
+class Sample(NamedTuple):
+    """Operations that are drawn. `step`: of the others every so many-th is; 1 if all are."""
+
+    ops: tuple[Op, ...]
+    step: int
+
+
+def bin_width_ns(span_ns: int, bins_max: int = BINS) -> int:
+    """The least of 1, 2, 5, 10, … ms that needs no more than `bins_max` bins."""
+    width_ns = 1_000_000
+    for factor in _factors():
+        width_ns = factor * 1_000_000
+        if width_ns * bins_max >= span_ns:
+            break
+    return width_ns
+
+
+def _factors() -> Iterable[int]:
+    decade = 1
+    while True:
+        yield from (decade, 2 * decade, 5 * decade)
+        decade *= 10
+
+
+def quantile(ordered: Sequence[int], share: int) -> int:
+    """The least value that at least `share` of thousand do not exceed (nearest rank)."""
+    return ordered[max(-(-share * len(ordered) // 1000), 1) - 1]
+
+
+def quantiles(ops: Iterable[Op], width_ns: int) -> tuple[Quantiles, ...]:
+    """Of `ok` operations, by the bin in which they ended; bins without any are left out."""
+    bins: dict[int, list[int]] = defaultdict(list)
+    for op in ops:
+        if op.outcome == OK:
+            bins[op.ended_ns // width_ns].append((op.ended_ns - op.invoked_ns) // 1000)
+    return tuple(_quantiles(place, sorted(bins[place])) for place in sorted(bins))
+
+
+def overall(ops: Iterable[Op]) -> Quantiles:
+    """Of all `ok` operations, as one bin."""
+    return _quantiles(0, sorted((op.ended_ns - op.invoked_ns) // 1000 for op in ops if op.outcome == OK))
+
+
+def _quantiles(place: int, ordered: Sequence[int]) -> Quantiles:
+    return Quantiles(place, len(ordered), tuple(quantile(ordered, share) for share in QUANTILES) if ordered else ())
+
+
+def rates(ops: Iterable[Op], width_ns: int, span_ns: int) -> tuple[Rate, ...]:
+    """By function and outcome, in the order of their names."""
+    bins = max(-(-span_ns // width_ns), 1)
+    found: dict[tuple[str, str], list[int]] = {}
+    for op in ops:
+        counts = found.setdefault((op.f, op.outcome), [0] * bins)
+        counts[min(op.ended_ns // width_ns, bins - 1)] += 1
+    return tuple(Rate(f, outcome, tuple(counts)) for (f, outcome), counts in sorted(found.items()))
+
+
+def sample(ops: Sequence[Op], named: frozenset[int], span_ns: int, drawn_max: int = DRAWN) -> Sample:
+    """All, or: those that a verdict names, the slowest of each of 400 spans of time by function and outcome, and every n-th."""
+    if len(ops) <= drawn_max:
+        return Sample(tuple(ops), 1)
+    step = -(-len(ops) // drawn_max)
+    width_ns = max(-(-span_ns // SLOWEST_BINS), 1)
+    slowest: dict[tuple[int, str, str], Op] = {}
+    for op in ops:
+        place = (op.ended_ns // width_ns, op.f, op.outcome)
+        other = slowest.get(place)
+        if other is None or op.ended_ns - op.invoked_ns > other.ended_ns - other.invoked_ns:
+            slowest[place] = op
+    chosen = named | {op.index for op in slowest.values()}
+    return Sample(tuple(op for op in ops if op.index % step == 0 or op.index in chosen), step)
+
+
+def offset_curves(observations: Iterable[Observation], points_max: int = CURVE_POINTS) -> tuple[Curve, ...]:
+    """One for each node that ever said how far its log goes; points at which nothing changed are left out."""
+    by_node: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    for seen in sorted(observations, key=lambda observation: observation.at_ns):
+        ends = (seen.high_watermark, seen.log_end) if seen.is_up else (-1, -1)
+        by_node[seen.node].append((seen.at_ns // 1000, *ends))
+    return tuple(
+        Curve(node, _thinned(points, points_max))
+        for node, points in sorted(by_node.items())
+        if any(log_end >= 0 for _, _, log_end in points)
+    )
+
+
+def _thinned(points: list[tuple[int, int, int]], points_max: int) -> tuple[tuple[int, int, int], ...]:
+    last = len(points) - 1
+    kept = [point for place, point in enumerate(points) if place in (0, last) or point[1:] != points[place - 1][1:]]
+    step = -(-len(kept) // points_max)
+    return tuple(point for place, point in enumerate(kept) if place % step == 0 or place == len(kept) - 1)

@@ -1,0 +1,125 @@
+"""Things that last, side by side: faults by kind, what each node thought of its leader, and processes.
+
+Pure. Whatever overlaps gets lanes of its own; a lane is free again when what stood in it is over.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from ..fault_plan import Observation, Strike
+from ..history import Op
+
+
+class Span(msgspec.Struct, frozen=True):
+    """From `begin_us` until `end_us`, None: never undone. `about` says which colour: a fault's kind, or a leader's id. `text` is
+    for people, `short` for a narrow place.
+    """
+
+    begin_us: int
+    end_us: int | None
+    about: str
+    text: str
+    short: str = ""
+
+
+class Lane(msgspec.Struct, frozen=True):
+    """Spans that do not overlap, by time."""
+
+    label: str
+    spans: tuple[Span, ...]
+
+
+def packed(intervals: Sequence[tuple[int, int]]) -> list[int]:
+    """For each interval (begin, end) by its begin, the lowest lane that is free by then."""
+    free: list[int] = []
+    ends: list[tuple[int, int]] = []
+    lanes = []
+    for begin, end in intervals:
+        while ends and ends[0][0] <= begin:
+            heapq.heappush(free, heapq.heappop(ends)[1])
+        lane = heapq.heappop(free) if free else len(ends)
+        lanes.append(lane)
+        heapq.heappush(ends, (max(end, begin + 1), lane))
+    return lanes
+
+
+def fault_lanes(strikes: Iterable[Strike], span_ns: int) -> tuple[Lane, ...]:
+    """One lane for each kind in the order in which they first strike, more where strikes of a kind overlap."""
+    kinds: dict[str, list[Strike]] = {}
+    for strike in sorted(strikes, key=lambda strike: strike.begin_ns):
+        if not strike.error:
+            kinds.setdefault(strike.kind, []).append(strike)
+    lanes = []
+    for kind, struck in kinds.items():
+        ends = [span_ns if strike.end_ns is None else strike.end_ns for strike in struck]
+        places = packed([(strike.begin_ns, end) for strike, end in zip(struck, ends, strict=True)])
+        for lane in range(max(places) + 1):
+            spans = tuple(_span_of(strike) for strike, place in zip(struck, places, strict=True) if place == lane)
+            lanes.append(Lane(kind if lane == 0 else "", spans))
+    return tuple(lanes)
+
+
+def _span_of(strike: Strike) -> Span:
+    end_us = None if strike.end_ns is None else strike.end_ns // 1000
+    return Span(strike.begin_ns // 1000, end_us, strike.kind, said_of(strike), targets_of(strike))
+
+
+def targets_of(strike: Strike) -> str:
+    """Whom it hit: "3000, 3001" or "3000→3001"."""
+    links = [f"{source}→{target}" for source, target in strike.links]
+    return ", ".join(links or map(str, strike.nodes))
+
+
+def said_of(strike: Strike) -> str:
+    """In one line: the kind, whom it hit, the detail."""
+    return " ".join(part for part in (strike.kind, targets_of(strike), f"({strike.detail})" if strike.detail else "") if part)
+
+
+def node_lanes(observations: Iterable[Observation], names: dict[int, str], span_ns: int) -> tuple[Lane, ...]:
+    """For each node whom it took for the leader, from one observation to the next that differs."""
+    by_node: dict[int, list[Observation]] = {}
+    for seen in sorted(observations, key=lambda observation: observation.at_ns):
+        by_node.setdefault(seen.node, []).append(seen)
+    lanes = []
+    for node in sorted(by_node, reverse=True):
+        changes: list[Observation] = []
+        for seen in by_node[node]:
+            if not changes or _opinion(seen) != _opinion(changes[-1]):
+                changes.append(seen)
+        ends = [seen.at_ns for seen in changes[1:]] + [max(span_ns, changes[-1].at_ns)]
+        spans = tuple(_span_of_opinion(seen, end_ns) for seen, end_ns in zip(changes, ends, strict=True))
+        lanes.append(Lane(names.get(node, f"node {node}"), spans))
+    return tuple(lanes)
+
+
+def _opinion(seen: Observation) -> tuple[bool, int, int]:
+    return (True, seen.leader, seen.epoch) if seen.is_up else (False, -1, -1)
+
+
+def _span_of_opinion(seen: Observation, end_ns: int) -> Span:
+    if not seen.is_up:
+        about, text, short = "down", "does not answer", "down"
+    elif seen.leader == seen.node:
+        about, text, short = str(seen.leader), f"leads in epoch {seen.epoch}", f"★ {seen.epoch}"
+    elif seen.leader >= 0:
+        about, text, short = str(seen.leader), f"follows {seen.leader} in epoch {seen.epoch}", str(seen.epoch)
+    else:
+        about, text, short = "", f"knows no leader in epoch {seen.epoch}", f"? {seen.epoch}"
+    return Span(seen.at_ns // 1000, end_ns // 1000, about, text, short)
+
+
+def process_lanes(ops: Iterable[Op], never_ns: int | None = None) -> dict[int, int]:
+    """A lane for each process; one that has ended gives its lane to the next. With `never_ns`, one whose last operation has
+    no return ends only then: that operation may take effect at any time.
+    """
+    spans: dict[int, tuple[int, int]] = {}
+    for op in ops:
+        end_ns = never_ns if never_ns is not None and op.returned_ns is None else op.ended_ns
+        begin, end = spans.get(op.process, (op.invoked_ns, end_ns))
+        spans[op.process] = (min(begin, op.invoked_ns), max(end, end_ns))
+    by_begin = sorted(spans, key=lambda process: (spans[process], process))
+    return dict(zip(by_begin, packed([spans[process] for process in by_begin]), strict=True))

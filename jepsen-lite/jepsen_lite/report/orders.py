@@ -1,0 +1,222 @@
+"""The picture of a history that no order explains, in the manner of Porcupine, and that of a cycle.
+
+Theory of operation. Time is compressed: every distinct moment at which an operation begins or returns gets a slot, all equally
+wide, so that order stays visible and idle time vanishes. An operation is a box from its slot to that of its return; one whose
+outcome nobody knows has no return and stays open to the right. A partial order is a line through one point in each of its boxes:
+each point stands in the first slot that is neither left of the point before nor left of its own box; points that share a slot
+divide it evenly. What could come next but is refused gets a point behind the last. Every x is in slots, every lane counts from 0.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from ..evidence import Cycle, IllegalHistory, Orders, Partial
+from ..fault_plan import Strike
+from ..history import History, Op
+from .lanes import process_lanes, said_of
+from .words import operation
+
+DRAWN = 400
+"""Operations in one picture."""
+RADIUS = 150
+LABEL = 24
+"""Characters of a value in a box."""
+
+
+class Box(msgspec.Struct, frozen=True):
+    """An operation: from `begin` to `end`. `through`: the place of the longest partial order that has it, -1 if none has."""
+
+    op: int
+    label: str
+    lane: int
+    begin: int
+    end: int
+    is_open: bool
+    through: int
+    is_minimal: bool
+
+
+class Point(msgspec.Struct, frozen=True):
+    """Where an operation stands in an order. `text`: the state after it, "" where it is refused."""
+
+    op: int
+    x: float
+    text: str
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A partial order, drawn."""
+
+    points: tuple[Point, ...]
+    refused: tuple[Point, ...]
+
+
+class Shade(msgspec.Struct, frozen=True):
+    """A fault behind the lanes, in slots."""
+
+    begin: float
+    end: float
+    kind: str
+    text: str
+
+
+class Picture(msgspec.Struct, frozen=True, kw_only=True):
+    """Boxes in lanes. `slots` is the width, `lanes` names the processes of each lane."""
+
+    slots: int
+    lanes: tuple[str, ...]
+    boxes: tuple[Box, ...]
+    lines: tuple[Line, ...]
+    shades: tuple[Shade, ...]
+
+
+class Illegal(msgspec.Struct, frozen=True, kw_only=True):
+    """A key's history: the operations that cannot be ordered `alone`, and `among` what else was done to the key meanwhile, if
+    anything was. `others` counts those, also if there are too many to draw (`others_drawn`).
+    """
+
+    key: str
+    text: str
+    initial: str
+    alone: Picture
+    among: Picture | None
+    others: int
+    others_drawn: int
+
+
+def illegal(found: IllegalHistory, history: History, strikes: Sequence[Strike] = (), drawn_max: int = DRAWN) -> Illegal:
+    """Draws it. IndexError if the evidence is of another history."""
+    ops = [history[index] for index in found.picture.ops]
+    begin_ns, end_ns = min(op.invoked_ns for op in ops), max(op.ended_ns for op in ops)
+    named = frozenset(found.picture.ops)
+    others = [
+        op
+        for op in history
+        if op.key == found.key and op.index not in named and op.invoked_ns <= end_ns and op.ended_ns >= begin_ns
+    ]
+    drawn = others[: max(drawn_max - len(ops), 0)]
+    among = sorted([*ops, *drawn], key=lambda op: op.index)
+    return Illegal(
+        key=found.key,
+        text=found.text,
+        initial=found.initial,
+        alone=picture(ops, found.picture, strikes),
+        among=picture(among, found.picture, strikes) if drawn else None,
+        others=len(others),
+        others_drawn=len(drawn),
+    )
+
+
+def picture(ops: Sequence[Op], orders: Orders, strikes: Sequence[Strike]) -> Picture:
+    """These operations, by invocation, with the lines of the orders."""
+    moments = sorted({op.invoked_ns for op in ops} | {op.ended_ns for op in ops if op.returned_ns is not None})
+    slot = {moment: place for place, moment in enumerate(moments)}
+    lanes = process_lanes(ops, never_ns=1 << 62)
+    names: list[list[str]] = [[] for _ in range(max(lanes.values(), default=-1) + 1)]
+    for process, lane in lanes.items():
+        names[lane].append(str(process))
+    minimal = frozenset(orders.ops)
+    boxes = {
+        op.index: Box(
+            op=op.index,
+            label=operation(op, LABEL, key=False),
+            lane=lanes[op.process],
+            begin=slot[op.invoked_ns],
+            end=len(moments) if op.returned_ns is None else max(slot[op.ended_ns], slot[op.invoked_ns] + 1),
+            is_open=op.returned_ns is None,
+            through=orders.longest.get(op.index, -1),
+            is_minimal=op.index in minimal,
+        )
+        for op in ops
+    }
+    return Picture(
+        slots=len(moments) + 1,
+        lanes=tuple(", ".join(processes) for processes in names),
+        boxes=tuple(boxes.values()),
+        lines=tuple(_line(partial, boxes) for partial in orders.partials),
+        shades=tuple(_shades(strikes, moments)),
+    )
+
+
+def _shades(strikes: Sequence[Strike], moments: Sequence[int]) -> Iterator[Shade]:
+    for strike in strikes:
+        begin = _place(strike.begin_ns, moments)
+        end = float(len(moments)) if strike.end_ns is None else _place(strike.end_ns, moments)
+        if not strike.error and begin < len(moments) and end > 0:
+            yield Shade(begin, end, strike.kind, said_of(strike))
+
+
+def _place(moment_ns: int, moments: Sequence[int]) -> float:
+    """Where any time stands among the slots: between two of them by its share of the time between."""
+    after = bisect_right(moments, moment_ns)
+    if after in (0, len(moments)):
+        return float(after)
+    before_ns = moments[after - 1]
+    return after - 1 + (moment_ns - before_ns) / (moments[after] - before_ns)
+
+
+def _line(partial: Partial, boxes: Mapping[int, Box]) -> Line:
+    slots: list[int] = []
+    for op in partial.order:
+        slots.append(max(boxes[op].begin, slots[-1] if slots else 0))
+    last = slots[-1] if slots else 0
+    sharing, before = Counter(slots), Counter[int]()
+    points: list[Point] = []
+    for op, slot, state in zip(partial.order, slots, partial.states, strict=True):
+        before[slot] += 1
+        points.append(Point(op, slot + before[slot] / (sharing[slot] + 1), state))
+    return Line(tuple(points), tuple(Point(op, _behind(points, max(boxes[op].begin, last)), "") for op in partial.refused))
+
+
+def _behind(points: Sequence[Point], slot: int) -> float:
+    """The middle of what is left of a slot."""
+    taken = points[-1].x if points and points[-1].x > slot else float(slot)
+    return (taken + slot + 1) / 2
+
+
+class Corner(msgspec.Struct, frozen=True):
+    """An operation of a cycle at its place on the circle."""
+
+    op: int
+    x: float
+    y: float
+
+
+class Arc(msgspec.Struct, frozen=True):
+    """An edge from corner to corner: an SVG path, and where its label stands."""
+
+    kind: str
+    path: str
+    x: float
+    y: float
+
+
+class Ring(msgspec.Struct, frozen=True):
+    """A cycle, drawn."""
+
+    corners: tuple[Corner, ...]
+    arcs: tuple[Arc, ...]
+
+
+def ring(cycle: Cycle, radius: float = RADIUS) -> Ring:
+    """Operations at equal distances, clockwise from the top; edges bulge outwards."""
+    count = len(cycle.edges)
+    gap = 30 / radius / math.tau  # Of a turn: arrows end before the circle of their target.
+    large = int(1 / count - 2 * gap > 0.5)
+    corners, arcs = [], []
+    for place, edge in enumerate(cycle.edges):
+        corners.append(Corner(edge.source, *_at(radius, place / count)))
+        begin, end = _at(radius, place / count + gap), _at(radius, (place + 1) / count - gap)
+        path = f"M{begin[0]:g},{begin[1]:g} A{radius:g},{radius:g} 0 {large} 1 {end[0]:g},{end[1]:g}"
+        arcs.append(Arc(edge.kind, path, *_at(radius, (place + 0.5) / count)))
+    return Ring(tuple(corners), tuple(arcs))
+
+
+def _at(radius: float, turn: float) -> tuple[float, float]:
+    return round(radius * math.sin(turn * math.tau), 1), round(-radius * math.cos(turn * math.tau), 1)

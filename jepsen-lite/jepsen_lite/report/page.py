@@ -1,0 +1,131 @@
+"""The page of a run: `report/index.html` in the run's directory, with its style and scripts beside it.
+
+It needs no network and no server: scripts and data are files, not modules or requests, which browsers refuse from a disk. What
+clients wrote stands in it as text only, in HTML escaped by the template, in the scripts' data as JSON without a "<"; a policy in
+the page forbids any script that is not one of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import jinja2
+import markupsafe
+import msgspec
+
+from ..store import RunDirectory
+from . import content, words
+from .content import Report
+from .curves import SLOWEST_BINS
+from .lanes import targets_of
+
+PAGE = "index.html"
+NAMED = 100
+"""Operations in the table of those that checkers name."""
+OUTCOMES = {"o": "ok", "f": "fail", "i": "info"}
+
+
+def write_page(directory: RunDirectory) -> Path:
+    """Builds a run's page anew and returns where it is. StoreError, OSError."""
+    text = render(content.gather(directory))
+    write_assets(directory.report)
+    return replace(directory.report / PAGE, text.encode())
+
+
+def is_current(directory: RunDirectory) -> bool:
+    """Whether the page was written after the run was, and by this version."""
+    try:
+        written = (directory.report / PAGE).stat().st_mtime_ns
+        scripts = all((directory.report / name).read_bytes() == data for name, data in assets().items())
+        return scripts and written >= (directory.path / "run.json").stat().st_mtime_ns
+    except OSError:
+        return False
+
+
+def render(report: Report) -> str:
+    """The page's HTML. The same report gives the same text."""
+    kinds = {kind: place % 8 for place, kind in enumerate(report.scene.kinds)}
+    named = set(report.scene.named[:NAMED])
+    return template("run.html.j2").render(
+        report=report,
+        word=words.word(report.verdicts),
+        reason=words.reason(report.verdicts),
+        lost=sum(verdict.lost for verdict in report.verdicts),
+        texts=report.operations,
+        named=[op for op in report.scene.ops if op.index in named],
+        kinds=kinds,
+        outcomes=OUTCOMES,
+        options=msgspec.to_builtins(report.record.options),
+        slowest_bins=SLOWEST_BINS,
+        scene_json=script_data(report.scene),
+    )
+
+
+def script_data(value: Any) -> markupsafe.Markup:
+    """JSON that cannot end the element it stands in."""
+    text = msgspec.json.encode(value).decode()
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return markupsafe.Markup(text)
+
+
+@cache
+def assets() -> Mapping[str, bytes]:
+    """Style and scripts by the names of their files."""
+    folder = resources.files(__package__) / "assets"
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.endswith((".css", ".js"))}
+
+
+def write_assets(folder: Path) -> None:
+    """Those that are not there as they are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in assets().items():
+        path = folder / name
+        if not path.is_file() or path.read_bytes() != data:
+            replace(path, data)
+
+
+def replace(path: Path, data: bytes) -> Path:
+    """Writes a file whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+@cache
+def template(name: str) -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader(__package__, package_path="."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        number=lambda value: f"{value:,}",
+        seconds=words.seconds,
+        moment=words.moment,
+        rate=words.rate,
+        size=words.size,
+        word=words.word_of,
+        validity=words.validity,
+        details=content.details,
+        targets=targets_of,
+        pretty=lambda value: msgspec.json.format(msgspec.json.encode(value), indent=2).decode(),
+        json=lambda value: msgspec.json.encode(value).decode(),
+        urlpath=quote,
+        ordinal=words.ordinal,
+        token=lambda text: "".join(letter for letter in text if letter.isascii() and letter.isalnum()),
+    )
+    return environment.get_template(name)

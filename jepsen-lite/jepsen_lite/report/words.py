@@ -1,0 +1,116 @@
+"""How a page says things: verdicts, times, operations. Every text is plain; templates escape it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..history import FAIL, OK, Op
+from ..verdicts import CRASH, LIVENESS, NOT_KNOWN, SAFETY, UNKNOWN, VALID, Verdict, exit_code
+
+LONG = 120
+"""Characters of a value that are shown."""
+
+
+class Word(NamedTuple):
+    """A verdict: in a word for filters, in words for people, as a mark beside colour, and which colour."""
+
+    name: str
+    said: str
+    mark: str
+    look: str
+
+
+NOT_JUDGED = Word("not judged", "not judged", "?", "unknown")
+WORDS = {
+    VALID: Word("valid", "valid", "✓", "good"),
+    SAFETY: Word("safety", "safety violated", "✕", "bad"),
+    CRASH: Word("crash", "a node crashed", "✕", "bad"),
+    LIVENESS: Word("liveness", "liveness violated", "✕", "bad"),
+    NOT_KNOWN: Word("unknown", "unknown", "?", "unknown"),
+}
+
+
+def word(verdicts: Sequence[Verdict]) -> Word:
+    """What all together say."""
+    return WORDS[exit_code(verdicts)] if verdicts else NOT_JUDGED
+
+
+def word_of(verdict: Verdict) -> Word:
+    return word((verdict,))
+
+
+def reason(verdicts: Sequence[Verdict]) -> str:
+    """The sentence of the verdict that decided."""
+    if not verdicts:
+        return "No checker has judged this run."
+    decided = exit_code(verdicts)
+    if decided == VALID:
+        names = ", ".join(verdict.checker for verdict in verdicts)
+        return f"Nothing was found by {names}."
+    deciding = next(verdict for verdict in verdicts if exit_code((verdict,)) == decided)
+    return f"{deciding.checker}: {deciding.reason}" if deciding.reason else f"{deciding.checker} gives no reason."
+
+
+def validity(verdict: Verdict) -> str:
+    """Of one checker: "valid", "violated", "unknown"."""
+    return "unknown" if verdict.valid == UNKNOWN else "valid" if verdict.valid else "violated"
+
+
+def short_json(value: Any, length: int = LONG) -> str:
+    """The value as JSON, cut if it is long; a text without quotes."""
+    text = value if isinstance(value, str) else "" if value is None else msgspec.json.encode(value).decode()
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def operation(op: Op, length: int = LONG, *, key: bool = True) -> str:
+    """As `set x 5`, `get x → 5`, `cas x [4,5] ✕ INVALID_REQUEST`, `set x 5 ? UNAVAILABLE`; without its key if asked."""
+    parts = (op.f, short_json(op.key, length) if key else "", short_json(op.value, length))
+    asked = " ".join(part for part in parts if part)
+    if op.outcome == OK:
+        answered = short_json(op.result, length)
+        return f"{asked} → {answered}" if answered else asked
+    return f"{asked} {'✕' if op.outcome == FAIL else '?'} {op.error}".rstrip()
+
+
+def moment(at_ms: int) -> str:
+    """A time in UTC, to the second; "–" for none."""
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC" if at_ms else "–"
+
+
+def seconds(ns: float | None) -> str:
+    """`0.4 ms`, `12 ms`, `3.42 s`, `2 min 5 s`; "–" for None."""
+    if ns is None:
+        return "–"
+    ms = ns / 1e6
+    if ms < 10:
+        return f"{ms:.1f} ms"
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    if ms < 120_000:
+        return f"{ms / 1000:.2f} s"
+    minutes, rest = divmod(round(ms / 1000), 60)
+    return f"{minutes} min {rest} s"
+
+
+def rate(per_second: float | None) -> str:
+    return "–" if per_second is None else f"{per_second:,.1f}"
+
+
+def size(count: int) -> str:
+    """Bytes for people."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"
+
+
+def ordinal(number: int) -> str:
+    """`2nd`, `11th`, `23rd`."""
+    teens = 10 < number % 100 < 14
+    return f"{number:,}{'th' if teens else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
