@@ -1,0 +1,93 @@
+"""Nodes that ended by themselves, and what nodes wrote into their logs that they never should.
+
+A fault that was done to a node is not its own end: the world leaves those out. A log line is a *complaint* if it says that the
+node's own code was wrong: an exception that nobody caught, an invariant that does not hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..verdicts import UNKNOWN, Verdict
+from ..workload import Run
+
+COMPLAINT = re.compile(
+    r"Traceback \(most recent call last\)|\b\w*(?:InvariantViolation|AssertionError|InternalError)\b|\bCRITICAL\b"
+)
+COMPLAINTS_MAX = 20
+"""That are shown, of each log."""
+
+
+class NodeCrashes:
+    """A node that ended by itself makes the run invalid. Nothing is said if nobody looked at nodes at all."""
+
+    name = "node-crashes"
+
+    def check(self, run: Run) -> Verdict:
+        if run.node_exits:
+            node, words = next(iter(run.node_exits.items()))
+            last = words.strip().splitlines()[-1:] or ["without a word"]
+            more = f"; and {len(run.node_exits) - 1} more" if len(run.node_exits) > 1 else ""
+            reason = f"node {node} ended by itself: {last[0]}{more}"
+            details = {"exits": {str(node): words for node, words in run.node_exits.items()}}
+            return Verdict(checker=self.name, valid=False, kind="crash", reason=reason, details=details)
+        if not run.observations and not run.history:
+            return Verdict(checker=self.name, valid=UNKNOWN, kind="crash", reason="no node was looked at")
+        return Verdict(
+            checker=self.name, valid=True, kind="crash", details={"nodes": len({seen.node for seen in run.observations})}
+        )
+
+
+class LogScan:
+    """Reads all `*.log` of a directory. `expected`: what may be said in this run, as a regular expression; such lines are no
+    complaints.
+    """
+
+    name = "node-logs"
+
+    def __init__(self, directory: Path, *, expected: str = "") -> None:
+        self._directory = directory
+        self._expected = re.compile(expected) if expected else None
+
+    def check(self, run: Run) -> Verdict:
+        found: dict[str, list[str]] = {}
+        lines = 0
+        for path in sorted(self._directory.glob("*.log")):
+            with path.open(errors="replace") as file:
+                count, complaints = scan(file, self._expected)
+            lines += count
+            if complaints:
+                found[path.name] = complaints
+        if found:
+            name, complaints = next(iter(found.items()))
+            more = sum(map(len, found.values())) - 1
+            reason = f"{name}: {complaints[0]}" + (f"; and {more} more" if more else "")
+            return Verdict(checker=self.name, valid=False, kind="crash", reason=reason, details={"complaints": found})
+        if not lines:
+            return Verdict(checker=self.name, valid=UNKNOWN, kind="crash", reason=f"there is no log in {self._directory}")
+        return Verdict(checker=self.name, valid=True, kind="crash", details={"lines": lines})
+
+
+def scan(lines: Iterable[str], expected: re.Pattern[str] | None = None) -> tuple[int, list[str]]:
+    """How many lines there are, and the first complaints as "line number: text"; of a traceback, the line that names it."""
+    complaints: list[str] = []
+    count = 0
+    in_traceback = False
+    for count, line in enumerate(lines, 1):
+        text = line.rstrip("\n")
+        if in_traceback:
+            if not text or text[0].isspace():
+                continue
+            in_traceback = False
+        elif not COMPLAINT.search(text):
+            continue
+        elif "Traceback (most recent call last)" in text:
+            in_traceback = True
+            continue
+        if len(complaints) < COMPLAINTS_MAX and not (expected and expected.search(text)):
+            complaints.append(f"line {count}: {text}")
+    if in_traceback:
+        complaints.append(f"line {count}: a traceback that was cut off")
+    return count, complaints
