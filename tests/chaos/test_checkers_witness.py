@@ -1,0 +1,359 @@
+"""The offset witness: what a log and its clients did is accepted, and any one lie of either is seen."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jepsen_lite.checkers.resolution import NEVER_HAPPENED, resolved
+from jepsen_lite.checkers.witness import Witness
+from jepsen_lite.committed_log import CommittedLog, Entry
+from jepsen_lite.history import History, Op
+from jepsen_lite.models.fold import Change, changes
+from jepsen_lite.verdicts import UNKNOWN
+from jepsen_lite.workload import Options, Run
+
+MISMATCH = "INVALID_UPDATE_VERSION"
+
+
+class Registers:
+    """Values by key. Every write leaves its new value; `cas` [expected, new] is refused if another value is there."""
+
+    writes = frozenset({"set", "cas"})
+    refusals = frozenset({MISMATCH})
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+
+    def apply(self, change: Change) -> Iterable[str]:
+        for entry in change.entries:
+            if entry.kind == "Config":
+                self.values[entry.record["name"]] = entry.record["value"]
+        return {entry.record["name"] for entry in change.entries if entry.kind == "Config"}
+
+    def wrote(self, op: Op, change: Change | None) -> str:
+        if change is None:
+            return "a set always writes"
+        new = op.value[1] if op.f == "cas" else op.value
+        written = [(entry.record["name"], entry.record["value"]) for entry in change.entries if entry.kind == "Config"]
+        return "" if written == [(op.key, new)] else f"it says {written}"
+
+    def permits(self, op: Op) -> str:
+        found = self.values.get(op.key)
+        return "" if op.f != "cas" or op.value[0] == found else f"{found!r} was there"
+
+    def answers(self, op: Op) -> str:
+        found = self.values.get(op.key)
+        return "" if op.f in self.writes or op.result == found else f"{found!r} is there"
+
+    def refuses(self, op: Op) -> str:
+        found = self.values.get(op.key)
+        return "" if op.value[0] != found else f"{found!r} was there"
+
+
+def config(offset: int, name: str, value: object, request_id: str = "", end: int = 0, epoch: int = 1) -> Entry:
+    return Entry(offset, end or offset + 1, epoch, 0, "Config", {"name": name, "value": value}, request_id)
+
+
+def op(index: int, f: str, invoked_ns: int, ended_ns: int, value: object = None, offset: int = -1, **fields: object) -> Op:
+    others: dict[str, Any] = {
+        "outcome": "ok",
+        "key": "x",
+        "process": index,
+        "request_id": f"a:{index}" if f != "get" else "",
+        **fields,
+    }
+    return Op(index=index, f=f, value=value, invoked_ns=invoked_ns, ended_ns=ended_ns, offset=offset, **others)
+
+
+def check(ops: list[Op], entries: list[Entry], start: int = 0, **settings: Any) -> Any:
+    log = CommittedLog(tuple(entries), start, entries[-1].batch_end if entries else 0)
+    return Witness(Registers, **settings).check(Run(options=Options(), history=History(ops), log=log))
+
+
+TWO_SETS = [config(0, "x", 1, "a:0"), config(1, "x", 2, "a:1")]
+GOOD: dict[str, tuple[list[Op], list[Entry]]] = {
+    "in order": ([op(0, "set", 0, 1, 1, 1), op(1, "set", 2, 3, 2, 2), op(2, "get", 4, 5, result=2, offset=2)], TWO_SETS),
+    "a read that overlaps": (
+        [op(0, "set", 0, 1, 1, 1), op(1, "set", 2, 9, 2, 2), op(2, "get", 4, 5, result=1, offset=1)],
+        TWO_SETS,
+    ),
+    "unknown, and written": (
+        [op(0, "set", 0, 1, 1, 1), op(1, "set", 2, 3, 2, outcome="info"), op(2, "get", 4, 5, result=1, offset=1)],
+        TWO_SETS,
+    ),
+    "unknown, and not written": ([op(0, "set", 0, 1, 1, 1), op(1, "set", 2, 3, 2, outcome="info")], TWO_SETS[:1]),
+    "a request sent again": (
+        [op(0, "set", 0, 1, 1, outcome="info"), op(1, "set", 2, 3, 2, 2), op(2, "set", 4, 5, 1, 1, request_id="a:0")],
+        TWO_SETS,
+    ),
+    "refused by what was there": (
+        [op(0, "set", 0, 1, 1, 1), op(1, "cas", 2, 3, [7, 8], outcome="fail", error=MISMATCH)],
+        TWO_SETS[:1],
+    ),
+    "refused by what was there for a moment": (
+        [op(0, "set", 0, 9, 1, 1), op(1, "set", 0, 9, 2, 2), op(2, "cas", 0, 9, [2, 8], outcome="fail", error=MISMATCH)],
+        TWO_SETS,
+    ),
+}
+LAST_GET = op(2, "get", 4, 5, result=2, offset=2)
+BAD: dict[str, tuple[list[Op], list[Entry], str]] = {
+    "lost": ([op(0, "set", 0, 1, 1, 1), op(1, "set", 2, 3, 2, 2)], [config(0, "x", 1, "a:0"), config(1, "y", 5)], "lost"),
+    "lost at the end": ([op(0, "set", 0, 1, 1, 1), op(1, "set", 2, 3, 2, 2)], TWO_SETS[:1], "lost"),
+    "somewhere else": ([op(0, "set", 0, 1, 1, 2), op(1, "set", 0, 3, 2, 2)], TWO_SETS, "misplaced"),
+    "twice": ([op(0, "set", 0, 1, 1, 1)], [config(0, "x", 1, "a:0"), config(1, "x", 1, "a:0")], "duplicate"),
+    "twice, never answered": (
+        [op(0, "set", 0, 1, 1, outcome="info")],
+        [config(0, "x", 1, "a:0"), config(1, "x", 1, "a:0")],
+        "duplicate",
+    ),
+    "as something else": ([op(0, "set", 0, 1, 1, 1)], [config(0, "x", 9, "a:0")], "wrong record"),
+    "failed and written": ([op(0, "set", 0, 1, 1, outcome="fail", error="X")], TWO_SETS[:1], "failed but written"),
+    "against time": ([op(0, "set", 2, 3, 1, 1), op(1, "set", 0, 1, 2, 2)], TWO_SETS, "write order"),
+    "unknown, before what was acknowledged": (
+        [op(0, "set", 4, 5, 1, outcome="info"), op(1, "set", 2, 3, 2, 2)],
+        TWO_SETS,
+        "write order",
+    ),
+    "a read that is too old": (
+        [op(0, "set", 0, 1, 1, 1), op(1, "set", 2, 3, 2, 2), op(2, "get", 4, 5, result=1, offset=1)],
+        TWO_SETS,
+        "stale read",
+    ),
+    "a wrong value": (
+        [op(0, "set", 0, 1, 1, 1), op(1, "set", 2, 3, 2, 2), op(2, "get", 4, 5, result=1, offset=2)],
+        TWO_SETS,
+        "wrong answer",
+    ),
+    "what is not committed": ([op(0, "set", 0, 1, 1, 1), op(2, "get", 4, 5, result=2, offset=2)], TWO_SETS[:1], "beyond the log"),
+    "a session that goes back": (
+        [
+            op(0, "set", 0, 1, 1, 1),
+            op(1, "set", 2, 9, 2, 2),
+            op(2, "get", 3, 4, result=2, offset=2, process=7),
+            op(3, "get", 5, 6, result=1, offset=1, process=7),
+        ],
+        TWO_SETS,
+        "session",
+    ),
+    "an exchange that should have been refused": (
+        [op(0, "set", 0, 1, 1, 1), op(1, "cas", 2, 3, [7, 2], 2)],
+        TWO_SETS,
+        "not allowed",
+    ),
+    "a refusal that nothing justifies": (
+        [op(0, "set", 0, 1, 1, 1), op(2, "cas", 2, 3, [1, 8], outcome="fail", error=MISMATCH), op(1, "set", 4, 5, 2, 2)],
+        TWO_SETS,
+        "unjustified refusal",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_good(name: str) -> None:
+    verdict = check(*GOOD[name])
+    assert verdict.valid is True, verdict.reason
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad(name: str) -> None:
+    ops, entries, kind = BAD[name]
+    verdict = check(ops, entries)
+    assert verdict.valid is False
+    assert kind in verdict.details["violations"]
+    assert verdict.lost == (kind == "lost")
+    assert verdict.ops
+
+
+def test_local_reads_may_be_old_but_must_have_been_so() -> None:
+    writes = [op(0, "set", 0, 1, 1, 1), op(1, "set", 2, 3, 2, 2)]
+    old = op(2, "peek", 4, 5, result=1, offset=1, request_id="")
+    assert check([*writes, old], TWO_SETS, local_reads=frozenset({"peek"})).valid is True
+    never = msgspec.structs.replace(old, result=9)
+    assert "wrong answer" in check([*writes, never], TWO_SETS, local_reads=frozenset({"peek"})).details["violations"]
+
+
+def test_a_transaction_becomes_visible_at_once_and_an_aborted_one_never() -> None:
+    entries = [
+        Entry(0, 2, 1, 0, "BeginTransaction", {}, "a:0"),
+        config(1, "x", 1, "a:0", end=2),
+        config(2, "y", 1, "a:0", end=4),
+        Entry(3, 4, 1, 0, "EndTransaction", {}, "a:0"),
+        Entry(4, 6, 1, 0, "BeginTransaction", {}, "a:9"),
+        config(5, "x", 7, "a:9", end=6),
+        Entry(6, 7, 1, 0, "AbortTransaction", {}),
+        config(7, "x", 2, "a:1"),
+    ]
+    found = changes(CommittedLog(tuple(entries), 0, 8))
+    assert [(change.begin, change.end, change.request_id) for change in found] == [(0, 4, "a:0"), (7, 8, "a:1")]
+    reads = [
+        op(2, "get", 0, 9, result=None, offset=2),
+        op(3, "get", 0, 9, result=1, offset=4),
+        op(4, "get", 0, 9, result=1, offset=7),
+    ]
+    assert check(reads, entries).valid is True
+
+
+def test_requests_of_one_batch_are_changes_of_their_own() -> None:
+    found = changes(CommittedLog((config(0, "x", 1, "a:0", end=2), config(1, "x", 2, "a:1", end=2)), 0, 2))
+    assert [(change.begin, change.end) for change in found] == [(0, 2), (1, 2)]
+
+
+def test_what_was_not_checked_is_unknown() -> None:
+    assert check([], []).valid == UNKNOWN
+    assert check([op(0, "set", 0, 1, 1, outcome="info")], TWO_SETS[:1]).valid == UNKNOWN
+    assert Witness(Registers).check(Run(options=Options(), history=History([]))).reason == "the committed log was not kept"
+    cleaned = check([op(1, "set", 2, 3, 2, 2), op(2, "get", 4, 5, result=2, offset=2)], TWO_SETS[1:], start=1)
+    assert cleaned.valid == UNKNOWN
+    assert "the log begins at 1" in cleaned.reason
+    assert check([op(1, "set", 2, 3, 5, 2)], TWO_SETS[1:], start=1).valid is False
+
+
+def test_unknown_outcomes_are_resolved_from_the_log() -> None:
+    unknown = {"outcome": "info", "error": "UNAVAILABLE"}
+    history = History([op(0, "set", 0, 1, 1, **unknown), op(1, "set", 0, 1, 2, **unknown), op(2, "get", 0, 1, **unknown)])
+    found = resolved(history, CommittedLog((config(5, "x", 1, "a:0", end=7, epoch=3),), 0, 7), frozenset({"set"}))
+    assert (found.happened, found.never) == ({0}, {1})
+    happened, never, read = found.history
+    assert (happened.outcome, happened.returned_ns, happened.offset, happened.epoch) == ("info", None, 7, 3)
+    assert (never.outcome, never.error) == ("fail", NEVER_HAPPENED)
+    assert read.outcome == "info"
+    assert resolved(history, CommittedLog((), 4, 7), frozenset({"set"})).never == frozenset()
+
+
+# -- histories of a simulated log ----------------------------------------------------------------------------------------
+
+
+class Simulated:
+    """Registers behind a log: each request takes effect at one moment of its time, or, with a lost answer, later or never."""
+
+    def __init__(self, seed: int, count: int) -> None:
+        self.chance = random.Random(seed)
+        self.entries: list[Entry] = []
+        self.ops: list[Op] = []
+        self.state = Registers()
+        self.late: list[tuple[str, int, str]] = []
+        free_at = dict.fromkeys(range(5), 0)
+        at = 0
+        for index in range(count):
+            at += self.chance.randrange(1, 10)
+            if self.late and self.chance.random() < 0.3:
+                self.append(*self.late.pop())
+            free = [process for process, moment in free_at.items() if moment < at]
+            if not free:
+                at = max(free_at.values()) + 1
+                free = list(free_at)
+            process = self.chance.choice(free)
+            begun = self.chance.randrange(free_at.pop(process), at)
+            ended = at + self.chance.randrange(1, 30)
+            made = self.one(index, process, begun, ended)
+            self.ops.append(made)
+            free_at[process + (5 if made.outcome == "info" else 0)] = ended + 1
+        self.ops.sort(key=lambda made: made.invoked_ns)
+        self.ops = [msgspec.structs.replace(made, index=index) for index, made in enumerate(self.ops)]
+
+    def append(self, key: str, value: int, request_id: str) -> int:
+        entry = config(len(self.entries), key, value, request_id)
+        self.entries.append(entry)
+        self.state.apply(Change(entry.offset, entry.batch_end, 1, request_id, (entry,)))
+        return entry.batch_end
+
+    def one(self, index: int, process: int, begun: int, ended: int) -> Op:
+        chance, key = self.chance, self.chance.choice("xyz")
+        fields: dict[str, Any] = {"key": key, "process": process, "request_id": f"a:{index}"}
+        there = self.state.values.get(key)
+        kind = chance.choice(["get", "get", "set", "cas"])
+        if kind == "get":
+            return op(index, "get", begun, ended, offset=len(self.entries), **{**fields, "result": there, "request_id": ""})
+        if kind == "cas":
+            expected = chance.choice([there, 0])
+            fields["value"] = [expected, index + 1]
+            if expected != there:
+                return op(index, "cas", begun, ended, outcome="fail", error=MISMATCH, **fields)
+        else:
+            fields["value"] = index + 1
+        lost = chance.random()
+        if lost < 0.1:
+            return op(index, kind, begun, ended, outcome="info", **fields)
+        if kind == "set" and lost < 0.2:
+            self.late.append((key, index + 1, f"a:{index}"))
+            return op(index, kind, begun, ended, outcome="info", **fields)
+        end = self.append(key, index + 1, f"a:{index}")
+        if lost < 0.3:
+            return op(index, kind, begun, ended, outcome="info", **fields)
+        return op(index, kind, begun, ended, offset=end, **fields)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(0, 10**6), st.integers(10, 80))
+def test_what_a_log_did_is_accepted(seed: int, count: int) -> None:
+    made = Simulated(seed, count)
+    verdict = check(made.ops, made.entries)
+    assert verdict.valid is True or (verdict.valid == UNKNOWN and not verdict.details["checked"]), verdict.reason
+
+
+def _chosen(ops: list[Op], holds: Callable[[Op], bool], chance: random.Random) -> int | None:
+    places = [place for place, made in enumerate(ops) if holds(made)]
+    return chance.choice(places) if places else None
+
+
+def _other_result(ops: list[Op], entries: list[Entry], chance: random.Random) -> str | None:
+    place = _chosen(ops, lambda made: made.f == "get", chance)
+    if place is None:
+        return None
+    ops[place] = msgspec.structs.replace(ops[place], result=-1)
+    return "wrong answer"
+
+
+def _drop_entry(ops: list[Op], entries: list[Entry], chance: random.Random) -> str | None:
+    place = _chosen(ops, lambda made: made.f == "set" and made.outcome == "ok", chance)
+    if place is None:
+        return None
+    at = ops[place].offset - 1
+    entries[at] = config(at, "w", 0)
+    return "lost"
+
+
+def _write_twice(ops: list[Op], entries: list[Entry], chance: random.Random) -> str | None:
+    place = _chosen(ops, lambda made: made.offset > 0 and made.f != "get", chance)
+    if place is None:
+        return None
+    entries.append(config(len(entries), "w", 0, ops[place].request_id))
+    return "duplicate"
+
+
+def _failed_after_all(ops: list[Op], entries: list[Entry], chance: random.Random) -> str | None:
+    place = _chosen(ops, lambda made: made.offset > 0 and made.f != "get", chance)
+    if place is None:
+        return None
+    ops[place] = msgspec.structs.replace(ops[place], outcome="fail", error="NOT_CONTROLLER")
+    return "failed but written"
+
+
+def _read_too_old(ops: list[Op], entries: list[Entry], chance: random.Random) -> str | None:
+    acknowledged = min((made.ended_ns for made in ops if made.offset > 0), default=None)
+    if acknowledged is None:
+        return None
+    place = _chosen(ops, lambda made: made.f == "get" and made.invoked_ns > acknowledged, chance)
+    if place is None:
+        return None
+    ops[place] = msgspec.structs.replace(ops[place], offset=0, result=None)
+    return "stale read"
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from([_other_result, _drop_entry, _write_twice, _failed_after_all, _read_too_old]),
+)
+def test_one_lie_is_seen(seed: int, lie: Callable[[list[Op], list[Entry], random.Random], str | None]) -> None:
+    made = Simulated(seed, 50)
+    kind = lie(made.ops, made.entries, random.Random(seed))
+    verdict = check(made.ops, made.entries)
+    assert kind is None or (verdict.valid is False and kind in verdict.details["violations"])
