@@ -47,7 +47,7 @@ class Availability:
         ops = [op for op in run.history if not self._functions or op.f in self._functions]
         if not ops:
             return Verdict(checker=self.name, valid=UNKNOWN, kind="liveness", reason="nothing was asked")
-        successes = _Successes(ops, run.ended_ns)
+        successes = Successes(ops, run.ended_ns)
         longest, begun_ns = successes.longest_outage(successes.first_ns, successes.last_ns)
         recovered_s = successes.recovered_s(run.healed_ns)
         details: dict[str, Any] = {
@@ -60,7 +60,7 @@ class Availability:
         valid, reason = self._judged(run, successes, longest, recovered_s)
         return Verdict(checker=self.name, valid=valid, kind="liveness", reason=reason, details=details)
 
-    def _judged(self, run: Run, successes: _Successes, longest: float, recovered_s: float | None) -> tuple[Any, str]:
+    def _judged(self, run: Run, successes: Successes, longest: float, recovered_s: float | None) -> tuple[Any, str]:
         if self._outage_max_s is not None and longest > self._outage_max_s:
             return False, f"nothing succeeded for {longest:.3f} s; at most {self._outage_max_s:g} s are allowed"
         if recovered_s is not None and recovered_s <= self._recovery_max_s:
@@ -74,12 +74,11 @@ class Availability:
         when = f"only {recovered_s:.1f} s" if recovered_s is not None else f"not within {waited_s:.1f} s"
         return False, f"the first success came {when} after the faults were healed; {self._recovery_max_s:g} s are allowed"
 
-    def _by_kind(self, strikes: Sequence[Strike], successes: _Successes) -> dict[str, dict[str, Any]]:
+    def _by_kind(self, strikes: Sequence[Strike], successes: Successes) -> dict[str, dict[str, Any]]:
         kinds: dict[str, list[AroundStrike]] = {}
         for strike in strikes:
             if not strike.error:
-                end_ns = strike.begin_ns if strike.end_ns is None else strike.end_ns
-                kinds.setdefault(strike.kind, []).append(successes.around(strike.begin_ns, end_ns))
+                kinds.setdefault(strike.kind, []).append(successes.around(strike))
         return {
             kind: {
                 "strikes": len(found),
@@ -100,7 +99,7 @@ def _mean(numbers: Sequence[float]) -> float:
     return sum(numbers) / len(numbers)
 
 
-class _Successes:
+class Successes:
     """When operations succeeded."""
 
     def __init__(self, ops: Sequence[Op], run_ended_ns: int) -> None:
@@ -144,8 +143,9 @@ class _Successes:
             return 0.0
         return (bisect_left(self.ended, end_ns) - bisect_left(self.ended, begin_ns)) / ((end_ns - begin_ns) / SECOND_NS)
 
-    def around(self, begin_ns: int, end_ns: int) -> AroundStrike:
-        """A strike that was over at once is looked at for a second."""
+    def around(self, strike: Strike) -> AroundStrike:
+        """A strike that was over at once, or never undone, is looked at for a second."""
+        begin_ns, end_ns = strike.begin_ns, strike.begin_ns if strike.end_ns is None else strike.end_ns
         length = max(end_ns - begin_ns, SECOND_NS)
         return AroundStrike(
             self.longest_outage(begin_ns, max(end_ns, begin_ns))[0],
