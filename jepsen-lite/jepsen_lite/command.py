@@ -17,6 +17,8 @@ from .verdicts import HARNESS, USAGE
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "doctor"),
+    "test": ("test", "test"),
+    "test-all": ("test", "test_all"),
     "report": ("report", "report"),
     "serve": ("serve", "serve"),
     "clean": ("clean", "clean"),

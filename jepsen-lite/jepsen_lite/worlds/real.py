@@ -48,7 +48,7 @@ PROPERTIES: Mapping[str, str] = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
 }
-"""A snapshot every hundred records or so, and brokers that are fenced while a short run still goes on."""
+"""A snapshot every two hundred records or so, and brokers that are fenced while a short run still goes on."""
 LINKS = "proxy"
 READY_WITHIN_S = 30.0
 FINAL_WITHIN_S = 60.0
@@ -56,7 +56,7 @@ _START_WITHIN_S = 60.0
 _LOG_WITHIN_S = 15.0
 _READY_STEP_S = 2.0
 _STANDING_S = 1.0
-_TAIL_PAUSE_S = 0.1
+_TAIL_PAUSE_S = 0.05
 _KILLED = -signal.SIGKILL
 
 
@@ -155,6 +155,7 @@ class _RealRun:
         await self._wait_ready(_START_WITHIN_S)
         if self._not_ready:
             raise WorldFailed(f"the cluster did not come up: {self._not_ready}")
+        await _in_thread(tail.finish, _START_WITHIN_S)
         watchers.start_soon(self._follow, tail)
         self._enter("setup")
         await self._interpreter.setup()

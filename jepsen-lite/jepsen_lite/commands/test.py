@@ -1,0 +1,375 @@
+"""`kraftlab chaos test` and `kraftlab chaos test-all`: workloads on clusters while faults strike, and what checkers say of it."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import click
+import msgspec
+
+from kraftlab.cli.output import CommandFailed, Output, json_option
+from kraftlab.cluster import ClusterError
+
+from ..command import HarnessError, WrongUse
+from ..history import FAIL, INFO, OK
+from ..interpreter import GeneratorStuck
+from ..nemeses.drawing import NoSuchNemesis, chosen_kinds
+from ..nemeses.kinds import KINDS
+from ..progress import Progress
+from ..runs import Trial, Tried, run_test
+from ..store import DEFAULT_STORE
+from ..verdicts import HARNESS, UNKNOWN, Validity, exit_code, worst
+from ..workload import Options
+from ..workloads import NAMES, UnknownWorkload, workload_named
+from ..workloads.admin import SetupFailed
+from ..worlds.world import WORLDS, WorldFailed
+
+logger = logging.getLogger("kraftlab.chaos")
+
+
+class Cell(NamedTuple):
+    """One run of a matrix."""
+
+    workload: str
+    nemeses: tuple[str, ...]
+    time_s: float
+
+
+_USUAL = ("registers", "topics", "exactly-once", "list-append")
+_SHORT_S, _LONG_S = 30.0, 60.0
+MATRICES: dict[str, Callable[[], list[Cell]]] = {
+    "ci": lambda: [
+        Cell(name, nemeses, _SHORT_S)
+        for name in _USUAL
+        for nemeses in (("kill",), ("pause",), ("partition",), ("isolate-leader", "one-way"), ("kill", "pause", "partition"))
+    ],
+    "nightly": lambda: [
+        Cell(name, nemeses, _LONG_S)
+        for name in NAMES
+        for nemeses in (*((kind,) for kind in KINDS), ("kill", "pause", "partition"), ("all",))
+    ],
+}
+"""Name → the runs; a workload that does not run in the world that is asked for is left out."""
+
+
+class NumberOfWorkers(click.ParamType):  # type: ignore[type-arg]
+    """A number, or a number of times the nodes: 10, 2n."""
+
+    name = "N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        digits = text.removesuffix("n") or "1"
+        if not digits.isdigit() or int(digits) < 1:
+            self.fail(f"{value} is no number of workers; give one such as 10, or 2n for two per node", param, ctx)
+        return text
+
+
+def workers(text: str, nodes: int) -> int:
+    """How many workers "10" or "2n" is in a cluster of so many nodes."""
+    return int(text.removesuffix("n") or "1") * (nodes if text.endswith("n") else 1)
+
+
+def _names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+
+
+def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that both commands have."""
+    for option in reversed(
+        (
+            click.option("--controllers", type=click.IntRange(min=1), default=3, show_default=True, metavar="N"),
+            click.option("--brokers", type=click.IntRange(min=0), default=3, show_default=True, metavar="N"),
+            click.option(
+                "--world",
+                type=click.Choice(tuple(WORLDS)),
+                default="real",
+                show_default=True,
+                help="Processes of this machine, or the simulator.",
+            ),
+            click.option(
+                "--rate",
+                type=click.FloatRange(min=0),
+                default=200.0,
+                show_default=True,
+                metavar="N",
+                help="Operations per second over all workers; 0: as fast as they go.",
+            ),
+            click.option(
+                "--concurrency",
+                type=NumberOfWorkers(),
+                default="2n",
+                show_default=True,
+                help="Workers: a number, or 2n for two per node.",
+            ),
+            click.option(
+                "--ops-per-key",
+                type=click.IntRange(min=1),
+                default=120,
+                show_default=True,
+                metavar="N",
+                help="About how many operations a key gets before the next one's turn.",
+            ),
+            click.option("--seed", metavar="S", help="What all chance follows from; by chance if not given."),
+            click.option("--store", metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept."),
+            json_option,
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@click.command(
+    "test",
+    short_help="Run workloads while faults strike, and check what they saw.",
+    epilog=f"""\b
+Examples:
+  kraftlab chaos test -w registers -n kill,pause,partition --time 30
+  kraftlab chaos test -w topics,list-append -n isolate-leader --seed 7 --json
+  kraftlab chaos test -w exactly-once -n all --world simulated --test-count 20
+
+\b
+Workloads: {", ".join(NAMES)}
+Faults: {", ".join(KINDS)}, all
+
+\b
+Ctrl-C heals and stops the cluster, and keeps the run as far as it came.""",
+)
+@click.option("-w", "--workload", "names", metavar="NAME[,…]", required=True, callback=_names, help="What clients do.")
+@click.option(
+    "-n", "--nemesis", "nemeses", metavar="NAME[,…]", default="", callback=_names, help="What strikes; default: nothing."
+)
+@click.option(
+    "--time",
+    "time_s",
+    type=click.FloatRange(min=0.1),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long clients and faults go on.",
+)
+@click.option(
+    "--test-count", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Seeds, one after the other."
+)
+@click.option("--leave-running", is_flag=True, help="Keep the cluster of the run until Ctrl-C.")
+@_shared
+def test(
+    names: tuple[str, ...],
+    nemeses: tuple[str, ...],
+    time_s: float,
+    test_count: int,
+    leave_running: bool,
+    as_json: bool,
+    **shared: Any,
+) -> None:
+    """Runs each workload on a new cluster: clients and faults for --time, then all is healed, clients look once more, and
+    checkers judge the history against the committed log.
+
+    The exit code is the worst verdict's.
+    """
+    if leave_running and (len(names) > 1 or test_count > 1 or shared["world"] != "real"):
+        raise WrongUse(
+            "--leave-running is for one run on real processes; give one workload, and neither --test-count nor --world"
+        )
+    if not names:
+        raise WrongUse(f"-w names no workload; there are: {', '.join(NAMES)}")
+    seeds = _seeds(shared.pop("seed"), test_count)
+    store = shared.pop("store")
+    trials = [_trial(name, nemeses, seed, time_s, leave_running=leave_running, **shared) for seed in seeds for name in names]
+    output = Output(as_json)
+    tried: list[Tried] = []
+    for trial in trials:
+        tried.append(_carry_out(trial, store, output))
+        output.lines(verdict_lines(tried[-1]))
+        if tried[-1].close is not None:
+            _hold(tried[-1], output)
+        if tried[-1].run.cut_short:
+            break
+    output.result(summary(tried))
+    raise SystemExit(worst(exit_code(one.verdicts) for one in tried))
+
+
+@click.command(
+    "test-all",
+    short_help="Run many workloads with many faults.",
+    epilog="""\b
+Examples:
+  kraftlab chaos test-all --matrix ci
+  kraftlab chaos test-all --matrix ci --time 10 --store /tmp/runs""",
+)
+@click.option("--matrix", type=click.Choice(tuple(MATRICES)), default="ci", show_default=True, help="Which.")
+@click.option("--time", "time_s", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Of each run, instead of the matrix's.")
+@_shared
+def test_all(matrix: str, time_s: float | None, as_json: bool, **shared: Any) -> None:
+    """Runs every workload of the matrix with each of its sets of faults, and prints one line for each.
+
+    A run that the harness cannot carry out does not keep the others from being run. The exit code is the worst run's.
+    """
+    (seed,) = _seeds(shared.pop("seed"), 1)
+    store = shared.pop("store")
+    cells = [cell for cell in MATRICES[matrix]() if shared["world"] in workload_named(cell.workload).worlds]
+    trials = [_trial(cell.workload, cell.nemeses, seed, time_s or cell.time_s, **shared) for cell in cells]
+    output = Output(as_json)
+    rows: list[Row] = []
+    codes: list[int] = []
+    for trial in trials:
+        try:
+            tried = _carry_out(trial, store, output)
+        except HarnessError as error:
+            rows.append(Row(trial.workload, ",".join(trial.nemeses), UNKNOWN, {}, 0, "", str(error)))
+            codes.append(HARNESS)
+        else:
+            rows.append(row_of(tried))
+            codes.append(exit_code(tried.verdicts))
+        output.findings([rows[-1].line()])
+        if codes[-1] != HARNESS and tried.run.cut_short:
+            break
+    output.result([msgspec.to_builtins(row._asdict()) for row in rows])
+    raise SystemExit(worst(codes))
+
+
+def _seeds(seed: str | None, count: int) -> list[str]:
+    """So many, from that one on."""
+    first = str(secrets.randbelow(1 << 32)) if seed is None else seed
+    if first.isdigit():
+        return [str(int(first) + number) for number in range(count)]
+    return [first, *(f"{first}-{number}" for number in range(2, count + 1))]
+
+
+def _trial(
+    name: str,
+    nemeses: tuple[str, ...],
+    seed: str,
+    time_s: float,
+    *,
+    controllers: int,
+    brokers: int,
+    world: str,
+    rate: float,
+    concurrency: str,
+    ops_per_key: int,
+    leave_running: bool = False,
+) -> Trial:
+    """WrongUse if there is nothing of that name, or it does not run there."""
+    options = Options(
+        seed=seed,
+        time_s=time_s,
+        rate=rate,
+        concurrency=workers(concurrency, controllers + brokers),
+        controllers=controllers,
+        brokers=brokers,
+        ops_per_key=ops_per_key,
+    )
+    try:
+        worlds = workload_named(name).worlds
+        chosen_kinds(options, nemeses)
+    except (UnknownWorkload, NoSuchNemesis) as error:
+        raise WrongUse(str(error)) from None
+    if world not in worlds:
+        raise WrongUse(f"{name} does not run in the world {world!r}; it runs in: {', '.join(sorted(worlds))}")
+    return Trial(name, world, nemeses, options, leave_running=leave_running)
+
+
+def _carry_out(trial: Trial, store: str, output: Output) -> Tried:
+    """HarnessError."""
+    progress = Progress(trial.workload)
+    try:
+        return run_test(trial, store, progress)
+    except (WorldFailed, ClusterError, SetupFailed, GeneratorStuck) as error:
+        raise HarnessError(str(error)) from error
+    except (CommandFailed, HarnessError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        logger.exception("%s", trial.command)
+        raise HarnessError(f"the harness failed: {type(error).__name__}: {error}; run again: {trial.command}") from error
+    finally:
+        progress.done()
+
+
+def _hold(tried: Tried, output: Output) -> None:
+    """Keeps the cluster until somebody wants it to end."""
+    assert tried.close is not None, "it is running"
+    try:
+        output.findings([f"the cluster runs at {tried.endpoints} until Ctrl-C"])
+        with suppress(KeyboardInterrupt):
+            threading.Event().wait()
+    finally:
+        tried.close()
+
+
+# -- words ---------------------------------------------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """One run in a table of many."""
+
+    workload: str
+    nemeses: str
+    valid: Validity
+    ops: dict[str, int]
+    lost: int
+    run: str
+    reason: str
+
+    def line(self) -> str:
+        counts = " ".join(f"{outcome} {self.ops.get(outcome, 0)}" for outcome in (OK, FAIL, INFO))
+        found = f"  {self.reason}" if self.reason else ""
+        return f"{_word(self.valid):<8} {self.workload:<14} {self.nemeses or 'no faults':<24} {counts:<28} {self.run}{found}"
+
+
+def row_of(tried: Tried) -> Row:
+    reasons = [verdict.reason for verdict in tried.verdicts if verdict.valid is not True]
+    return Row(
+        tried.record.workload,
+        ",".join(tried.record.nemeses),
+        tried.record.valid,
+        tried.run.history.counts(),
+        sum(verdict.lost for verdict in tried.verdicts),
+        str(tried.directory.path),
+        reasons[0] if reasons else "",
+    )
+
+
+def verdict_lines(tried: Tried) -> Iterator[str]:
+    """A run's verdicts as a table, what was counted, and where it stands."""
+    rows = [("checker", "valid", "kind", "seconds", "reason")]
+    rows += [
+        (verdict.checker, _word(verdict.valid), verdict.kind, f"{verdict.seconds:.2f}", verdict.reason)
+        for verdict in tried.verdicts
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for row in rows:
+        yield "  ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[4]]).rstrip()
+    counts, strikes = tried.run.history.counts(), [strike for strike in tried.run.strikes if not strike.error]
+    record = tried.record
+    yield ""
+    yield f"{_word(record.valid)}: {counts[OK]:,} ok, {counts[FAIL]:,} fail, {counts[INFO]:,} info; {len(strikes)} faults struck"
+    yield f"run      {tried.directory.path}"
+    yield f"again    {record.command}"
+
+
+def summary(tried: Sequence[Tried]) -> dict[str, Any]:
+    """The one document of `--json`: of several runs, all counts together and the worst run."""
+    worst_code = worst(exit_code(one.verdicts) for one in tried)
+    shown = next(one for one in tried if exit_code(one.verdicts) == worst_code)
+    found: dict[str, Any] = {
+        "valid": _together(one.record.valid for one in tried),
+        "ops": {outcome: sum(one.run.history.counts()[outcome] for one in tried) for outcome in (OK, FAIL, INFO)},
+        "lost": sum(verdict.lost for one in tried for verdict in one.verdicts),
+        "run": str(shown.directory.path),
+    }
+    return found if len(tried) == 1 else {**found, "runs": [str(one.directory.path) for one in tried]}
+
+
+def _together(validities: Iterable[Validity]) -> Validity:
+    found = list(validities)
+    return False if False in found else UNKNOWN if UNKNOWN in found else True
+
+
+def _word(valid: Validity) -> str:
+    return {True: "valid", False: "INVALID"}.get(valid, "unknown") if isinstance(valid, bool) else "unknown"

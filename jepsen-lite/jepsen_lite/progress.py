@@ -1,0 +1,70 @@
+"""What a run tells on stderr while it goes on: how many operations end in which way, what strikes, who leads."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+
+from .history import FAIL, INFO, OK, Op
+from .worlds.world import Standing
+
+_LINE_EVERY_NS = 5_000_000_000
+"""Where no terminal is: a line for a log now and then, and one for each phase."""
+
+
+class Progress:
+    """`worlds.world.Listener`. On a terminal it keeps one line up to date."""
+
+    def __init__(self, title: str, *, is_terminal: bool | None = None, write: Callable[[str], object] | None = None) -> None:
+        self._title = title
+        self._write = write or _to_stderr
+        self._is_terminal = sys.stderr.isatty() if is_terminal is None else is_terminal
+        self._counts: Counter[str] = Counter()
+        self._told: Counter[str] = Counter()
+        self._told_ns = 0
+        self._phase = ""
+        self._width = 0
+
+    def ended(self, op: Op) -> None:
+        self._counts[op.outcome] += 1
+
+    def stands(self, standing: Standing) -> None:
+        is_new_phase = standing.phase != self._phase
+        if not is_new_phase and not self._is_terminal and standing.now_ns - self._told_ns < _LINE_EVERY_NS:
+            return
+        line = self.line(standing)
+        if self._is_terminal:
+            self._write(f"\r{line:<{self._width}}")
+            self._width = len(line)
+        else:
+            self._write(line + "\n")
+        self._phase, self._told_ns, self._told = standing.phase, standing.now_ns, Counter(self._counts)
+
+    def line(self, standing: Standing) -> str:
+        """One line, of what happened since the last."""
+        seconds = max((standing.now_ns - self._told_ns) / 1e9, 1e-9)
+        since = self._counts - self._told
+        rate = f"{since.total() / seconds:.0f}/s" if seconds > 0.1 else "-/s"
+        parts = [
+            f"{self._title} {standing.phase:<7} {max(standing.now_ns, 0) / 1e9:5.1f} s",
+            f"{rate:>5}: " + " ".join(f"{outcome} {since[outcome]}" for outcome in (OK, FAIL, INFO)),
+        ]
+        if standing.epoch >= 0:
+            leader = str(standing.leader) if standing.leader >= 0 else "none"
+            parts.append(f"leader {leader} (epoch {standing.epoch}) lag {standing.lag}")
+        if standing.down:
+            parts.append("silent " + ",".join(map(str, standing.down)))
+        if standing.faults:
+            parts.append("faults " + ",".join(standing.faults))
+        return " | ".join(parts)
+
+    def done(self) -> None:
+        """The line is left as it stands."""
+        if self._is_terminal and self._width:
+            self._write("\n")
+
+
+def _to_stderr(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
