@@ -1,4 +1,4 @@
-"""`kraftlab cluster`: the cluster's id, its members, and taking a dead broker out (kafka-cluster)."""
+"""`kraftlab cluster`: the cluster's id, its members, and taking a dead broker out (kafka-cluster); and ways to break it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from . import break_commands
 from .caller import caller_options, connect
 from .offers import complete_brokers
 from .output import DONE, CommandFailed, Output, json_option
@@ -39,15 +40,24 @@ def _addressed(command: F) -> F:
 @click.group(
     "cluster",
     cls=AddressedGroup,
-    short_help="Show the cluster's id and members, unregister brokers.",
+    short_help="Show the cluster's id and members, unregister brokers, break it.",
     epilog="""\b
 Examples:
   kraftlab cluster cluster-id --bootstrap-server 127.0.0.1:9092
   kraftlab cluster list-endpoints --bootstrap-server 127.0.0.1:9092 --include-fenced-brokers --long
-  kraftlab cluster unregister --bootstrap-server 127.0.0.1:9092 --id 9""",
+  kraftlab cluster unregister --bootstrap-server 127.0.0.1:9092 --id 9
+  kraftlab cluster isolate leader --for 5s --data /tmp/lab      # with: kraftlab up --allow-chaos""",
 )
 def cluster() -> None:
-    """Show the cluster's id and its members, and take out brokers that will not come back."""
+    """Show the cluster's id and its members, and take out brokers that will not come back.
+
+    The commands that want --data break a cluster that was started with `kraftlab up --allow-chaos`. They name nodes as its
+    directory does (controller-3000, broker-1), or leader, followers, controllers, brokers, all; several with commas.
+    """
+
+
+for _breaks in break_commands.COMMANDS:
+    cluster.add_command(_breaks)
 
 
 @cluster.command("cluster-id")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -23,6 +26,7 @@ _POLL_S = 0.5
 Examples:
   kraftlab up --controllers 3 --brokers 4 --log-dirs 2 --data /tmp/lab
   kraftlab up --data /tmp/lab                       # again: finds all its data
+  kraftlab up --data /tmp/lab --allow-chaos         # again: kraftlab cluster isolate leader --for 5s --data /tmp/lab
   kraftlab up --data /tmp/small --controllers 1 --brokers 1 --property log.segment.bytes=1048576""",
 )
 @click.option("--data", required=True, metavar="DIR", help="Where everything is kept; made if it is not there.")
@@ -32,9 +36,18 @@ Examples:
 @click.option(
     "--property", "properties", multiple=True, metavar="KEY=VALUE", help="For all server.properties; may be given again."
 )
+@click.option(
+    "--allow-chaos", is_flag=True, help="Let `kraftlab cluster cut`, `kill`, `slow` … break it, here and by nobody else."
+)
 @json_option
 def up(
-    data: str, controllers: int | None, brokers: int | None, log_dirs: int | None, properties: tuple[str, ...], as_json: bool
+    data: str,
+    controllers: int | None,
+    brokers: int | None,
+    log_dirs: int | None,
+    properties: tuple[str, ...],
+    allow_chaos: bool,
+    as_json: bool,
 ) -> int:
     """Start a local cluster in the foreground and print its endpoints. Ctrl-C or SIGTERM stops it cleanly."""
     from kraftlab.cluster import LocalCluster
@@ -48,18 +61,32 @@ def up(
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    cluster = LocalCluster(data, controllers, brokers, log_dirs, overrides=overrides)
+    cluster = LocalCluster(data, controllers, brokers, log_dirs, overrides=overrides, allow_chaos=allow_chaos)
     try:
         cluster.start()
         seconds = _wait_ready(cluster, stop)
         if seconds is not None:
-            _announce(cluster, seconds, as_json)
-            _watch(cluster, stop)
+            with _control(cluster) if allow_chaos else nullcontext() as socket_path:
+                _announce(cluster, seconds, socket_path, as_json)
+                _watch(cluster, stop)
     finally:
         if not as_json:
             click.echo("stopping …", err=True)
         cluster.close()
     return DONE
+
+
+@contextmanager
+def _control(cluster: LocalCluster) -> Iterator[Path]:
+    """Takes orders to break the cluster; the socket's path."""
+    from kraftlab.cluster.chaos.breaker import Breaker
+    from kraftlab.cluster.chaos.server import ControlServer
+
+    server = ControlServer(cluster.directory, Breaker(cluster, lambda line: click.echo(line, err=True)))
+    try:
+        yield server.path
+    finally:
+        server.close()
 
 
 def _wait_ready(cluster: LocalCluster, stop: threading.Event) -> float | None:
@@ -85,8 +112,10 @@ def _wait_ready(cluster: LocalCluster, stop: threading.Event) -> float | None:
     return outcome[0]
 
 
-def _announce(cluster: LocalCluster, seconds: float, as_json: bool) -> None:
+def _announce(cluster: LocalCluster, seconds: float, socket_path: Path | None, as_json: bool) -> None:
     document = {"ready_seconds": round(seconds, 3), **cluster.endpoints()}
+    if socket_path is not None:
+        document["control_socket"] = str(socket_path)
     print_json(document)
     if as_json:
         return
@@ -104,6 +133,8 @@ def _announce(cluster: LocalCluster, seconds: float, as_json: bool) -> None:
         f"try: kraftlab topics --bootstrap-server {cluster.plan.nodes[-1].grpc} --list", highlight=False, soft_wrap=True
     )
     console.print(f"logs: {cluster.directory / 'logs'}", highlight=False, soft_wrap=True)
+    if socket_path is not None:
+        console.print(f"break it: kraftlab cluster isolate leader --for 5s --data {cluster.directory}", soft_wrap=True)
     console.print("Ctrl-C stops the cluster; its data stays.")
 
 

@@ -249,7 +249,7 @@ class LocalCluster(ProxiedLinks):
 
     def exited(self) -> dict[int, int]:
         """Exit codes of the nodes that were started and have ended by themselves."""
-        codes = {node_id: running.process.code for node_id, running in self._running.items()}
+        codes = {node_id: running.process.code for node_id, running in list(self._running.items())}
         return {node_id: code for node_id, code in codes.items() if code is not None}
 
     # -- who votes -------------------------------------------------------------------------------------------------------

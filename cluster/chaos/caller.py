@@ -1,0 +1,42 @@
+"""Gives orders to the cluster that runs on a directory."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import msgspec
+
+from ..layout import ClusterError
+from .orders import SOCKET_NAME, Done, Order, Refused
+from .paths import address
+
+TIMEOUT_S = 60.0
+_decode = msgspec.json.Decoder(Done | Refused).decode
+
+
+def give(data: Path, order: Order, *, timeout_s: float = TIMEOUT_S) -> Done:
+    """Returns when the order was carried out. ClusterError if it was refused, or no cluster that may be broken runs there."""
+    path = data.absolute() / SOCKET_NAME
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(timeout_s)
+        try:
+            with address(path) as name:
+                connection.connect(name)
+        except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
+            raise ClusterError(
+                f"no cluster that may be broken runs on {data}; start one with: kraftlab up --allow-chaos --data {data}"
+            ) from None
+        except PermissionError:
+            raise ClusterError(f"{path} belongs to another user; whoever started the cluster can break it") from None
+        try:
+            connection.sendall(msgspec.json.encode(order) + b"\n")
+            with connection.makefile("rb") as lines:
+                answer: Done | Refused = _decode(lines.readline())
+        except (TimeoutError, OSError, msgspec.MsgspecError) as error:
+            raise ClusterError(
+                f"the cluster on {data} did not answer the order {order.order!r} ({error}); does it stop?"
+            ) from error
+    if isinstance(answer, Refused):
+        raise ClusterError(answer.error)
+    return answer

@@ -1,0 +1,151 @@
+"""What orders that are in force do to a cluster, and how it is brought about and undone.
+
+Theory of operation. An order stands until its time is over or somebody heals what it broke. It holds faults: this link cut, that
+node down. Two orders may hold the same fault; it ends with the last of them, so a short cut within a long one changes nothing.
+`settle` makes the cluster agree with the orders that stand, for the faults that it is given: it asks what is wanted now, not what
+was done before, and may be called again after an error.
+
+Of several that shape the same link, the newest says how; delays and chances are separate.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from ..links.shape import PLAIN, LinkShape
+from . import full_disk
+
+if TYPE_CHECKING:
+    from ..local import LocalCluster
+
+CUT, SLOW, LOSSY, DOWN, PAUSED, FULL = "cut", "slow", "lossy", "down", "paused", "full"
+NODE_FAULTS = (DOWN, PAUSED, FULL)
+
+
+class Fault(NamedTuple):
+    """`other` is the target of a link from `node`, None for a fault of the node itself."""
+
+    kind: str
+    node: int
+    other: int | None = None
+
+    @property
+    def link(self) -> tuple[int, int]:
+        assert self.other is not None, f"{self} is no link's"
+        return self.node, self.other
+
+    def concerns(self, nodes: Collection[int]) -> bool:
+        return self.node in nodes or self.other in nodes
+
+
+class InForce(msgspec.Struct):
+    """An order and the faults that it holds. `shape` and `reset` say how; `until` is a time of the monotonic clock."""
+
+    number: int
+    text: str
+    faults: frozenset[Fault]
+    shape: LinkShape = PLAIN
+    reset: bool = False
+    until: float | None = None
+
+
+class Faults:
+    """The orders in force, and the cluster as they want it. One thread at a time."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self.orders: list[InForce] = []
+        self._cluster = cluster
+
+    def wanted(self, fault: Fault) -> InForce | None:
+        """The newest order that holds it."""
+        return next((order for order in reversed(self.orders) if fault in order.faults), None)
+
+    def add(self, order: InForce) -> None:
+        """ClusterError if it cannot be done; then nothing of it stands."""
+        self.orders.append(order)
+        try:
+            self._settle(order.faults)
+        except BaseException:
+            self.end([order])
+            raise
+
+    def end(self, orders: Iterable[InForce], *, drop: bool = False) -> None:
+        """Undoes them. `drop`: what their links held is lost."""
+        ended = list(orders)
+        self.orders = [order for order in self.orders if order not in ended]
+        self._settle({fault for order in ended for fault in order.faults}, drop=drop)
+
+    def forget(self, faults: Collection[Fault], *, drop: bool = False) -> None:
+        """Undoes these, whoever holds them."""
+        for order in self.orders:
+            order.faults -= frozenset(faults)
+        self.orders = [order for order in self.orders if order.faults]
+        self._settle(faults, drop=drop)
+
+    def of(self, kinds: Collection[str], nodes: Collection[int]) -> set[Fault]:
+        """The faults of those kinds that concern any of these nodes."""
+        held = {fault for order in self.orders for fault in order.faults}
+        return {fault for fault in held if fault.kind in kinds and fault.concerns(nodes)}
+
+    def _settle(self, faults: Iterable[Fault], *, drop: bool = False) -> None:
+        of_links = [fault for fault in faults if fault.other is not None]
+        self._settle_cuts([fault for fault in of_links if fault.kind == CUT], drop)
+        self._settle_shapes({fault.link for fault in of_links})
+        for kind in NODE_FAULTS:
+            for fault in faults:
+                if fault.kind == kind:
+                    self._settle_node(fault)
+
+    def _settle_cuts(self, faults: Collection[Fault], drop: bool) -> None:
+        wanted: defaultdict[bool | None, list[tuple[int, int]]] = defaultdict(list)
+        for fault in faults:
+            order = self.wanted(fault)
+            wanted[None if order is None else order.reset].append(fault.link)
+        for reset, links in wanted.items():
+            if reset is None:
+                self._cluster.heal_links(links, drop=drop)
+            else:
+                self._cluster.cut_all(links, reset=reset)
+
+    def _settle_shapes(self, links: Iterable[tuple[int, int]]) -> None:
+        wanted: defaultdict[LinkShape, list[tuple[int, int]]] = defaultdict(list)
+        for link in links:
+            slow, lossy = self._shape(SLOW, link), self._shape(LOSSY, link)
+            wanted[
+                LinkShape(
+                    delay_ms=slow.delay_ms,
+                    jitter_ms=slow.jitter_ms,
+                    loss=lossy.loss,
+                    duplicate=lossy.duplicate,
+                    reorder=lossy.reorder,
+                )
+            ].append(link)
+        for shape, alike in wanted.items():
+            self._cluster.shape_links(alike, shape)
+
+    def _shape(self, kind: str, link: tuple[int, int]) -> LinkShape:
+        order = self.wanted(Fault(kind, *link))
+        return order.shape if order is not None else PLAIN
+
+    def _settle_node(self, fault: Fault) -> None:
+        cluster, node_id = self._cluster, fault.node
+        is_wanted, pid = self.wanted(fault) is not None, cluster.pid(node_id)
+        match fault.kind:
+            case "down" if is_wanted:
+                cluster.kill_node(node_id)
+            case "down":
+                if pid is None:
+                    cluster.start_node(node_id)
+                    for kind in (PAUSED, FULL):
+                        if self.wanted(Fault(kind, node_id)):
+                            self._settle_node(Fault(kind, node_id))
+            case "paused" if is_wanted:
+                cluster.pause_node(node_id)
+            case "paused":
+                cluster.resume_node(node_id)
+            case "full" if pid is not None:
+                (full_disk.fill if is_wanted else full_disk.free)(pid)

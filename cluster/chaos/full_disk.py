@@ -1,0 +1,42 @@
+"""A disk that is full, for one process.
+
+Filling a real disk would break everything else on it. Instead the kernel is told that the process may not write files any more
+(RLIMIT_FSIZE, which the owner of a running process may lower and raise again): every write to a file and every preallocation
+fails with EFBIG, which nodes take for a disk without space. It differs from a full disk: it holds for all disks of the node, its
+own log included, and also for space that files have already. Sockets and pipes are not concerned; names can be made, renamed and
+removed, as on a full disk. Nothing is left behind when the process or whoever did this ends.
+"""
+
+from __future__ import annotations
+
+import resource
+
+from ..layout import ClusterError
+
+
+def fill(pid: int) -> None:
+    """From now on the process writes no file. ClusterError where the system cannot do that."""
+    _limit(pid, is_full=True)
+
+
+def free(pid: int) -> None:
+    """It writes again."""
+    _limit(pid, is_full=False)
+
+
+def is_full(pid: int) -> bool:
+    """Whether that is so."""
+    try:
+        return resource.prlimit(pid, resource.RLIMIT_FSIZE)[0] == 0
+    except (AttributeError, OSError):
+        return False
+
+
+def _limit(pid: int, *, is_full: bool) -> None:
+    try:
+        _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (0 if is_full else hard, hard))
+    except AttributeError:
+        raise ClusterError("only Linux limits the files of a running process; put the node's directory on a small disk") from None
+    except OSError as error:
+        raise ClusterError(f"cannot limit the files of process {pid}: {error.strerror}; does the node still run?") from error

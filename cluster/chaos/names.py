@@ -1,0 +1,57 @@
+"""Names of nodes, as people say them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ..layout import ClusterError, ClusterPlan
+
+ROLES = {
+    "leader": "the controller that leads the metadata quorum",
+    "active": "the same",
+    "followers": "the other controllers",
+    "controllers": "all of them",
+    "brokers": "all of them",
+    "all": "every node",
+}
+"""Names that are no node's, and whom they mean."""
+
+
+def names_of(plan: ClusterPlan) -> tuple[str, ...]:
+    """What a node or several can be called, nodes first."""
+    return (*(node.name for node in plan.nodes), *ROLES)
+
+
+def resolve(plan: ClusterPlan, names: Iterable[str], leader: Callable[[], int | None]) -> tuple[int, ...]:
+    """Node ids, each once. `leader()` is asked only if a name needs it. ClusterError lists the names there are."""
+    found: dict[int, None] = {}
+    for name in names:
+        found |= dict.fromkeys(_ids(plan, name, leader))
+    if not found:
+        raise ClusterError(f"{','.join(names) or 'nothing'} is no node here; names are {', '.join(names_of(plan))}")
+    return tuple(found)
+
+
+def _ids(plan: ClusterPlan, name: str, leader: Callable[[], int | None]) -> Iterable[int]:
+    controllers, brokers = [node.node_id for node in plan.controllers], [node.node_id for node in plan.brokers]
+    match name:
+        case "all":
+            return [*controllers, *brokers]
+        case "controllers":
+            return controllers
+        case "brokers":
+            return brokers
+        case "leader" | "active" | "followers":
+            leads = leader()
+            if leads is None:
+                raise ClusterError(f"no controller says who leads, so there is no {name} now; name a controller, or wait")
+            return [leads] if name != "followers" else [node_id for node_id in controllers if node_id != leads]
+    for node in plan.nodes:
+        if node.name == name:
+            return [node.node_id]
+    raise ClusterError(f"there is no node {name!r}; names are {', '.join(names_of(plan))}")
+
+
+def leader_of(answers: Iterable[tuple[int, int]]) -> int | None:
+    """Who leads after all that (leader, epoch) pairs say, -1 for nobody: one that is cut off goes on naming the past."""
+    return max(((epoch, leader) for leader, epoch in answers if leader >= 0), default=(0, None))[1]

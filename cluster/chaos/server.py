@@ -1,0 +1,80 @@
+"""The control socket of a cluster that may be broken: orders in, answers out, one line of JSON each.
+
+It is a Unix socket in the cluster's directory that only its owner can use (mode 0600), and gone when the cluster is. One left
+behind by a process that was killed is taken over: the lock of the directory says that nobody serves it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socketserver
+import threading
+from pathlib import Path
+
+import msgspec
+
+from kraftlab.config.errors import ConfigError
+
+from ..layout import ClusterError
+from .breaker import Breaker
+from .orders import SOCKET_NAME, Done, Order, Refused
+from .paths import address
+
+_LINE_BYTES_MAX = 64 * 1024
+_decode = msgspec.json.Decoder(Order).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class ControlServer:
+    """Serves from the beginning until `close`, in threads of its own; then what was broken and not killed is healed."""
+
+    def __init__(self, directory: Path, breaker: Breaker) -> None:
+        self.path = directory / SOCKET_NAME
+        self._breaker = breaker
+        self.path.unlink(missing_ok=True)
+        with address(self.path) as name:
+            self._server = _Server(name, breaker)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="control", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+        self.path.unlink(missing_ok=True)
+        self._breaker.close()
+
+
+class _Server(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, name: str, breaker: Breaker) -> None:
+        self.breaker = breaker
+        super().__init__(name, _Conversation)
+
+    def server_activate(self) -> None:
+        """Nobody can connect before the mode is set, since nobody listens."""
+        assert isinstance(self.server_address, str), "it is a path"
+        os.chmod(self.server_address, 0o600)
+        super().server_activate()
+
+
+class _Conversation(socketserver.StreamRequestHandler):
+    """Orders of one connection, one after the other; a command that is gone does not concern the order that it gave."""
+
+    server: _Server
+
+    def handle(self) -> None:
+        with contextlib.suppress(ConnectionError):
+            while line := self.rfile.readline(_LINE_BYTES_MAX):
+                self.wfile.write(_encode(self._answer(line)) + b"\n")
+
+    def _answer(self, line: bytes) -> Done | Refused:
+        try:
+            return self.server.breaker.carry_out(_decode(line))
+        except msgspec.MsgspecError as error:
+            return Refused(f"that is no order: {error}")
+        except (ClusterError, ConfigError, OSError) as error:
+            return Refused(str(error))
