@@ -2,7 +2,8 @@
 
 A write is durable after `fdatasync` of its file; a name is durable after `sync_directory` of its directory (POSIX promises no
 more). The simulator has another implementation that forgets everything else at a power cut. Errors are told apart here, once: no
-space or a read-only file system gives StorageFull, a failed fsync FsyncFailed, anything else DiskFailed, each naming the file.
+space, a limit on the process's files or a read-only file system gives StorageFull, a failed fsync FsyncFailed, anything else
+DiskFailed, each naming the file.
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ from typing import Protocol
 
 from .errors import DiskFailed, FsyncFailed, StorageError, StorageFull
 
-_MAY_PASS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+_MAY_PASS = {
+    errno.ENOSPC: "has no space left",
+    errno.EDQUOT: "has no space left",
+    errno.EFBIG: "has no space left for this process",
+    errno.EROFS: "is read-only",
+}
 
 
 class File(Protocol):
@@ -57,8 +63,8 @@ class FileSystem(Protocol):
 def translate(error: OSError, action: str, path: str) -> StorageError:
     """The storage error that an OSError from a write-like call means."""
     reason = error.strerror or str(error)
-    if error.errno in _MAY_PASS:
-        what = "is read-only" if error.errno == errno.EROFS else "has no space left"
+    what = _MAY_PASS.get(error.errno or 0)
+    if what is not None:
         return StorageFull(
             f"cannot {action} {path}: {reason}. The disk {what}; free space or remount it, nothing is lost until then."
         )

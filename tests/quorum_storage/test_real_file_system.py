@@ -17,7 +17,7 @@ def failing(code):
     return fail
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS])
 def test_no_space_may_pass(tmp_path, monkeypatch, code):
     file = RealFileSystem().open(str(tmp_path / "f"), create=True)
     monkeypatch.setattr(os, "pwrite", failing(code))
