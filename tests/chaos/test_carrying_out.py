@@ -16,6 +16,8 @@ from kraftlab.cluster import ClusterError
 from kraftlab.cluster.links.shape import PLAIN, LinkShape
 
 CONTROLLERS, BROKERS = (3000, 3001, 3002), (0, 1)
+NO_PROCESS = 2**23
+"""No system has process ids above."""
 
 
 class Cluster:
@@ -41,7 +43,7 @@ class Cluster:
         return lambda: round((trio.current_time() - self.began) * 1e9)
 
     def pid(self, node_id: int) -> int | None:
-        return 1 + node_id if node_id in self.up else None
+        return NO_PROCESS + node_id if node_id in self.up else None
 
     def start_node(self, node_id: int) -> None:
         assert node_id not in self.up

@@ -8,9 +8,10 @@ the harness itself fails, what was struck is undone before they are gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 import trio
@@ -21,10 +22,13 @@ from kraftlab.metadata.errors import ApiError
 
 from ..fault_plan import Action, FaultPlan, Strike
 from .drawing import chance_of
+from .faults import CannotStrike, CannotUndo
 from .kind import Hit
 from .kinds import KINDS
 from .leaders import LeaderFinder
-from .scene import CannotStrike, CannotUndo, FindLeader, Scene
+from .ledger import Ledger
+from .powered_disk import PoweredDisk
+from .scene import FindLeader, Scene
 from .words import NEW_LEADER, OF_LEADER, NobodyMeant, nodes_meant
 
 _POLL_S = 0.02
@@ -42,19 +46,28 @@ async def carry_out(
     *,
     find_leader: FindLeader | None = None,
     tell: Callable[[Strike], None] = lambda strike: None,
+    begun: Callable[[Action], None] = lambda action: None,
+    ledger: Ledger | None = None,
+    disks: Mapping[int, PoweredDisk] = MappingProxyType({}),
 ) -> tuple[Strike, ...]:
     """Strikes as planned; returns when all has been undone, with the strikes by their beginning.
 
     `cluster` is a LocalCluster, `now_ns` the run's clock. `tell` hears of each strike as soon as it is over, also while this is
-    being cancelled. Raises what a harness's own fault raises.
+    being cancelled; `begun` of each action that has struck. `ledger` is the run's, `disks` are those on which nodes were laid out
+    whose power can be taken. Raises what a harness's own fault raises.
     """
     with ExitStack() as stack:
         asks = find_leader or stack.enter_context(closing(LeaderFinder(cluster)))
-        return await _carry_out(plan, Scene(cluster, asks), now_ns, tell)
+        book = ledger or stack.enter_context(Ledger())
+        return await _carry_out(plan, Scene(cluster, asks, book, disks), now_ns, tell, begun)
 
 
 async def _carry_out(
-    plan: FaultPlan, scene: Scene, now_ns: Callable[[], int], tell: Callable[[Strike], None]
+    plan: FaultPlan,
+    scene: Scene,
+    now_ns: Callable[[], int],
+    tell: Callable[[Strike], None],
+    begun: Callable[[Action], None],
 ) -> tuple[Strike, ...]:
     strikes: list[Strike] = []
 
@@ -62,14 +75,19 @@ async def _carry_out(
         strikes.append(struck)
         tell(struck)
 
-    async with trio.open_nursery() as nursery:
+    async with scene.noted(), trio.open_nursery() as nursery:
         for action in plan.actions:
-            nursery.start_soon(_strike, scene, plan, action, now_ns, report)
+            nursery.start_soon(_strike, scene, plan, action, now_ns, report, begun)
     return tuple(sorted(strikes, key=lambda strike: (strike.begin_ns, strike.kind)))
 
 
 async def _strike(
-    scene: Scene, plan: FaultPlan, action: Action, now_ns: Callable[[], int], report: Callable[[Strike], None]
+    scene: Scene,
+    plan: FaultPlan,
+    action: Action,
+    now_ns: Callable[[], int],
+    report: Callable[[Strike], None],
+    begun: Callable[[Action], None],
 ) -> None:
     end_s = (action.at_ms + action.for_ms) / 1000
     await trio.sleep(max(action.at_ms / 1000 - now_ns() / 1e9, 0))
@@ -79,6 +97,7 @@ async def _strike(
         nodes = await _aim(scene, action, random)
         hit, begin_ns = Hit(nodes, action.arguments, random), now_ns()
         async with KINDS[action.kind].fault(scene, hit):
+            begun(action)
             await trio.sleep(max(end_s - now_ns() / 1e9, action.for_ms / 1000 * _LEAST_PART))
     except _EXPECTED as fault:
         error = str(fault)

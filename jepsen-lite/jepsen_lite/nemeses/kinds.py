@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from . import link_faults, process_faults
-from .kind import Kind
+from . import cluster_faults, disk_faults, link_faults, process_faults
+from .kind import Kind, Rhythm
+
+SELDOM = Rhythm(pause=(0.4, 2.0), duration=(0.3, 1.0))
+"""For what a cluster takes a while to get over."""
 
 KINDS: dict[str, Kind] = {
     kind.name: kind
@@ -46,6 +49,67 @@ KINDS: dict[str, Kind] = {
         Kind("loss", "messages are lost", link_faults.draw_loss, link_faults.shaped, ("links",)),
         Kind("duplicate", "messages come twice", link_faults.draw_duplicate, link_faults.shaped, ("links",)),
         Kind("reorder", "messages overtake each other", link_faults.draw_reorder, link_faults.shaped, ("links",)),
+        Kind(
+            "power-loss",
+            "nodes are gone, and what their disks had not synced",
+            disk_faults.draw_power_loss,
+            disk_faults.power_loss,
+            needs=("power",),
+            rhythm=SELDOM,
+        ),
+        Kind(
+            "disk-full",
+            "nothing more can be written (ENOSPC)",
+            disk_faults.draw_one,
+            disk_faults.disk_full,
+            needs=("strace",),
+            rhythm=SELDOM,
+            ends_nodes=True,
+        ),
+        Kind(
+            "disk-error",
+            "fsyncs fail (EIO); nodes must end",
+            disk_faults.draw_one,
+            disk_faults.disk_error,
+            needs=("strace",),
+            rhythm=SELDOM,
+            ends_nodes=True,
+        ),
+        Kind(
+            "slow-disk",
+            "fsyncs take long",
+            disk_faults.draw_slow_disk,
+            disk_faults.slow_disk,
+            needs=("strace",),
+        ),
+        Kind(
+            "bit-rot",
+            "committed bytes of a metadata log rot while its node is down",
+            disk_faults.draw_controller,
+            disk_faults.bit_rot,
+            needs=("files",),
+            rhythm=SELDOM,
+        ),
+        Kind(
+            "torn",
+            "nodes die in the middle of a write to their metadata log",
+            disk_faults.draw_controller,
+            disk_faults.torn,
+            needs=("files",),
+        ),
+        Kind(
+            "membership",
+            "a voter leaves the quorum and joins again, some with an empty disk",
+            cluster_faults.draw_membership,
+            cluster_faults.membership,
+            rhythm=SELDOM,
+        ),
+        Kind(
+            "move-dirs",
+            "brokers move replicas among their log directories",
+            cluster_faults.draw_move_dirs,
+            cluster_faults.move_dirs,
+        ),
     )
 }
 """By name, in the order of help and doctor."""

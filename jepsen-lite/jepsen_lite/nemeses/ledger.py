@@ -20,6 +20,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,24 +76,27 @@ class NotUndone(Exception):
 
 
 class Ledger:
-    """One harness's. Use as a context manager: leaving it undoes what is left."""
+    """One harness's. Thread-safe. Use as a context manager: leaving it undoes what is left."""
 
     def __init__(self, home: Path | None = None) -> None:
         self.run = secrets.token_hex(4)
         self._home = home or state_directory()
         self._path = self._home / f"{self.run}.json"
         self._entries: list[Entry] = []
+        self._turn = threading.Lock()
         self._harness = Process(os.getpid(), began(os.getpid()) or "", "harness")
 
     def add(self, entry: Entry) -> None:
         """It is about to be made."""
-        self._entries.append(entry)
-        self._write()
+        with self._turn:
+            self._entries.append(entry)
+            self._write()
 
     def drop(self, entry: Entry) -> None:
         """It is gone."""
-        self._entries.remove(entry)
-        self._write()
+        with self._turn:
+            self._entries.remove(entry)
+            self._write()
 
     def add_process(self, pid: int, what: str) -> Process | None:
         """A process that has just begun; None if it is over already."""

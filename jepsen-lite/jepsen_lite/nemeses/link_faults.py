@@ -13,8 +13,9 @@ from typing import Any
 from kraftlab.cluster.links.shape import LinkShape
 
 from . import splits
+from .faults import CannotStrike
 from .kind import Draft, Fault, Hit, Shape, one_of
-from .scene import CannotStrike, Scene
+from .scene import Scene
 from .words import NEW_LEADER
 
 

@@ -10,15 +10,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import trio
 
 from kraftlab.cluster.links.shape import LinkShape
 
+from .damage import Damage, is_repairing
+from .faults import CannotStrike, CannotUndo
+from .ledger import Ledger, Process
+from .powered_disk import PoweredDisk
 from .words import View
 
 Link = tuple[int, int]
@@ -65,14 +70,6 @@ class FindLeader(Protocol):
     async def __call__(self, above: int | None = None) -> Leads | None: ...
 
 
-class CannotStrike(Exception):
-    """A fault cannot be done here and now; the text says why. The run goes on."""
-
-
-class CannotUndo(Exception):
-    """A fault was not undone; the text says why."""
-
-
 class Holds(Generic[T]):
     """How many faults want each thing to be broken."""
 
@@ -99,15 +96,24 @@ async def in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 class Scene:
-    """One cluster under faults. `find_leader` asks who leads."""
+    """One cluster under faults. `find_leader` asks who leads; `disks` are those whose power can be taken, by node."""
 
-    def __init__(self, cluster: Any, find_leader: FindLeader) -> None:
+    def __init__(
+        self, cluster: Any, find_leader: FindLeader, ledger: Ledger, disks: Mapping[int, PoweredDisk] = MappingProxyType({})
+    ) -> None:
         self.cluster: Any = cluster
         self.find_leader = find_leader
+        self.ledger = ledger
+        self.disks = disks
         self.down: Holds[int] = Holds()
         self.stopped: Holds[int] = Holds()
+        self.dark: Holds[int] = Holds()
+        """Nodes whose disks have no power."""
+        self.damaged: dict[int, Damage] = {}
+        self._weak: Holds[int] = Holds()
         self.cuts: Holds[Link] = Holds()
         self._shapes: defaultdict[Link, list[LinkShape]] = defaultdict(list)
+        self._noted: dict[int, Process] = {}
         self._turns: defaultdict[int, trio.Lock] = defaultdict(trio.Lock)
         self._links = trio.Lock()
 
@@ -145,8 +151,48 @@ class Scene:
     async def _bring_up(self, node: int) -> None:
         if self.down.drop(node):
             async with self._turns[node]:
-                if node not in self.down and self.cluster.pid(node) is None:
-                    await in_thread(self.cluster.start_node, node)
+                await self._start(node)
+
+    async def _start(self, node: int) -> None:
+        if node not in self.down and node not in self.dark and self.cluster.pid(node) is None:
+            await in_thread(self.cluster.start_node, node)
+            self._note(node)
+
+    @asynccontextmanager
+    async def noted(self) -> AsyncIterator[None]:
+        """The processes of the nodes stand in the ledger: one that stands still does not end with the harness. What the cluster
+        was laid out with is on its disks, whoever wrote it.
+        """
+        for node in self.nodes:
+            self._note(node)
+        for disk in self.disks.values():
+            await in_thread(disk.sync)
+        try:
+            yield
+        finally:
+            for entry in self._noted.values():
+                self.ledger.drop(entry)
+
+    def _note(self, node: int) -> None:
+        pid = self.cluster.pid(node)
+        before = self._noted.pop(node, None)
+        if before is not None:
+            self.ledger.drop(before)
+        entry = self.ledger.add_process(pid, f"node {node}") if pid is not None else None
+        if entry is not None:
+            self._noted[node] = entry
+
+    async def revive(self, node: int) -> None:
+        """Starts a node that a fault has ended, unless another keeps it down."""
+        async with self._turns[node]:
+            await self._start(node)
+
+    async def while_down(self, node: int, work: Callable[[int], object]) -> None:
+        """Does something to the files of a node that this caller keeps down. CannotStrike if they cannot be reached."""
+        async with self._turns[node]:
+            if node in self.dark:
+                raise CannotStrike(f"the disk of node {node} has no power")
+            await in_thread(work, node)
 
     @asynccontextmanager
     async def kept_stopped(self, nodes: Iterable[int]) -> AsyncIterator[None]:
@@ -171,6 +217,43 @@ class Scene:
             async with self._turns[node]:
                 if node not in self.stopped:
                     await in_thread(self.cluster.resume_node, node)
+
+    # -- disks ---------------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def weakened(self, controller: int) -> AsyncIterator[None]:
+        """The quorum can do without what this controller holds: a majority of the others is whole. CannotStrike if not.
+
+        A broker's metadata is a copy, without which the quorum does at any time.
+        """
+        controllers = self.cluster.controller_ids
+        whole = [node for node in controllers if node != controller and await in_thread(self._is_whole, node)]
+        if controller in controllers and len(whole) < len(controllers) // 2 + 1:
+            raise CannotStrike(f"without controller {controller} no majority of {len(controllers)} would be whole")
+        self._weak.add(controller)
+        try:
+            yield
+        finally:
+            self._weak.drop(controller)
+
+    def _is_whole(self, node: int) -> bool:
+        harm = self.damaged.get(node)
+        if harm is not None:
+            if harm.is_there() or is_repairing(self.cluster.metadata_dir(node)):
+                return False
+            del self.damaged[node]
+        return node not in self._weak
+
+    async def lose_power(self, node: int) -> None:
+        """Of a node that is down. What its disk has not synced is gone."""
+        async with self._turns[node]:
+            await in_thread(self.disks[node].lose_power)
+
+    async def restore_power(self, node: int) -> None:
+        if self.dark.drop(node):
+            async with self._turns[node]:
+                if node not in self.dark:
+                    await in_thread(self.disks[node].restore_power)
 
     # -- links ---------------------------------------------------------------------------------------------------------
 

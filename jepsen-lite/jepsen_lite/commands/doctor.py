@@ -1,0 +1,32 @@
+"""`kraftlab chaos doctor`: what can be broken on this machine, tried a moment ago."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from ..nemeses import capabilities
+
+
+@click.command(short_help="Say which nemeses can strike on this machine, and what the others lack.")
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
+def doctor(as_json: bool) -> None:
+    """Tries what nemeses need, in small, and says which of them can strike here, which cannot, why, and what would help.
+
+    Nothing of the trying is left.
+    """
+    found = capabilities.probe()
+    standings = capabilities.standings(found)
+    if as_json:
+        click.echo(msgspec.json.encode({"nemeses": standings, "capabilities": found}).decode())
+        return
+    width = max(len(row.name) for row in (*found, *standings))
+    by_name = {row.name: row for row in found}
+    click.echo("Nemeses:")
+    for standing in standings:
+        click.echo(f"  {'on ' if standing.is_on else 'off'}  {standing.name:{width}}  {standing.summary}")
+        for name in standing.lacks:
+            click.echo(f"       {'':{width}}  needs {name}: {by_name[name].detail}; {standing.install}")
+    click.echo("This machine:")
+    for row in found:
+        click.echo(f"  {'on ' if row.is_on else 'off'}  {row.name:{width}}  {row.summary}: {row.detail}")

@@ -1,0 +1,245 @@
+"""What can be broken on this machine: every answer was tried a moment ago, and nothing of the trying is left.
+
+Theory of operation. A probe does in small what a nemesis does: attaches strace to a process, mounts a disk of a few megabytes and
+shuts it down. What it makes lives in namespaces that die with it, or stands in a ledger. A probe that fails says why, in the
+words of who refused, and what would help.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Collection
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import trio
+
+from .faults import CannotStrike
+from .kinds import KINDS
+from .ledger import Ledger, NotUndone
+from .powered_disk import PoweredDisk
+from .tracing import kept_injected
+
+_TIMEOUT_S = 10.0
+
+
+class Refused(Exception):
+    """A capability is not there; the text says why."""
+
+
+class Capability(NamedTuple):
+    """`probe` says what it found, or raises Refused; `install` is what to do about that."""
+
+    name: str
+    summary: str
+    probe: Callable[[], str]
+    install: str
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What a probe said. `install` is empty if it is on."""
+
+    name: str
+    is_on: bool
+    summary: str
+    detail: str
+    install: str = ""
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """Whether a nemesis can strike here. `lacks` are the capabilities that it needs and that are off."""
+
+    name: str
+    is_on: bool
+    summary: str
+    lacks: tuple[str, ...] = ()
+    install: str = ""
+
+
+def _links() -> str:
+    return "proxies between the nodes, in the process that holds the cluster; no privilege"
+
+
+def _files() -> str:
+    return "files of nodes that are down"
+
+
+def _clock() -> str:
+    raise Refused("nodes of a real cluster read the machine's clocks, which are everybody's")
+
+
+def _strace() -> str:
+    _require("strace")
+    with Ledger() as ledger, subprocess.Popen(["sleep", "60"], start_new_session=True) as sleeper:
+        ledger.add_process(sleeper.pid, "a probe")
+        try:
+            trio.run(partial(_attach, sleeper.pid, ledger))
+        except CannotStrike as error:
+            raise Refused(str(error)) from error
+        finally:
+            sleeper.kill()
+    return _said("strace", "-V").splitlines()[0]
+
+
+async def _attach(pid: int, ledger: Ledger) -> None:
+    async with kept_injected(pid, ["fdatasync:error=EIO"], ledger):
+        pass
+
+
+def _power() -> str:
+    if os.geteuid() != 0:
+        raise Refused("only root mounts disks")
+    _require("mkfs.ext4")
+    with Ledger() as ledger:
+        try:
+            disk = PoweredDisk.make(ledger, size_mib=8)
+            (disk.path / "written").write_bytes(b"and never synced")
+            disk.lose_power()
+            disk.restore_power()
+            lost = not (disk.path / "written").exists()
+            disk.remove()
+        except (OSError, CannotStrike, NotUndone) as error:
+            raise Refused(str(error)) from error
+    if not lost:
+        raise Refused("a disk that was shut down still had what was never synced")
+    return "ext4 on a loop device that shuts down at once"
+
+
+def _netns() -> str:
+    _require("unshare")
+    _require("ip")
+    _said("unshare", "--net", "ip", "link", "add", "kraftlab-a", "type", "veth", "peer", "name", "kraftlab-b")
+    return "network namespaces with veth pairs"
+
+
+def _nft() -> str:
+    _require("unshare")
+    _require("nft")
+    _said("unshare", "--net", "nft", "add", "table", "bridge", "kraftlab")
+    return _said("nft", "--version").strip()
+
+
+def _openable(path: str) -> Callable[[], str]:
+    def probe() -> str:
+        try:
+            os.close(os.open(path, os.O_RDWR))
+        except OSError as error:
+            raise Refused(f"{path}: {error.strerror}") from error
+        return f"{path} can be opened"
+
+    return probe
+
+
+def _cgroups() -> str:
+    for path in (Path("/sys/fs/cgroup/cgroup.procs"), Path("/sys/fs/cgroup/cpu/cgroup.procs")):
+        if path.exists():
+            if not os.access(path, os.W_OK):
+                raise Refused(f"{path} cannot be written")
+            return f"version {2 if path.parent.name == 'cgroup' else 1}, can be written"
+    raise Refused("no cgroup file system is mounted")
+
+
+def _prlimit() -> str:
+    if not hasattr(resource, "prlimit"):
+        raise Refused(f"{sys.platform} has none")
+    with subprocess.Popen(["sleep", "60"]) as sleeper:
+        try:
+            resource.prlimit(sleeper.pid, resource.RLIMIT_FSIZE, (4096, 4096))
+        except OSError as error:
+            raise Refused(f"prlimit: {error.strerror}") from error
+        finally:
+            sleeper.kill()
+    return "limits of running processes can be changed"
+
+
+def _eatmydata() -> str:
+    for pattern in ("lib/libeatmydata.so*", "lib64/libeatmydata.so*", "lib/*/libeatmydata.so*"):
+        for path in Path("/usr").glob(pattern):
+            return str(path)
+    raise Refused("libeatmydata.so is not in /usr/lib")
+
+
+def _require(program: str) -> None:
+    if shutil.which(program) is None:
+        raise Refused(f"{program} is not installed")
+
+
+def _said(*command: str) -> str:
+    """What a command says. Refused if it fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise Refused(f"`{' '.join(command)}` did not end within {_TIMEOUT_S:g} s") from error
+    if done.returncode != 0:
+        raise Refused(f"`{' '.join(command)}`: {done.stderr.strip() or f'exit code {done.returncode}'}")
+    return done.stdout
+
+
+_APT = "on Debian: apt-get install {}"
+CAPABILITIES: dict[str, Capability] = {
+    capability.name: capability
+    for capability in (
+        Capability("links", "cut and shape links between nodes", _links, ""),
+        Capability("files", "damage files", _files, ""),
+        Capability(
+            "strace",
+            "let system calls of running nodes fail or take long",
+            _strace,
+            _APT.format("strace") + "; for others' processes: as root, or sysctl kernel.yama.ptrace_scope=0",
+        ),
+        Capability("power", "take the power from disks", _power, _APT.format("e2fsprogs mount") + "; as root"),
+        Capability("clock", "let clocks of nodes run wrong", _clock, "the simulator does: kraftlab chaos test --world simulated"),
+        Capability("prlimit", "limit what running processes may use", _prlimit, "Linux has it"),
+        Capability("netns", "give each node a network of its own", _netns, _APT.format("iproute2 util-linux") + "; as root"),
+        Capability("nft", "drop packets in the kernel", _nft, _APT.format("nftables") + "; as root"),
+        Capability("tun", "carry packets between nodes in a program", _openable("/dev/net/tun"), "modprobe tun; as root"),
+        Capability("fuse", "serve a file system from a program", _openable("/dev/fuse"), _APT.format("fuse3")),
+        Capability("cgroups", "limit processor time, memory and disk of nodes", _cgroups, "as root"),
+        Capability("eatmydata", "run a node whose fsyncs do nothing", _eatmydata, _APT.format("eatmydata")),
+    )
+}
+"""By name; those that nemeses need come first."""
+
+
+def probe(names: Collection[str] | None = None) -> tuple[Found, ...]:
+    """Tries those capabilities, all of them if None."""
+    return tuple(_probe(capability) for name, capability in CAPABILITIES.items() if names is None or name in names)
+
+
+def _probe(capability: Capability) -> Found:
+    try:
+        return Found(capability.name, True, capability.summary, capability.probe())
+    except Refused as refusal:
+        return Found(capability.name, False, capability.summary, str(refusal), capability.install)
+
+
+def standings(found: Collection[Found]) -> tuple[Standing, ...]:
+    """Which nemeses can strike, given what was found."""
+    off = {capability.name: capability for capability in found if not capability.is_on}
+    return tuple(
+        Standing(
+            kind.name,
+            not off.keys() & set(kind.needs),
+            kind.summary,
+            tuple(name for name in kind.needs if name in off),
+            "; ".join(off[name].install for name in kind.needs if name in off),
+        )
+        for kind in KINDS.values()
+    )
+
+
+def needed(names: Collection[str]) -> frozenset[str]:
+    """The capabilities that these kinds need."""
+    return frozenset(need for name in names for need in KINDS[name].needs)
+
+
+def available_kinds() -> tuple[str, ...]:
+    """The kinds that can strike here, tried now."""
+    found = probe(needed(KINDS))
+    return tuple(standing.name for standing in standings(found) if standing.is_on)

@@ -1,0 +1,98 @@
+"""What an operator may do at any time: voters that leave and join, disks that are replaced, replicas that move."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from random import Random
+from typing import Any
+
+import trio
+
+from kraftlab.client import ClusterUnreachable
+from kraftlab.cluster import ClusterError
+from kraftlab.metadata.errors import ApiError, ErrorCode
+
+from .faults import CannotStrike, CannotUndo
+from .kind import Draft, Hit, Shape
+from .scene import Scene, in_thread
+
+_CHANGE_TIMEOUT_MS = 5_000
+_JOIN_WITHIN_S = 40.0
+_PAUSE_S = 0.1
+
+
+def draw_membership(random: Random, shape: Shape) -> list[Draft]:
+    return [Draft(random.choice(("leader", "follower", "follower", "controller")), {"wipe": random.random() < 0.4})]
+
+
+@asynccontextmanager
+async def membership(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+    """A voter leaves the quorum and joins it again, with an empty disk if `wipe`."""
+    hit.nodes = hit.nodes[:1]
+    (node,) = hit.nodes
+    hit.detail = "leaves, and comes back with an empty disk" if hit.arguments.get("wipe") else "leaves and joins"
+    async with scene.weakened(node):
+        try:
+            await in_thread(scene.cluster.leave, node, _CHANGE_TIMEOUT_MS)
+            async with AsyncExitStack() as stack:
+                if hit.arguments.get("wipe"):
+                    await stack.enter_async_context(scene.kept_down([node]))
+                    await scene.while_down(node, scene.cluster.wipe_controller)
+                yield
+        finally:
+            with trio.CancelScope(shield=True):
+                await _join(scene, node)
+
+
+async def _join(scene: Scene, node: int) -> None:
+    """Makes the node a voter again, however long others keep it from that. CannotUndo."""
+    fault: Exception | None = None
+    with trio.move_on_after(_JOIN_WITHIN_S):
+        while True:
+            try:
+                return await _ask(scene, node)
+            except (ApiError, ClusterUnreachable, ClusterError) as error:
+                if isinstance(error, ApiError) and error.code is ErrorCode.DUPLICATE_VOTER:
+                    return None
+                fault = error
+            await trio.sleep(_PAUSE_S)
+    raise CannotUndo(f"node {node} did not become a voter again within {_JOIN_WITHIN_S:g} s: {fault}")
+
+
+async def _ask(scene: Scene, node: int) -> None:
+    await in_thread(scene.cluster.join, node, _CHANGE_TIMEOUT_MS)
+
+
+def draw_move_dirs(random: Random, shape: Shape) -> list[Draft]:
+    return [Draft("broker", {"replicas": random.choice((1, 2, 5))})]
+
+
+@asynccontextmanager
+async def move_dirs(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+    """A broker moves some of its replicas to other log directories of its own (KIP-113). Nothing is undone."""
+    hit.nodes = hit.nodes[:1]
+    (node,) = hit.nodes
+    moves = await in_thread(_move, scene.cluster, node, int(hit.arguments["replicas"]), hit.random)
+    hit.detail = ", ".join(f"{topic}-{index}" for topic, index in moves)
+    yield
+
+
+def _move(cluster: Any, node: int, count: int, random: Random) -> list[tuple[str, int]]:
+    with cluster.admin(timeout_ms=_CHANGE_TIMEOUT_MS) as client:
+        directories = [found for found in client.describe_log_dirs(node).results if not found.error_code]
+        places = {
+            (topic.name, partition.partition_index): directory.log_dir
+            for directory in directories
+            for topic in directory.topics
+            for partition in topic.partitions
+            if not partition.is_future_key
+        }
+        if len(directories) < 2 or not places:
+            raise CannotStrike(f"broker {node} has {len(directories)} log directories and {len(places)} replicas: none can move")
+        chosen = random.sample(sorted(places), min(count, len(places)))
+        others = {
+            replica: sorted(found.log_dir for found in directories if found.log_dir != places[replica]) for replica in chosen
+        }
+        client.alter_replica_log_dirs(node, {replica: random.choice(paths) for replica, paths in others.items()})
+        return chosen

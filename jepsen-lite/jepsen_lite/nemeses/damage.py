@@ -1,0 +1,119 @@
+"""Damage to the metadata log of a node that is down: where it may go, and what it does. The choice is pure.
+
+Theory of operation. A node can tell rot from a torn tail only below the largest high watermark that another batch of its log
+bears: there it must notice, not vote, and repair itself from the others. Rot above that is taken for torn, and would lose what
+this node has acknowledged; nobody could do better, so it is not tried. What a crash tears is what was not synced yet, so a torn
+tail is added behind what is there: the beginning of a batch that was never finished.
+
+Damage is repairable only while the others are whole, so a node counts as damaged until its bytes are other ones again and it has
+no repair under way, and a majority of the controllers is whole at any time (the fault atlas of TigerBeetle's simulator, for whole
+logs).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from kraftlab.quorum.core.batch import BatchHeader, decode
+from kraftlab.quorum.core.errors import CorruptBatch
+from kraftlab.quorum.storage.identity import partition_directory
+from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES
+
+REPAIR_FILE = "repair"
+
+
+class Placed(NamedTuple):
+    """A batch of a file, and where its bytes begin."""
+
+    position: int
+    header: BatchHeader
+
+
+class Damage(NamedTuple):
+    """Bytes of a file, as they were and as they are to be."""
+
+    path: Path
+    position: int
+    before: bytes
+    after: bytes
+
+    def inflict(self) -> None:
+        with open(self.path, "r+b") as file:
+            file.seek(self.position)
+            file.write(self.after)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def is_there(self) -> bool:
+        """Whether the file still has the damaged bytes, as far as anybody can tell."""
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(self.position)
+                return file.read(len(self.after)) == self.after
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+
+
+def log_directory(metadata_directory: Path) -> Path:
+    return Path(partition_directory(str(metadata_directory)))
+
+
+def segments(metadata_directory: Path) -> dict[Path, bytes]:
+    """The segments of a log that nobody writes, by path in the order of their offsets."""
+    return {path: path.read_bytes() for path in sorted(log_directory(metadata_directory).glob("*.log"))}
+
+
+def is_repairing(metadata_directory: Path) -> bool:
+    return (log_directory(metadata_directory) / REPAIR_FILE).exists()
+
+
+def batches(segment: bytes) -> Iterator[Placed]:
+    """The valid batches of a segment, up to the first that is none."""
+    position = HEADER_PAGE_BYTES
+    while position < len(segment):
+        try:
+            header = decode(segment, position).header
+        except CorruptBatch:
+            return
+        yield Placed(position, header)
+        position += header.size_bytes
+
+
+def rot(log: Mapping[Path, bytes], random: Random) -> Damage | None:
+    """A few bits of one batch flip, which is certainly committed; None if there is none yet."""
+    found = [(path, placed) for path, segment in log.items() for placed in batches(segment)]
+    candidates = []
+    for path, placed in found:
+        if placed.header.base_offset < _stamp_of_others(placed, (other for _, other in found)):
+            candidates.append((path, placed))
+    if not candidates:
+        return None
+    path, (position, header) = random.choice(candidates)
+    before = log[path][position : position + header.size_bytes]
+    after = bytearray(before)
+    for place in random.sample(range(len(before)), min(random.choice((1, 1, 3)), len(before))):
+        after[place] ^= 1 << random.randrange(8)
+    return Damage(path, position, before, bytes(after))
+
+
+def _stamp_of_others(batch: Placed, found: Iterable[Placed]) -> int:
+    return max((other.header.high_watermark for other in found if other.header != batch.header), default=0)
+
+
+def torn(log: Mapping[Path, bytes], random: Random) -> Damage | None:
+    """The beginning of a batch stands behind the last one of the log; None if the log has no batch."""
+    for path, segment in reversed(list(log.items())):
+        found = list(batches(segment))
+        if found:
+            position, header = found[-1]
+            end = position + header.size_bytes
+            whole = segment[position:end]
+            after = whole[: random.randrange(4, len(whole))]
+            return Damage(path, end, segment[end : end + len(after)], after)
+    return None
