@@ -8,23 +8,21 @@ for it, so that many changes together cost one look; it changes nothing if there
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.moves import MovesImage
 
 from ..reassignment import upkeep
 from ..reassignment.progress import MoveProgressTable
+from .background import RunWrite
 from .purgatory import Answer
 from .queue import EventQueue
-from .state import Context, ControllerState, Outcome
+from .state import ControllerState
 
 LOOK_TAG = "look after moves"
 EXPIRY_TAG = "end throttles of moves"
 SCAN_PAUSE_MS = 1000
 """A throttle may end this much late, if very many moves come and go."""
-
-RunWrite = Callable[[str, Callable[[ControllerState, Context], Outcome[None]], Answer[Any]], None]
 
 
 class MoveUpkeep:

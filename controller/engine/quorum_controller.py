@@ -26,14 +26,12 @@ would end every node that reads it, for ever.
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import logging
 import random
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import trio
 from outcome import Outcome as Result
@@ -46,7 +44,6 @@ from kraftlab.metadata.peer_rpc import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
 )
-from kraftlab.metadata.records import NoOp
 from kraftlab.metadata.snapshot import ImageSnapshot, image_from
 from kraftlab.quorum.core.errors import InvariantViolation
 from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch
@@ -57,9 +54,11 @@ from ..cluster import brokers
 from ..cluster.heartbeats import HeartbeatTable
 from .activation import ActivationRefused, activation_records
 from .answer_deadlines import AnswerDeadlines, OutcomeUnknown
-from .background import BackgroundTask, background_tasks
+from .background import Background
+from .fencing import Fencing
 from .log_writer import LogWriter, LostLeadership, MetadataQuorum, Misplaced, Plan, plan_of
 from .move_upkeep import MoveUpkeep
+from .offset_waiters import OffsetWaiters, Signal
 from .purgatory import Answer, Purgatory
 from .queue import NEVER_MS, Event, EventQueue, NotNow
 from .state import EMPTY_STATE, GRPC, Context, ControllerState, Outcome, Settings
@@ -74,13 +73,7 @@ Aside = Callable[[Callable[[], WorkedOut], Callable[[Result[WorkedOut]], None]],
 """Runs the first function elsewhere, and then, on the event loop, the second with what came of it."""
 
 NO_LEADER = -1
-FENCE_TAG = "fence stale brokers"
-IDLE_TAG = "write a no-op"
 DEADLINE_TAG = "answers that may not wait longer"
-FENCE_RETRY_MS = 100
-"""The pause after a fencing that failed: most often the leadership is lost and the notice of it is on its way."""
-STALL_MS = 200
-"""A check that runs this much late means that this process stood still; nobody is fenced for that."""
 HISTORY_LENGTH = 8192
 
 
@@ -90,16 +83,6 @@ class Leadership(NamedTuple):
     epoch: int
     leader_id: int
     endpoint: Endpoint | None
-
-
-class Signal(Protocol):
-    """Set once, and then nobody waits for it any more."""
-
-    def set(self) -> None: ...
-
-    def is_set(self) -> bool: ...
-
-    async def wait(self) -> None: ...
 
 
 class ControllerStatistics(NamedTuple):
@@ -135,7 +118,6 @@ class QuorumController:
     ) -> None:
         self.settings = settings
         self._aside = aside
-        self._signal = signal
         self._working_out: object | None = None
         """The long write that is being worked out aside; None: none is, or nobody waits for it any more."""
         self._plan: Plan | None = None
@@ -160,13 +142,21 @@ class QuorumController:
         self._purgatory = Purgatory()
         self._deadlines = AnswerDeadlines()
         self.moves = MoveUpkeep(self.queue, clock, self._run_write, lambda: self._log.newest)
-        self._offset_waiters: list[tuple[int, int, Signal]] = []
-        self._waiter_number = itertools.count()
-        self._background = background_tasks(settings)
-        self._last_append_ms = 0
+        self._offset_waiters = OffsetWaiters(signal)
+        self._background = Background(
+            self.queue, clock, settings, self._run_write, lambda: self.is_active, lambda: bool(self._log.in_flight)
+        )
+        self._fencing = Fencing(
+            self.queue,
+            clock,
+            self.heartbeats,
+            settings.session_timeout_ms,
+            self._run_write,
+            lambda: self._log.newest,
+            lambda: self.is_active,
+        )
         self._quick_heartbeats = 0
         self._heartbeats_timed_out = 0
-        self._brokers_fenced = 0
 
     def attach(self, quorum: MetadataQuorum) -> None:
         self._quorum = quorum
@@ -232,7 +222,7 @@ class QuorumController:
             self._log.batches_written,
             self._quick_heartbeats,
             self._heartbeats_timed_out,
-            self._brokers_fenced,
+            self._fencing.fenced,
         )
 
     def silences_ms(self) -> dict[int, int]:
@@ -358,17 +348,8 @@ class QuorumController:
 
     async def wait_applied(self, offset: int) -> None:
         """Returns once the committed state has reached this end offset."""
-        if offset <= self._applied_offset:
-            return
-        reached = self._signal()
-        entry = (offset, next(self._waiter_number), reached)
-        heapq.heappush(self._offset_waiters, entry)
-        try:
-            await reached.wait()
-        finally:
-            if not reached.is_set():
-                self._offset_waiters.remove(entry)
-                heapq.heapify(self._offset_waiters)
+        if offset > self._applied_offset:
+            await self._offset_waiters.wait(offset)
 
     async def catch_up(self) -> None:
         """For a linearizable read: returns once the committed state reflects everything acknowledged before this was called.
@@ -399,7 +380,7 @@ class QuorumController:
             if outcome.records:
                 plan, self._plan = self._plan, None
                 end_offset = self._log.write(quorum, epoch, outcome, context.now_ms, plan)
-                self._last_append_ms = context.now_ms
+                self._background.appended(context.now_ms)
                 self.moves.changed(self._log.newest.image)
         except ApiError as error:
             refusal = error
@@ -498,12 +479,9 @@ class QuorumController:
         if not self._log.in_flight and not self._log.has_rest:
             self._log.standing_at(state)
         self._purgatory.complete_to(end_offset)
-        while self._offset_waiters and self._offset_waiters[0][0] <= end_offset:
-            heapq.heappop(self._offset_waiters)[2].set()
+        self._offset_waiters.reached(end_offset)
         if has_other_configs and self.is_active:
-            for task in self._background:
-                if task.follows_configs:
-                    self._schedule_task(task, 0)
+            self._background.configs_changed()
         self.queue.resume()
 
     def freeze(self) -> ImageSnapshot | None:
@@ -538,9 +516,7 @@ class QuorumController:
             self._step_down(f"it leads epoch {epoch} now")
         self._epoch, self._leader_id, self._leader_endpoints = epoch, self.settings.node_id, {}
         self._claimed_epoch = epoch
-        now_ms = self._clock()
-        self._last_append_ms = now_ms
-        self.heartbeats.activate(self._committed.image.cluster.brokers, now_ms)
+        self.heartbeats.activate(self._committed.image.cluster.brokers, self._clock())
         logger.info(
             "node %d is the active controller of epoch %d, at offset %d", self.settings.node_id, epoch, self._applied_offset
         )
@@ -548,10 +524,8 @@ class QuorumController:
         answer.when_done(self._activation_ended)
         run = partial(self._run_write, "activation", self._activation, answer)
         self.queue.prepend(Event("activation", run, answer.fail))
-        self._schedule_fencing()
-        self._schedule_no_op()
-        for task in self._background:
-            self._schedule_task(task, task.interval_ms)
+        self._fencing.activate()
+        self._background.activate()
         self.moves.activate(self._log.newest.image)
 
     async def resigned(self, epoch: int, reason: str) -> None:
@@ -573,10 +547,8 @@ class QuorumController:
         self._log.standing_at(self._committed)
         self._abandon_work()
         self.heartbeats.deactivate()
-        self.queue.cancel(FENCE_TAG)
-        self.queue.cancel(IDLE_TAG)
-        for task in self._background:
-            self.queue.cancel(task.name)
+        self._fencing.deactivate()
+        self._background.deactivate()
         self.moves.deactivate()
         self._purgatory.fail_all(
             OutcomeUnknown(
@@ -587,7 +559,7 @@ class QuorumController:
         )
         self.queue.resume()
 
-    # --- activation and timers -----------------------------------------------------------------------------------------------
+    # --- activation ----------------------------------------------------------------------------------------------------------
 
     def _activation(self, state: ControllerState, context: Context) -> Outcome[None]:
         """The bootstrap records of a new cluster, the end of what a predecessor left open."""
@@ -600,71 +572,6 @@ class QuorumController:
         """A controller that cannot even say that it has begun would refuse or spoil everything else: it must end."""
         if answer.error is not None and answer.error.code is not ErrorCode.NOT_CONTROLLER:
             self._halt(answer.error.__cause__ or answer.error)
-
-    def _schedule_fencing(self, pause_ms: int = 0) -> None:
-        stalest = self.heartbeats.stalest(self._unfenced_brokers())
-        now_ms = self._clock()
-        limit_ms = now_ms + self.settings.session_timeout_ms
-        at_ms = limit_ms if stalest is None else max(now_ms + pause_ms, min(limit_ms, stalest[1] + 1))
-        self.queue.schedule(FENCE_TAG, at_ms, partial(self._fence_stale, at_ms))
-
-    def _unfenced_brokers(self) -> list[int]:
-        return [broker_id for broker_id, broker in self._log.newest.image.cluster.brokers.items() if not broker.fenced]
-
-    def _fence_stale(self, due_ms: int) -> None:
-        now_ms = self._clock()
-        if now_ms - due_ms > STALL_MS:
-            logger.warning("this process stood still for %d ms; brokers get that time back", now_ms - due_ms)
-            self.heartbeats.forgive(now_ms - due_ms, now_ms)
-        pause_ms = 0
-        stalest = self.heartbeats.stalest(self._unfenced_brokers())
-        while stalest is not None and stalest[1] < now_ms and self._claimed_epoch is not None:
-            broker_id = stalest[0]
-            logger.info("fencing broker %d: not heard for %d ms", broker_id, self.settings.session_timeout_ms)
-            answer: Answer[None] = Answer()
-            self._run_write("fence", partial(self._fence, broker_id), answer)
-            if answer.error is not None:
-                pause_ms = FENCE_RETRY_MS
-                break
-            self._brokers_fenced += 1
-            stalest = self.heartbeats.stalest(self._unfenced_brokers())
-        if self._claimed_epoch is not None:
-            self._schedule_fencing(pause_ms)
-
-    def _fence(self, broker_id: int, state: ControllerState, context: Context) -> Outcome[None]:
-        return brokers.fence(state, self.heartbeats, broker_id, context)
-
-    def _schedule_task(self, task: BackgroundTask, pause_ms: int) -> None:
-        self.queue.schedule(task.name, self._clock() + pause_ms, partial(self._run_task, task))
-
-    def _run_task(self, task: BackgroundTask) -> None:
-        has_more = False
-
-        def generate(state: ControllerState, context: Context) -> Outcome[bool]:
-            nonlocal has_more
-            outcome = task.run(state, context)
-            has_more = outcome.response
-            if outcome.records:
-                logger.info("%s: %d changes", task.name, len(outcome.records))
-            return outcome
-
-        answer: Answer[bool] = Answer()
-        self._run_write(task.name, generate, answer)
-        if self.is_active:
-            self._schedule_task(task, task.pause_ms(has_more, answer.error is not None))
-
-    def _schedule_no_op(self) -> None:
-        interval_ms = self.settings.max_idle_interval_ms
-        if interval_ms > 0:
-            self.queue.schedule(IDLE_TAG, max(self._clock(), self._last_append_ms) + interval_ms, self._write_no_op)
-
-    def _write_no_op(self) -> None:
-        """Keeps an idle log moving; while something is in flight it moves anyway, or cannot."""
-        idle_ms = self._clock() - self._last_append_ms
-        if idle_ms >= self.settings.max_idle_interval_ms and not self._log.in_flight:
-            answer: Answer[None] = Answer()
-            self._run_write("no-op", lambda state, context: Outcome([NoOp(0)], None), answer)
-        self._schedule_no_op()
 
 
 def _changed_nothing(name: str, error: Exception) -> ApiError:

@@ -1,0 +1,87 @@
+"""When brokers that are not heard of any more are fenced: the timer of the active controller.
+
+The heartbeat table says who was heard when; here is only the clock, and what stands in the way of believing it. A process that
+stood still itself has heard nobody, so that time is given back to all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from ..cluster import brokers
+from ..cluster.heartbeats import HeartbeatTable
+from .background import RunWrite
+from .purgatory import Answer
+from .queue import EventQueue
+from .state import Context, ControllerState, Outcome
+
+logger = logging.getLogger("kraftlab.controller")
+
+FENCE_TAG = "fence stale brokers"
+FENCE_RETRY_MS = 100
+"""The pause after a fencing that failed: most often the leadership is lost and the notice of it is on its way."""
+STALL_MS = 200
+"""A check that runs this much late means that this process stood still; nobody is fenced for that."""
+
+
+class Fencing:
+    """One per controller. `newest` gives the state that the next write starts from; `is_active` says whether this one leads."""
+
+    def __init__(
+        self,
+        queue: EventQueue,
+        clock: Callable[[], int],
+        heartbeats: HeartbeatTable,
+        session_timeout_ms: int,
+        run_write: RunWrite,
+        newest: Callable[[], ControllerState],
+        is_active: Callable[[], bool],
+    ) -> None:
+        self.fenced = 0
+        """Brokers so far."""
+        self._queue = queue
+        self._clock = clock
+        self._heartbeats = heartbeats
+        self._session_timeout_ms = session_timeout_ms
+        self._run_write = run_write
+        self._newest = newest
+        self._is_active = is_active
+
+    def activate(self, pause_ms: int = 0) -> None:
+        """Looks again when the broker that was silent longest has been so for too long, not before `pause_ms` from now."""
+        stalest = self._heartbeats.stalest(self._unfenced())
+        now_ms = self._clock()
+        limit_ms = now_ms + self._session_timeout_ms
+        at_ms = limit_ms if stalest is None else max(now_ms + pause_ms, min(limit_ms, stalest[1] + 1))
+        self._queue.schedule(FENCE_TAG, at_ms, partial(self._fence_stale, at_ms))
+
+    def deactivate(self) -> None:
+        self._queue.cancel(FENCE_TAG)
+
+    def _unfenced(self) -> list[int]:
+        return [broker_id for broker_id, broker in self._newest().image.cluster.brokers.items() if not broker.fenced]
+
+    def _fence_stale(self, due_ms: int) -> None:
+        now_ms = self._clock()
+        if now_ms - due_ms > STALL_MS:
+            logger.warning("this process stood still for %d ms; brokers get that time back", now_ms - due_ms)
+            self._heartbeats.forgive(now_ms - due_ms, now_ms)
+        pause_ms = 0
+        stalest = self._heartbeats.stalest(self._unfenced())
+        while stalest is not None and stalest[1] < now_ms and self._is_active():
+            broker_id = stalest[0]
+            logger.info("fencing broker %d: not heard for %d ms", broker_id, self._session_timeout_ms)
+            answer: Answer[None] = Answer()
+            self._run_write("fence", partial(self._fence, broker_id), answer)
+            if answer.error is not None:
+                pause_ms = FENCE_RETRY_MS
+                break
+            self.fenced += 1
+            stalest = self._heartbeats.stalest(self._unfenced())
+        if self._is_active():
+            self.activate(pause_ms)
+
+    def _fence(self, broker_id: int, state: ControllerState, context: Context) -> Outcome[None]:
+        return brokers.fence(state, self._heartbeats, broker_id, context)
