@@ -2,8 +2,8 @@
 
 Theory of operation. Seed and options draw the world (`simulated_faults.py`), the world plays the workload's coroutines in virtual
 time (`simulated_world.py`, `simulated_drive.py`), and what comes of it is the same `Run` that a real cluster leaves, for the same
-checkers. Beside them a checker of its own, "simulation", says what no client can see: the rules of consensus and of the
-controller that the simulator judges after every step, and liveness. Nothing here reads a clock: the same seed gives the same
+checkers. What no client can see is in it too, as violations: the rules of consensus and of the controller that the simulator
+judges after every step; the first that breaks ends the run. Nothing here reads a clock: the same seed gives the same
 history and the same trace, in any process and however it hashes.
 """
 
@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,28 +23,33 @@ from kraftlab.controller.simulation.coroutines import first_of
 from kraftlab.quorum.core.errors import InvariantViolation
 from kraftlab.quorum.simulation.invariants import Violation
 from kraftlab.quorum.simulation.machine import ANCHOR_MS
-from kraftlab.quorum.simulation.runner import OWN_RULES, collector_at_rest
+from kraftlab.quorum.simulation.runner import collector_at_rest
 from kraftlab.quorum.simulation.transcript import TAIL_LINES, Transcript
 from kraftlab.quorum.simulation.workers import worker_pool
 from kraftlab.quorum.storage import StorageError
 
+from ..checkers.course import Course
+from ..checkers.judgement import judge
 from ..committed_log import decoded
 from ..fault_plan import FaultPlan
 from ..history import History, Op
-from ..interpreter import Interpreter
-from ..verdicts import UNKNOWN, Verdict, combined
+from ..interpreter import GeneratorStuck, Interpreter
+from ..verdicts import Verdict, combined
 from ..workload import Options, Run, Workload
 from ..workloads import workload_named
+from ..workloads.admin import SetupFailed
 from .simulated_drive import SimulatedDrive
-from .simulated_faults import ALL, blows_of, draw_plan, draw_world
+from .simulated_faults import ALL, NoSuchFault, blows_of, draw_plan, draw_world
 from .simulated_world import ChaosWorld
+from .world import Assignment, Played, Standing, WorldFailed
 
-CHECKER = "simulation"
 FINAL_MS = 120_000
 """The final phase of a healthy cluster may take so long."""
+HARNESS = "jepsen_lite"
+"""What fails in code of this package is no crash of the cluster."""
+TRANSCRIPT = "transcript.txt"
+"""In a run's directory: the last steps before a rule broke."""
 _LIVENESS = re.compile(r"(L\d+|M7|M11) ")
-_RULE = re.compile(r"[SLDM]\d+ |(" + "|".join(sorted(OWN_RULES)) + ")")
-Kind = Literal["safety", "liveness", "crash"]
 
 
 class SimulatedRun(NamedTuple):
@@ -89,19 +94,21 @@ def run_simulated(
     *,
     nemeses: Collection[str] = (ALL,),
     is_judged: bool = True,
+    is_checked: bool = True,
     with_tail: bool = False,
+    on_op: Callable[[Op], None] = lambda op: None,
     write: Callable[[str], None] | None = None,
 ) -> SimulatedRun:
     """Plays one seed. Without a plan the seed draws what strikes, among what `nemeses` name; with one, that strikes.
 
-    `is_judged` False: the controller's rules do not end the run, so that what clients see tells alone. `write` gets the
-    transcript line by line. NoSuchFault.
+    `is_judged` False: the controller's rules do not end the run, so that what clients see tells alone. `is_checked` False: there
+    are no verdicts. `write` gets the transcript line by line. NoSuchFault, SetupFailed, GeneratorStuck.
     """
     options = msgspec.structs.replace(options, seed=str(seed))
     begun_s = time.process_time()
     with collector_at_rest():
         transcript = Transcript(write)
-        played = _Played(workload, options, plan, nemeses, transcript, is_judged)
+        played = _Played(workload, options, plan, nemeses, transcript, is_judged, on_op)
         violation = played.play()
         tail: tuple[str, ...] = ()
         if violation and with_tail:
@@ -111,10 +118,9 @@ def run_simulated(
         run = played.run()
     world = played.world
     excuse = world.liveness.excuse or ""
-    verdicts = (_verdict(violation, excuse), *(checker.check(run) for checker in workload.checkers(options)))
     return SimulatedRun(
         run=run,
-        verdicts=verdicts,
+        verdicts=tuple(judge(run, (Course(), *workload.checkers(options)))) if is_checked else (),
         plan=played.plan,
         violation=violation,
         excuse=excuse,
@@ -125,6 +131,37 @@ def run_simulated(
         processor_s=time.process_time() - begun_s,
         tail=tail,
     )
+
+
+def play(assignment: Assignment) -> Played:
+    """Plays what is to be run; of a run that broke a rule the last steps are kept. WorldFailed."""
+    workload, options, listener = assignment.workload, assignment.options, assignment.listener
+    told_s = -1
+
+    def ended(op: Op) -> None:
+        nonlocal told_s
+        listener.ended(op)
+        if op.ended_ns // 1_000_000_000 > told_s:
+            told_s = op.ended_ns // 1_000_000_000
+            listener.stands(Standing("simulated", op.ended_ns))
+
+    properties = dict(workload.properties) | dict(assignment.properties)
+    try:
+        played = run_simulated(
+            workload._replace(properties=properties),
+            options.seed,
+            options,
+            assignment.plan,
+            nemeses=assignment.nemeses,
+            is_checked=False,
+            with_tail=True,
+            on_op=ended,
+        )
+    except NoSuchFault as error:
+        raise WorldFailed(str(error)) from error
+    if played.tail:
+        assignment.directory.path.joinpath(TRANSCRIPT).write_text("\n".join(played.tail) + "\n")
+    return Played(played.run, played.plan, properties=properties)
 
 
 def run_named(
@@ -182,6 +219,7 @@ class _Played:
         nemeses: Collection[str],
         transcript: Transcript,
         is_judged: bool,
+        on_op: Callable[[Op], None] = lambda op: None,
     ) -> None:
         drawn = draw_world(options, nemeses)
         self._options = options
@@ -190,20 +228,29 @@ class _Played:
         self.world.strikes = blows_of(self.plan)
         self.world.play = self._play
         self._drive = SimulatedDrive(self.world, options)
-        self._interpreter = Interpreter(workload, options, self._drive)
+        self._interpreter = Interpreter(workload, options, self._drive, on_op)
         self._healed_ns = 0
+        self._violation = ""
         self._data: dict[str, object] = {}
 
     def play(self) -> str:
         """What broke, "" if nothing did."""
+        self._violation = self._run()
+        return self._violation
+
+    def _run(self) -> str:
         try:
             self.world.run()
+        except (SetupFailed, GeneratorStuck):
+            raise
         except Violation as error:
             return str(error)
         except (InvariantViolation, StorageError) as error:
             return f"{type(error).__name__}: {error}"
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
+            if HARNESS in where.filename:
+                raise
             return f"{type(error).__name__}: {error} ({where.name}, {where.filename.rpartition('/')[2]}:{where.lineno})"
         finally:
             self._drive.break_off()
@@ -227,7 +274,8 @@ class _Played:
         return True
 
     def run(self) -> Run:
-        world = self.world
+        world, violation = self.world, self._violation
+        is_late = bool(_LIVENESS.match(violation))
         return Run(
             options=self._options,
             history=History(self._interpreter.ops),
@@ -237,14 +285,7 @@ class _Played:
             healed_ns=self._healed_ns or self._drive.now_ns(),
             ended_ns=self._drive.now_ns(),
             started_at_ms=ANCHOR_MS,
+            violations=() if not violation or is_late else (violation,),
+            not_ready=violation if is_late else "",
             data=self._data,
         )
-
-
-def _verdict(violation: str, excuse: str) -> Verdict:
-    if excuse:
-        return Verdict(checker=CHECKER, valid=UNKNOWN, kind="liveness", reason=f"the cluster could not come together: {excuse}")
-    if not violation:
-        return Verdict(checker=CHECKER, valid=True)
-    kind: Kind = "liveness" if _LIVENESS.match(violation) else "safety" if _RULE.match(violation) else "crash"
-    return Verdict(checker=CHECKER, valid=False, kind=kind, reason=violation)

@@ -53,6 +53,10 @@ UNSTRUCK_MS = 1_000
 """Clients go on undisturbed for so long."""
 
 
+NAMED_PACE = 40
+"""Nemeses that are named strike more often than those that the seed draws: there are fewer of them."""
+
+
 class NoSuchFault(ValueError):
     """A name that means nothing here; the text says which do."""
 
@@ -78,6 +82,7 @@ def draw_world(options: Options, nemeses: Collection[str]) -> SimulationOptions:
         voters=options.controllers,
         observers=random.choice((0, 0, 1)) + is_dynamic,
         network=network,
+        fault_pace=drawn.fault_pace if ALL in nemeses else NAMED_PACE,
         faults=tuple(name for name in FAULTS if name in chosen),
         clock_drift=drawn.clock_drift and (ALL in nemeses or "clock" in nemeses),
         dynamic_voters=is_dynamic,

@@ -1,0 +1,185 @@
+"""Workloads in the simulated world: every seed is a run that can be played again, and bugs are seen by what clients saw."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import msgspec
+import pytest
+
+from jepsen_lite.fault_plan import Action, FaultPlan
+from jepsen_lite.generators import Invocation, Source, limit
+from jepsen_lite.history import FAIL, INFO, OK
+from jepsen_lite.store import RunDirectory
+from jepsen_lite.verdicts import Verdict, combined
+from jepsen_lite.workload import CallFailed, Completion, Options, Port, Workload
+from jepsen_lite.workloads import WORKLOADS, workload_named
+from jepsen_lite.worlds.simulated import TRANSCRIPT, SimulatedRun, play, run_many, run_simulated
+from jepsen_lite.worlds.simulated_faults import NoSuchFault
+from jepsen_lite.worlds.world import Assignment
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.controller.simulation.mutants import MUTANTS
+from kraftlab.quorum.simulation.mutants import planted
+
+QUICK = Options(time_s=3, timeout_ms=1_000, rate=150)
+SEEDS = 4
+SIMULATED = [name for name in WORKLOADS if "simulated" in workload_named(name).worlds]
+
+
+def bad(played: SimulatedRun) -> list[Verdict]:
+    return [verdict for verdict in played.verdicts if verdict.valid is False]
+
+
+def invoking(invoke: Any, operations: int = 1) -> Workload:
+    """A workload whose one client does this, again and again."""
+
+    class Client:
+        async def invoke(self, invocation: Any, port: Port) -> Completion:
+            return await invoke(port)
+
+    def generator(options: Options) -> Source:
+        return limit(operations, lambda context: Invocation("ask"))
+
+    return Workload("asking", lambda options, process: Client(), generator, None, lambda options: ())
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_a_workload_runs_while_faults_strike_and_nothing_is_wrong(name: str):
+    answered = 0
+    for seed in range(SEEDS):
+        played = run_simulated(workload_named(name), seed, QUICK, with_tail=True)
+        assert not bad(played), f"seed {seed}: {bad(played)}\n" + "\n".join(played.tail)
+        answered += played.run.history.counts()[OK]
+    assert answered > 10 * SEEDS, "the workload hardly got anything done"
+
+
+def test_on_a_calm_cluster_everything_is_answered():
+    played = run_simulated(workload_named("registers"), 1, QUICK, nemeses=())
+    assert combined(played.verdicts) is True
+    assert played.run.history.counts()[INFO] == 0
+    assert played.run.history.counts()[OK] > 150
+    assert not played.run.strikes
+    assert played.run.log is not None
+    assert {"LeaderChange", "Topic", "RequestOutcome"} <= {entry.kind for entry in played.run.log.entries}
+
+
+SHOW = """
+from jepsen_lite.worlds.simulated import run_simulated
+from jepsen_lite.workloads import workload_named
+from jepsen_lite.workload import Options
+played = run_simulated(workload_named("topics"), 7, Options(time_s=3, timeout_ms=1_000, rate=150))
+print(played.trace_hash, played.history_hash, played.simulated_ms)
+"""
+
+
+def test_a_seed_is_the_same_run_in_every_process_however_it_hashes():
+    shown = {
+        subprocess.run(
+            [sys.executable, "-c", SHOW], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    played = run_simulated(workload_named("topics"), 7, QUICK)
+    assert shown == {f"{played.trace_hash} {played.history_hash} {played.simulated_ms}\n"}
+
+
+def test_a_plan_plays_the_same_run_and_a_part_of_it_another():
+    first = run_simulated(workload_named("registers"), 3, QUICK)
+    assert first.plan.actions
+    again = run_simulated(workload_named("registers"), 3, QUICK, first.plan)
+    assert (again.trace_hash, again.history_hash) == (first.trace_hash, first.history_hash)
+    assert (again.run.log, again.run.strikes) == (first.run.log, first.run.strikes)
+    without = msgspec.structs.replace(first.plan, actions=())
+    assert run_simulated(workload_named("registers"), 3, QUICK, without).trace_hash != first.trace_hash
+
+
+def test_seeds_are_played_in_their_order_by_several_processes():
+    options = msgspec.structs.replace(QUICK, time_s=1)
+    apart = list(run_many("producer-ids", range(3), options=options, jobs=2))
+    together = list(run_many("producer-ids", range(3), options=options))
+    assert [summary.seed for summary in apart] == ["0", "1", "2"]
+    assert [summary.history_hash for summary in apart] == [summary.history_hash for summary in together]
+
+
+def test_what_nemeses_are_named_strikes_and_is_written_down():
+    options = msgspec.structs.replace(QUICK, time_s=6)
+    played = run_simulated(workload_named("registers"), 1, options, nemeses=("kill", "pause"))
+    kinds = {strike.kind for strike in played.run.strikes}
+    assert kinds <= {"kill", "graceful-restart", "crash-between-effects", "pause", "take-snapshot", "down"}
+    assert kinds & {"kill", "pause"}
+    assert all(strike.end_ns is not None and strike.end_ns >= strike.begin_ns for strike in played.run.strikes)
+    down = {observation.at_ns for observation in played.run.observations if not observation.is_up}
+    assert down, "nobody saw a killed node down"
+    assert played.run.healed_ns < played.run.ended_ns
+
+
+def test_unknown_nemeses_and_faults_are_named():
+    with pytest.raises(NoSuchFault, match="no nemesis earthquake; it has kill, pause"):
+        run_simulated(workload_named("registers"), 1, QUICK, nemeses=("earthquake",))
+    with pytest.raises(NoSuchFault, match="no fault earthquake; it has kill"):
+        run_simulated(workload_named("registers"), 1, QUICK, FaultPlan(seed="1", actions=(Action(at_ms=1, kind="earthquake"),)))
+
+
+def test_what_clients_saw_alone_shows_a_planted_bug():
+    """Nobody judges but the checkers of the history."""
+    with planted(MUTANTS["answer-before-commit"]):
+        played = run_simulated(workload_named("registers"), 0, QUICK, is_judged=False)
+    assert {"witness", "linearizable"} <= {verdict.checker for verdict in bad(played)}
+    assert not played.violation
+
+
+def test_the_rules_of_the_world_end_the_run_of_a_planted_bug_and_its_last_steps_are_kept(tmp_path: Any):
+    class Silent:
+        def ended(self, op: object) -> None: ...
+
+        def stands(self, standing: object) -> None: ...
+
+    options = msgspec.structs.replace(QUICK, seed="0")
+    directory = RunDirectory.new(tmp_path, "registers", "0")
+    with planted(MUTANTS["answer-before-commit"]):
+        played = play(Assignment(workload_named("registers"), options, ("all",), None, directory, Silent()))
+    assert played.run.violations[0].startswith("M3 ")
+    assert "n0" in directory.path.joinpath(TRANSCRIPT).read_text()
+
+
+def test_a_broker_passes_a_call_on_and_a_standby_does_not_carry_it_out():
+    seen: dict[str, Any] = {}
+
+    async def invoke(port: Port) -> Completion:
+        request = pb.AllocateProducerIdsRequest(broker_id=-1)
+        reply = await port.call("DescribeCluster", pb.DescribeClusterRequest(), node=port.brokers[0])
+        seen["leader"] = reply.response.header.leader_id
+        for node in port.controllers:
+            try:
+                await port.call("AllocateProducerIds", request, node=node)
+            except Exception as error:
+                seen[f"{node}"] = error
+        return Completion(OK)
+
+    run_simulated(invoking(invoke), 1, msgspec.structs.replace(QUICK, concurrency=1), nemeses=())
+    leader = seen.pop("leader")
+    assert leader >= 0
+    refusals = {node: (error.outcome, error.error) for node, error in seen.items() if node != str(leader)}
+    assert set(refusals.values()) == {(FAIL, "NOT_CONTROLLER")}
+    assert len(refusals) >= 2
+
+
+def test_a_dead_node_refuses_a_call_for_certain_and_one_that_stands_still_leaves_it_open():
+    errors: list[tuple[str, str]] = []
+
+    async def invoke(port: Port) -> Completion:
+        try:
+            await port.call("DescribeCluster", pb.DescribeClusterRequest(), node=0)
+        except CallFailed as failed:
+            errors.append((failed.outcome, failed.error))
+        await port.sleep(0.02)
+        return Completion(OK)
+
+    options = msgspec.structs.replace(QUICK, concurrency=1, timeout_ms=40, rate=0)
+    for seed in range(4):
+        run_simulated(invoking(invoke, 200), seed, options, nemeses=("kill", "pause"))
+    assert (FAIL, "UNAVAILABLE") in errors
+    assert (INFO, "DEADLINE_EXCEEDED") in errors
