@@ -76,7 +76,7 @@ def _clock() -> str:
 
 def _strace() -> str:
     _require("strace")
-    with Ledger() as ledger, subprocess.Popen(["sleep", "60"], start_new_session=True) as sleeper:
+    with Ledger() as ledger, _somebody() as sleeper:
         ledger.add_process(sleeper.pid, "a probe")
         try:
             trio.run(partial(_attach, sleeper.pid, ledger))
@@ -148,7 +148,7 @@ def _cgroups() -> str:
 def _prlimit() -> str:
     if not hasattr(resource, "prlimit"):
         raise Refused(f"{sys.platform} has none")
-    with subprocess.Popen(["sleep", "60"]) as sleeper:
+    with _somebody() as sleeper:
         try:
             resource.prlimit(sleeper.pid, resource.RLIMIT_FSIZE, (4096, 4096))
         except OSError as error:
@@ -163,6 +163,11 @@ def _eatmydata() -> str:
         for path in Path("/usr").glob(pattern):
             return str(path)
     raise Refused("libeatmydata.so is not in /usr/lib")
+
+
+def _somebody() -> subprocess.Popen[bytes]:
+    """A process that waits, and ends with this one."""
+    return subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 
 def _require(program: str) -> None:

@@ -1,0 +1,244 @@
+"""Faults on a cluster of real processes: nodes do what they must, and the cluster is whole again."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from jepsen_lite.fault_plan import Action, FaultPlan, Strike
+from jepsen_lite.nemeses import capabilities, ledger
+from jepsen_lite.nemeses.carrying_out import carry_out
+from jepsen_lite.nemeses.kinds import KINDS
+from jepsen_lite.nemeses.ledger import Ledger
+from jepsen_lite.nemeses.powered_disk import PoweredDisk, controllers_on_disks
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.cluster import LocalCluster
+
+DEADLINE_S = 30.0
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def strike(
+    cluster: LocalCluster, kind: str, target: str, for_ms: int, disks: dict[int, PoweredDisk] | None = None, **arguments: Any
+) -> Strike:
+    """One strike at once."""
+    began = time.monotonic_ns()
+    action = Action(at_ms=0, kind=kind, target=target, for_ms=for_ms, arguments=arguments)
+    plan = FaultPlan(seed="1", actions=(action,))
+    (struck,) = trio.run(functools.partial(carry_out, plan, cluster, lambda: time.monotonic_ns() - began, disks=disks or {}))
+    cluster.wait_ready(DEADLINE_S)
+    return struck
+
+
+def needs(kind: str) -> pytest.MarkDecorator:
+    off = [found.detail for found in capabilities.probe(KINDS[kind].needs) if not found.is_on]
+    return pytest.mark.skipif(bool(off), reason="; ".join(off))
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("chaos"), 3, 1, 2, allow_chaos=True) as running:
+        with running.admin() as client:
+            client.create_topics([pb.CreatableTopic(name="moved", num_partitions=4, replication_factor=1)])
+        yield running
+
+
+def log_of(cluster: LocalCluster, node: int) -> str:
+    return cluster.log_path(node).read_text()
+
+
+def leader_of(cluster: LocalCluster) -> int:
+    with cluster.admin() as client:
+        return client.describe_quorum().leader_id
+
+
+@pytest.mark.parametrize(("kind", "target"), [("kill", "leader"), ("pause", "leader"), ("isolate-leader", "leader")])
+def test_another_leads_while_the_leader_is_struck(cluster: LocalCluster, kind: str, target: str) -> None:
+    before = leader_of(cluster)
+    struck = strike(cluster, kind, target, 2500)
+    assert struck.nodes == (before,)
+    assert not struck.error
+    assert leader_of(cluster) != before
+    assert not cluster.links_status()
+
+
+def test_a_leader_is_killed_right_after_its_election(cluster: LocalCluster) -> None:
+    before = leader_of(cluster)
+    began = time.monotonic_ns()
+    plan = FaultPlan(
+        seed="1",
+        actions=(
+            Action(at_ms=0, kind="kill", target="leader", for_ms=2000),
+            Action(at_ms=0, kind="pause", target="new-leader", for_ms=2000),
+        ),
+    )
+    kill, pause = trio.run(functools.partial(carry_out, plan, cluster, lambda: time.monotonic_ns() - began))
+    cluster.wait_ready(DEADLINE_S)
+    assert kill.nodes == (before,)
+    assert pause.nodes != kill.nodes
+    assert kill.begin_ns < pause.begin_ns
+    assert not pause.error
+
+
+@needs("disk-error")
+def test_a_node_whose_fsync_fails_ends_and_is_started_again(cluster: LocalCluster) -> None:
+    before, said = cluster.pid(3000), len(log_of(cluster, 3000))
+    struck = strike(cluster, "disk-error", "controller:0", 2500)
+    assert not struck.error
+    assert "fsync of" in log_of(cluster, 3000)[said:]
+    assert cluster.pid(3000) not in (None, before)
+
+
+@needs("slow-disk")
+def test_a_node_with_a_slow_disk_goes_on(cluster: LocalCluster) -> None:
+    before = cluster.pid(3001)
+    struck = strike(cluster, "slow-disk", "controller:1", 1000, delay_ms=50)
+    assert not struck.error
+    assert cluster.pid(3001) == before
+
+
+def test_rot_is_noticed_and_repaired(cluster: LocalCluster) -> None:
+    said = len(log_of(cluster, 3002))
+    struck = strike(cluster, "bit-rot", "controller:2", 300)
+    assert not struck.error
+    until(lambda: "repairs its metadata log" in log_of(cluster, 3002)[said:], "the rot was not noticed")
+    directory = cluster.metadata_dir(3002) / "__cluster_metadata-0"
+    until(lambda: not (directory / "repair").exists(), "the log was not repaired")
+
+
+def test_a_torn_tail_is_cut(cluster: LocalCluster) -> None:
+    said = len(log_of(cluster, 3001))
+    struck = strike(cluster, "torn", "controller:1", 300)
+    assert not struck.error
+    assert "node 3001: cut " in log_of(cluster, 3001)[said:]
+
+
+def test_no_majority_rots_at_a_time(cluster: LocalCluster) -> None:
+    began = time.monotonic_ns()
+    actions = tuple(Action(at_ms=0, kind="bit-rot", target=f"controller:{n}", for_ms=500, number=n) for n in range(3))
+    strikes = trio.run(
+        functools.partial(carry_out, FaultPlan(seed="1", actions=actions), cluster, lambda: time.monotonic_ns() - began)
+    )
+    cluster.wait_ready(DEADLINE_S)
+    refused = [strike.error for strike in strikes if strike.error]
+    assert len(refused) == 2
+    assert all("no majority of 3 would be whole" in error for error in refused)
+
+
+@pytest.mark.parametrize("wipe", [False, True])
+def test_a_voter_leaves_and_joins(cluster: LocalCluster, wipe: bool) -> None:
+    def voters() -> dict[int, str]:
+        with cluster.admin() as client:
+            return {voter.replica_id: voter.replica_directory_id for voter in client.describe_quorum().current_voters}
+
+    until(lambda: not (cluster.metadata_dir(3000) / "__cluster_metadata-0" / "repair").exists(), "a repair goes on")
+    before = voters()
+    struck = strike(cluster, "membership", "follower", 500, wipe=wipe)
+    assert not struck.error
+    assert voters().keys() == before.keys()
+    assert (voters() != before) == wipe
+
+
+def test_replicas_move_to_other_directories(cluster: LocalCluster) -> None:
+    def places() -> dict[int, str]:
+        with cluster.admin() as client:
+            found = client.describe_log_dirs(0).results
+        return {
+            partition.partition_index: directory.log_dir
+            for directory in found
+            for topic in directory.topics
+            for partition in topic.partitions
+            if not partition.is_future_key
+        }
+
+    before = places()
+    struck = strike(cluster, "move-dirs", "broker:0", 0, replicas=5)
+    assert not struck.error
+    until(lambda: all(places()[index] != before[index] for index in before), "a replica did not move")
+
+
+@pytest.mark.nightly
+@needs("power-loss")
+def test_what_was_acknowledged_survives_the_power_of_all_controllers(tmp_path: Path) -> None:
+    with Ledger() as book:
+        disks = controllers_on_disks(book, tmp_path / "lab", 3)
+        with LocalCluster(tmp_path / "lab", 3, 1, 1, allow_chaos=True) as cluster:
+            for round in range(3):
+                with cluster.admin() as client:
+                    topic = pb.CreatableTopic(name=f"topic-{round}", num_partitions=1, replication_factor=1)
+                    assert not client.create_topics([topic]).topics[0].error_code
+                struck = strike(cluster, "power-loss", "controllers", 200, disks)
+                assert not struck.error
+                assert struck.nodes == (3000, 3001, 3002)
+                with cluster.admin() as client:
+                    names = {topic.name for topic in client.describe_topics(linearizable=True).topics}
+                assert names >= {f"topic-{before}" for before in range(round + 1)}
+        for disk in disks.values():
+            disk.remove()
+
+
+@needs("power-loss")
+def test_a_disk_without_power_keeps_what_was_synced_and_nothing_else(tmp_path: Path) -> None:
+    with Ledger(tmp_path) as book:
+        disk = PoweredDisk.make(book, size_mib=8)
+        (disk.path / "synced").write_bytes(b"kept")
+        disk.sync()
+        (disk.path / "synced").write_bytes(b"lost")
+        (disk.path / "new").write_bytes(b"lost")
+        disk.lose_power()
+        disk.restore_power()
+        assert (disk.path / "synced").read_bytes() == b"kept"
+        assert not (disk.path / "new").exists()
+        disk.remove()
+    assert not list(tmp_path.iterdir())
+
+
+HARNESS = """
+import functools, sys, time, trio
+from pathlib import Path
+from jepsen_lite.fault_plan import Action, FaultPlan
+from jepsen_lite.nemeses.carrying_out import carry_out
+from jepsen_lite.nemeses.ledger import Ledger
+from kraftlab.cluster import LocalCluster
+
+actions = (Action(at_ms=0, kind="pause", target="all", for_ms=600_000),)
+with Ledger() as book, LocalCluster(sys.argv[1], 1, 0) as cluster:
+    print(cluster.pid(3000), cluster._fork_server._process.pid, flush=True)
+    plan = FaultPlan(seed="1", actions=actions)
+    trio.run(functools.partial(
+        carry_out, plan, cluster, time.monotonic_ns, ledger=book, begun=lambda action: print("struck", flush=True)
+    ))
+"""
+
+
+def test_a_node_that_stands_still_when_everybody_is_killed_is_cleaned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The harness and the process that forks nodes go in one instant, and a node that is stopped hears of nothing."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    harness = subprocess.Popen([sys.executable, "-c", HARNESS, str(tmp_path / "lab")], stdout=subprocess.PIPE, text=True)
+    assert harness.stdout is not None
+    node, fork_server = map(int, harness.stdout.readline().split())
+    assert harness.stdout.readline() == "struck\n"
+    os.kill(fork_server, signal.SIGKILL)
+    harness.kill()
+    harness.wait()
+    assert ledger.began(node) is not None
+    (cleaned,) = ledger.clean()
+    assert cleaned.undone == (f"process {node} (node 3000)",)
+    assert not cleaned.faults
+    assert ledger.began(node) is None
