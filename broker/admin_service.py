@@ -2,7 +2,8 @@
 active controller.
 
 A call that is passed on travels in an Envelope over peer frames and its answer is given unchanged. While there is no active
-controller, or it has just moved, the broker looks for it again until the call's deadline.
+controller, or it has just moved, the broker looks for it again until the call's deadline. If a change may have reached a
+controller by then, the answer says that its outcome is unknown.
 
 What the caller may have is decided where a call is carried out: here by the rules in the published image for this broker's own
 calls, on the controller for those that are passed on, which say who makes them and from where.
@@ -28,7 +29,7 @@ from kraftlab.quorum.driver.frames import FrameError
 from kraftlab.quorum.driver.transport import PeerError, PeerTimeout, PeerUnreachable
 from kraftlab.rpc.endpoint_types import BROKERS, check_endpoint_type
 from kraftlab.rpc.methods import METHODS, Method, fault
-from kraftlab.rpc.request_ids import is_named
+from kraftlab.rpc.request_ids import can_be_named, is_named
 from kraftlab.rpc.server import Call
 
 from .controller_channel import NoController
@@ -192,6 +193,7 @@ class AdminService:
     async def _pass_on(self, call: Call, method: Method, deadline: float) -> Message:
         header: admin_pb2.RequestHeader = getattr(call.request, "header")  # noqa: B009 - every request has one
         reason = "no controller is known to lead; see that a majority of the controllers runs"
+        changes, is_open = call.api in ONCE or can_be_named(call.api, call.request), False
         is_over = header.HasField("timeout_ms") and header.timeout_ms <= 0
         if is_over:
             # What is said to that depends on the call, and so the controller says it.
@@ -212,10 +214,13 @@ class AdminService:
                 refusal = f"Not carried out, since it cannot be passed on: {error}, or ask a controller."
                 return fault(method, refusal, ErrorCode.INVALID_REQUEST)
             except PeerTimeout:
+                is_open = changes
                 break
             except PeerUnreachable as error:
                 is_safe = call.api not in ONCE or is_named(call.api, call.request)
-                if not is_safe and not error.refused and not isinstance(error, NoController):
+                may_have_arrived = not error.refused and not isinstance(error, NoController)
+                is_open = is_open or (changes and may_have_arrived)
+                if not is_safe and may_have_arrived:
                     return fault(method, f"{error}; whether {call.api} was carried out is unknown", ErrorCode.NETWORK_EXCEPTION)
                 reason = str(error)
             except PeerError as error:
@@ -230,7 +235,17 @@ class AdminService:
                 if response.error != ErrorCode.NOT_CONTROLLER:
                     return fault(method, response.message or ErrorCode(response.error).message, response.error)
                 reason = response.message or "the controller has moved"
+                is_open = is_open or _is_outcome_unknown(method, response.response)
             await self._channel.wait_for_change(min(RETRY_BACKOFF_S, max(rest_s, 0)))
-        return fault(
-            method, f"{call.api} could not be passed on to the active controller in time: {reason}", ErrorCode.REQUEST_TIMED_OUT
-        )
+        text = f"{call.api} could not be passed on to the active controller in time: {reason}"
+        if is_open:
+            text = f"{call.api} was passed on, and not answered in time; whether it was carried out is unknown ({reason})"
+        refused: Any = fault(method, text, ErrorCode.REQUEST_TIMED_OUT)
+        refused.header.outcome_unknown = is_open
+        return refused  # type: ignore[no-any-return]
+
+
+def _is_outcome_unknown(method: Method, body: bytes) -> bool:
+    """Whether a controller that lost the leadership says that the change may survive."""
+    answered: Any = method.response.FromString(body)
+    return bool(answered.header.outcome_unknown)

@@ -20,7 +20,7 @@ from outcome import Error, Outcome, Value
 
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.rpc.methods import METHODS, fault
-from kraftlab.rpc.request_ids import is_named
+from kraftlab.rpc.request_ids import can_be_named, is_named
 from kraftlab.rpc.server import Call
 
 from .coroutines import Resume, Task, first_of, sleep, waiting
@@ -167,7 +167,8 @@ class AdminNetwork:
         request: Any = call.request
         timeout_ms = request.header.timeout_ms if request.header.HasField("timeout_ms") else DEFAULT_TIMEOUT_MS
         until_us = self.world.now_us + timeout_ms * 1_000
-        reason = "no controller is known to lead"
+        reason, is_open = "no controller is known to lead", False
+        changes = call.api in ONCE or can_be_named(call.api, request)
         while (rest_ms := (until_us - self.world.now_us) // 1_000) > 0:
             leader_id = broker.leader_id
             if leader_id >= 0:
@@ -179,14 +180,16 @@ class AdminNetwork:
                     if error.was_sent and call.api in ONCE and not is_named(call.api, request):
                         text = f"{error}; whether {call.api} was carried out is unknown"
                         return fault(METHODS[call.api], text, ErrorCode.NETWORK_EXCEPTION)
-                    reason = str(error)
+                    reason, is_open = str(error), is_open or (error.was_sent and changes)
                 else:
                     if not is_not_controller(response):
                         return response
-                    reason = response.header.error_message
+                    reason, is_open = response.header.error_message, is_open or response.header.outcome_unknown
             await sleep(self.world, LOOK_AGAIN_US)
         text = f"{call.api} could not be passed on to the active controller in time: {reason}"
-        return fault(METHODS[call.api], text, ErrorCode.REQUEST_TIMED_OUT)
+        refused: Any = fault(METHODS[call.api], text, ErrorCode.REQUEST_TIMED_OUT)
+        refused.header.outcome_unknown = is_open
+        return refused
 
 
 def _too_late(timeout_ms: int) -> Unanswered:

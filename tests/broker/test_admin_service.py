@@ -109,6 +109,29 @@ async def test_a_controller_that_does_not_answer_in_time_is_a_timeout(autojump_c
     assert response.header.error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
+async def test_a_change_that_may_have_arrived_has_an_unknown_outcome(autojump_clock: Any) -> None:
+    refused = EnvelopeResponse(ErrorCode.NOT_CONTROLLER, "moved")
+    header = admin_pb2.ResponseHeader(error_code=ErrorCode.NOT_CONTROLLER, outcome_unknown=True)
+    lost = EnvelopeResponse(ErrorCode.NOT_CONTROLLER, "lost", admin_pb2.CreateTopicsResponse(header=header).SerializeToString())
+    for channel, is_unknown in (
+        (Channel(PeerTimeout("no answer")), True),
+        (Channel(lost, refused), True),
+        (Channel(refused), False),
+        (Channel(NoController("nobody")), False),
+        (Channel(PeerUnreachable("refused", refused=True)), False),
+    ):
+        response: Any = await service_on(channel).dispatch(create(200))
+        assert response.header.error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert response.header.outcome_unknown is is_unknown
+    listing = Call(
+        "ListPartitionReassignments",
+        admin_pb2.ListPartitionReassignmentsRequest(header=admin_pb2.RequestHeader(timeout_ms=200)),
+        "User:alice",
+    )
+    response = await service_on(Channel(PeerTimeout("no answer"))).dispatch(listing)
+    assert not response.header.outcome_unknown, "a read changes nothing"
+
+
 async def test_what_is_too_large_to_be_passed_on_is_refused_with_its_size(autojump_clock: Any) -> None:
     channel = Channel(FrameError("a frame of 20000000 bytes is over the limit of 16777216; send less at once"))
     response: Any = await service_on(channel).dispatch(create())
