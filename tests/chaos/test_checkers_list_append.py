@@ -165,7 +165,7 @@ def small_histories(draw: st.DrawFn) -> list[Op]:
     return [*ops, txn(len(ops), 99, 100, *(f"{key}=" + ",".join(map(str, order)) for key, order in orders.items()))]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(small_histories())
 def test_it_agrees_with_trying_all_orders(ops: list[Op]) -> None:
     verdict = ListAppend().check(Run(options=Options(), history=History(ops)))

@@ -218,13 +218,13 @@ def test_what_was_not_checked_is_unknown() -> None:
 def test_unknown_outcomes_are_resolved_from_the_log() -> None:
     unknown = {"outcome": "info", "error": "UNAVAILABLE"}
     history = History([op(0, "set", 0, 1, 1, **unknown), op(1, "set", 0, 1, 2, **unknown), op(2, "get", 0, 1, **unknown)])
-    found = resolved(history, CommittedLog((config(5, "x", 1, "a:0", end=7, epoch=3),), 0, 7), frozenset({"set"}))
+    found = resolved(history, CommittedLog((config(5, "x", 1, "a:0", end=7, epoch=3),), 0, 7))
     assert (found.happened, found.never) == ({0}, {1})
     happened, never, read = found.history
     assert (happened.outcome, happened.returned_ns, happened.offset, happened.epoch) == ("info", None, 7, 3)
     assert (never.outcome, never.error) == ("fail", NEVER_HAPPENED)
     assert read.outcome == "info"
-    assert resolved(history, CommittedLog((), 4, 7), frozenset({"set"})).never == frozenset()
+    assert resolved(history, CommittedLog((), 4, 7)).never == frozenset()
 
 
 # -- histories of a simulated log ----------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 Each key is an object of its own, judged by itself: first by the search of Wing and Gong, which is fast on histories that are
 legal; if that takes too many steps, by just-in-time linearization, which is fast on those that are not; if that takes too many
-as well, the verdict is "unknown" and says so. Nothing that was not decided counts as legal.
+as well, the verdict is "unknown" and says so. Nothing that was not decided counts as legal. Calls of unknown outcome that the
+committed log does not have never happened, and are left out: nobody can have seen them.
 
 Of an illegal history two things are kept for people: the *picture* (how far orders get, and which calls would come next but
 cannot), and a *minimal* part of it (`smallest.py`) that is still illegal.
@@ -16,16 +17,19 @@ from typing import Any, NamedTuple
 from kraftlab.quorum.simulation import linearizability
 from kraftlab.quorum.simulation.linearizability import Operation
 
+from .. import evidence
+from ..evidence import IllegalHistory
 from ..history import Op
 from ..models.model import Model, as_call
 from ..verdicts import UNKNOWN, Validity, Verdict
 from ..workload import Run
 from . import just_in_time
 from .picture import picture
+from .resolution import resolved
 from .smallest import smallest
 
 STEPS_MAX = 2_000_000
-"""Of the model, for each of the two searches and each key."""
+"""Of the model, for the longer try of each of the two searches, and each key."""
 SHOWN_MAX = 5
 """Illegal keys that are explained."""
 
@@ -40,12 +44,18 @@ class KeyAnswer(NamedTuple):
 
 
 def check_calls(calls: Sequence[Operation], model: Model[Any], steps_max: int = STEPS_MAX) -> KeyAnswer:
-    """Judges one object's history."""
-    first = linearizability.check(calls, model, steps_max=steps_max)
-    if first.legal is not None:
-        return KeyAnswer(first.legal, len(calls), first.steps, "wgl")
-    second = just_in_time.check(calls, model, steps_max=steps_max)
-    return KeyAnswer(UNKNOWN if second.legal is None else second.legal, len(calls), first.steps + second.steps, "jit")
+    """Judges one object's history. Each search has a short try before either has a long one."""
+    steps = 0
+    for budget in (steps_max // 16, steps_max):
+        by_depth = linearizability.check(calls, model, steps_max=budget)
+        steps += by_depth.steps
+        if by_depth.legal is not None:
+            return KeyAnswer(by_depth.legal, len(calls), steps, "wgl")
+        by_returns = just_in_time.check(calls, model, steps_max=budget)
+        steps += by_returns.steps
+        if by_returns.legal is not None:
+            return KeyAnswer(by_returns.legal, len(calls), steps, "jit")
+    return KeyAnswer(UNKNOWN, len(calls), steps, "jit")
 
 
 class Linearizable:
@@ -84,7 +94,7 @@ class Linearizable:
         return keys
 
     def check(self, run: Run) -> Verdict:
-        keys = self.calls_by_key(run.history)
+        keys = self.calls_by_key(run.history if run.log is None else resolved(run.history, run.log).history)
         answers = {key: check_calls(calls, self._model(key), self._steps_max) for key, (_, calls) in keys.items()}
         return self.verdict(keys, answers)
 
@@ -104,10 +114,10 @@ class Linearizable:
         }
         if illegal:
             shown = [self._explained(key, *keys[key]) for key in illegal[:SHOWN_MAX]]
-            details["illegal"] = shown
+            details |= evidence.shown(illegal=shown)
             more = f"; and {len(illegal) - 1} more keys" if len(illegal) > 1 else ""
-            ops = tuple(dict.fromkeys(index for explained in shown for index in explained["minimal"]))
-            return Verdict(checker=self.name, valid=False, reason=shown[0]["text"] + more, ops=ops, details=details)
+            ops = tuple(dict.fromkeys(index for explained in shown for index in explained.minimal))
+            return Verdict(checker=self.name, valid=False, reason=shown[0].text + more, ops=ops, details=details)
         if undecided:
             key = undecided[0]
             reason = (
@@ -121,18 +131,18 @@ class Linearizable:
             )
         return Verdict(checker=self.name, valid=True, details=details)
 
-    def _explained(self, key: str, ops: list[Op], calls: list[Operation]) -> dict[str, Any]:
+    def _explained(self, key: str, ops: list[Op], calls: list[Operation]) -> IllegalHistory:
         model = self._model(key)
         kept = smallest(calls, model)
-        shown = picture(kept.calls, model)
-        indices = [ops[number].index for number in kept.numbers]
-        return {
-            "key": key,
-            "text": f"key {key!r}: these operations cannot have happened one at a time: {_told(kept.calls, indices)}",
-            "minimal": indices,
-            "stuck": ops[kept.stuck_at].index,
-            "picture": shown.with_indices(indices),
-        }
+        indices = tuple(ops[number].index for number in kept.numbers)
+        return IllegalHistory(
+            key=key,
+            text=f"key {key!r}: these operations cannot have happened one at a time: {_told(kept.calls, indices)}",
+            minimal=indices,
+            stuck=ops[kept.stuck_at].index,
+            picture=picture(kept.calls, model).with_indices(indices),
+            initial=model.describe(model.initial()),
+        )
 
 
 def _told(calls: Sequence[Operation], indices: Sequence[int], calls_max: int = 8) -> str:

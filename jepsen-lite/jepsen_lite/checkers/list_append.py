@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+from .. import evidence
 from ..history import FAIL, OK, Op
 from ..models.model import frozen
 from ..verdicts import Verdict
@@ -60,8 +61,8 @@ class ListAppend:
         cycles = graph.cycles()
         shown = [lists.told(cycle) for cycle in cycles]
         for cycle in shown:
-            members = list(dict.fromkeys(edge["from"] for edge in cycle["edges"]))
-            lists.findings.add(cycle["name"], f"{cycle['name']}: " + ", ".join(edge["why"] for edge in cycle["edges"]), members)
+            members = list(dict.fromkeys(edge.source for edge in cycle.edges))
+            lists.findings.add(cycle.name, f"{cycle.name}: " + ", ".join(edge.why for edge in cycle.edges), members)
         reads = sum(1 for op in lists.committed if op.outcome == OK for step in self._steps(op) if step[0] == READ)
         return lists.findings.verdict(
             self.name,
@@ -71,8 +72,8 @@ class ListAppend:
                 "transactions": len(lists.committed),
                 "edges": graph.edge_count,
                 "keys": len(lists.orders),
-                "cycles": shown,
-            },
+            }
+            | evidence.shown(cycles=shown),
         )
 
 
@@ -252,18 +253,15 @@ class _Lists:
 
     # -- for people ------------------------------------------------------------------------------------------------------
 
-    def told(self, cycle: Cycle) -> dict[str, Any]:
-        """A circle with the reason for each edge; JSON values."""
+    def told(self, cycle: Cycle) -> evidence.Cycle:
+        """A circle with the reason for each edge."""
         edges = [
-            {
-                "from": self.committed[edge.source].index,
-                "to": self.committed[edge.target].index,
-                "kind": KIND_NAMES[edge.kind],
-                "why": self._why(edge),
-            }
+            evidence.Edge(
+                self.committed[edge.source].index, self.committed[edge.target].index, KIND_NAMES[edge.kind], self._why(edge)
+            )
             for edge in cycle.edges
         ]
-        return {"name": cycle.name, "edges": edges}
+        return evidence.Cycle(cycle.name, tuple(edges))
 
     def _why(self, edge: Edge) -> str:
         source, target = self.committed[edge.source], self.committed[edge.target]

@@ -12,40 +12,30 @@ from typing import Any, NamedTuple
 
 from kraftlab.quorum.simulation.linearizability import Operation
 
+from ..evidence import Orders, Partial
 from ..models.model import Model
 
 NODES_MAX = 50_000
 """Of the search; what was found till then is shown."""
 
 
-class Partial(NamedTuple):
-    """Calls by number, the state after each for people, and those that are refused next."""
-
-    order: tuple[int, ...]
-    states: tuple[str, ...]
-    refused: tuple[int, ...]
-
-
 class Picture(NamedTuple):
-    """`longest[n]` is the place in `partials` of the longest one that contains call n, -1 if there is none."""
+    """Of calls by number. `longest[n]` is the place in `partials` of the longest one that has call n, -1 if there is none."""
 
     partials: tuple[Partial, ...]
     longest: tuple[int, ...]
 
-    def with_indices(self, indices: Sequence[int]) -> dict[str, Any]:
-        """As JSON values, with indices of operations instead of numbers of calls."""
-        return {
-            "ops": list(indices),
-            "partials": [
-                {
-                    "order": [indices[number] for number in partial.order],
-                    "states": list(partial.states),
-                    "refused": [indices[number] for number in partial.refused],
-                }
-                for partial in self.partials
-            ],
-            "longest": {str(index): place for index, place in zip(indices, self.longest, strict=True)},
-        }
+    def with_indices(self, indices: Sequence[int]) -> Orders:
+        """The same with indices of operations instead of numbers of calls."""
+        partials = [
+            Partial(
+                tuple(indices[number] for number in partial.order),
+                partial.states,
+                tuple(indices[number] for number in partial.refused),
+            )
+            for partial in self.partials
+        ]
+        return Orders(tuple(indices), tuple(partials), dict(zip(indices, self.longest, strict=True)))
 
 
 def next_in_time(calls: Sequence[Operation], done: int) -> list[int]:

@@ -27,9 +27,9 @@ class Resolution(NamedTuple):
     never: frozenset[int]
 
 
-def resolved(history: History, log: CommittedLog, writes: frozenset[str]) -> Resolution:
-    """`writes` are the names of operations that leave their request's name in the log when they do anything. A log whose
-    beginning is gone says nothing about what is not there.
+def resolved(history: History, log: CommittedLog) -> Resolution:
+    """Of operations with a request's name; what changes anything leaves that name in the log. A log whose beginning is gone says
+    nothing about what is not there.
     """
     places: dict[str, tuple[int, int]] = {}
     for entry in log.entries:
@@ -39,7 +39,7 @@ def resolved(history: History, log: CommittedLog, writes: frozenset[str]) -> Res
     never: set[int] = set()
 
     def outcome_of(op: Op) -> Op:
-        if op.outcome != INFO or op.f not in writes or not op.request_id:
+        if op.outcome != INFO or not op.request_id:
             return op
         place = places.get(op.request_id)
         if place is not None:
