@@ -38,6 +38,7 @@ CLUSTERS = "clusters"
 SPARK = "spark"
 FOLDERS_WITH_CLUSTERS = ("cases", "cluster", "e2e")
 MODULES_WITH_CLUSTERS = (
+    "chaos/test_real_end_to_end.py",
     "chaos/test_nemeses_on_processes.py",
     "cli/test_acls.py",
     "cli/test_commands.py",

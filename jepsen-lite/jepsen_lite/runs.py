@@ -10,8 +10,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from .checkers.availability import Availability
 from .checkers.course import Course
 from .checkers.judgement import judge
+from .checkers.log_agreement import LogAgreement
+from .checkers.node_crashes import LogScan, NodeCrashes
 from .fault_plan import FaultPlan
 from .store import RunDirectory, RunRecord
 from .verdicts import Verdict
@@ -68,7 +71,8 @@ def run_test(trial: Trial, store: str, listener: Listener) -> Tried:
         record = record_of(trial, played)
         directory.write_plan(played.plan)
         directory.write_run(record, played.run)
-        record = msgspec.structs.replace(record, verdicts=tuple(judge(played.run, checkers_of(workload, trial.options))))
+        verdicts = judge(played.run, checkers_of(workload, trial.options, directory))
+        record = msgspec.structs.replace(record, verdicts=(*played.verdicts, *verdicts))
         directory.write_record(record)
     except BaseException:
         if played.close is not None:
@@ -77,14 +81,15 @@ def run_test(trial: Trial, store: str, listener: Listener) -> Tried:
     return Tried(directory, record, played.run, played.close, played.endpoints)
 
 
-def checkers_of(workload: Workload, options: Options) -> Sequence[Checker]:
-    """The workload's own, and those that judge every run."""
+def checkers_of(workload: Workload, options: Options, directory: RunDirectory) -> Sequence[Checker]:
+    """The workload's own, and those that judge every run; logs of nodes are read if the run has any."""
     own = tuple(workload.checkers(options))
+    logs = (LogScan(directory.nodes),) if any(directory.nodes.glob("*.log")) else ()
     names = {checker.name for checker in own}
-    return (*own, *(checker for checker in EVERY_RUN if checker.name not in names))
+    return (*own, *(checker for checker in (*EVERY_RUN, *logs) if checker.name not in names))
 
 
-EVERY_RUN: tuple[Checker, ...] = (Course(),)
+EVERY_RUN: tuple[Checker, ...] = (LogAgreement(), NodeCrashes(), Availability(), Course())
 
 
 def record_of(trial: Trial, played: Played) -> RunRecord:

@@ -21,6 +21,8 @@ from ..interpreter import GeneratorStuck
 from ..nemeses.drawing import NoSuchNemesis, chosen_kinds
 from ..nemeses.kinds import KINDS
 from ..progress import Progress
+from ..report.index import Index
+from ..report.page import write_page
 from ..runs import Trial, Tried, run_test
 from ..store import DEFAULT_STORE
 from ..verdicts import HARNESS, UNKNOWN, Validity, exit_code, worst
@@ -279,7 +281,9 @@ def _carry_out(trial: Trial, store: str, output: Output) -> Tried:
     """HarnessError."""
     progress = Progress(trial.workload)
     try:
-        return run_test(trial, store, progress)
+        tried = run_test(trial, store, progress)
+        _write_pages(tried)
+        return tried
     except (WorldFailed, ClusterError, SetupFailed, GeneratorStuck) as error:
         raise HarnessError(str(error)) from error
     except (CommandFailed, HarnessError, KeyboardInterrupt):
@@ -289,6 +293,15 @@ def _carry_out(trial: Trial, store: str, output: Output) -> Tried:
         raise HarnessError(f"the harness failed: {type(error).__name__}: {error}; run again: {trial.command}") from error
     finally:
         progress.done()
+
+
+def _write_pages(tried: Tried) -> None:
+    """The run's page and its store's index. They can be written later as well: a fault here does not end anything."""
+    try:
+        write_page(tried.directory)
+        Index(tried.directory.path.parent.parent).write()
+    except Exception as error:
+        logger.warning("the page of %s was not written (%s); try: kraftlab chaos report", tried.directory.name, error)
 
 
 def _hold(tried: Tried, output: Output) -> None:
@@ -350,6 +363,7 @@ def verdict_lines(tried: Tried) -> Iterator[str]:
     yield ""
     yield f"{_word(record.valid)}: {counts[OK]:,} ok, {counts[FAIL]:,} fail, {counts[INFO]:,} info; {len(strikes)} faults struck"
     yield f"run      {tried.directory.path}"
+    yield f"page     {tried.directory.report / 'index.html'}"
     yield f"again    {record.command}"
 
 

@@ -1,36 +1,41 @@
-"""The committed log of a cluster, followed while a run goes on.
+"""The committed log of a cluster of processes, followed while a run goes on.
 
-Theory of operation. Nodes take snapshots and clean their logs, so the history is read as it is made, as an observer does, whom
-leaders keep the log for. What lies below the high watermark never changes: each batch must follow the one before, by offset, by
-epoch and by the chain of checksums, which cover all that came before. One that does not is a violation, and is kept as such. If
-the log was cleaned before it could be read, what was read before is given up: the log begins later then, and checkers know it.
+Theory of operation. Nodes take snapshots and clean their logs, so the history is read as it is made: as an observer, by Fetch
+from whoever leads (KIP-595), again and again and with little patience. Leaders keep the log for observers that they know, but one
+that has just been elected may have cleaned more: who reads must never be behind by as much as lies between two snapshots. What
+lies below the high watermark never changes: each batch must follow the one before, by offset, by epoch and by the chain of
+checksums, which cover all that came before; and every later leader must hold it. What does not is a violation, and is kept as
+such. If the log was cleaned before it could be read, what was read before is given up: the log begins later then, and checkers
+know it.
 """
 
 from __future__ import annotations
 
-import time
+from collections.abc import Mapping
 
-from kraftlab.client import ClusterUnreachable
-from kraftlab.client.metadata_log import HistoryChanged, MetadataLog, SnapshotInstead, observer_named
-from kraftlab.metadata.errors import ApiError
+import msgspec
+
+from kraftlab.client.data import PeerConnection
+from kraftlab.client.metadata_log import observer_named
 from kraftlab.quorum.core.batch import Batch, decode_all
-from kraftlab.quorum.core.errors import CorruptBatch
-from kraftlab.quorum.core.types import OffsetAndEpoch
+from kraftlab.quorum.core.errors import ErrorCode
+from kraftlab.quorum.core.messages import API_OF, Diverging, FetchRequest, FetchResponse, Records, SnapshotRequired
+from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch
 
 from ..committed_log import CommittedLog, LogBatch, decoded
 
-_TIMEOUT_MS = 2_000
-_PAUSE_S = 0.05
+TIMEOUT_S = 0.3
+_FETCH_BYTES = 4 << 20
 _BEGINNING = OffsetAndEpoch(0, 0)
+_OBSERVER = observer_named("kraftlab chaos")
+_decode = msgspec.msgpack.Decoder(FetchResponse).decode
 
 
 class LogTail:
-    """Of one cluster. Not thread-safe. `violations` are sentences; `cleaned_at` where the log had to begin anew, if it had to."""
+    """Of a cluster whose controllers listen for their peers at these endpoints. Not thread-safe; `violations` are sentences."""
 
-    def __init__(self, bootstrap_servers: str, cluster_id: str) -> None:
-        self._log = MetadataLog(
-            bootstrap_servers, observer=observer_named("kraftlab chaos"), cluster_id=cluster_id, timeout_ms=_TIMEOUT_MS
-        )
+    def __init__(self, controllers: Mapping[int, Endpoint], cluster_id: str) -> None:
+        self._connections = {node_id: PeerConnection(at, cluster_id) for node_id, at in controllers.items()}
         self._batches: list[LogBatch] = []
         self._position = _BEGINNING
         self._start = 0
@@ -38,47 +43,37 @@ class LogTail:
         self.violations: list[str] = []
 
     def close(self) -> None:
-        self._log.close()
+        for connection in self._connections.values():
+            connection.close()
 
     @property
     def end(self) -> int:
         """One past the last record that was read."""
         return self._position.offset
 
-    def advance(self) -> bool:
-        """Reads what is committed by now, or a part of it; whether there was anything. ApiError, ClusterUnreachable, OSError,
+    def advance(self, leader: int, epoch: int) -> bool:
+        """Reads what that leader has committed by now, or a part of it; whether there was anything. ApiError, OSError,
         CorruptBatch."""
-        try:
-            chunk = self._log.fetch(self._position)
-            self._log.acknowledge(self._position)
-        except SnapshotInstead as cleaned:
-            self._begin_at(cleaned.snapshot)
-            return True
-        except HistoryChanged as changed:
-            self._violated(f"what was committed up to offset {self.end} is not in the leader's log any more: {changed}")
-            return True
-        before = self.end
-        for batch in decode_all(chunk.data):
-            if batch.header.end_offset > chunk.state.high_watermark:
-                break
-            self._take(batch)
-        return self.end > before
-
-    def finish(self, patience_s: float) -> bool:
-        """Reads everything that is committed when this is called; False if that was not to be had in time."""
-        deadline = time.monotonic() + patience_s
-        end: int | None = None
-        while time.monotonic() < deadline:
-            try:
-                if end is None:
-                    end = self._log.state().high_watermark
-                if end is not None and 0 <= end <= self.end:
-                    return True
-                if not self.advance():
-                    time.sleep(_PAUSE_S)
-            except (ApiError, ClusterUnreachable, OSError, CorruptBatch):
-                time.sleep(_PAUSE_S)
-        return False
+        position = self._position
+        request = FetchRequest(epoch, _OBSERVER, position.offset, position.epoch, -1, 0, _FETCH_BYTES)
+        body = self._connections[leader].request(API_OF[FetchRequest], msgspec.msgpack.encode(request), TIMEOUT_S)
+        answer = _decode(body)
+        if answer.error is not ErrorCode.NONE:
+            return False
+        match answer.outcome:
+            case SnapshotRequired() as cleaned:
+                self._begin_at(cleaned.id)
+            case Diverging() if epoch >= position.epoch:
+                self._violated(
+                    f"what was committed up to {position!r} is not in the log of node {leader}, the leader of epoch {epoch}, "
+                    f"which agrees up to {answer.outcome.end_offset} at most"
+                )
+            case Records(data):
+                for batch in decode_all(data):
+                    if batch.header.end_offset > answer.high_watermark:
+                        break
+                    self._take(batch)
+        return self._position != position
 
     def log(self) -> CommittedLog:
         """What was read, decoded. UnreadableRecords, CorruptBatch."""

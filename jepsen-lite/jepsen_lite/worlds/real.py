@@ -24,7 +24,6 @@ from typing import Any
 
 import trio
 
-from kraftlab.client import ClusterUnreachable
 from kraftlab.cluster import ClusterError, LocalCluster
 from kraftlab.metadata.errors import ApiError
 from kraftlab.quorum.core.errors import CorruptBatch
@@ -33,9 +32,12 @@ from ..committed_log import CommittedLog
 from ..fault_plan import FaultPlan, Observation, Strike
 from ..history import History
 from ..interpreter import Interpreter
+from ..nemeses.capabilities import Found, available_kinds, needed, probe
 from ..nemeses.carrying_out import carry_out
 from ..nemeses.drawing import draw_plan
+from ..nemeses.kinds import ALL, KINDS
 from ..nemeses.ledger import Ledger
+from ..nemeses.powered_disk import PoweredDisk, controllers_on_disks
 from ..workload import Options, Run, Workload
 from .grpc_port import GrpcPort, Nodes
 from .log_tail import LogTail
@@ -58,12 +60,13 @@ _READY_STEP_S = 2.0
 _STANDING_S = 1.0
 _TAIL_PAUSE_S = 0.05
 _KILLED = -signal.SIGKILL
+NOTHING_SEEN = Observation(at_ns=0, node=-1, is_up=False)
 
 
 def play(assignment: Assignment) -> Played:
     """WorldFailed; ClusterError if the cluster cannot be had."""
     options = assignment.options
-    plan = assignment.plan or draw_plan(options, assignment.nemeses)
+    plan = _plan(assignment)
     assignment.directory.write_plan(plan)
     properties = {**PROPERTIES, **assignment.workload.properties, **assignment.properties}
     ledger = Ledger()
@@ -80,6 +83,7 @@ def play(assignment: Assignment) -> Played:
             ledger.close()
 
     try:
+        disks = controllers_on_disks(ledger, data, options.controllers) if "power" in _needs(plan) else {}
         cluster = LocalCluster(
             data,
             options.controllers,
@@ -88,12 +92,32 @@ def play(assignment: Assignment) -> Played:
             allow_chaos=True,
             link_seed=options.random("links").getrandbits(63),
         )
-        run = trio.run(_RealRun(assignment, cluster, plan).play)
+        run = trio.run(_RealRun(assignment, cluster, plan, ledger, disks).play)
         is_kept = assignment.leave_running
-        return Played(run, plan, LINKS, properties, close if is_kept else None, cluster.bootstrap_servers)
+        return Played(run, plan, LINKS, properties, (), close if is_kept else None, cluster.bootstrap_servers)
     finally:
         if not is_kept:
             close()
+
+
+def _plan(assignment: Assignment) -> FaultPlan:
+    """The plan that is given or drawn. WorldFailed if something of it cannot strike on this machine."""
+    names = assignment.nemeses
+    plan = assignment.plan or draw_plan(assignment.options, names, available=available_kinds() if ALL in names else None)
+    missing = [found for found in probe(_needs(plan)) if not found.is_on]
+    if missing:
+        kinds = [kind for kind in dict.fromkeys(action.kind for action in plan.actions) if _needs_any(kind, missing)]
+        why = "; ".join(f"{found.name}: {found.detail}" for found in missing)
+        raise WorldFailed(f"{', '.join(kinds)} cannot strike on this machine ({why}); see `kraftlab chaos doctor`")
+    return plan
+
+
+def _needs(plan: FaultPlan) -> frozenset[str]:
+    return needed({action.kind for action in plan.actions})
+
+
+def _needs_any(kind: str, missing: list[Found]) -> bool:
+    return not needed({kind}).isdisjoint(found.name for found in missing)
 
 
 def _copy_logs(cluster: LocalCluster, target: Path) -> None:
@@ -106,15 +130,18 @@ def _copy_logs(cluster: LocalCluster, target: Path) -> None:
 class _RealRun:
     """One run, under trio."""
 
-    def __init__(self, assignment: Assignment, cluster: LocalCluster, plan: FaultPlan) -> None:
-        self._cluster, self._plan = cluster, plan
+    def __init__(
+        self, assignment: Assignment, cluster: LocalCluster, plan: FaultPlan, ledger: Ledger, disks: dict[int, PoweredDisk]
+    ) -> None:
+        self._cluster, self._plan, self._ledger, self._disks = cluster, plan, ledger, disks
         self._workload: Workload = assignment.workload
         self._options: Options = assignment.options
         self._listener = assignment.listener
         self._observations: list[Observation] = []
         self._last: dict[int, Observation] = {}
         self._strikes: list[Strike] = []
-        self._exits: dict[int, str] = {}
+        self._striking: list[str] = []
+        self._exits: dict[int, tuple[int, str]] = {}
         self._violations: list[str] = []
         self._phase, self._not_ready, self._cut_short = "start", "", ""
         self._healed_ns = self._started_at_ms = 0
@@ -123,7 +150,8 @@ class _RealRun:
 
     async def play(self) -> Run:
         self._nodes = nodes = Nodes(self._cluster)
-        tail = LogTail(self._cluster.bootstrap_servers, self._cluster.cluster_id)
+        listens = {node_id: self._cluster.node(node_id).listens for node_id in self._cluster.controller_ids}
+        tail = LogTail(listens, self._cluster.cluster_id)
         try:
             self._drive = TrioDrive(lambda process: GrpcPort(nodes, self._options, process, self._drive.now_ns))
             self._interpreter = Interpreter(self._workload, self._options, self._drive, self._listener.ended)
@@ -155,13 +183,14 @@ class _RealRun:
         await self._wait_ready(_START_WITHIN_S)
         if self._not_ready:
             raise WorldFailed(f"the cluster did not come up: {self._not_ready}")
-        await _in_thread(tail.finish, _START_WITHIN_S)
+        watchers.start_soon(self._sample)
+        await self._read_to_end(tail, 0)
         watchers.start_soon(self._follow, tail)
         self._enter("setup")
         await self._interpreter.setup()
         self._drive.begin()
+        self._observations.clear()
         self._started_at_ms = int(time.time() * 1000)
-        watchers.start_soon(self._sample)
         watchers.start_soon(self._watch)
         self._enter("clients")
         try:
@@ -181,7 +210,20 @@ class _RealRun:
         self._data = await self._interpreter.collect()
 
     async def _strike(self) -> None:
-        await carry_out(self._plan, self._cluster, self._drive.now_ns, tell=self._strikes.append)
+        await carry_out(
+            self._plan,
+            self._cluster,
+            self._drive.now_ns,
+            tell=self._struck,
+            begun=lambda action: self._striking.append(action.kind),
+            ledger=self._ledger,
+            disks=self._disks,
+        )
+
+    def _struck(self, strike: Strike) -> None:
+        self._strikes.append(strike)
+        if strike.kind in self._striking:
+            self._striking.remove(strike.kind)
 
     async def _heal(self) -> None:
         """Every link heals, every node runs again, and the cluster is waited for. Also if the run is being cut short."""
@@ -221,11 +263,36 @@ class _RealRun:
         self._enter("log")
         if not self._interpreter.ops:
             return None
-        async with self._reading:
-            is_whole = await _in_thread(tail.finish, _LOG_WITHIN_S)
+        answered = max((op.offset for op in self._interpreter.ops), default=0)
+        is_whole = await self._read_to_end(tail, answered)
         if not is_whole and not self._not_ready and not self._cut_short:
             self._not_ready = f"the committed log could not be read to its end within {_LOG_WITHIN_S:g} s"
         return tail.log() if is_whole or tail.end else None
+
+    async def _read_to_end(self, tail: LogTail, least: int) -> bool:
+        """Reads the log up to the highest offset that any node says is committed, `least` at least; False if that was not to be
+        had in time."""
+        with trio.move_on_after(_LOG_WITHIN_S):
+            while True:
+                more = await self._advance(tail)
+                end = max(least, *(observation.high_watermark for observation in (NOTHING_SEEN, *self._last.values())))
+                if not more and 0 < end <= tail.end:
+                    return True
+                if not more:
+                    await trio.sleep(_TAIL_PAUSE_S)
+        return False
+
+    async def _advance(self, tail: LogTail) -> bool:
+        """Whether there was more to read. What cannot be read now is read later."""
+        leader, epoch, _, _ = newest(self._last)
+        if leader < 0:
+            return False
+        async with self._reading:
+            try:
+                more: bool = await _in_thread(tail.advance, leader, epoch)
+            except (ApiError, OSError, CorruptBatch):
+                return False
+            return more
 
     def _run(self, log: CommittedLog | None, tail: LogTail) -> Run:
         return Run(
@@ -237,7 +304,7 @@ class _RealRun:
             healed_ns=self._healed_ns,
             ended_ns=self._drive.now_ns(),
             started_at_ms=self._started_at_ms,
-            node_exits=self._exits,
+            node_exits=self._own_exits(),
             violations=(*self._violations, *tail.violations),
             not_ready=self._not_ready,
             cut_short=self._cut_short,
@@ -254,14 +321,9 @@ class _RealRun:
         self._last[observation.node] = observation
 
     async def _follow(self, tail: LogTail) -> None:
-        """Reads the log as it grows; what cannot be read now is read later."""
-        while self._phase != "log":
-            try:
-                async with self._reading:
-                    more = await _in_thread(tail.advance)
-            except (ApiError, ClusterUnreachable, OSError, CorruptBatch):
-                more = False
-            if not more:
+        """Reads the log as it grows."""
+        while True:
+            if not await self._advance(tail):
                 await trio.sleep(_TAIL_PAUSE_S)
 
     async def _watch(self) -> None:
@@ -274,7 +336,17 @@ class _RealRun:
         """Nodes that ended by themselves; while faults strike, a kill looks like an end by kill -9 for a moment."""
         for node_id, code in self._cluster.exited().items():
             if node_id not in self._exits and (at_rest or code != _KILLED):
-                self._exits[node_id] = f"exit code {code}: {self._cluster.last_words(node_id)}"
+                words = f"exit code {code}: {self._cluster.last_words(node_id)}"
+                self._exits[node_id] = self._drive.now_ns(), words
+
+    def _own_exits(self) -> dict[int, str]:
+        """Without those that were to be expected of what struck the node before."""
+        expected = [(strike.begin_ns, strike.nodes) for strike in self._strikes if KINDS[strike.kind].ends_nodes]
+        return {
+            node_id: words
+            for node_id, (at_ns, words) in self._exits.items()
+            if not any(begin_ns <= at_ns and node_id in nodes for begin_ns, nodes in expected)
+        }
 
     def _enter(self, phase: str) -> None:
         self._phase = phase
@@ -284,12 +356,9 @@ class _RealRun:
         leader, epoch, committed, lag = newest(self._last)
         down = tuple(node for node, observation in sorted(self._last.items()) if not observation.is_up)
         now_ns = self._drive.now_ns()
-        striking = dict.fromkeys(
-            action.kind
-            for action in self._plan.actions
-            if self._phase == "clients" and action.at_ms <= now_ns / 1e6 < action.at_ms + action.for_ms
+        self._listener.stands(
+            Standing(self._phase, now_ns, leader, epoch, committed, lag, down, tuple(dict.fromkeys(self._striking)))
         )
-        self._listener.stands(Standing(self._phase, now_ns, leader, epoch, committed, lag, down, tuple(striking)))
 
 
 async def _in_thread(work: Callable[..., Any], *arguments: Any) -> Any:

@@ -2,7 +2,8 @@
 
 Nodes are asked one by one and past the proxies that may cut them off from one another: a node that is cut off still says what it
 believes. Controllers are asked on their own peer ports, brokers by the shortest call that they answer themselves; those say how
-far they have applied the log, and nothing more. A node that does not answer in time is down, or stands still.
+far they have applied the log and which epoch wrote that, not who leads in it. A node that does not answer in time is down, or
+stands still.
 """
 
 from __future__ import annotations
@@ -82,12 +83,4 @@ async def _of_broker(nodes: Nodes, node_id: int, now_ns: Callable[[], int]) -> O
     response = await answer_to(sending.future(admin_pb2.ApiVersionsRequest(), timeout=TIMEOUT_S))
     header = response.header
     applied = header.metadata_offset
-    return Observation(
-        at_ns=now_ns(),
-        node=node_id,
-        is_up=True,
-        epoch=header.epoch,
-        leader=header.leader_id,
-        high_watermark=applied,
-        log_end=applied,
-    )
+    return Observation(at_ns=now_ns(), node=node_id, is_up=True, epoch=header.epoch, high_watermark=applied, log_end=applied)

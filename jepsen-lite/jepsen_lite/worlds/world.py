@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from ..fault_plan import FaultPlan, Observation
 from ..history import Op
 from ..store import RunDirectory
+from ..verdicts import Verdict
 from ..workload import Options, Run, Workload
 
 
@@ -53,6 +54,7 @@ class Assignment(NamedTuple):
 
 class Played(NamedTuple):
     """What came of it. `links`: which back end cut them, "" if none did. `properties`: of server.properties, that all nodes had.
+    `verdicts`: what the world itself has judged.
 
     `close` stops what was left running, `endpoints` is where that answers.
     """
@@ -61,6 +63,7 @@ class Played(NamedTuple):
     plan: FaultPlan
     links: str = ""
     properties: Mapping[str, str] = {}
+    verdicts: tuple[Verdict, ...] = ()
     close: Callable[[], None] | None = None
     endpoints: str = ""
 

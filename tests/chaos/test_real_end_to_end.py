@@ -1,0 +1,102 @@
+"""`kraftlab chaos test` on processes of this machine, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from jepsen_lite.store import RunDirectory
+
+COMMAND = (sys.executable, "-m", "kraftlab.cli.main", "chaos", "test")
+
+
+def words_of(tmp_path, *words):
+    return (*COMMAND, "-w", "registers", "--store", str(tmp_path / "runs"), "--json", *words)
+
+
+def surroundings(tmp_path):
+    """Of the command; whoever it starts inherits them, and is known by them."""
+    return {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+
+
+def left_behind(tmp_path) -> list[str]:
+    """Processes that were started here and still run, and what the harness has written down as still there."""
+    found = [str(path) for path in tmp_path.glob("state/**/*.json")]
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with suppress(OSError):
+                if str(tmp_path / "state").encode() in (entry / "environ").read_bytes():
+                    found.append((entry / "cmdline").read_bytes().decode(errors="replace"))
+    return found
+
+
+def test_a_cluster_that_is_killed_paused_and_split_keeps_its_promises(tmp_path):
+    words = words_of(
+        tmp_path, "-n", "kill,pause,partition", "--time", "20", "--rate", "100", "--concurrency", "8", "--seed", "11"
+    )
+    done = subprocess.run(words, capture_output=True, text=True, timeout=150, check=False, env=surroundings(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["valid"] is True and found["lost"] == 0 and found["ops"]["ok"] > 0
+    directory = RunDirectory.find(found["run"])
+    run, record = directory.run(), directory.record()
+    struck = {strike.kind for strike in run.strikes if not strike.error}
+    assert struck == {"kill", "pause", "partition"}
+    assert all(strike.end_ns is not None for strike in run.strikes)
+    assert {observation.node for observation in run.observations} == {0, 1, 2, 3000, 3001, 3002}
+    assert any(not observation.is_up for observation in run.observations)
+    assert run.log is not None and run.log.start == 0 and run.log.end == record.log_end > 0
+    written = {entry.request_id for entry in run.log.entries}
+    assert all(op.request_id in written for op in run.history if op.f == "set" and op.outcome == "ok")
+    assert {path.name for path in directory.nodes.iterdir()} >= {"controller-3000.log", "broker-0.log"}
+    assert (directory.report / "index.html").is_file()
+    assert {verdict.checker for verdict in record.verdicts} >= {
+        "witness",
+        "linearizable",
+        "log-agreement",
+        "node-crashes",
+        "course",
+    }
+    assert left_behind(tmp_path) == []
+
+
+def test_ctrl_c_stops_the_cluster_and_keeps_the_run_as_far_as_it_came(tmp_path):
+    small = ("--controllers", "1", "--brokers", "2", "--concurrency", "4", "--rate", "50", "--time", "600", "-n", "partition")
+    words = words_of(tmp_path, *small)
+    running = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=surroundings(tmp_path))
+    assert running.stderr is not None and running.stdout is not None
+    said = []
+    for line in running.stderr:
+        said.append(line)
+        if "clients" in line and "ok 0" not in line:
+            os.kill(running.pid, signal.SIGINT)
+            break
+    out, rest = running.communicate(timeout=90)
+    found = json.loads(out.splitlines()[-1])
+    assert (running.returncode, found["valid"]) == (2, "unknown"), "".join(said) + rest
+    assert found["ops"]["ok"] > 0
+    run = RunDirectory.find(found["run"]).run()
+    assert run.cut_short == "SIGINT in the phase 'clients'"
+    assert run.log is not None and run.log.end > 0
+    assert sum(found["ops"].values()) == len(run.history)
+    assert left_behind(tmp_path) == []
+
+
+def test_what_does_not_exist_is_answered_with_what_does(tmp_path):
+    for words, text in (
+        (("-w", "regsters"), "there is no workload 'regsters'; there are: registers"),
+        (("-w", "registers", "-n", "fire"), "there is no nemesis fire; there are kill"),
+        (("-w", ","), "-w names no workload"),
+        (("-w", "registers", "--concurrency", "many"), "many is no number of workers"),
+        (("-w", "registers", "--leave-running", "--test-count", "2"), "--leave-running is for one run"),
+    ):
+        done = subprocess.run(
+            (*COMMAND, *words, "--store", str(tmp_path)), capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 254 and text in done.stderr, done
+    assert list(tmp_path.iterdir()) == []
