@@ -13,16 +13,15 @@ from typing import Any
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 
-from ..checkers.findings import Findings
+from ..checkers.exactly_once import ExactlyOnce
 from ..checkers.set_full import SetFull
 from ..checkers.stats import Stats
 from ..checkers.unique import Blocks
 from ..checkers.witness import Witness
 from ..generators import Invocation, Source, independent, limit, mix
-from ..history import FAIL, OK, Op
+from ..history import FAIL, Op
 from ..models.fold import Change
-from ..verdicts import Verdict
-from ..workload import CallFailed, Checker, Completion, Options, Port, Run, Workload
+from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
 from .admin import Caller, asked_until_ok, ended, nodes
 from .cluster_view import seen_brokers
 
@@ -30,9 +29,9 @@ PREFIX = "once-"
 GROUP = 3
 REQUESTS_PER_CLIENT = 12
 SENDINGS = (1, 2, 3, 3, 4, 6)
-DONE_BEFORE = "TOPIC_ALREADY_EXISTS"
-"""Topics' names are new: who is told this has created it himself, by an earlier sending."""
 _LATE_S = 2.0
+_LAST = 10**9
+"""Requests of the final phase are numbered from here."""
 
 
 def workload() -> Workload:
@@ -56,7 +55,7 @@ def _key(number: int) -> str:
 def _generator(options: Options) -> Source:
     def of_key(key: str) -> Source:
         random = options.random(f"sendings/{key}")
-        f = random.choice(("allocate", "create"))
+        f = random.choice(("allocate", "allocate", "create"))
         late = random.choice((False, False, True))
         sendings: list[Source] = [limit(random.choice(SENDINGS), lambda _: Invocation(f, key, "now"))]
         return [*sendings, Invocation(f, key, "late")] if late else sendings
@@ -65,7 +64,9 @@ def _generator(options: Options) -> Source:
 
 
 def _final(options: Options) -> Source:
-    return asked_until_ok(Invocation("list"))
+    """One request of each kind under new ids, and all topics."""
+    requests = [Invocation(f, _key(number), "now") for number, f in enumerate(("create", "allocate"), _LAST)]
+    return [asked_until_ok(invocation) for invocation in (*requests, Invocation("list"))]
 
 
 # -- how it is asked --------------------------------------------------------------------------------------------------------
@@ -155,35 +156,11 @@ class OnceFold:
         return f"{op.error} says nothing of the state"
 
 
-class SameAnswers:
-    """Whoever sends a request gets the same answer at the same offset, and nobody is told that it was done by somebody else."""
-
-    name = "same answers"
-
-    def check(self, run: Run) -> Verdict:
-        findings = Findings()
-        first: dict[str, Op] = {}
-        for op in run.history:
-            if op.request_id and op.outcome == OK:
-                before = first.setdefault(op.request_id, op)
-                if (before.result, before.offset) != (op.result, op.offset):
-                    text = (
-                        f"request {op.request_id} ({op.f} {op.key}) was answered {before.result!r} at offset {before.offset} "
-                        f"(operation {before.index}) and {op.result!r} at {op.offset} (operation {op.index})"
-                    )
-                    findings.add("another answer", text, [before.index, op.index])
-            elif op.error == DONE_BEFORE:
-                findings.add(
-                    "done again", f"operation {op.index} ({op.f} {op.key}) was carried out before, and again", [op.index]
-                )
-        return findings.verdict(self.name, checked=len(first), nothing="no request was answered")
-
-
 def _checkers(options: Options) -> Sequence[Checker]:
     return (
         Stats(),
         Witness(OnceFold, sessions=False),
-        SameAnswers(),
+        ExactlyOnce("allocate", "create"),
         Blocks(),
         SetFull("create", "list", added=lambda op: op.key),
     )

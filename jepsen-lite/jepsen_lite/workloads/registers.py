@@ -105,7 +105,7 @@ def _of_key(options: Options, key: str) -> Source:
     if kind == "values":
         changes = (lambda context: Invocation("set", key, context.random.randrange(1, VALUE_MAX)),)
     elif kind == "replicas":
-        changes = (_with("set", _orders(factor(options))), _exchange(_orders(factor(options))))
+        changes = (_with("set", _few_orders(options)), _exchange(_few_orders(options)))
     else:
         items = [f"{partition}:{broker}" for partition in range(_ITEMS) for broker in range(_ITEMS)]
         changes = (_with("append", items), _with("remove", items[: len(items) // 2]))
@@ -131,10 +131,20 @@ def _orders(count: int) -> list[str]:
     return sorted(each[:at] + last + each[at:] for each in _orders(count - 1) for at in range(count))
 
 
+def _few_orders(options: Options) -> list[str]:
+    """Few, so that now and then an exchange finds what it expects."""
+    return _orders(factor(options))[:3]
+
+
 def _final(options: Options) -> Source:
-    """Every key is read by somebody."""
+    """One exchange that finds what it expects, one change of a list, and every key is read by somebody."""
     first, *others = (Invocation("get", key) for key in keys(options))
-    return [asked_until_ok(first), others]
+    replicas = next((key for key in keys(options) if key.startswith("replicas/")), None)
+    last = next(key for key in keys(options) if key.startswith("lists/"))
+    orders = _few_orders(options)
+    exchanges = [] if replicas is None else [Invocation("cas", replicas, [order, order]) for order in orders]
+    changes = [Invocation(f, last, "0:0") for f in ("append", "remove")]
+    return [asked_until_ok(first), exchanges, changes, asked_until_ok(Invocation("peek", first.key)), others]
 
 
 async def _setup(options: Options, port: Port) -> None:

@@ -82,7 +82,13 @@ def _listing(context: Context) -> Invocation:
 
 
 def _final(options: Options) -> Source:
-    return [asked_until_ok(Invocation("list")), [Invocation("describe", name) for name in _names(options)], Invocation("list")]
+    """A topic of its own lives and dies; all are described, and listed at last."""
+    last = f"{PREFIX}last"
+    life = [Invocation("create", last, 1), Invocation("peek", last), Invocation("describe", last)]
+    deaths = [Invocation("delete-id", last), Invocation("create", last, 2), Invocation("delete", last)]
+    lives = [asked_until_ok(invocation) for invocation in (*life, *deaths)]
+    names = [Invocation("describe", name) for name in _names(options)]
+    return [asked_until_ok(Invocation("list")), *lives, names, Invocation("list"), asked_until_ok(Invocation("glance"))]
 
 
 # -- how it is asked --------------------------------------------------------------------------------------------------------

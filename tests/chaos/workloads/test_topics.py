@@ -15,7 +15,7 @@ LIES = {
 }
 
 
-@pytest.mark.parametrize("seed", ["1", "2", "3"])
+@pytest.mark.parametrize("seed", ["1", "2"])
 def test_an_honest_cluster_has_topics(played, seed):
     _, run, verdicts = played("topics", seed=seed)
     assert {name: verdict.reason for name, verdict in verdicts.items() if verdict.valid is not True} == {}
