@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from .. import evidence
-from ..evidence import Cycle
+from ..evidence import Cycle, Evidence
 from ..fault_plan import FaultPlan, Strike
 from ..history import Op
 from ..store import RunDirectory, RunRecord
@@ -108,6 +108,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     point_step: int
     timeline: tuple[int, int]
     overall: dict[str, Quantiles]
+    struck: int
     effects: tuple[Effect, ...]
     not_done: tuple[Strike, ...]
     cycles: tuple[ShownCycle, ...]
@@ -155,6 +156,7 @@ def gather(directory: RunDirectory) -> Report:
         point_step=points.step,
         timeline=(first, last),
         overall={f: overall(ops) for f, ops in by_function.items()},
+        struck=len(done),
         effects=effects(run.history, run.strikes, span_ns),
         not_done=tuple(strike for strike in run.strikes if strike.error),
         cycles=cycles,
@@ -201,11 +203,20 @@ def _drawn(verdicts: Iterable[Verdict], run: Run) -> tuple[tuple[Illegal, ...], 
     for verdict in verdicts:
         try:
             found = evidence.of(verdict.details)
+            _raise_if_foreign(found, len(run.history))
             histories += [illegal(each, run.history, run.strikes) for each in found.illegal]
             cycles += [ShownCycle(verdict.checker, cycle, ring(cycle)) for cycle in found.cycles if cycle.edges]
         except (msgspec.ValidationError, LookupError, ValueError) as error:
             damaged[verdict.checker] = str(error)
     return tuple(histories), tuple(cycles), damaged
+
+
+def _raise_if_foreign(found: Evidence, count: int) -> None:
+    named = {index for each in found.illegal for index in each.picture.ops}
+    named |= {index for cycle in found.cycles for edge in cycle.edges for index in (edge.source, edge.target)}
+    foreign = sorted(index for index in named if not 0 <= index < count)
+    if foreign:
+        raise LookupError(f"it names operation {foreign[0]}, but there are {count}")
 
 
 def _leaders(run: Run) -> tuple[str, ...]:

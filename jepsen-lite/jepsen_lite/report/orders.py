@@ -1,6 +1,6 @@
 """The picture of a history that no order explains, in the manner of Porcupine, and that of a cycle.
 
-Theory of operation. Time is compressed: every distinct moment at which an operation begins or returns gets a slot, all equally
+Theory of operation. Time is compressed: every distinct moment at which operations begin or return gets a slot, all equally
 wide, so that order stays visible and idle time vanishes. An operation is a box from its slot to that of its return; one whose
 outcome nobody knows has no return and stays open to the right. A partial order is a line through one point in each of its boxes:
 each point stands in the first slot that is neither left of the point before nor left of its own box; points that share a slot
@@ -91,7 +91,7 @@ class Illegal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def illegal(found: IllegalHistory, history: History, strikes: Sequence[Strike] = (), drawn_max: int = DRAWN) -> Illegal:
-    """Draws it. IndexError if the evidence is of another history."""
+    """Draws it. The evidence must be of this history."""
     ops = [history[index] for index in found.picture.ops]
     begin_ns, end_ns = min(op.invoked_ns for op in ops), max(op.ended_ns for op in ops)
     named = frozenset(found.picture.ops)
@@ -115,7 +115,7 @@ def illegal(found: IllegalHistory, history: History, strikes: Sequence[Strike] =
 
 def picture(ops: Sequence[Op], orders: Orders, strikes: Sequence[Strike]) -> Picture:
     """These operations, by invocation, with the lines of the orders."""
-    moments = sorted({op.invoked_ns for op in ops} | {op.ended_ns for op in ops if op.returned_ns is not None})
+    moments = sorted({_call(op) for op in ops} | {_return(op) for op in ops if op.returned_ns is not None})
     slot = {moment: place for place, moment in enumerate(moments)}
     lanes = process_lanes(ops, never_ns=1 << 62)
     names: list[list[str]] = [[] for _ in range(max(lanes.values(), default=-1) + 1)]
@@ -127,8 +127,8 @@ def picture(ops: Sequence[Op], orders: Orders, strikes: Sequence[Strike]) -> Pic
             op=op.index,
             label=operation(op, LABEL, key=False),
             lane=lanes[op.process],
-            begin=slot[op.invoked_ns],
-            end=len(moments) if op.returned_ns is None else max(slot[op.ended_ns], slot[op.invoked_ns] + 1),
+            begin=slot[_call(op)],
+            end=len(moments) if op.returned_ns is None else slot[_return(op)],
             is_open=op.returned_ns is None,
             through=orders.longest.get(op.index, -1),
             is_minimal=op.index in minimal,
@@ -140,8 +140,17 @@ def picture(ops: Sequence[Op], orders: Orders, strikes: Sequence[Strike]) -> Pic
         lanes=tuple(", ".join(processes) for processes in names),
         boxes=tuple(boxes.values()),
         lines=tuple(_line(partial, boxes) for partial in orders.partials),
-        shades=tuple(_shades(strikes, moments)),
+        shades=tuple(_shades(strikes, [moment_ns for moment_ns, _ in moments])),
     )
+
+
+def _call(op: Op) -> tuple[int, bool]:
+    """At equal times calls come before returns: then operations overlap, as checkers see it."""
+    return op.invoked_ns, False
+
+
+def _return(op: Op) -> tuple[int, bool]:
+    return op.ended_ns, True
 
 
 def _shades(strikes: Sequence[Strike], moments: Sequence[int]) -> Iterator[Shade]:

@@ -81,10 +81,8 @@ def moment(at_ms: int) -> str:
     return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC" if at_ms else "–"
 
 
-def seconds(ns: float | None) -> str:
-    """`0.4 ms`, `12 ms`, `3.42 s`, `2 min 5 s`; "–" for None."""
-    if ns is None:
-        return "–"
+def seconds(ns: float) -> str:
+    """`0.4 ms`, `12 ms`, `3.42 s`, `2 min 5 s`."""
     ms = ns / 1e6
     if ms < 10:
         return f"{ms:.1f} ms"
@@ -96,8 +94,8 @@ def seconds(ns: float | None) -> str:
     return f"{minutes} min {rest} s"
 
 
-def rate(per_second: float | None) -> str:
-    return "–" if per_second is None else f"{per_second:,.1f}"
+def rate(per_second: float) -> str:
+    return f"{per_second:,.1f}"
 
 
 def size(count: int) -> str:

@@ -1,0 +1,153 @@
+"""The pages in a real browser: nothing complains, everything has a size, and what a reader does has its effect.
+
+A script of the test stands beside the page's own, does what a reader does, and writes down what came of it.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jepsen_lite import evidence
+from jepsen_lite.evidence import Cycle, Edge
+from jepsen_lite.report import page
+from jepsen_lite.report.index import Index
+from jepsen_lite.store import RunDirectory
+from jepsen_lite.verdicts import Verdict
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the path")
+
+REPORT = """
+const one = (name) => document.querySelector(name);
+const key = (name, key) => one(name).dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+const later = () => new Promise((done) => setTimeout(done, 20));
+const until = async (holds) => { while (!holds()) await later(); };
+const called = (element, place) => element.id || element.parentElement.id || `${element.parentElement.className} ${place}`;
+const found = {};
+(async () => {
+  await until(() => one("#chart-timeline svg").childElementCount > 0);
+  found.sizes = Object.fromEntries([...document.querySelectorAll("section, .chart svg, .drawn svg, .ring svg")]
+    .map((element, place) => [called(element, place), element.getBoundingClientRect().height]));
+  found.overflow = document.documentElement.scrollWidth > innerWidth;
+  found.order = document.querySelectorAll(".drawn .dot").length;
+  found.refused = document.querySelectorAll(".drawn .refused").length;
+  found.window = one("#window").textContent;
+  key("#chart-latency svg", "+");
+  await until(() => one("#window").textContent !== found.window);
+  found.closer = one("#window").textContent;
+  key("#chart-latency svg", "0");
+  await until(() => one("#window").textContent === found.window);
+  one("#legend-latency button").click();
+  found.pressed = one("#legend-latency button").getAttribute("aria-pressed");
+  key(".drawn", "ArrowRight");
+  found.chosen = one("#operation").textContent;
+  one("[data-do=among]").click();
+  found.among = document.querySelectorAll(".drawn [role=button]").length;
+  const before = getComputedStyle(document.body).backgroundColor;
+  one("#theme").click();
+  found.themed = before !== getComputedStyle(document.body).backgroundColor;
+  document.body.dataset.found = JSON.stringify(found);
+})();
+"""
+
+INDEX = """
+const rows = () => [...document.querySelectorAll("tbody tr")].filter((row) => !row.hidden).length;
+const put = (name, value) => {
+  const field = document.querySelector(`[data-filter=${name}]`);
+  field.value = value;
+  field.dispatchEvent(new Event("input"));
+};
+const found = { all: rows(), linked: document.querySelectorAll("tbody a").length };
+put("workload", "topics"); found.topics = rows();
+put("workload", ""); put("nemesis", "kill"); found.kill = rows();
+put("nemesis", ""); put("verdict", "liveness"); found.liveness = rows(); found.address = location.hash;
+put("verdict", ""); put("text", "NEVER came"); found.text = rows();
+put("text", ""); found.again = rows();
+document.body.dataset.found = JSON.stringify(found);
+"""
+
+HOSTILE = """
+document.querySelector("[data-op]").click();
+setTimeout(() => {
+  const said = document.getElementById("operation").textContent;
+  document.body.dataset.found = JSON.stringify({ images: document.images.length, said });
+}, 100);
+"""
+
+
+def visited(path: Path, script: str, folder: Path) -> dict[str, Any]:
+    """What the script found on the page; fails if the browser complained."""
+    (path.parent / "probe.js").write_text(script)
+    text = path.read_text()
+    probed = path.with_name("probed.html")
+    probed.write_text(text.replace("</body>", '<script src="probe.js"></script></body>'))
+    done = subprocess.run(
+        [
+            str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom",
+            "--window-size=1300,900", "--virtual-time-budget=20000", f"--user-data-dir={folder}", probed.as_uri(),
+        ],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    complaints = [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
+    assert complaints == []
+    found = re.search(r'<body data-found="([^"]*)"', done.stdout)
+    assert found is not None, "the script of the test did not come to its end"
+    result: dict[str, Any] = json.loads(html.unescape(found[1]))
+    return result
+
+
+def test_a_run_is_drawn_and_answers_its_reader(new_run, illegal_run: RunDirectory, tmp_path: Path) -> None:
+    cycle = Cycle("G1c", (Edge(0, 1, "wr", "1 read what 0 wrote"), Edge(1, 0, "realtime", "1 returned before 0 began")))
+    verdicts = [
+        *illegal_run.record().verdicts,
+        Verdict(checker="list-append", valid=False, details=evidence.shown(cycles=[cycle])),
+    ]
+    directory = new_run(list(illegal_run.run().history), verdicts)
+    found = visited(page.write_page(directory), REPORT, tmp_path / "profile")
+    assert {name for name, height in found["sizes"].items() if height < 40} == set()
+    assert {"verdict", "illegal", "cycles", "time", "chart-faults", "chart-nodes", "chart-timeline"} <= found["sizes"].keys()
+    assert not found["overflow"]
+    assert (found["order"], found["refused"]) == (2, 1)
+    assert found["window"] == "0.0000 s to 1.0000 s"
+    assert found["closer"] == "0.2500 s to 0.7500 s"
+    assert found["pressed"] == "false"
+    assert re.match(r"\d+ · (set|get) x", found["chosen"])
+    assert found["among"] > len(illegal_run.record().verdicts[1].ops)
+    assert found["themed"]
+
+
+def test_what_clients_wrote_does_nothing_in_a_browser(new_run, tmp_path: Path) -> None:
+    from jepsen_lite.history import Op
+
+    bad = "</script><img src=x onerror=console.error('ran')>"
+    op = Op(index=0, process=0, f=bad, key=bad, value=bad, outcome="ok", result=bad, invoked_ns=0, ended_ns=10**9)
+    directory = new_run([op], [Verdict(checker=bad, valid=False, reason=bad, ops=(0,))])
+    found = visited(page.write_page(directory), HOSTILE, tmp_path / "profile")
+    assert found["images"] == 0
+    assert bad in found["said"]
+
+
+def test_filters_of_the_index_leave_the_runs_that_they_name(new_run, tmp_path: Path) -> None:
+    new_run([], [Verdict(checker="stats", valid=True)], nemeses=("kill", "pause"))
+    late = Verdict(checker="availability", valid=False, kind="liveness", reason="it never came back")
+    page.write_page(new_run([], [late], workload="topics", nemeses=("partition",)))
+    found = visited(Index(tmp_path).write(), INDEX.strip(), tmp_path / "profile")
+    assert found == {
+        "all": 2,
+        "linked": 1,
+        "topics": 1,
+        "kill": 1,
+        "liveness": 1,
+        "address": "#verdict=liveness",
+        "text": 1,
+        "again": 2,
+    }

@@ -1,0 +1,199 @@
+"""The page over all runs, the server that keeps it fresh, and the commands for both."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from jepsen_lite.command import chaos
+from jepsen_lite.history import Op
+from jepsen_lite.report.index import Index
+from jepsen_lite.report.server import StoreServer
+from jepsen_lite.store import RunDirectory
+from jepsen_lite.verdicts import Verdict
+from kraftlab.cli.output import CommandFailed
+
+OPS = [
+    Op(index=0, process=0, f="get", outcome="ok", invoked_ns=0, ended_ns=5),
+    Op(index=1, process=0, f="get", outcome="info", invoked_ns=6, ended_ns=9),
+]
+VALID = (Verdict(checker="stats", valid=True),)
+LATE = (Verdict(checker="availability", valid=False, kind="liveness", reason="it never came back"),)
+
+
+def test_a_row_has_what_filters_need(new_run, tmp_path: Path) -> None:
+    new_run(OPS, VALID, nemeses=("kill", "pause"))
+    new_run(OPS, LATE, workload="topics", nemeses=())
+    text = Index(tmp_path).render()
+    assert 'data-workload="registers" data-nemeses="kill pause" data-verdict="valid"' in text
+    assert 'data-workload="topics" data-nemeses="none" data-verdict="liveness"' in text
+    assert "availability: it never came back" in text
+    for option in ("registers", "topics", "kill", "none", "liveness"):
+        assert f"<option>{option}</option>" in text
+
+
+def test_counts_of_outcomes_are_those_of_the_history(new_run, tmp_path: Path) -> None:
+    new_run(OPS, VALID)
+    assert '<td class="n">1</td><td class="n">0</td><td class="n">1</td>' in Index(tmp_path).render()
+
+
+def test_a_run_is_linked_once_it_has_a_page(new_run, tmp_path: Path) -> None:
+    directory = new_run(OPS, VALID)
+    link = f'href="{directory.name}/report/index.html"'
+    assert link not in Index(tmp_path).render()
+    assert link in Index(tmp_path, builds_pages=True).render()
+    directory.report.mkdir()
+    (directory.report / "index.html").touch()
+    assert link in Index(tmp_path).render()
+
+
+def test_runs_without_a_record_and_those_that_cannot_be_read_are_listed_apart(new_run, tmp_path: Path) -> None:
+    new_run(OPS, VALID)
+    damaged = new_run(OPS, VALID)
+    (damaged.path / "run.json").write_text("{")
+    going_on = RunDirectory.new(tmp_path, "topics", "9")
+    text = Index(tmp_path).render()
+    assert f"<li>{going_on.name}</li>" in text
+    assert "run.json cannot be read" in text
+    assert text.count("<tr data-workload") == 1
+
+
+def test_what_did_not_change_is_not_read_again(new_run, tmp_path: Path) -> None:
+    directory, index = new_run(OPS, VALID), Index(tmp_path)
+    first = index.render()
+    (directory.path / "history.parquet").unlink()
+    assert index.render() == first
+
+
+def test_the_version_follows_runs(new_run, tmp_path: Path) -> None:
+    index, versions = Index(tmp_path), set()
+    versions.add(index.version())
+    going_on = RunDirectory.new(tmp_path, "topics", "9")
+    versions.add(index.version())
+    done = new_run(OPS, VALID)
+    versions.add(index.version())
+    going_on.write_record(done.record())
+    versions.add(index.version())
+    assert len(versions) == 4
+    assert index.version() in versions
+
+
+def test_hostile_names_stay_text(new_run, tmp_path: Path) -> None:
+    new_run(OPS, [Verdict(checker="<b>", valid=False, reason="<img src=x onerror=alert(1)>")], nemeses=('"><script>',))
+    text = Index(tmp_path).render()
+    assert "<img" not in text
+    assert text.count("<script") == 2
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[StoreServer]:
+    with StoreServer(tmp_path, 0) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def ask(server: StoreServer, path: str, host: str | None = None) -> tuple[int, str, dict[str, str]]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
+    connection.request("GET", path, headers={"Host": host or f"127.0.0.1:{server.server_port}"})
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, text, dict(answer.getheaders())
+
+
+def test_a_run_appears_when_it_is_done_and_its_page_is_built_when_it_is_opened(new_run, server: StoreServer) -> None:
+    assert "There are no runs" in ask(server, "/")[1]
+    version = ask(server, "/version")[1]
+    directory = new_run(OPS, VALID)
+    assert directory.name in ask(server, "/")[1]
+    assert ask(server, "/version")[1] != version
+    status, text, _ = ask(server, f"/{directory.name}/report/index.html")
+    assert (status, "Nothing was found by stats." in text) == (200, True)
+    directory.write_record(directory.record().__class__(**{**_fields(directory), "verdicts": LATE}))
+    assert "liveness violated" in ask(server, f"/{directory.name}/report/index.html")[1]
+
+
+def _fields(directory: RunDirectory) -> dict[str, object]:
+    record = directory.record()
+    return {name: getattr(record, name) for name in record.__struct_fields__}
+
+
+def test_files_of_a_run_are_served_as_what_they_are(new_run, server: StoreServer) -> None:
+    directory = new_run(OPS, VALID)
+    status, text, headers = ask(server, f"/{directory.name}/nodes/broker-1.log")
+    assert (status, text, headers["Content-type"]) == (200, "said something\n", "text/plain; charset=utf-8")
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert ask(server, f"/{directory.name}/plan.json")[2]["Content-type"] == "application/json"
+
+
+def test_directories_and_what_is_outside_are_not_shown(new_run, server: StoreServer, tmp_path: Path) -> None:
+    directory = new_run(OPS, VALID)
+    assert ask(server, f"/{directory.name}/")[0] == 404
+    assert ask(server, "/../../../../etc/passwd")[0] == 404
+    assert ask(server, "/..%2f..%2fetc/report/index.html")[0] == 404
+
+
+def test_a_page_from_elsewhere_gets_nothing(server: StoreServer) -> None:
+    assert ask(server, "/", host="evil.example:80")[0] == 403
+    assert ask(server, "/", host="localhost:1")[0] == 200
+
+
+def test_a_page_that_cannot_be_built_says_why(new_run, server: StoreServer) -> None:
+    directory = new_run(OPS, VALID)
+    (directory.path / "history.parquet").write_bytes(b"no parquet")
+    status, text, _ = ask(server, f"/{directory.name}/report/index.html")
+    assert (status, "history.parquet cannot be read" in text) == (500, True)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(chaos, arguments, catch_exceptions=True)
+
+
+def test_report_writes_the_page_of_the_newest_run_and_the_index(new_run, tmp_path: Path) -> None:
+    new_run(OPS, VALID)
+    newest = new_run(OPS, VALID)
+    found = run("report", "--store", str(tmp_path), "--json")
+    assert json.loads(found.output) == {"pages": [f"{newest.path}/report/index.html"], "index": f"{tmp_path}/index.html"}
+    text = (tmp_path / "index.html").read_text()
+    assert text.count("/report/index.html") == 1
+    assert (tmp_path / ".assets" / "page.css").is_file()
+
+
+def test_report_of_all_runs_writes_each_page(new_run, tmp_path: Path) -> None:
+    made = [new_run(OPS, VALID) for _ in range(3)]
+    found = run("report", "--all", "--store", str(tmp_path))
+    assert found.output.splitlines() == [*(f"{each.path}/report/index.html" for each in reversed(made)), f"{tmp_path}/index.html"]
+    assert all((each.report / "index.html").is_file() for each in made)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["report"], "there is no run latest"),
+        (["report", "--all"], "there are no runs in"),
+        (["report", "topics/1", "--all"], "RUN topics/1 and --all were both given"),
+        (["report", "topics/1"], "there is no run topics/1"),
+    ],
+)
+def test_report_says_what_is_not_there(tmp_path: Path, arguments: list[str], said: str) -> None:
+    error = run(*arguments, "--store", str(tmp_path)).exception
+    assert isinstance(error, CommandFailed)
+    assert (said in error.text, error.exit_code) == (True, 254)
+
+
+def test_serve_says_what_is_not_there_and_which_port_is_taken(server: StoreServer, tmp_path: Path) -> None:
+    error = run("serve", "--store", str(tmp_path / "nowhere")).exception
+    assert isinstance(error, CommandFailed)
+    assert "there is no directory" in error.text
+    error = run("serve", "--store", str(tmp_path), "--port", str(server.server_port)).exception
+    assert isinstance(error, CommandFailed)
+    assert (f"cannot listen on port {server.server_port}" in error.text, error.exit_code) == (True, 255)
