@@ -84,15 +84,15 @@ class Breaker:
 
     def slow(self, order: Order, groups: tuple[Group, ...]) -> Done:
         shape = _shape(delay_ms=order.delay_ms, jitter_ms=order.jitter_ms)
-        text = f"slow {self._shown(order, groups)}: {order.delay_ms:g} ms and up to {order.jitter_ms:g} ms more"
+        jitter = f" and up to {order.jitter_ms:g} ms more" if order.jitter_ms else ""
+        text = f"slow {self._shown(order, groups)}: {order.delay_ms:g} ms{jitter}"
         return self._stand(order, text, SLOW, self._links(order, groups), shape)
 
     def lossy(self, order: Order, groups: tuple[Group, ...]) -> Done:
         shape = _shape(loss=order.loss, duplicate=order.duplicate, reorder=order.reorder)
-        text = (
-            f"lossy {self._shown(order, groups)}: of 100 messages {100 * order.loss:g} are lost, {100 * order.duplicate:g} come "
-            f"twice, {100 * order.reorder:g} are overtaken"
-        )
+        chances = {"lost": order.loss, "doubled": order.duplicate, "reordered": order.reorder}
+        parts = ", ".join(f"{100 * chance:g}% {what}" for what, chance in chances.items() if chance)
+        text = f"lossy {self._shown(order, groups)}: {parts}"
         return self._stand(order, text, LOSSY, self._links(order, groups), shape)
 
     def partition(self, order: Order, groups: tuple[Group, ...]) -> Done:

@@ -44,7 +44,7 @@ def _ids(plan: ClusterPlan, name: str, leader: Callable[[], int | None]) -> Iter
         case "leader" | "active" | "followers":
             leads = leader()
             if leads is None:
-                raise ClusterError(f"no controller says who leads, so there is no {name} now; name a controller, or wait")
+                raise ClusterError(f"no controller says who leads, so {name!r} means nobody now; name a controller, or wait")
             return [leads] if name != "followers" else [node_id for node_id in controllers if node_id != leads]
     for node in plan.nodes:
         if node.name == name:

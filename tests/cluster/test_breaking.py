@@ -53,6 +53,11 @@ class Lab:
             return -1, -1
         return answer.header.leader_id, answer.header.epoch
 
+    def wait_for_another(self, old: int) -> None:
+        """Until all but the old leader see another one."""
+        others = self.others(old)
+        wait_until(f"another one than {old} leads", lambda: {self.view_of(node_id)[0] for node_id in others} < set(others))
+
     def others(self, node_id: int) -> list[int]:
         return [other for other in self.cluster.controller_ids if other != node_id]
 
@@ -112,11 +117,9 @@ def lab(whole: Lab, order: Order) -> Iterator[Lab]:
 
 def test_a_leader_that_is_cut_off_resigns_and_follows_again_when_it_is_healed(lab: Lab, order: Order) -> None:
     old = lab.leader()
-    _, epoch = lab.view_of(old)
     done = order("isolate", "leader")
     assert len(done["links"]) == 8  # type: ignore[arg-type]
-    for node_id in lab.others(old):
-        wait_until("another one leads", lambda at=node_id: lab.view_of(at)[0] in lab.others(old) and lab.view_of(at)[1] > epoch)
+    lab.wait_for_another(old)
     wait_until("the old one has resigned", lambda: lab.view_of(old)[0] != old)
     lab.create("made-without-the-old-leader", *lab.others(old))
     order("heal")
@@ -135,8 +138,7 @@ def has_topic(lab: Lab, node_id: int, topic: str) -> bool:
 def test_a_leader_that_nobody_hears_is_replaced_though_it_hears_everybody(lab: Lab, order: Order) -> None:
     old = lab.leader()
     order("isolate", "leader", "--one-way")
-    for node_id in lab.others(old):
-        wait_until("another one leads", lambda at=node_id: lab.view_of(at)[0] in lab.others(old))
+    lab.wait_for_another(old)
     wait_until("the old one has heard of it", lambda: lab.view_of(old)[0] != old)
 
 
@@ -144,8 +146,7 @@ def test_a_leader_that_hears_nobody_is_replaced_though_everybody_hears_it(lab: L
     old = lab.leader()
     order("cut", "followers,brokers", "leader", "--one-way")
     wait_until("the old one has resigned", lambda: lab.view_of(old)[0] != old)
-    for node_id in lab.others(old):
-        wait_until("another one leads", lambda at=node_id: lab.view_of(at)[0] in lab.others(old))
+    lab.wait_for_another(old)
 
 
 def test_a_cut_between_two_followers_disturbs_nobody(lab: Lab, order: Order) -> None:
@@ -160,8 +161,7 @@ def test_a_cut_between_two_followers_disturbs_nobody(lab: Lab, order: Order) -> 
 def test_the_smaller_side_of_a_partition_commits_nothing(lab: Lab, order: Order) -> None:
     old = lab.leader()
     order("partition", "leader,broker-0|followers,broker-1")
-    for node_id in lab.others(old):
-        wait_until("the majority leads", lambda at=node_id: lab.view_of(at)[0] in lab.others(old))
+    lab.wait_for_another(old)
     lab.create("made-by-the-majority", *lab.others(old))
     with pytest.raises((ApiError, ClusterUnreachable)):
         lab.create("made-by-the-minority", old, timeout_ms=1000)

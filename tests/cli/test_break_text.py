@@ -1,0 +1,33 @@
+"""What people see of a cluster that they break."""
+
+from __future__ import annotations
+
+from kraftlab.cli.break_text import status_lines
+from kraftlab.cluster.chaos.orders import LinkState, NodeState, Standing, Status
+
+NODES = (NodeState("controller-3000", 4711, "running", True), NodeState("broker-1", None, "down", False))
+
+
+def test_a_whole_cluster_is_its_nodes() -> None:
+    assert status_lines(Status(NODES, (), ())) == [
+        "controller-3000  running     4711  leader",
+        "broker-1         down           -",
+        "",
+        "Nothing is broken.",
+    ]
+
+
+def test_a_broken_one_says_what_for_how_long_and_what_waits() -> None:
+    orders = (Standing(3, "broker-1: killed (kill -9)", None), Standing(4, "cut a ↔ b: messages wait", 1250))
+    links = (
+        LinkState("broker-1", "controller-3000", "hold", 0, 0, 0, 0, 0, 512),
+        LinkState("controller-3000", "broker-1", "hold", 0, 0, 0, 0, 0, 0),
+    )
+    assert status_lines(Status(NODES, orders, links))[3:] == [
+        "Broken:",
+        "  #3 broker-1: killed (kill -9); until it is healed",
+        "  #4 cut a ↔ b: messages wait; for another 1.2 s",
+        "",
+        "What waits:",
+        "  broker-1 → controller-3000: 512 bytes",
+    ]
