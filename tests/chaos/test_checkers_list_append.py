@@ -57,11 +57,14 @@ GOOD = {
     "unknown and seen": history((0, 1, "x+1", "info"), (2, 3, "x="), (9, 10, "x=1")),
     "unknown and never seen": history((0, 1, "x+1", "info"), (2, 3, "x="), (9, 10, "x=")),
     "failed and not seen": history((0, 1, "x+1", "fail"), (2, 3, "x=")),
+    "it reads what it then appends to": history((0, 1, "x=", "x+1")),
+    "two do so": history((0, 9, "x+1"), (10, 11, "x=1", "x+2"), (12, 13, "y=")),
     "its own appends are seen": history((0, 1, "x+1", "x=1", "x+2", "x=1,2"), (2, 3, "x=1,2")),
 }
 BAD = {
     "lost": (history((0, 1, "x+1"), (2, 3, "x=")), "G-single-realtime"),
     "lost behind others": (history((0, 1, "x+1"), (2, 3, "x+2"), (4, 5, "x=1")), "G-single-realtime"),
+    "lost, and appended to by who did not see it": (history((0, 1, "x+1"), (2, 3, "x=", "x+2")), "G-single-realtime"),
     "stale": (history((0, 1, "x+1"), (2, 3, "x="), (4, 5, "x=1")), "G-single-realtime"),
     "writes in two orders": (history((0, 9, "x+1", "y+1"), (0, 9, "x+2", "y+2"), (10, 11, "x=1,2", "y=2,1")), "G0"),
     "writes against time": (history((0, 1, "x+1"), (2, 3, "x+2"), (4, 5, "x=2,1")), "G0-realtime"),

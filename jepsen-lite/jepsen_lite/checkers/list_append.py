@@ -21,7 +21,7 @@ lists that were read. O(operations + length of the lists that were read).
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import evidence
 from ..history import FAIL, OK, Op
@@ -75,6 +75,22 @@ class ListAppend:
             }
             | evidence.shown(cycles=shown),
         )
+
+
+class _Tail(NamedTuple):
+    """Transactions that appended to a key behind all that was seen of it, and the relay to them."""
+
+    graph: Graph
+    relay: int
+    members: set[int]
+
+    def comes_after(self, number: int, kind: int) -> None:
+        """All of them come after that transaction, unless it is one of them itself."""
+        if number not in self.members:
+            self.graph.add(number, self.relay, kind)
+            return
+        for member in self.members:
+            self.graph.add(number, member, kind)
 
 
 class _Lists:
@@ -198,24 +214,29 @@ class _Lists:
             self._real_time(graph)
         return graph
 
-    def _tails(self, graph: Graph, authors: dict[str, list[int | None]]) -> dict[str, int]:
-        """For each key a relay to those who appended for certain and were not seen."""
-        tails: dict[str, int] = {}
+    def _tails(self, graph: Graph, authors: dict[str, list[int | None]]) -> dict[str, _Tail]:
+        """For each key, those who appended for certain and were not seen."""
+        tails: dict[str, _Tail] = {}
         seen: dict[str, set[Hashable]] = {key: set(order) for key, order in self.orders.items()}
         for number, op in enumerate(self.committed):
             if op.outcome != OK:
                 continue
             for name, key, value in op.value:
-                if name == APPEND and frozen(value) not in seen.get(key, ()):
-                    if key not in tails:
-                        tails[key] = graph.relay()
-                        written = [author for author in authors.get(key, ()) if author is not None]
-                        if written:
-                            graph.add(written[-1], tails[key], WW)
-                    graph.add(tails[key], number, RELAY)
+                if name != APPEND or frozen(value) in seen.get(key, ()):
+                    continue
+                tail = tails.get(key)
+                if tail is None:
+                    tail = tails[key] = _Tail(graph, graph.relay(), set())
+                if number not in tail.members:
+                    tail.members.add(number)
+                    graph.add(tail.relay, number, RELAY)
+        for key, tail in tails.items():
+            written = [author for author in authors.get(key, ()) if author is not None]
+            if written:
+                tail.comes_after(written[-1], WW)
         return tails
 
-    def _reader(self, graph: Graph, number: int, op: Op, authors: dict[str, list[int | None]], tails: dict[str, int]) -> None:
+    def _reader(self, graph: Graph, number: int, op: Op, authors: dict[str, list[int | None]], tails: dict[str, _Tail]) -> None:
         own: set[str] = set()
         for name, key, value in self.steps(op):
             if name == APPEND:
@@ -233,7 +254,7 @@ class _Lists:
                 if following is not None:
                     graph.add(number, following, RW)
             elif key in tails:
-                graph.add(number, tails[key], RW)
+                tails[key].comes_after(number, RW)
 
     def _real_time(self, graph: Graph) -> None:
         """A chain of relays, one for each return after which something begins."""
