@@ -19,6 +19,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "doctor"),
     "test": ("test", "test"),
     "test-all": ("test", "test_all"),
+    "replay": ("replay", "replay"),
+    "shrink": ("shrink", "shrink"),
     "report": ("report", "report"),
     "serve": ("serve", "serve"),
     "clean": ("clean", "clean"),

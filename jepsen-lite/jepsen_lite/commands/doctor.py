@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from ..nemeses import capabilities
+from ..nemeses.kinds import KINDS
 
 
 @click.command(short_help="Say which nemeses can strike on this machine, and what the others lack.")
@@ -20,7 +21,7 @@ def doctor(as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode({"nemeses": standings, "capabilities": found}).decode())
         return
-    width = max(len(row.name) for row in (*found, *standings))
+    width = max(len(name) for name in (*capabilities.CAPABILITIES, *KINDS))
     by_name = {row.name: row for row in found}
     click.echo("Nemeses:")
     for standing in standings:

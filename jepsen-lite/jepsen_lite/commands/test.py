@@ -186,7 +186,7 @@ def test(
     output = Output(as_json)
     tried: list[Tried] = []
     for trial in trials:
-        tried.append(_carry_out(trial, store, output))
+        tried.append(carried_out(trial, store, output))
         output.lines(verdict_lines(tried[-1]))
         if tried[-1].close is not None:
             _hold(tried[-1], output)
@@ -221,7 +221,7 @@ def test_all(matrix: str, time_s: float | None, as_json: bool, **shared: Any) ->
     codes: list[int] = []
     for trial in trials:
         try:
-            tried = _carry_out(trial, store, output)
+            tried = carried_out(trial, store, output)
         except HarnessError as error:
             rows.append(Row(trial.workload, ",".join(trial.nemeses), UNKNOWN, {}, 0, "", str(error)))
             codes.append(HARNESS)
@@ -277,8 +277,8 @@ def _trial(
     return Trial(name, world, nemeses, options, leave_running=leave_running)
 
 
-def _carry_out(trial: Trial, store: str, output: Output) -> Tried:
-    """HarnessError."""
+def carried_out(trial: Trial, store: str, output: Output) -> Tried:
+    """Runs it, shows how that goes and writes its page. HarnessError."""
     progress = Progress(trial.workload)
     try:
         tried = run_test(trial, store, progress)

@@ -9,8 +9,14 @@ fails by chance is asked several times by the caller's `fails`, which is the onl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import pairwise
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from ..fault_plan import Action
+from ..workload import Options
 
 T = TypeVar("T")
 State = TypeVar("State")
@@ -58,3 +64,56 @@ def simplest(state: State, steps: Iterable[Callable[[State], State | None]], fai
         while (simpler := step(state)) is not None and simpler != state and fails(simpler):
             state = simpler
     return state
+
+
+# -- of a run ------------------------------------------------------------------------------------------------------------
+
+
+class Case(NamedTuple):
+    """What a run is made of that may become less."""
+
+    options: Options
+    actions: tuple[Action, ...]
+
+
+def smallest_case(case: Case, fails: Callable[[Case], bool]) -> Case:
+    """A case that fails with as few faults, and then as little time, clients, operations and nodes, as `fails` lets go.
+
+    All faults of a kind are left out together first, since most kinds have nothing to do with it; single ones again at the end,
+    since a smaller cluster may need fewer. `case` itself must fail.
+    """
+
+    def with_actions(case: Case) -> Case:
+        options = case.options
+        return Case(options, smallest(case.actions, lambda actions: fails(Case(options, actions))))
+
+    kinds = dict.fromkeys(action.kind for action in case.actions)
+    fewer = with_actions(simplest(case, [partial(_without, kind) for kind in kinds], fails))
+    smaller = simplest(fewer, STEPS, fails)
+    return smaller if smaller.options == fewer.options else with_actions(smaller)
+
+
+def _without(kind: str, case: Case) -> Case:
+    return Case(case.options, tuple(action for action in case.actions if action.kind != kind))
+
+
+def _until_the_last_fault_is_over(case: Case) -> Case | None:
+    end_s = max((action.at_ms + action.for_ms for action in case.actions), default=0) / 1000 + _AFTERWARDS_S
+    return _changed(case, time_s=end_s) if end_s < case.options.time_s else None
+
+
+def _changed(case: Case, **options: object) -> Case:
+    return Case(msgspec.structs.replace(case.options, **options), case.actions)
+
+
+_AFTERWARDS_S = 2.0
+"""So long clients go on after the last fault."""
+_RATE_MIN = 10.0
+STEPS: tuple[Callable[[Case], Case | None], ...] = (
+    _until_the_last_fault_is_over,
+    lambda case: _changed(case, concurrency=case.options.concurrency // 2) if case.options.concurrency > 1 else None,
+    lambda case: _changed(case, rate=case.options.rate / 2) if case.options.rate / 2 >= _RATE_MIN else None,
+    lambda case: _changed(case, brokers=case.options.brokers - 1) if case.options.brokers > 1 else None,
+    lambda case: _changed(case, controllers=case.options.controllers - 2) if case.options.controllers > 2 else None,
+)
+"""Less of everything but faults."""

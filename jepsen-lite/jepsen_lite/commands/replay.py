@@ -1,0 +1,52 @@
+"""`kraftlab chaos replay`: a stored run once more, with the faults that it had."""
+
+from __future__ import annotations
+
+import click
+
+from kraftlab.cli.output import Output, json_option
+
+from ..command import WrongUse
+from ..fault_plan import FaultPlan
+from ..runs import Trial, Tried
+from ..store import DEFAULT_STORE, RunDirectory, RunRecord
+from ..verdicts import exit_code, worst
+from ..worlds.world import WORLDS
+from .test import carried_out, summary, verdict_lines
+
+
+def trial_of(record: RunRecord, plan: FaultPlan) -> Trial:
+    """What such a run was, with that plan. WrongUse if nobody can run it here."""
+    if record.world not in WORLDS:
+        raise WrongUse(f"the run was in the world {record.world!r}; this version has {', '.join(WORLDS)}")
+    return Trial(record.workload, record.world, record.nemeses, record.options, plan, record.properties)
+
+
+@click.command(
+    short_help="Run a stored run again, with the same faults at the same times.",
+    epilog="""\b
+Examples:
+  kraftlab chaos replay latest
+  kraftlab chaos replay registers/20260101T120000-7 --times 5""",
+)
+@click.argument("run", metavar="RUN")
+@click.option("--times", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="How often.")
+@click.option("--store", metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
+@json_option
+def replay(run: str, times: int, store: str, as_json: bool) -> None:
+    """Runs what RUN ran (a path, or a name within the store, such as "latest"): workload, options, seed and fault plan.
+
+    In the simulated world the same happens to the last bit. On real processes the same faults strike at the same times, and what
+    processes make of that may differ: try it several times. The exit code is the worst run's.
+    """
+    directory = RunDirectory.find(run, store)
+    trial = trial_of(directory.record(), directory.plan())
+    output = Output(as_json)
+    tried: list[Tried] = []
+    for _ in range(times):
+        tried.append(carried_out(trial, store, output))
+        output.lines(verdict_lines(tried[-1]))
+        if tried[-1].run.cut_short:
+            break
+    output.result(summary(tried))
+    raise SystemExit(worst(exit_code(one.verdicts) for one in tried))

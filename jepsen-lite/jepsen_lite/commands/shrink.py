@@ -1,0 +1,209 @@
+"""`kraftlab chaos shrink`: the least of a failing run that still fails, and a test that shows it.
+
+A smaller run counts as failing if a checker finds something that found something in the original: what goes wrong in another way
+does not count. On real processes a run that fails may pass the next time, so each is tried several times before it counts as
+passing; the time box ends the search with what was found until then.
+"""
+
+from __future__ import annotations
+
+import json
+import pprint
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import click
+import msgspec
+
+from kraftlab.cli.output import Output, json_option
+
+from ..command import HarnessError, WrongUse
+from ..fault_plan import FaultPlan
+from ..nemeses.shrink import Case, smallest_case
+from ..runs import Trial, Tried
+from ..store import DEFAULT_STORE, RunDirectory
+from ..verdicts import Verdict
+from .replay import trial_of
+from .test import carried_out
+
+
+class Search:
+    """Tries cases, and remembers the last run that failed."""
+
+    def __init__(
+        self, trial: Trial, checkers: frozenset[str], tries: int, deadline: float, run: Callable[[Trial], Tried]
+    ) -> None:
+        self.trial, self.runs = trial, 0
+        self._checkers, self._tries, self._deadline, self._run = checkers, tries, deadline, run
+        self.found: Tried | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() > self._deadline
+
+    def fails(self, case: Case) -> bool:
+        """Whether it fails as the original did, within as many tries as there are; no if the time is over."""
+        trial = self.trial_of(case)
+        for _ in range(self._tries):
+            if self.is_over:
+                return False
+            self.runs += 1
+            tried = self._run(trial)
+            if tried.run.cut_short:
+                raise HarnessError(f"the search was ended ({tried.run.cut_short}); the run is {tried.directory.path}")
+            if failing(tried.verdicts) & self._checkers:
+                self.found = tried
+                return True
+        return False
+
+    def trial_of(self, case: Case) -> Trial:
+        assert self.trial.plan is not None, "a stored run has one"
+        plan = msgspec.structs.replace(self.trial.plan, actions=case.actions)
+        return self.trial._replace(options=case.options, plan=plan)
+
+
+def failing(verdicts: Iterable[Verdict]) -> frozenset[str]:
+    """The checkers that found something."""
+    return frozenset(verdict.checker for verdict in verdicts if verdict.valid is False)
+
+
+@click.command(
+    short_help="Find the least of a failing run that still fails.",
+    epilog="""\b
+Examples:
+  kraftlab chaos shrink latest
+  kraftlab chaos shrink registers/20260101T120000-7 --tries 3 --time-box 1800 --to tests/found""",
+)
+@click.argument("run", metavar="RUN")
+@click.option("--store", metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
+@click.option(
+    "--tries", type=click.IntRange(min=1), metavar="N", help="Until a case passes; default: 1 simulated, 2 on processes."
+)
+@click.option(
+    "--time-box", type=click.FloatRange(min=1), default=900.0, show_default=True, metavar="SECONDS", help="How long to search."
+)
+@click.option("--to", "target", metavar="DIR", type=click.Path(path_type=Path), help="Where to write; default: into the run.")
+@json_option
+def shrink(run: str, store: str, tries: int | None, time_box: float, target: Path | None, as_json: bool) -> None:
+    """Leaves out faults of RUN as long as it still fails as it did, then time, clients, operations and nodes.
+
+    Writes the faults that are left as plan.json, and a test for pytest that runs the least case and fails as long as the bug is
+    there. Every try is a run in the store, under shrinking/.
+    """
+    directory = RunDirectory.find(run, store)
+    record = directory.record()
+    checkers = failing(record.verdicts)
+    if not checkers:
+        raise WrongUse(f"{directory.name} did not fail, so there is nothing to shrink; name a run that is INVALID")
+    trial = trial_of(record, directory.plan())
+    output = Output(as_json)
+    tries = tries or (2 if record.world == "real" else 1)
+    tries_store = str(Path(store) / "shrinking")
+
+    def carry_out(smaller: Trial) -> Tried:
+        tried = carried_out(smaller, tries_store, output)
+        word = "fails" if failing(tried.verdicts) & checkers else "passes"
+        output.findings([f"{word:<6}  {_size(smaller)}"])
+        return tried
+
+    search = Search(trial, checkers, tries, time.monotonic() + time_box, carry_out)
+    assert trial.plan is not None, "a stored run has one"
+    whole = Case(trial.options, trial.plan.actions)
+    if not search.fails(whole):
+        raise HarnessError(f"{directory.name} did not fail again in {tries} runs; try more with --tries, or replay it first")
+    least = search.trial_of(smallest_case(whole, search.fails))
+    assert search.found is not None, "the whole failed"
+    test, plan = write(least, search.found, target or directory.path / "shrunk")
+    is_least = "the least that fails" if not search.is_over else "the time was over; not everything was tried"
+    output.lines([f"{_size(trial)}", f"{_size(least)}: {is_least}, after {search.runs} runs", f"plan  {plan}", f"test  {test}"])
+    assert least.plan is not None, "as above"
+    output.result(
+        {
+            "actions": len(least.plan.actions),
+            "of": len(trial.plan.actions),
+            "runs": search.runs,
+            "is_least": not search.is_over,
+            "plan": str(plan),
+            "test": str(test),
+            "run": str(search.found.directory.path),
+        }
+    )
+
+
+def _size(trial: Trial) -> str:
+    options = trial.options
+    faults = len(trial.plan.actions) if trial.plan is not None else 0
+    return (
+        f"{faults} faults in {options.time_s:g} s, {options.concurrency} clients, {options.rate:g} operations/s, "
+        f"{options.controllers} controllers, {options.brokers} brokers"
+    )
+
+
+def write(trial: Trial, tried: Tried, directory: Path) -> tuple[Path, Path]:
+    """(the test's file, the plan's). HarnessError."""
+    test = directory / f"test_{trial.workload.replace('-', '_')}_{_file_name(trial.options.seed)}.py"
+    plan = directory / "plan.json"
+    assert trial.plan is not None, "a shrunk run has one"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        plan.write_bytes(msgspec.json.format(msgspec.json.encode(trial.plan), indent=2) + b"\n")
+        test.write_text(test_text(trial, trial.plan, tried.verdicts), encoding="utf-8")
+    except OSError as error:
+        raise HarnessError(f"cannot write {error.filename}: {error.strerror}; choose another directory with --to") from error
+    return test, plan
+
+
+def _file_name(text: str) -> str:
+    return "".join(letter if letter.isalnum() else "_" for letter in text)
+
+
+def test_text(trial: Trial, plan: FaultPlan, verdicts: Iterable[Verdict]) -> str:
+    """A test for pytest that runs the trial, and passes once its verdicts are valid."""
+    reasons = "\n".join(f"    {verdict.checker}: {verdict.reason}" for verdict in verdicts if verdict.valid is False)
+    values = {
+        "OPTIONS": msgspec.to_builtins(trial.options),
+        "PLAN": msgspec.to_builtins(plan),
+        "PROPERTIES": dict(trial.properties),
+    }
+    literals = "\n".join(f"{name} = {pprint.pformat(value, width=120, sort_dicts=False)}" for name, value in values.items())
+    return TEMPLATE.format(
+        workload=trial.workload,
+        name=_file_name(trial.workload),
+        title=json.dumps(trial.workload),
+        world=json.dumps(trial.world),
+        nemeses=trial.nemeses,
+        reasons=reasons.replace("\\", "\\\\").replace('"""', "'''"),
+        literals=literals,
+    )
+
+
+TEMPLATE = '''"""The least case of {workload} that was found to fail:
+
+{reasons}
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from jepsen_lite.fault_plan import FaultPlan
+from jepsen_lite.progress import Progress
+from jepsen_lite.runs import Trial, run_test
+from jepsen_lite.workload import Options
+
+{literals}
+
+
+def test_{name}_holds(tmp_path: Path) -> None:
+    trial = Trial(
+        {title},
+        {world},
+        {nemeses},
+        msgspec.convert(OPTIONS, Options),
+        msgspec.convert(PLAN, FaultPlan),
+        PROPERTIES,
+    )
+    tried = run_test(trial, str(tmp_path), Progress({title}))
+    assert [verdict.reason for verdict in tried.verdicts if verdict.valid is False] == []
+'''

@@ -1,0 +1,81 @@
+"""A stored run runs again, and a failing one is shrunk to a test that fails as long as its bug is there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from jepsen_lite.command import chaos
+from jepsen_lite.store import RunDirectory
+from kraftlab.cli.output import CommandFailed
+from kraftlab.controller.simulation.mutants import MUTANTS
+from kraftlab.quorum.simulation.mutants import planted
+
+RUN = ("test", "-w", "registers", "-n", "all", "--world", "simulated", "--time", "2", "--rate", "60", "--seed", "0")
+
+
+def invoke(*words: str) -> tuple[int, Any]:
+    """(exit code, the last line if it is JSON, else everything that was said)."""
+    result = CliRunner().invoke(chaos, words)
+    if isinstance(result.exception, CommandFailed):
+        return result.exception.exit_code, str(result.exception)
+    last = result.stdout.strip().splitlines()[-1] if result.stdout.strip() else ""
+    return result.exit_code, json.loads(last) if last.startswith("{") else result.output
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="module")
+def told(store: str) -> dict[str, Any]:
+    """What a run without a fault said."""
+    code, told = invoke(*RUN, "--store", store, "--json")
+    assert code == 0
+    return dict(told)
+
+
+def test_a_simulated_run_is_replayed_to_the_last_operation(store: str, told: dict[str, Any]) -> None:
+    code, again = invoke("replay", told["run"], "--store", store, "--json")
+    assert (code, again["ops"]) == (0, told["ops"])
+    assert again["run"] != told["run"]
+    first, second = RunDirectory(Path(told["run"])), RunDirectory(Path(again["run"]))
+    assert first.run().history[:] == second.run().history[:]
+    assert first.plan() == second.plan()
+
+
+def test_a_run_with_a_bug_is_shrunk_to_a_test_that_shows_it(store: str, tmp_path: Path) -> None:
+    with planted(MUTANTS["answer-before-commit"]):
+        code, told = invoke(*RUN, "--store", store, "--json")
+        assert code == 1
+        shrunk_code, shrunk = invoke("shrink", told["run"], "--store", store, "--json", "--to", str(tmp_path / "found"))
+        assert shrunk_code == 0
+        assert shrunk["actions"] <= min(shrunk["of"], 4)
+        assert shrunk["is_least"]
+        assert len(json.loads(Path(shrunk["plan"]).read_text())["actions"]) == shrunk["actions"]
+        with pytest.raises(AssertionError):
+            run_the_test(Path(shrunk["test"]), tmp_path)
+    run_the_test(Path(shrunk["test"]), tmp_path)
+
+
+def run_the_test(path: Path, directory: Path) -> None:
+    names: dict[str, Any] = {}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    names["test_registers_holds"](directory / "again")
+
+
+def test_a_run_that_did_not_fail_is_not_shrunk(store: str, told: dict[str, Any]) -> None:
+    code, said = invoke("shrink", told["run"], "--store", store)
+    assert code == 254
+    assert "did not fail, so there is nothing to shrink" in said
+
+
+def test_a_run_that_is_not_there_is_said(store: str) -> None:
+    code, said = invoke("replay", "nothing", "--store", store)
+    assert code == 254
+    assert "there is no run nothing" in said
