@@ -32,6 +32,7 @@ from ..engine.quorum_controller import QuorumController
 from ..engine.state import ControllerState, Settings
 from .coroutines import Resume, Signal, waiting
 from .simulated_door import SimulatedService
+from .simulated_past import SimulatedPast
 
 if TYPE_CHECKING:
     from .world import MetadataWorld
@@ -87,6 +88,7 @@ class SimulatedController:
         self._timer_us: int | None = None
         self._full_until_us = 0
         self._compared: MetadataImage | None = None
+        self.past = SimulatedPast(node_id)
         settings = Settings(
             CLUSTER_ID,
             node_id,
@@ -229,6 +231,7 @@ class SimulatedController:
         image = controller.committed.image
         if image is not self._compared:
             self._compared = image
+            self.past.publish(image)
             self.world.replayed.compare(self.node_id, controller.applied_offset, image)
             for first, last in map(whole_keys, range(CONFIG_KEYS)):
                 seen = image.config(RESOURCE_BROKER, "", first), image.config(RESOURCE_BROKER, "", last)

@@ -78,13 +78,14 @@ class SimulatedQuorum:
 
 
 class SimulatedService(ControllerService):
-    """Serves one simulated controller. There are no snapshots to list and no past to look at: only the quorum's own calls."""
+    """Serves one simulated controller. There are no snapshots to list; of itself it tells what it has published."""
 
     def __init__(self, asked: SimulatedController, cluster_id: str) -> None:
         quorum = SimulatedQuorum(asked)
         operations = QuorumOperations(cluster_id, quorum, lambda: asked.controller.committed.image)
         waits = SimulatedWaits(asked)
-        super().__init__(asked.controller, asked.machine.now_ms, operations.calls(), None, quorum.facts, waits)
+        calls = {**operations.calls(), **asked.past.calls()}
+        super().__init__(asked.controller, asked.machine.now_ms, calls, None, quorum.facts, waits)
         self._asked = asked
 
     def put(
