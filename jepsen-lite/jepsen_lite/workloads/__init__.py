@@ -8,7 +8,7 @@ from functools import partial
 
 from ..workload import Workload
 
-NAMES = ("registers", "topics", "exactly-once", "list-append", "producer-ids")
+NAMES = ("registers", "topics", "exactly-once", "snapshot-reads", "list-append", "producer-ids")
 """In the order in which they are listed."""
 
 

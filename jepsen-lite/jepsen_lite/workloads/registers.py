@@ -141,10 +141,11 @@ def _final(options: Options) -> Source:
     first, *others = (Invocation("get", key) for key in keys(options))
     replicas = next((key for key in keys(options) if key.startswith("replicas/")), None)
     last = next(key for key in keys(options) if key.startswith("lists/"))
-    orders = _few_orders(options)
-    exchanges = [] if replicas is None else [Invocation("cas", replicas, [order, order]) for order in orders]
+    order = _few_orders(options)[0]
+    exchanges = [] if replicas is None else [Invocation("set", replicas, order), Invocation("cas", replicas, [order, order])]
     changes = [Invocation(f, last, "0:0") for f in ("append", "remove")]
-    return [asked_until_ok(first), exchanges, changes, asked_until_ok(Invocation("peek", first.key)), others]
+    every = [asked_until_ok(each) for each in (first, *exchanges, *changes, Invocation("peek", first.key))]
+    return [*every, others]
 
 
 async def _setup(options: Options, port: Port) -> None:

@@ -36,6 +36,7 @@ from kraftlab.metadata.records import (
     AnyRecord,
     BrokerRegistrationChange,
     Config,
+    NoOp,
     RegisterBroker,
     RemoveTopic,
     RequestOutcome,
@@ -184,6 +185,9 @@ class ReferenceCluster:
         if header.read_mode != admin_pb2.READ_MODE_LINEARIZABLE:
             self.lag[node] = max(0, min(6, self.lag[node] + self.random.choice((-2, -1, 0, 1, 1))))
             place = max(0, place - self.lag[node])
+            if offset > self.end_offset and self.lie != "lost write":
+                self.append([NoOp(0)])
+                raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
             while place + 1 < len(self.states) and self.states[place].image.provenance.offset < offset:
                 place += 1
             if self.lies("goes back"):

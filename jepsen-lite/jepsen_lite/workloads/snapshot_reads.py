@@ -1,0 +1,241 @@
+"""Reads of one moment (W7): all parts of an answer are of one offset, no session goes back, and the past stays what it was.
+
+A key is a pool of topics, all of which every `set` gives one new value, in one request. So an answer about all of them that shows
+two values is torn. `get` is linearizable; `peek` asks any node, another one each time, for at least what this client has seen,
+and `wait` for a little more than that: it is answered later, or refused. `past` asks a node for its image as of an offset that
+this client has seen (DescribeImage). Nodes take snapshots all the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.metadata import codec
+from kraftlab.metadata.records import Config
+
+from ..checkers.linearizable import Linearizable
+from ..checkers.stats import Stats
+from ..checkers.witness import Witness
+from ..generators import Invocation, Source, independent, limit, mix
+from ..history import Op
+from ..models.fold import Change
+from ..models.register import Register
+from ..workload import Checker, Completion, Options, Port, Reply, Workload
+from .admin import (
+    RESOURCE_TOPIC,
+    SET,
+    Caller,
+    asked_until_ok,
+    create_topics,
+    ended,
+    length_of,
+    nodes,
+    placed_on,
+    topic_on,
+    topics_wanted,
+)
+from .only import Only
+from .tables import Tables
+
+PREFIX = "snapshots-"
+POOL = 4
+GROUP = 5
+CONFIG = "retention.ms"
+VALUE_MAX = 1 << 50
+AHEAD = (1, 3, 10)
+"""Records beyond what was seen, of a `wait`."""
+SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "20000"}
+"""So many that they are taken, and read by who comes back, all the time."""
+_SEEN_MAX = 50
+
+
+def workload() -> Workload:
+    return Workload(
+        "snapshot-reads",
+        ReadingClient,
+        _generator,
+        _final,
+        _checkers,
+        _setup,
+        properties=SNAPSHOTS,
+        summary="answers of one moment, sessions that never go back on any node, and images of the past",
+    )
+
+
+def _pools(options: Options) -> list[str]:
+    return [str(number) for number in range(topics_wanted(options, 1) // POOL + 1)]
+
+
+def _topics(pool: str) -> list[str]:
+    return [f"{PREFIX}{pool}-{number}" for number in range(POOL)]
+
+
+def _generator(options: Options) -> Source:
+    def of_pool(pool: str) -> Source:
+        parts: tuple[Source, ...] = (
+            lambda context: Invocation("set", pool, context.random.randrange(1, VALUE_MAX)),
+            lambda _: Invocation("get", pool),
+            lambda _: Invocation("peek", pool),
+            lambda context: Invocation("wait", pool, context.random.choice(AHEAD)),
+            lambda _: Invocation("past", pool),
+        )
+        return limit(length_of(options, pool), mix(*parts, weights=(4, 2, 5, 1, 2)))
+
+    return independent(_pools(options), of_pool, group=GROUP)
+
+
+def _final(options: Options) -> Source:
+    first, *others = _pools(options)
+    every = [asked_until_ok(Invocation(f, first, 1 if f == "wait" else None)) for f in ("get", "peek", "wait", "past")]
+    return [*every, [Invocation("get", pool) for pool in others]]
+
+
+async def _setup(options: Options, port: Port) -> None:
+    names = [name for pool in _pools(options) for name in _topics(pool)]
+    await create_topics(options, port, (topic_on(name, placed_on(port, 1)) for name in names))
+
+
+class ReadingClient:
+    """Of one process. It remembers offsets that it has seen."""
+
+    def __init__(self, options: Options, process: int) -> None:
+        self._options = options
+        self._caller = Caller(options, process)
+        self._offsets: list[int] = []
+
+    async def invoke(self, invocation: Invocation, port: Port) -> Completion:
+        pool = invocation.key
+        match invocation.f:
+            case "set":
+                return await self._set(pool, invocation.value, port)
+            case "past":
+                return await self._past(pool, port)
+            case "wait":
+                ahead: Any = invocation.value
+                return await self._describe(pool, port, ahead)
+            case "peek":
+                return await self._describe(pool, port, 0)
+        resources = [pb.DescribeConfigsResource(resource_type=RESOURCE_TOPIC, resource_name=topic) for topic in _topics(pool)]
+        for resource in resources:
+            resource.configuration_keys.values.append(CONFIG)
+        reply = await self._caller.read(port, "DescribeConfigs", pb.DescribeConfigsRequest(resources=resources))
+        values = {
+            result.resource_name: entry.value
+            for result in reply.response.results
+            for entry in result.configs
+            if entry.config_source == pb.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG
+        }
+        return self._seen(reply, shown(pool, values))
+
+    async def _set(self, pool: str, value: Any, port: Port) -> Completion:
+        resources = [
+            pb.AlterConfigsResource(
+                resource_type=RESOURCE_TOPIC,
+                resource_name=topic,
+                configs=[pb.AlterableConfig(name=CONFIG, config_operation=SET, value=str(value))],
+            )
+            for topic in _topics(pool)
+        ]
+        sent = await self._caller.write(port, "IncrementalAlterConfigs", pb.IncrementalAlterConfigsRequest(resources=resources))
+        code = max(answer.error_code for answer in sent.reply.response.responses)
+        return ended(sent.reply, code=code, request_id=sent.request_id)
+
+    async def _describe(self, pool: str, port: Port, ahead: int) -> Completion:
+        wanted = self._caller.newest + ahead
+        request = pb.DescribeTopicPartitionsRequest(topics=pb.TopicNames(names=_topics(pool)))
+        self._caller.newest, before = wanted, self._caller.newest
+        try:
+            reply = await self._caller.read(port, "DescribeTopicPartitions", request, local=True)
+        finally:
+            self._caller.newest = before
+        self._caller.newest = max(before, reply.offset)
+        if reply.offset < wanted:
+            return ended(reply, {"behind": reply.offset, "wanted": wanted})
+        values = {
+            topic.name: config.value
+            for topic in reply.response.topics
+            if not topic.error_code
+            for config in topic.configs
+            if config.name == CONFIG
+        }
+        return self._seen(reply, shown(pool, values))
+
+    async def _past(self, pool: str, port: Port) -> Completion:
+        chance = self._caller.random
+        request = pb.DescribeImageRequest()
+        if self._offsets:
+            request.offset = chance.choice(self._offsets)
+        request.header.timeout_ms = self._options.timeout_ms
+        node = chance.choice(nodes(port))
+        values: dict[str, str] = {}
+        while True:
+            reply = await port.call("DescribeImage", request, node=node, timeout_ms=self._options.timeout_ms)
+            image = reply.response
+            for body in image.bodies:
+                for record in codec.decode(body):
+                    if isinstance(record, Config) and record.resource_type == RESOURCE_TOPIC and record.name == CONFIG:
+                        values[record.resource_name] = record.value or ""
+            if not image.next_record:
+                return Completion("ok", shown(pool, values), "", node, image.offset, image.epoch)
+            request = pb.DescribeImageRequest(offset=image.offset, first_record=image.next_record)
+            request.header.timeout_ms = self._options.timeout_ms
+
+    def _seen(self, reply: Reply, result: Any) -> Completion:
+        self._offsets = [*self._offsets[-_SEEN_MAX:], reply.offset]
+        return ended(reply, result)
+
+
+def shown(pool: str, values: dict[str, str]) -> Any:
+    """The value that all topics of a pool have, None if none has one; a text if they differ."""
+    found = [values.get(topic) for topic in _topics(pool)]
+    if len(set(found)) > 1:
+        return "torn: " + ", ".join(map(str, found))
+    return None if found[0] is None else int(found[0])
+
+
+class PoolsFold:
+    """All pools, as the log makes them."""
+
+    writes = frozenset({"set"})
+    refusals: frozenset[str] = frozenset()
+
+    def __init__(self) -> None:
+        self._tables = Tables()
+
+    def apply(self, change: Change) -> Iterable[str]:
+        self._tables.apply(change)
+        return ()
+
+    def wrote(self, op: Op, change: Change | None) -> str:
+        if change is None:
+            return "the answer to it would be there"
+        written = {entry.record["resource_name"] for entry in change.entries if entry.kind == "Config"}
+        return "" if written == set(_topics(op.key)) else f"it changes {sorted(written)}"
+
+    def permits(self, op: Op) -> str:
+        return ""
+
+    def answers(self, op: Op) -> str:
+        configs = self._tables.configs
+        values = {topic: configs[topic][CONFIG] for topic in _topics(op.key) if CONFIG in configs.get(topic, {})}
+        value = shown(op.key, values)
+        return "" if value == (op.value if op.f == "set" else op.result) else f"the value is {value}"
+
+    def refuses(self, op: Op) -> str:
+        return f"{op.error} says nothing of the state"
+
+
+def _checkers(options: Options) -> Sequence[Checker]:
+    local = frozenset({"peek", "wait"})
+    return (
+        Stats(),
+        Only(Witness(PoolsFold, local_reads=local), lambda op: op if op.f != "past" else None, "witness"),
+        Only(
+            Witness(PoolsFold, local_reads=frozenset({"past"}), sessions=False),
+            lambda op: op if op.f == "past" else None,
+            "time travel",
+        ),
+        Linearizable(lambda _: Register()),
+    )
