@@ -80,7 +80,9 @@ def said_of(strike: Strike) -> str:
 
 
 def node_lanes(observations: Iterable[Observation], names: dict[int, str], span_ns: int) -> tuple[Lane, ...]:
-    """For each node whom it took for the leader, from one observation to the next that differs."""
+    """For each node whom it took for the leader, from one observation to the next that differs. Brokers do not say; of them
+    stands which epoch they have heard of.
+    """
     by_node: dict[int, list[Observation]] = {}
     for seen in sorted(observations, key=lambda observation: observation.at_ns):
         by_node.setdefault(seen.node, []).append(seen)
@@ -91,7 +93,8 @@ def node_lanes(observations: Iterable[Observation], names: dict[int, str], span_
             if not changes or _opinion(seen) != _opinion(changes[-1]):
                 changes.append(seen)
         ends = [seen.at_ns for seen in changes[1:]] + [max(span_ns, changes[-1].at_ns)]
-        spans = tuple(_span_of_opinion(seen, end_ns) for seen, end_ns in zip(changes, ends, strict=True))
+        speaks_of_leaders = any(seen.leader >= 0 for seen in changes)
+        spans = tuple(_span_of_opinion(seen, end_ns, speaks_of_leaders) for seen, end_ns in zip(changes, ends, strict=True))
         lanes.append(Lane(names.get(node, f"node {node}"), spans))
     return tuple(lanes)
 
@@ -100,15 +103,17 @@ def _opinion(seen: Observation) -> tuple[bool, int, int]:
     return (True, seen.leader, seen.epoch) if seen.is_up else (False, -1, -1)
 
 
-def _span_of_opinion(seen: Observation, end_ns: int) -> Span:
+def _span_of_opinion(seen: Observation, end_ns: int, speaks_of_leaders: bool) -> Span:
     if not seen.is_up:
         about, text, short = "down", "does not answer", "down"
     elif seen.leader == seen.node:
         about, text, short = str(seen.leader), f"leads in epoch {seen.epoch}", f"★ {seen.epoch}"
     elif seen.leader >= 0:
         about, text, short = str(seen.leader), f"follows {seen.leader} in epoch {seen.epoch}", str(seen.epoch)
-    else:
+    elif speaks_of_leaders:
         about, text, short = "", f"knows no leader in epoch {seen.epoch}", f"? {seen.epoch}"
+    else:
+        about, text, short = "up", f"answers, in epoch {seen.epoch}", str(seen.epoch)
     return Span(seen.at_ns // 1000, end_ns // 1000, about, text, short)
 
 

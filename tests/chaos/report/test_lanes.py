@@ -70,6 +70,14 @@ def test_a_node_has_a_span_for_each_leader_it_knew_and_for_its_absence() -> None
     ]
 
 
+def test_of_a_node_that_never_speaks_of_leaders_stands_only_which_epoch_it_has_heard_of() -> None:
+    (lane,) = lanes.node_lanes([_seen(0, 0, -1, 3), _seen(10, 0, -1, 4)], {}, 20 * MS)
+    assert (lane.label, [(span.about, span.text) for span in lane.spans]) == (
+        "node 0",
+        [("up", "answers, in epoch 3"), ("up", "answers, in epoch 4")],
+    )
+
+
 def _op(index: int, process: int, begin: int, end: int, outcome: str = "ok") -> Op:
     return Op(index=index, process=process, f="f", outcome=outcome, invoked_ns=begin, ended_ns=end)  # type: ignore[arg-type]
 

@@ -29,7 +29,7 @@ const kraftlab = (() => {
   const hideTip = () => { tip.hidden = true; };
   const colour = (letter, place) => `var(--${letter}${((place % 8) + 8) % 8})`;
   const kindColour = (kind) => colour("f", scene.kinds.indexOf(kind));
-  const leaderColour = (about) => (about === "down" || about === "" ? "var(--faint)" : colour("c", scene.leaders.indexOf(about)));
+  const leaderColour = (about) => (["", "up", "down"].includes(about) ? "var(--faint)" : colour("c", scene.leaders.indexOf(about)));
   const nodeColour = (node) => colour("c", scene.leaders.includes(String(node)) ? scene.leaders.indexOf(String(node)) : scene.leaders.length + node);
   const nodeName = (node) => scene.node_names[node] || `node ${node}`;
 
@@ -98,7 +98,7 @@ const kraftlab = (() => {
       if (scene.healed_us > 0 && scene.healed_us >= view.from && scene.healed_us <= view.to) {
         const x = this.x(scene.healed_us);
         this.back.append(draw("line", { class: "healed", x1: x, x2: x, y1: 0, y2: this.height }));
-        if (this.host.id === "chart-faults") this.front.append(draw("text", { x: x + 5, y: this.height - 3, style: "fill:var(--good)" }, "all healed"));
+        if (this.host.id === "chart-faults") this.front.append(draw("text", { x: x - 5, y: this.height - 3, "text-anchor": "end", style: "fill:var(--good)" }, "all healed"));
       }
     }
     shades() {
