@@ -22,6 +22,7 @@ from .orders import SOCKET_NAME, Done, Order, Refused
 from .paths import address
 
 _LINE_BYTES_MAX = 64 * 1024
+_POLL_S = 0.1
 _decode = msgspec.json.Decoder(Order).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -35,7 +36,7 @@ class ControlServer:
         self.path.unlink(missing_ok=True)
         with address(self.path) as name:
             self._server = _Server(name, breaker)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="control", daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(_POLL_S,), name="control", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
