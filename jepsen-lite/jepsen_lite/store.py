@@ -9,6 +9,7 @@
         strikes.json  observations.jsonl
         nodes/NAME.log                what nodes said
         report/index.html
+        shrunk/                       once it was shrunk: the least plan, a test, and in least-run the path of a run of it
 
 `run.json` is written last of a step and atomically: a run without it is one that was cut short.
 """
@@ -31,6 +32,8 @@ from .workload import Options, Run
 
 DEFAULT_STORE = "runs"
 LATEST = "latest"
+SHRUNK = "shrunk"
+LEAST_RUN = "least-run"
 _RECORD = "run.json"
 T = TypeVar("T")
 
@@ -151,6 +154,14 @@ class RunDirectory:
 
     def plan(self) -> FaultPlan:
         return self._read_json("plan.json", FaultPlan)
+
+    def least(self) -> RunDirectory | None:
+        """The least run that still fails as this one, if it was shrunk and that run is still there."""
+        try:
+            path = self.path / SHRUNK / (self.path / SHRUNK / LEAST_RUN).read_text(encoding="utf-8").strip()
+        except OSError:
+            return None
+        return RunDirectory(path.resolve()) if (path / _RECORD).is_file() else None
 
     def run(self) -> Run:
         """The run as checkers see it. StoreError."""

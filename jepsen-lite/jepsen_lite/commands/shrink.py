@@ -8,6 +8,7 @@ passing; the time box ends the search with what was found until then.
 from __future__ import annotations
 
 import json
+import os
 import pprint
 import time
 from collections.abc import Callable, Iterable
@@ -21,8 +22,9 @@ from kraftlab.cli.output import Output, json_option
 from ..command import HarnessError, WrongUse
 from ..fault_plan import FaultPlan
 from ..nemeses.shrink import Case, smallest_case
+from ..report.page import write_page
 from ..runs import Trial, Tried
-from ..store import DEFAULT_STORE, RunDirectory
+from ..store import DEFAULT_STORE, LEAST_RUN, SHRUNK, RunDirectory
 from ..verdicts import Verdict
 from .replay import trial_of
 from .test import carried_out
@@ -114,7 +116,8 @@ def shrink(run: str, store: str, tries: int | None, time_box: float, target: Pat
         raise HarnessError(f"{directory.name} did not fail again in {tries} runs; try more with --tries, or replay it first")
     least = search.trial_of(smallest_case(whole, search.fails))
     assert search.found is not None, "the whole failed"
-    test, plan = write(least, search.found, target or directory.path / "shrunk")
+    test, plan = write(least, search.found, target or directory.path / SHRUNK)
+    write_page(directory)
     is_least = "the least that fails" if not search.is_over else "the time was over; not everything was tried"
     output.lines([f"{_size(trial)}", f"{_size(least)}: {is_least}, after {search.runs} runs", f"plan  {plan}", f"test  {test}"])
     assert least.plan is not None, "as above"
@@ -149,6 +152,7 @@ def write(trial: Trial, tried: Tried, directory: Path) -> tuple[Path, Path]:
         directory.mkdir(parents=True, exist_ok=True)
         plan.write_bytes(msgspec.json.format(msgspec.json.encode(trial.plan), indent=2) + b"\n")
         test.write_text(test_text(trial, trial.plan, tried.verdicts), encoding="utf-8")
+        (directory / LEAST_RUN).write_text(os.path.relpath(tried.directory.path, directory) + "\n", encoding="utf-8")
     except OSError as error:
         raise HarnessError(f"cannot write {error.filename}: {error.strerror}; choose another directory with --to") from error
     return test, plan

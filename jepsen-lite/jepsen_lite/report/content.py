@@ -6,6 +6,7 @@ bounded, and each list says how many it was taken from.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -27,6 +28,8 @@ from .orders import Illegal, Ring, illegal, ring
 
 TIMELINE = 10_000
 """Operations in the timeline."""
+LISTED = 200
+"""Operations of a minimal run."""
 DOWNLOADS = ("history.parquet", "plan.json", "log.jsonl", "strikes.json", "observations.json", "run.json")
 _NUMBER = re.compile(r"(\d+)$")
 
@@ -40,10 +43,12 @@ class Download(msgspec.Struct, frozen=True):
 
 
 class Minimal(msgspec.Struct, frozen=True):
-    """A plan that still makes the run fail, and how many actions the one had that it was made from."""
+    """The least run that fails as this one does: where its page is, its faults, its first operations, and how many it has."""
 
+    page: str
     plan: FaultPlan
-    actions_before: int
+    operations: tuple[str, ...]
+    total: int
 
 
 class ShownCycle(msgspec.Struct, frozen=True):
@@ -160,7 +165,7 @@ def gather(directory: RunDirectory) -> Report:
         effects=effects(run.history, run.strikes, span_ns),
         not_done=tuple(strike for strike in run.strikes if strike.error),
         cycles=cycles,
-        minimal=None,
+        minimal=_minimal(directory),
         damaged=damaged,
         operations=operations,
         downloads=_files(directory, DOWNLOADS),
@@ -188,6 +193,16 @@ def gather(directory: RunDirectory) -> Report:
             illegal=histories,
         ),
     )
+
+
+def _minimal(directory: RunDirectory) -> Minimal | None:
+    least = directory.least()
+    if least is None:
+        return None
+    history = least.run().history
+    page = os.path.relpath(least.report / "index.html", directory.report)
+    said = tuple(f"{op.index} · process {op.process}: {words.operation(op)}" for op in history[:LISTED])
+    return Minimal(page, least.plan(), said, len(history))
 
 
 def _timeline(count: int, named: int) -> tuple[int, int]:

@@ -20,7 +20,7 @@ import jinja2
 import markupsafe
 import msgspec
 
-from ..store import RunDirectory
+from ..store import LEAST_RUN, SHRUNK, RunDirectory
 from . import content, words
 from .content import Report
 from .curves import SLOWEST_BINS
@@ -40,11 +40,12 @@ def write_page(directory: RunDirectory) -> Path:
 
 
 def is_current(directory: RunDirectory) -> bool:
-    """Whether the page was written after the run was, and by this version."""
+    """Whether the page was written after the run was, judged or shrunk, and by this version."""
+    sources = (directory.path / "run.json", directory.path / SHRUNK / LEAST_RUN)
     try:
         written = (directory.report / PAGE).stat().st_mtime_ns
         scripts = all((directory.report / name).read_bytes() == data for name, data in assets().items())
-        return scripts and written >= (directory.path / "run.json").stat().st_mtime_ns
+        return scripts and all(written >= source.stat().st_mtime_ns for source in sources if source.exists())
     except OSError:
         return False
 

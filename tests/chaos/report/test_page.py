@@ -248,6 +248,19 @@ def test_a_run_that_was_cut_short_or_did_not_come_back_says_so(new_run) -> None:
     assert "two leaders in epoch 4" in found.text("checkers")
 
 
+def test_a_run_that_was_shrunk_shows_the_least_run_that_still_fails(new_run, illegal_run: RunDirectory) -> None:
+    least = new_run(list(illegal_run.run().history)[:3], workload="least", strikes=(), observations=())
+    (illegal_run.path / "shrunk").mkdir()
+    (illegal_run.path / "shrunk" / "least-run").write_text(f"../../../{least.name}\n")
+    page.write_page(least)
+    found = written(illegal_run)
+    assert "Shrunk from 1 faults and 6 operations to 1 and 3" in found.text("minimal")
+    assert "1 · process 1: set x 2" in found.text("minimal")
+    assert f"../../../{least.name}/report/index.html" in found.links
+    (least.path / "run.json").unlink()
+    assert "minimal" not in written(illegal_run).ids
+
+
 def test_the_same_run_gives_the_same_page(illegal_run: RunDirectory) -> None:
     assert page.render(content.gather(illegal_run)) == page.render(content.gather(illegal_run))
 
