@@ -57,10 +57,11 @@ AGREES = {
     "one leader": (seen(0, 1, 1, 1, 5), seen(0, 2, 1, 1, 3), seen(10, 1, 2, 2, 6), seen(10, 2, 2, 2, 6)),
     "a node that does not know who leads": (seen(0, 1, 1, 1, 5), seen(0, 2, 1, -1, 3)),
     "a node that was begun anew": (seen(10, 1, 2, 2, 9), seen(20, 1, 2, 2, 0)),
+    "one that had not written its epoch down": (seen(10, 1, 2, 2, 9), seen(20, 1, 1, -1, 0)),
 }
 DISAGREES: dict[str, tuple[tuple[Observation, ...], str]] = {
     "two leaders": ((seen(0, 1, 1, 1, 5), seen(5, 2, 1, 2, 3)), "two leaders"),
-    "an epoch sinks, even over a restart": ((seen(10, 1, 2, 2, 9), seen(20, 1, 1, 2, 9)), "epoch back"),
+    "an epoch sinks": ((seen(20, 1, 2, 2, 9), seen(30, 1, 1, -1, 9)), "epoch back"),
     "a high watermark beyond the log": ((seen(10, 1, 2, 2, 9, log_end=8),), "beyond its log"),
     "a high watermark that the log never had": ((seen(10, 1, 2, 2, 50),), "committed and gone"),
 }

@@ -1,9 +1,10 @@
 """What nodes said of themselves while the run went on, against each other and against the committed log (Raft's promises).
 
 - No two nodes ever lead in one epoch, whoever says so.
-- A node's epoch never sinks: it is on its disk. (0 and less: it does not know it yet, having just begun.)
-- Its high watermark never sinks while it runs; one that was begun anew learns it again from 0. It is never beyond the end of its
-  log.
+- A node's epoch never sinks while it runs. One that was begun anew may not have written down the last that it said, and nobody
+  has acted on; epochs of 0 and less are not known yet.
+- Its high watermark never sinks while it runs either; one that was begun anew learns it again from 0. It is never beyond the end
+  of its log.
 - The committed log reaches as far as any node's high watermark did while clients asked; its offsets rise, its epochs never sink.
 
 Nodes are sampled: what came and went between two samples was not seen. That logs have the same content is compared where the log
@@ -81,9 +82,9 @@ def _downs(run: Run) -> dict[int, list[int]]:
 def _never_back(series: list[Observation], downs: list[int], findings: Findings) -> None:
     for before, after in pairwise(series):
         node = after.node
-        if 0 < after.epoch < before.epoch:
-            findings.add("epoch back", f"node {node} went back from epoch {before.epoch} to {after.epoch}")
         same_process = not any(before.at_ns <= moment <= after.at_ns for moment in downs)
+        if same_process and 0 < after.epoch < before.epoch:
+            findings.add("epoch back", f"node {node} went back from epoch {before.epoch} to {after.epoch} while it ran")
         if same_process and 0 <= after.high_watermark < before.high_watermark:
             text = (
                 f"the high watermark of node {node} went back from {before.high_watermark} to {after.high_watermark} while it ran"
