@@ -1,4 +1,4 @@
-"""What a simulated controller says of its own images: DescribeMetadata and DescribeImage, of what it has published.
+"""What a simulated controller says of its own images (DescribeMetadata, DescribeImage): of those that it has published.
 
 A real node reads older ones from its disk; here they are gone with the process, and who asks is told so.
 """
