@@ -53,8 +53,8 @@ def test_the_doctor_says_what_is_off_why_and_what_to_do(monkeypatch: pytest.Monk
 def test_a_nemesis_is_off_if_anything_that_it_needs_is() -> None:
     found = [Found("links", True, "", ""), Found("strace", False, "", "ptrace: not permitted", "as root")]
     standings = {standing.name: standing for standing in capabilities.standings(found)}
-    assert standings["disk-full"].lacks == ("strace",)
-    assert standings["disk-full"].install == "as root"
+    assert standings["disk-error"].lacks == ("strace",)
+    assert standings["disk-error"].install == "as root"
     assert {name for name, standing in standings.items() if not standing.is_on} == {
         name for name, kind in KINDS.items() if "strace" in kind.needs
     }

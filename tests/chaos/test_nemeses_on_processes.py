@@ -23,6 +23,7 @@ from jepsen_lite.nemeses.ledger import Ledger
 from jepsen_lite.nemeses.powered_disk import PoweredDisk, controllers_on_disks
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cluster import LocalCluster
+from kraftlab.cluster.chaos import full_disk
 
 DEADLINE_S = 30.0
 
@@ -103,6 +104,23 @@ def test_a_node_whose_fsync_fails_ends_and_is_started_again(cluster: LocalCluste
     assert not struck.error
     assert "fsync of" in log_of(cluster, 3000)[said:]
     assert cluster.pid(3000) not in (None, before)
+
+
+@needs("disk-full")
+def test_a_node_with_a_full_disk_is_freed(cluster: LocalCluster) -> None:
+    struck = strike(cluster, "disk-full", "controller:1", 1000)
+    assert not struck.error
+    pid = cluster.pid(3001)
+    assert pid is not None
+    assert not full_disk.is_full(pid)
+
+
+def test_what_was_held_on_a_link_comes_late(cluster: LocalCluster) -> None:
+    struck = strike(cluster, "late", "controllers", 1500, of="leader")
+    assert not struck.error
+    assert len(struck.links) == 1
+    assert struck.nodes == (struck.links[0][0],)
+    assert not cluster.links_status()
 
 
 @needs("slow-disk")
@@ -216,6 +234,7 @@ from jepsen_lite.fault_plan import Action, FaultPlan
 from jepsen_lite.nemeses.carrying_out import carry_out
 from jepsen_lite.nemeses.ledger import Ledger
 from kraftlab.cluster import LocalCluster
+from kraftlab.cluster.chaos import full_disk
 
 actions = (Action(at_ms=0, kind="pause", target="all", for_ms=600_000),)
 with Ledger() as book, LocalCluster(sys.argv[1], 1, 0) as cluster:

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
+
+from kraftlab.cluster.chaos import full_disk
 
 from . import damage
 from .damage import Damage
 from .faults import CannotStrike
 from .kind import Draft, Fault, Hit, Shape, one_of
-from .scene import Scene, each, undo_each
-from .tracing import SYNCS, WRITES, kept_injected
+from .scene import Scene, each, in_thread, undo_each
+from .tracing import SYNCS, kept_injected
 
 
 def draw_one(random: Random, shape: Shape) -> list[Draft]:
@@ -44,10 +47,24 @@ def disk_error(scene: Scene, hit: Hit) -> Fault:
     return _tampered(scene, hit, [f"{SYNCS}:error=EIO"])
 
 
-def disk_full(scene: Scene, hit: Hit) -> Fault:
-    """Nothing more can be written: ENOSPC."""
-    hit.detail = "write: ENOSPC"
-    return _tampered(scene, hit, [f"{WRITES}:error=ENOSPC"])
+@asynccontextmanager
+async def disk_full(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+    """No file can be written any more, as on a full disk."""
+    running = _running(scene, hit)
+    hit.detail = "no file can be written"
+    try:
+        for node, pid in running.items():
+            scene.full.add(node)
+            await in_thread(full_disk.fill, pid)
+        yield
+    finally:
+        await undo_each(partial(_free, scene, running), running)
+
+
+async def _free(scene: Scene, running: Mapping[int, int], node: int) -> None:
+    if scene.full.drop(node) and scene.cluster.pid(node) == running[node]:
+        await in_thread(full_disk.free, running[node])
+    await scene.revive(node)
 
 
 def slow_disk(scene: Scene, hit: Hit) -> Fault:
@@ -59,10 +76,7 @@ def slow_disk(scene: Scene, hit: Hit) -> Fault:
 
 @asynccontextmanager
 async def _tampered(scene: Scene, hit: Hit, injections: Sequence[str]) -> AsyncIterator[None]:
-    pids = {node: scene.cluster.pid(node) for node in hit.nodes}
-    running = {node: pid for node, pid in pids.items() if pid is not None}
-    if not running:
-        raise CannotStrike("none of these nodes runs")
+    running = _running(scene, hit)
     try:
         async with AsyncExitStack() as stack:
             for pid in running.values():
@@ -70,6 +84,15 @@ async def _tampered(scene: Scene, hit: Hit, injections: Sequence[str]) -> AsyncI
             yield
     finally:
         await undo_each(scene.revive, running)
+
+
+def _running(scene: Scene, hit: Hit) -> dict[int, int]:
+    """The process ids of the nodes that run. CannotStrike if none does."""
+    pids = {node: scene.cluster.pid(node) for node in hit.nodes}
+    running = {node: pid for node, pid in pids.items() if pid is not None}
+    if not running:
+        raise CannotStrike("none of these nodes runs")
+    return running
 
 
 # -- files of nodes that are down ----------------------------------------------------------------------------------------

@@ -40,6 +40,14 @@ KINDS: dict[str, Kind] = {
             needs=("links",),
         ),
         Kind(
+            "late",
+            "what one node sends another comes late, after elections",
+            link_faults.draw_late,
+            link_faults.late,
+            needs=("links",),
+            rhythm=Rhythm(duration=(0.5, 2.0)),
+        ),
+        Kind(
             "slow",
             "messages are late, by the same time or by different ones",
             link_faults.draw_slow,
@@ -59,10 +67,10 @@ KINDS: dict[str, Kind] = {
         ),
         Kind(
             "disk-full",
-            "nothing more can be written (ENOSPC)",
+            "no file of a node can be written, as on a full disk",
             disk_faults.draw_one,
             disk_faults.disk_full,
-            needs=("strace",),
+            needs=("prlimit",),
             rhythm=SELDOM,
             ends_nodes=True,
         ),

@@ -6,7 +6,8 @@ networks do, and a message of an old leader that comes two elections late is wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
@@ -57,6 +58,27 @@ def one_way(scene: Scene, hit: Hit) -> Fault:
     """What the nodes send is lost, or what is sent to them."""
     way = hit.arguments["way"]
     return _cut(scene, hit, splits.one_way(way, hit.nodes, scene.nodes), way)
+
+
+def draw_late(random: Random, shape: Shape) -> list[Draft]:
+    return [Draft("controllers", {"of": random.choice(("leader", "follower"))})]
+
+
+@asynccontextmanager
+async def late(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+    """One link between two controllers holds all that is sent, and delivers it in the end: votes, requests and answers of an
+    epoch that may be over by then (Raft's guard against the past). The leader is its source, or its target.
+    """
+    leads = await scene.find_leader()
+    leader = leads.node if leads is not None and leads.node in hit.nodes else hit.random.choice(hit.nodes)
+    others = [node for node in hit.nodes if node != leader]
+    if not others:
+        raise CannotStrike(f"there is no link between controllers {','.join(map(str, hit.nodes))}")
+    other = hit.random.choice(others)
+    source, target = (leader, other) if hit.arguments["of"] == "leader" else (other, leader)
+    hit.nodes, hit.links, hit.detail = (source,), ((source, target),), f"to {target}, held, then delivered"
+    async with scene.kept_cut(hit.links):
+        yield
 
 
 def _cut(scene: Scene, hit: Hit, links: splits.Links, what: str) -> Fault:

@@ -107,6 +107,8 @@ class Scene:
         self.disks = disks
         self.down: Holds[int] = Holds()
         self.stopped: Holds[int] = Holds()
+        self.full: Holds[int] = Holds()
+        """Nodes that write no file any more."""
         self.dark: Holds[int] = Holds()
         """Nodes whose disks have no power."""
         self.damaged: dict[int, Damage] = {}

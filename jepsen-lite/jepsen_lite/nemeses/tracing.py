@@ -20,8 +20,6 @@ from .faults import CannotStrike
 from .ledger import Ledger
 
 SYNCS = "fdatasync,fsync,syncfs"
-WRITES = "pwrite64,fallocate,ftruncate"
-"""Of files that hold data: sockets and what a node says are written by other calls."""
 ATTACH_TIMEOUT_S = 5.0
 
 
