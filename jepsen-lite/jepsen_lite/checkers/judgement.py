@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import gc
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 
 from ..verdicts import UNKNOWN, Verdict
 from ..workload import Checker, Run
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """No search for garbage meanwhile: checkers make millions of values and no circles of them, and walking through a long
+    history again and again takes longer than to judge it.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def judge(run: Run, checkers: Iterable[Checker]) -> list[Verdict]:
@@ -18,7 +34,8 @@ def judge(run: Run, checkers: Iterable[Checker]) -> list[Verdict]:
     for checker in checkers:
         begun = time.perf_counter()
         try:
-            verdict = checker.check(run)
+            with undisturbed():
+                verdict = checker.check(run)
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             verdict = Verdict(

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from .. import evidence
 from ..history import FAIL, OK, Op
-from ..models.model import frozen
+from ..models.model import all_frozen, frozen
 from ..verdicts import Verdict
 from ..workload import Run
 from .dependencies import KIND_NAMES, REALTIME, RELAY, RW, WR, WW, Cycle, Edge, Graph
@@ -63,7 +63,7 @@ class ListAppend:
         for cycle in shown:
             members = list(dict.fromkeys(edge.source for edge in cycle.edges))
             lists.findings.add(cycle.name, f"{cycle.name}: " + ", ".join(edge.why for edge in cycle.edges), members)
-        reads = sum(1 for op in lists.committed if op.outcome == OK for step in self._steps(op) if step[0] == READ)
+        reads = sum(1 for steps in lists.done.values() for step in steps if step[0] == READ)
         return lists.findings.verdict(
             self.name,
             checked=reads,
@@ -93,13 +93,22 @@ class _Tail(NamedTuple):
             self.graph.add(number, member, kind)
 
 
+Step = tuple[str, str, Any]
+"""("append", key, value) or ("r", key, [values]), all that can be hashed."""
+
+
+def _frozen_steps(steps: Steps) -> list[Step]:
+    return [(name, key, frozen(value) if name == APPEND else all_frozen(value or ())) for name, key, value in steps]
+
+
 class _Lists:
     """What transactions did to lists. Transactions that count are numbered; `committed` holds them by number."""
 
     def __init__(self, ops: Sequence[Op], steps: Callable[[Op], Steps]) -> None:
         self.findings = Findings()
-        self.steps = steps
         self.ops = ops
+        self.done: dict[int, list[Step]] = {op.index: _frozen_steps(steps(op)) for op in ops if op.outcome == OK}
+        """What those that succeeded did and saw."""
         self.writers: dict[tuple[str, Hashable], Op] = {}
         """(key, value) → who appends it."""
         self.not_last: set[tuple[str, Hashable]] = set()
@@ -130,9 +139,9 @@ class _Lists:
         for op in self.ops:
             if op.outcome != OK:
                 continue
-            for name, key, value in self.steps(op):
-                if name == READ and len(value or ()) > len(self.orders.get(key, ())):
-                    self.orders[key] = [frozen(item) for item in value]
+            for name, key, value in self.done[op.index]:
+                if name == READ and len(value) > len(self.orders.get(key, ())):
+                    self.orders[key] = value
                     self.longest[key] = op
         seen = {
             self.writers[key, value].index
@@ -169,12 +178,11 @@ class _Lists:
         """Each read is a start of the key's order, and fits the transaction's own appends and reads before."""
         appended: dict[str, list[Hashable]] = {}
         before: dict[str, tuple[list[Hashable], int]] = {}
-        for name, key, value in self.steps(op):
+        for name, key, read in self.done[op.index]:
             own = appended.setdefault(key, [])
             if name == APPEND:
-                own.append(frozen(value))
+                own.append(read)
                 continue
-            read = [frozen(item) for item in value or ()]
             order = self.orders.get(key, [])
             if read != order[: len(read)]:
                 other = self.longest[key]
@@ -221,8 +229,8 @@ class _Lists:
         for number, op in enumerate(self.committed):
             if op.outcome != OK:
                 continue
-            for name, key, value in op.value:
-                if name != APPEND or frozen(value) in seen.get(key, ()):
+            for name, key, value in self.done[op.index]:
+                if name != APPEND or value in seen.get(key, ()):
                     continue
                 tail = tails.get(key)
                 if tail is None:
@@ -238,11 +246,11 @@ class _Lists:
 
     def _reader(self, graph: Graph, number: int, op: Op, authors: dict[str, list[int | None]], tails: dict[str, _Tail]) -> None:
         own: set[str] = set()
-        for name, key, value in self.steps(op):
+        for name, key, value in self.done[op.index]:
             if name == APPEND:
                 own.add(key)
                 continue
-            length, known = len(value or ()), authors.get(key, [])
+            length, known = len(value), authors.get(key, [])
             if 0 < length <= len(known):
                 writer = known[length - 1]
                 if writer is not None:
@@ -308,18 +316,17 @@ class _Lists:
         return f"{source.index} comes before {target.index} ({KIND_NAMES[edge.kind]})"
 
     def _read_ending(self, reader: Op, key: str, writer: Op) -> Sequence[Any]:
-        for name, at, value in self.steps(reader):
-            if name == READ and at == key and value and self.writers.get((key, frozen(value[-1]))) is writer:
+        for name, at, value in self.done[reader.index]:
+            if name == READ and at == key and value and self.writers.get((key, value[-1])) is writer:
                 return list(value)
         return ()
 
     def _missed(self, reader: Op, writer: Op, key: str, order: list[Hashable]) -> Any:
-        appended = [value for name, at, value in writer.value if name == APPEND and at == key]
-        for name, at, value in self.steps(reader):
+        appended = [frozen(value) for name, at, value in writer.value if name == APPEND and at == key]
+        for name, at, read in self.done[reader.index]:
             if name == READ and at == key:
-                read = value or ()
                 following = order[len(read)] if len(read) < len(order) else None
                 for candidate in appended:
-                    if candidate not in read and (following is None or frozen(candidate) == following):
+                    if candidate not in read and following in (None, candidate):
                         return candidate
         return None

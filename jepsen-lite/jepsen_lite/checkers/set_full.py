@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..history import FAIL, INFO, OK, Op
-from ..models.model import frozen
+from ..models.model import all_frozen, frozen
 from ..verdicts import Verdict
 from ..workload import Run
 from .findings import Findings
@@ -91,7 +91,7 @@ class SetFull:
         return frozen(self._added(op))
 
     def elements(self, op: Op) -> list[Element]:
-        return [frozen(item) for item in self._shown(op)]
+        return all_frozen(self._shown(op))
 
 
 class _Sweep:
@@ -126,7 +126,9 @@ class _Sweep:
         self.additions[element] = before._replace(acknowledged_ns=min(moments, default=None), failed=failed)
 
     def run(self) -> None:
-        """Acknowledgements, removals and reads in the order of time. At equal times what is expected comes last."""
+        """Acknowledgements, removals and reads in the order of time. At equal times what is expected comes last. No two events
+        have one time, kind and operation, so that what stands behind is not compared.
+        """
         events: list[tuple[int, int, int, Any]] = []
         for element, addition in self.additions.items():
             if addition.acknowledged_ns is not None:
@@ -143,7 +145,7 @@ class _Sweep:
         expected: set[Element] = set()
         leaving: set[Element] = set()
         gone: set[Element] = set()
-        for at_ns, kind, _, what in sorted(events, key=lambda event: event[:3]):
+        for at_ns, kind, _, what in sorted(events):
             if kind == 0:
                 element = self.checker.element(what)
                 leaving.add(element)

@@ -24,7 +24,7 @@ of the black-box search (`linearizable`), which ignores offsets. It does not che
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from operator import attrgetter
 
 from ..committed_log import CommittedLog
 from ..history import FAIL, INFO, OK, Op
@@ -32,16 +32,6 @@ from ..models.fold import Change, Fold, changes
 from ..verdicts import UNKNOWN, Verdict
 from ..workload import Run
 from .findings import Findings
-
-
-class Request(NamedTuple):
-    """All operations that sent the same request, by time."""
-
-    ops: list[Op]
-
-    @property
-    def invoked_ns(self) -> int:
-        return self.ops[0].invoked_ns
 
 
 class Witness:
@@ -103,42 +93,48 @@ class _Evidence:
         for change in self.changes:
             if change.request_id:
                 self.by_request.setdefault(change.request_id, []).append(change)
-        self.history = sorted(history, key=lambda op: (op.invoked_ns, op.index))
-        self.requests: dict[str, Request] = {}
+        self.history = sorted(history, key=attrgetter("invoked_ns"))
+        self.requests: dict[str, list[Op]] = {}
+        """The operations that sent each request, by time."""
         self.retries: set[int] = set()
-        for op in self.history:
-            if op.request_id and op.f in fold.writes:
-                request = self.requests.setdefault(op.request_id, Request([]))
-                if request.ops:
-                    self.retries.add(op.index)
-                request.ops.append(op)
-        self._refusals = [op for op in self.history if op.outcome == FAIL and op.error in fold.refusals]
-        self._reads = [op for op in self.history if op.outcome == OK and op.offset >= 0 and op.request_id not in self.requests]
-        self.writes = sum(1 for request in self.requests.values() for op in request.ops if op.outcome == OK)
+        self._sort_out(fold)
+        self.writes = sum(1 for sendings in self.requests.values() for op in sendings if op.outcome == OK)
         self.reads = len(self._reads)
         self.refusals = len(self._refusals)
         self.resolved = sum(
-            1 for name, request in self.requests.items() if request.ops[0].outcome == INFO and name in self.by_request
+            1 for name, sendings in self.requests.items() if sendings[0].outcome == INFO and name in self.by_request
         )
 
-    def change_of(self, op: Op) -> Change | None:
-        found = self.by_request.get(op.request_id) if op.request_id else None
-        return found[0] if found else None
+    def _sort_out(self, fold: Fold) -> None:
+        self._refusals: list[Op] = []
+        self._reads: list[Op] = []
+        writes, refusals = fold.writes, fold.refusals
+        for op in self.history:
+            if op.request_id and op.f in writes:
+                sendings = self.requests.get(op.request_id)
+                if sendings is None:
+                    self.requests[op.request_id] = [op]
+                else:
+                    sendings.append(op)
+                    self.retries.add(op.index)
+            elif op.offset >= 0 and op.outcome == OK:
+                self._reads.append(op)
+            if op.outcome == FAIL and op.error in refusals:
+                self._refusals.append(op)
 
     def check_requests(self, fold: Fold) -> None:
         """Each request is in the log as often as its outcome allows, and says what it was to say."""
-        add = self.findings.add
-        for name, request in self.requests.items():
-            found = self.by_request.get(name, ())
+        add, by_request = self.findings.add, self.by_request
+        for name, sendings in self.requests.items():
+            found = by_request.get(name, ())
             if len(found) > 1:
                 places = ", ".join(str(change.begin) for change in found)
-                add("duplicate", f"request {name} took effect {len(found)} times, at {places}", [op.index for op in request.ops])
-            outcomes = {op.outcome for op in request.ops}
-            if outcomes == {FAIL} and (did := [change for change in found if not _is_answer_alone(change)]):
-                op = request.ops[0]
-                text = f"{_shown(op)} failed with {op.error}, and yet is in the log at {did[0].begin}"
+                add("duplicate", f"request {name} took effect {len(found)} times, at {places}", [op.index for op in sendings])
+            if found and sendings[0].outcome == FAIL and all(op.outcome == FAIL for op in sendings):
+                op = sendings[0]
+                text = f"{_shown(op)} failed with {op.error}, and yet is in the log at {found[0].begin}"
                 add("failed but written", text, [op.index])
-            for op in request.ops:
+            for op in sendings:
                 if op.outcome == OK:
                     self._check_acknowledged(op, found[0] if found else None, fold)
 
@@ -164,28 +160,30 @@ class _Evidence:
 
     def check_real_time(self, local_reads: frozenset[str]) -> dict[int, int]:
         """What returned first lies first. Gives, for each refusal, the offset that was acknowledged before it was asked."""
-        returned = sorted((op.ended_ns, op.offset, op.index) for op in self.history if op.outcome == OK and op.offset >= 0)
+        returned = sorted((op for op in self.history if op.outcome == OK and op.offset >= 0), key=attrgetter("ended_ns"))
         refusals = {op.index for op in self._refusals}
         floors: dict[int, int] = {}
         floor, floor_op, place, count = 0, -1, 0, len(returned)
+        by_request, retries = self.by_request, self.retries
         for op in self.history:
-            while place < count and returned[place][0] < op.invoked_ns:
-                if returned[place][1] > floor:
-                    _, floor, floor_op = returned[place]
+            invoked_ns = op.invoked_ns
+            while place < count and returned[place].ended_ns < invoked_ns:
+                if returned[place].offset > floor:
+                    floor, floor_op = returned[place].offset, returned[place].index
                 place += 1
-            if op.index in refusals:
+            if op.outcome == FAIL and op.index in refusals:
                 floors[op.index] = floor
-            if op.f in local_reads or op.index in self.retries:
+            if op.index in retries or op.f in local_reads:
                 continue
-            change = self.change_of(op)
-            if change is not None:
-                at = change.begin
+            found = by_request.get(op.request_id) if op.request_id else None
+            if found is not None:
+                at = found[0].begin
             elif op.outcome == OK and op.offset >= 0:
                 at = op.offset
             else:
                 continue
             if at < floor:
-                kind = "write order" if change is not None else "stale read"
+                kind = "stale read" if found is None else "write order"
                 text = (
                     f"{_shown(op)} lies at {at}, although operation {floor_op} had returned with offset {floor} before it began"
                 )
@@ -207,29 +205,23 @@ class _Evidence:
     def check_values(self, fold: Fold, floors: dict[int, int]) -> None:
         """Walks through the log once, and asks about each operation where it looked."""
         add, end = self.findings.add, self.log.end
-        looks = sorted(((op.offset, op.index, op) for op in self._reads), key=lambda look: look[:2])
-        acknowledged = {
-            name: [op for op in request.ops if op.outcome == OK]
-            for name, request in self.requests.items()
-            if name in self.by_request
-        }
-        idle = [
-            (op.offset, op.index, op)
-            for name, request in self.requests.items()
-            if name not in self.by_request
-            for op in request.ops
+        by_request = self.by_request
+        silent = [
+            op
+            for name, sendings in self.requests.items()
+            if name not in by_request
+            for op in sendings
             if op.outcome == OK and op.offset >= 0
         ]
-        if idle:
-            looks = sorted(looks + idle, key=lambda look: look[:2])
+        looks = sorted([*self._reads, *silent], key=attrgetter("offset"))
         windows = _Windows(fold, self._refusals, floors, self._ceilings(), self.findings)
         place, count = 0, len(looks)
         for change in self.changes:
-            while place < count and looks[place][0] < change.end:
-                _look(looks[place][2], fold, self.findings, end)
+            while place < count and looks[place].offset < change.end:
+                _look(looks[place], fold, self.findings, end)
                 place += 1
             windows.open_before(change)
-            asked = acknowledged.get(change.request_id, ())
+            asked = [op for op in self.requests.get(change.request_id, ()) if op.outcome == OK]
             if asked:
                 wrong = fold.permits(asked[0])
                 if wrong:
@@ -239,16 +231,18 @@ class _Evidence:
                 wrong = fold.answers(op)
                 if wrong:
                     add("wrong answer", f"{_shown(op)} at {change.begin} answered {op.result!r}: {wrong}", [op.index])
-        for _, _, op in looks[place:]:
+        for op in looks[place:]:
             _look(op, fold, self.findings, end)
         windows.close()
 
     def _ceilings(self) -> dict[int, int]:
         """For each refusal, where the first change begins that was asked for after it had returned."""
+        if not self._refusals:
+            return {}
         asked = sorted(
             (
-                (request.invoked_ns, self.by_request[name][0].begin)
-                for name, request in self.requests.items()
+                (sent[0].invoked_ns, self.by_request[name][0].begin)
+                for name, sent in self.requests.items()
                 if name in self.by_request
             ),
             reverse=True,

@@ -85,5 +85,5 @@ def changes(log: CommittedLog) -> list[Change]:
 
 def _change(entries: Sequence[Entry], end: int) -> Change:
     first = entries[0]
-    name = next((entry.request_id for entry in entries if entry.request_id), "")
+    name = first.request_id or next((entry.request_id for entry in entries if entry.request_id), "")
     return Change(first.offset, end, first.epoch, name, tuple(entries))

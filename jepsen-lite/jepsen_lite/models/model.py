@@ -13,7 +13,7 @@ What becomes a call is decided by the model's three tables:
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kraftlab.quorum.simulation.linearizability import NEVER, Operation
@@ -22,7 +22,7 @@ from ..history import FAIL, INFO, Op
 
 State = TypeVar("State", bound=Hashable)
 
-__all__ = ["NEVER", "Model", "Operation", "Refused", "State", "as_call", "frozen"]
+__all__ = ["NEVER", "Model", "Operation", "Refused", "State", "all_frozen", "as_call", "frozen"]
 
 
 class Refused(NamedTuple):
@@ -49,23 +49,32 @@ class Model(Protocol[State]):
         """The state, for people; short."""
 
 
+_PLAIN = frozenset({int, str, type(None), bool, float})
+
+
 def frozen(value: Any) -> Hashable:
     """A JSON value that can be hashed: lists as tuples, objects as sorted tuples of pairs."""
     if isinstance(value, list | tuple):
-        return tuple([frozen(item) for item in value])
+        return tuple(all_frozen(value))
     if isinstance(value, dict):
         return tuple(sorted((name, frozen(item)) for name, item in value.items()))
     hashable: Hashable = value
     return hashable
 
 
+def all_frozen(values: Iterable[Any]) -> list[Hashable]:
+    """Each of them so that it can be hashed."""
+    return [value if type(value) in _PLAIN else frozen(value) for value in values]
+
+
 def as_call(op: Op, model: Model[Any]) -> Operation | None:
     """The call that an operation is to a model, None if it says nothing about the object."""
     if op.f not in model.functions:
         return None
-    input_ = (op.f, frozen(op.value))
+    value, result = op.value, op.result
+    input_ = (op.f, value if type(value) in _PLAIN else frozen(value))
     if op.outcome == INFO:
         return None if op.f in model.reads else Operation(op.key, op.invoked_ns, NEVER, input_)
     if op.outcome == FAIL:
         return Operation(op.key, op.invoked_ns, op.ended_ns, input_, Refused(op.error)) if op.error in model.refusals else None
-    return Operation(op.key, op.invoked_ns, op.ended_ns, input_, frozen(op.result))
+    return Operation(op.key, op.invoked_ns, op.ended_ns, input_, result if type(result) in _PLAIN else frozen(result))
