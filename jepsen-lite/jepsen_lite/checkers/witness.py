@@ -130,7 +130,8 @@ class _Evidence:
             if len(found) > 1:
                 places = ", ".join(str(change.begin) for change in found)
                 add("duplicate", f"request {name} took effect {len(found)} times, at {places}", [op.index for op in sendings])
-            if found and sendings[0].outcome == FAIL and all(op.outcome == FAIL for op in sendings):
+            failed = sendings[0].outcome == FAIL and all(op.outcome == FAIL for op in sendings)
+            if failed and found and not all(change.is_answer_alone for change in found):
                 op = sendings[0]
                 text = f"{_shown(op)} failed with {op.error}, and yet is in the log at {found[0].begin}"
                 add("failed but written", text, [op.index])

@@ -23,6 +23,11 @@ class Change(NamedTuple):
     request_id: str
     entries: tuple[Entry, ...]
 
+    @property
+    def is_answer_alone(self) -> bool:
+        """Whether nothing was done: the answer of a request that was refused in all its entries is remembered, too."""
+        return all(entry.kind == _ANSWER for entry in self.entries)
+
 
 class Fold(Protocol):
     """State and the questions about it. Each question is answered with "" if all is well, else with a sentence for people that
@@ -52,6 +57,7 @@ class Fold(Protocol):
         """Whether this state justifies the error of an operation that failed; asked only of errors in `refusals`."""
 
 
+_ANSWER = "RequestOutcome"
 _BEGIN, _END, _ABORT = "BeginTransaction", "EndTransaction", "AbortTransaction"
 
 
