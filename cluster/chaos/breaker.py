@@ -65,6 +65,14 @@ class Breaker:
             groups = tuple(resolve(self._cluster.plan, names, self._leader) for names in order.names)
             return kind.carry_out(self, order, groups)
 
+    def undo(self, number: int, *, drop: bool = False) -> None:
+        """Ends the order with that number, if it still stands; what its cuts held comes late, or is lost with `drop`."""
+        with self._lock:
+            timer = self._timers.pop(number, None)
+            if timer is not None:
+                timer.cancel()
+            self._faults.end([order for order in self._faults.orders if order.number == number], drop=drop)
+
     def close(self) -> None:
         """Undoes what stands, without starting what is down: the cluster is about to stop."""
         with self._lock:

@@ -202,9 +202,9 @@ class Pipe:
 
     async def _write(self, data: bytes) -> None:
         """To the target; what a target that has gone does not take is lost."""
+        sent, size, drops = 0, len(data), self._drops
         target = await self._target()
         with memoryview(data) as view:
-            sent, size, drops = 0, len(data), self._drops
             while sent < size:
                 while self._link.cut is not None:
                     self._woken = trio.Event()

@@ -19,6 +19,7 @@ from typing import TypeVar
 import msgspec
 import trio
 
+from ..layout import ClusterError
 from .link import Cut, Link
 from .proxy import NodeProxy
 from .shape import PLAIN, LinkShape
@@ -88,7 +89,7 @@ class LinkProxies:
 
     def close(self) -> None:
         """Resets nothing, but ends every connection and the thread."""
-        with contextlib.suppress(RuntimeError):
+        with contextlib.suppress(ClusterError):
             self._call(self._stop)
         self._thread.join()
         sys.setswitchinterval(self._turn_before_s)
@@ -142,7 +143,9 @@ class LinkProxies:
         try:
             self._token.run_sync_soon(run)
         except trio.RunFinishedError:
-            raise RuntimeError(f"the proxies of the links have ended: {self._failure!r}") from self._failure
+            raise ClusterError(
+                f"the proxies of the links have ended ({self._failure!r}); start the cluster again"
+            ) from self._failure
         return done.result(_CALL_TIMEOUT_S)
 
     def _run(self) -> None:
@@ -150,6 +153,7 @@ class LinkProxies:
             trio.run(self._main)
         except BaseException as error:
             self._failure = error
+            raise
         finally:
             self._ready.set()
 

@@ -12,6 +12,7 @@ A held link can gather connections that their openers have given up: the oldest 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import socket
@@ -29,6 +30,7 @@ logger = logging.getLogger("kraftlab.links")
 
 HELD_CONNECTIONS_MAX = 32
 _TRY_S = 0.02
+_PATIENCE_S = 0.5
 _RESET = struct.pack("ii", 1, 0)
 
 Links = Callable[[int, int], Link]
@@ -53,7 +55,8 @@ class NodeProxy:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch)
             while True:
-                await self._wanted.wait()
+                while not self._wanted.is_set():
+                    await self._wanted.wait()
                 with trio.CancelScope() as self._listening:
                     await self._listen(nursery)
 
@@ -87,10 +90,12 @@ class NodeProxy:
         await trio.serve_listeners(self._accepted, listeners, handler_nursery=nursery)
 
     async def _node_listens(self) -> bool:
-        try:
-            (await self.connect()).close()
-        except OSError:
-            return False
+        """Whether something does not refuse to be connected to; a node that stands still may let that wait."""
+        with trio.move_on_after(_PATIENCE_S):
+            try:
+                (await self.connect()).close()
+            except OSError:
+                return False
         return True
 
     async def connect(self) -> socket.socket:
@@ -103,7 +108,11 @@ class NodeProxy:
             connecting.close()
 
     async def _accepted(self, stream: trio.SocketStream) -> None:
-        await _Connection(self, self._links, _prepared(stream.socket)).run()
+        try:
+            opener = _prepared(stream.socket)
+        except OSError:
+            return
+        await _Connection(self, self._links, opener).run()
 
 
 def _prepared(connected: trio.socket.SocketType) -> socket.socket:
@@ -196,7 +205,8 @@ class _Connection:
         """Breaks the connection, so that both ends see an error instead of an end."""
         for end in (self._opener, self._node):
             if end is not None and end.fileno() >= 0:
-                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                with contextlib.suppress(OSError):
+                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self._scope.cancel()
 
     def _give_up_oldest(self, link: Link) -> None:
