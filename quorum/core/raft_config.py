@@ -48,7 +48,8 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     snapshots_kept: int = 2
     """The newest so many snapshots are kept; the log starts at the end of the oldest of them."""
     snapshots_kept_for_observers: int = 6
-    """A leader keeps older ones too, up to so many in all, as long as an observer that fetches has not got behind them."""
+    """A leader keeps older ones too, up to so many in all, as long as an observer that fetches has not got behind them; the
+    beginning of the log counts as one."""
     snapshot_chunk_bytes: int = 1024 * 1024
     """How much of a snapshot one FetchSnapshot brings."""
     auto_join: bool = False

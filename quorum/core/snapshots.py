@@ -9,8 +9,9 @@ Making one is the shell's work: it freezes the state machine between two applies
 writes in its own time, and reports SnapshotTaken when the file has its name. Only then does anything change here: the newest
 `kept` snapshots stay, and the log starts at the end of the oldest of them (`CleanLog`). So there is never a gap between a
 snapshot and the log, and a replica that lags behind by less than one snapshot is served from the log. A leader keeps some more
-while an observer fetches that is further behind, since whoever follows the log for its history, and not for the state, finds
-none in a snapshot; a leader that has just been elected may have cleaned its log further, by then. The ids that storage
+while an observer fetches that is further behind, the log's beginning with the first of them, since whoever follows the log for
+its history, and not for the state, finds none in a snapshot; a leader that has just been elected may have cleaned its log
+further, by then. The ids that storage
 found but that are no position of the recovered log (damage has cut it, or a crash has left the log behind the snapshot) are
 not used.
 
@@ -95,8 +96,15 @@ class Snapshots:
                 raise InvariantViolation(f"snapshot {snapshot} is no committed position of {self._log!r}")
             ids = tuple(sorted((*self.ids, snapshot)))
             self.ids = ids[-self._count(ids, needed_from) :]
-        if is_overtaken or self.ids[0] != view.start:
-            self._log.clean(view.start if is_overtaken else self.ids[0])
+        if is_overtaken:
+            self._log.clean(view.start)
+        elif self.ids[0] != view.start and not self._keeps_beginning(needed_from):
+            self._log.clean(self.ids[0])
+
+    def _keeps_beginning(self, needed_from: int | None) -> bool:
+        """Whether an observer needs what is older than every snapshot; it counts as one of those that are kept for observers."""
+        is_whole = self._log.view.start_offset == 0 and len(self.ids) < self._kept_for_observers
+        return is_whole and needed_from is not None and needed_from < self.ids[0].offset
 
     def _count(self, ids: tuple[OffsetAndEpoch, ...], needed_from: int | None) -> int:
         count = min(self._kept, len(ids))

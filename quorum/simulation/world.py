@@ -16,6 +16,7 @@ import msgspec
 from ..core.raft_config import RaftConfig
 from ..core.types import ReplicaKey, Voter, VoterSet
 from ..storage import LogCorrupt
+from .check_quorum import CheckQuorum
 from .clients import Clients, lists_state_machine
 from .coverage import Coverage
 from .durable_log import DurableLog
@@ -240,6 +241,7 @@ class World:
     def run(self) -> None:
         """Both phases. Raises Violation or whatever the code under test raises."""
         self.note(f"{self.options}")
+        CheckQuorum(self).start()
         self.begin()
         for _ in range(EVENTS_MAX // EVENTS_AT_ONCE):
             self._go_on()

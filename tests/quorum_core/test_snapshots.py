@@ -194,6 +194,25 @@ def test_a_leader_keeps_the_log_for_the_observer_that_is_furthest_behind(driven)
     assert (node.node.snapshots, node.node.log.start_offset) == ((OffsetAndEpoch(15, 4), OffsetAndEpoch(16, 5)), 15)
 
 
+def test_a_leader_keeps_the_beginning_of_the_log_for_an_observer_that_is_behind_the_first_snapshot(driven) -> None:
+    node = committed(driven, snapshots_kept=1, snapshots_kept_for_observers=2)
+    node.request(9, fetch(voter(9), 5, 10, 3))
+    node.step(SnapshotTaken(OffsetAndEpoch(15, 4)))
+    assert (node.node.snapshots, node.node.log.start_offset) == ((OffsetAndEpoch(15, 4),), 0)
+    node.step(SnapshotTaken(OffsetAndEpoch(16, 5)))
+    assert node.node.log.start_offset == 15, "the beginning and one snapshot are as many as are kept"
+
+
+def test_the_beginning_of_the_log_goes_once_nobody_needs_it(driven) -> None:
+    node = committed(driven, snapshots_kept=1)
+    node.request(9, fetch(voter(9), 5, 10, 3))
+    node.step(SnapshotTaken(OffsetAndEpoch(15, 4)))
+    assert node.node.log.start_offset == 0
+    node.request(9, fetch(voter(9), 5, 16, 5))
+    node.step(SnapshotTaken(OffsetAndEpoch(16, 5)))
+    assert (node.node.snapshots, node.node.log.start_offset) == ((OffsetAndEpoch(16, 5),), 16)
+
+
 def test_for_observers_a_leader_keeps_only_so_many(driven) -> None:
     node = committed(driven, snapshots_kept=1, snapshots_kept_for_observers=2)
     node.request(9, fetch(voter(9), 5, 10, 3))

@@ -10,8 +10,11 @@ import msgspec
 from ...core.candidate import Candidate
 from ...core.effects import ElectionState, Reply, Send
 from ...core.elections import Elections
+from ...core.epoch_state import NEVER_MS
 from ...core.errors import ErrorCode
 from ...core.follower import Follower
+from ...core.leader import Leader
+from ...core.leadership import Leadership
 from ...core.messages import VoteRequest, VoteResponse
 from ...core.outbox import Outbox
 from ...core.prospective import Prospective
@@ -152,6 +155,21 @@ def _old_leader_followed(_original: object) -> Callable[..., Any]:
     return mutated
 
 
+def _timer_runs_on(_original: object) -> Callable[[Follower, int], None]:
+    def mutated(self: Follower, now_ms: int) -> None:
+        self.has_fetched = True
+
+    return mutated
+
+
+def _never_resigns(poll: Callable[..., None]) -> Callable[[Leadership, Leader, int], None]:
+    def mutated(self: Leadership, leader: Leader, now_ms: int) -> None:
+        leader.check_quorum_deadline_ms = NEVER_MS
+        poll(self, leader, now_ms)
+
+    return mutated
+
+
 def _held_for_ever(_original: object) -> Callable[[Outbox, int], list[Send | Reply]]:
     def mutated(self: Outbox, version: int) -> list[Send | Reply]:
         self._election_version = max(self._election_version, version)
@@ -282,6 +300,23 @@ MUTANTS = (
         _old_leader_followed,
         rules=("InvariantViolation",),
         seeds_max=300,
+    ),
+    Mutant(
+        "timer-runs-on",
+        "a follower's timer is not set anew by what its leader answers",
+        Follower,
+        "fetched",
+        _timer_runs_on,
+        rules=("L5", "L1", "L2", "L4"),
+    ),
+    Mutant(
+        "never-resigns",
+        "a leader that nobody follows any more goes on leading",
+        Leadership,
+        "poll_leader",
+        _never_resigns,
+        rules=("L7",),
+        faults=("partition", "isolate"),
     ),
     Mutant(
         "held-for-ever",
