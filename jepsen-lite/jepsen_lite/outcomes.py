@@ -26,13 +26,8 @@ NEVER_SENT = ("failed to connect", "connection refused")
 """How gRPC's details begin when no byte of a request has left (in small letters)."""
 
 
-def of_error_code(code: int, *, outcome_unknown: bool, was_passed_on: bool = False) -> Outcome:
-    """Of an answer whose header has this error. `outcome_unknown`: the header says "written, perhaps not for good".
-
-    `was_passed_on`: a broker answered. When its time is over it does not know what became of what it passed on.
-    """
-    if was_passed_on and code == ErrorCode.REQUEST_TIMED_OUT:
-        return INFO
+def of_error_code(code: int, *, outcome_unknown: bool) -> Outcome:
+    """Of an answer whose header has this error. `outcome_unknown`: the header says "begun, perhaps not for good"."""
     return INFO if outcome_unknown or code in UNCERTAIN or code not in ErrorCode._value2member_map_ else FAIL
 
 

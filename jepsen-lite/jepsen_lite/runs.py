@@ -42,6 +42,7 @@ class Trial(NamedTuple):
         words += ["-n", ",".join(self.nemeses)] if self.nemeses else []
         words += ["--time", f"{options.time_s:g}", "--rate", f"{options.rate:g}", "--concurrency", str(options.concurrency)]
         words += ["--controllers", str(options.controllers), "--brokers", str(options.brokers)]
+        words += ["--ops-per-key", str(options.ops_per_key)]
         return shlex.join(words)
 
 
@@ -72,7 +73,7 @@ def run_test(trial: Trial, store: str, listener: Listener) -> Tried:
         directory.write_plan(played.plan)
         directory.write_run(record, played.run)
         verdicts = judge(played.run, checkers_of(workload, trial.options, directory))
-        record = msgspec.structs.replace(record, verdicts=(*played.verdicts, *verdicts))
+        record = msgspec.structs.replace(record, verdicts=tuple(verdicts))
         directory.write_record(record)
     except BaseException:
         if played.close is not None:

@@ -18,8 +18,9 @@ from kraftlab.cluster import ClusterError
 from ..command import HarnessError, WrongUse
 from ..history import FAIL, INFO, OK
 from ..interpreter import GeneratorStuck
+from ..nemeses.capabilities import available_kinds
 from ..nemeses.drawing import NoSuchNemesis, chosen_kinds
-from ..nemeses.kinds import KINDS
+from ..nemeses.kinds import ALL, KINDS
 from ..progress import Progress
 from ..report.index import Index
 from ..report.page import write_page
@@ -214,9 +215,14 @@ def test_all(matrix: str, time_s: float | None, as_json: bool, **shared: Any) ->
     """
     (seed,) = _seeds(shared.pop("seed"), 1)
     store = shared.pop("store")
-    cells = [cell for cell in MATRICES[matrix]() if shared["world"] in workload_named(cell.workload).worlds]
-    trials = [_trial(cell.workload, cell.nemeses, seed, time_s or cell.time_s, **shared) for cell in cells]
     output = Output(as_json)
+    cells = [cell for cell in MATRICES[matrix]() if shared["world"] in workload_named(cell.workload).worlds]
+    possible = {*(available_kinds() if shared["world"] == "real" else KINDS), ALL}
+    missing = [kind for kind in KINDS if any(kind in cell.nemeses for cell in cells) and kind not in possible]
+    if missing:
+        output.findings([f"left out, since this machine cannot do it: {', '.join(missing)}; see kraftlab chaos doctor"])
+    cells = [cell for cell in cells if possible.issuperset(cell.nemeses)]
+    trials = [_trial(cell.workload, cell.nemeses, seed, time_s or cell.time_s, **shared) for cell in cells]
     rows: list[Row] = []
     codes: list[int] = []
     for trial in trials:

@@ -90,7 +90,7 @@ class GrpcPort:
         if answered.error_code == ErrorCode.NONE:
             return Reply(response, target, answered.metadata_offset, answered.epoch)
         code = answered.error_code
-        outcome = of_error_code(code, outcome_unknown=answered.outcome_unknown, was_passed_on=target in self.brokers)
+        outcome = of_error_code(code, outcome_unknown=answered.outcome_unknown)
         name = ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"UNKNOWN_{code}"
         raise CallFailed(outcome, name, node=target, offset=answered.metadata_offset, epoch=answered.epoch)
 

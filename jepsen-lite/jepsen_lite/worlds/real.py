@@ -94,7 +94,7 @@ def play(assignment: Assignment) -> Played:
         )
         run = trio.run(_RealRun(assignment, cluster, plan, ledger, disks).play)
         is_kept = assignment.leave_running
-        return Played(run, plan, LINKS, properties, (), close if is_kept else None, cluster.bootstrap_servers)
+        return Played(run, plan, LINKS, properties, close if is_kept else None, cluster.bootstrap_servers)
     finally:
         if not is_kept:
             close()

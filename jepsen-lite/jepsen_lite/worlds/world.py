@@ -9,7 +9,6 @@ from typing import NamedTuple, Protocol
 from ..fault_plan import FaultPlan, Observation
 from ..history import Op
 from ..store import RunDirectory
-from ..verdicts import Verdict
 from ..workload import Options, Run, Workload
 
 
@@ -54,7 +53,6 @@ class Assignment(NamedTuple):
 
 class Played(NamedTuple):
     """What came of it. `links`: which back end cut them, "" if none did. `properties`: of server.properties, that all nodes had.
-    `verdicts`: what the world itself has judged.
 
     `close` stops what was left running, `endpoints` is where that answers.
     """
@@ -63,7 +61,6 @@ class Played(NamedTuple):
     plan: FaultPlan
     links: str = ""
     properties: Mapping[str, str] = {}
-    verdicts: tuple[Verdict, ...] = ()
     close: Callable[[], None] | None = None
     endpoints: str = ""
 

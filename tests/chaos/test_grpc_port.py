@@ -1,0 +1,146 @@
+"""What a client's port makes of what nodes answer: calls are sent once, and what may have happened is not called a failure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Event
+from typing import NamedTuple
+
+import grpc
+import pytest
+import trio
+
+from jepsen_lite.workload import CallFailed, Options
+from jepsen_lite.worlds.grpc_port import GrpcPort, Nodes
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.quorum.core.types import Endpoint
+from kraftlab.rpc.methods import METHODS, SERVICE
+
+
+class Node(NamedTuple):
+    grpc: Endpoint
+
+
+class Cluster:
+    """Controllers 1 and 2 and broker 10, of which some listen."""
+
+    controller_ids, broker_ids = (1, 2), (10,)
+
+    def __init__(self, endpoints):
+        self._endpoints = endpoints
+
+    def node(self, node_id):
+        return Node(self._endpoints[node_id])
+
+
+class Served:
+    """A node that answers DescribeCluster as it is told to, and counts the calls."""
+
+    def __init__(self):
+        self.header, self.calls, self.hold = admin_pb2.ResponseHeader(leader_id=-1), [], None
+
+    def answer(self, request, context):
+        self.calls.append(request)
+        if self.hold is not None:
+            self.hold.wait(30)
+        return admin_pb2.DescribeClusterResponse(header=self.header)
+
+
+@contextmanager
+def listening(served):
+    method = METHODS["DescribeCluster"]
+    handler = grpc.unary_unary_rpc_method_handler(served.answer, method.request.FromString, method.response.SerializeToString)
+    server = grpc.server(ThreadPoolExecutor(4))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"DescribeCluster": handler}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield Endpoint("127.0.0.1", port)
+    finally:
+        if served.hold is not None:
+            served.hold.set()
+        server.stop(None).wait()
+
+
+@pytest.fixture
+def first():
+    return Served()
+
+
+@pytest.fixture
+def second():
+    return Served()
+
+
+@pytest.fixture
+def nodes(first, second, new_port):
+    with listening(first) as one, listening(second) as two:
+        made = Nodes(Cluster({1: one, 2: two, 10: Endpoint("127.0.0.1", new_port())}))
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def port(nodes):
+    return GrpcPort(nodes, Options(timeout_ms=2_000), 0, lambda: 0)
+
+
+def request():
+    return admin_pb2.DescribeClusterRequest()
+
+
+async def test_an_answer_says_who_gave_it_and_what_it_reflects(port, first):
+    first.header = admin_pb2.ResponseHeader(metadata_offset=42, epoch=7, leader_id=1)
+    reply = await port.call("DescribeCluster", request(), node=1)
+    assert (reply.node, reply.offset, reply.epoch) == (1, 42, 7)
+    assert [call.header.timeout_ms for call in first.calls] == [2_000]
+
+
+@pytest.mark.parametrize(
+    ("code", "is_unknown", "outcome"),
+    [
+        (ErrorCode.NOT_CONTROLLER, False, "fail"),
+        (ErrorCode.REQUEST_TIMED_OUT, True, "info"),
+        (ErrorCode.NETWORK_EXCEPTION, False, "info"),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, False, "info"),
+    ],
+)
+async def test_an_error_fails_only_if_it_is_certain_that_nothing_happened(port, first, code, is_unknown, outcome):
+    first.header = admin_pb2.ResponseHeader(error_code=code, outcome_unknown=is_unknown, metadata_offset=5, epoch=2, leader_id=2)
+    with pytest.raises(CallFailed) as raised:
+        await port.call("DescribeCluster", request(), node=1)
+    failed = raised.value
+    assert (failed.outcome, failed.error, failed.node, failed.offset, failed.epoch) == (outcome, code.name, 1, 5, 2)
+    assert len(first.calls) == 1
+
+
+async def test_a_node_that_does_not_listen_was_sent_nothing(port):
+    with pytest.raises(CallFailed) as raised:
+        await port.call("DescribeCluster", request(), node=10)
+    assert (raised.value.outcome, raised.value.error) == ("fail", "UNAVAILABLE, never sent")
+
+
+async def test_a_node_that_does_not_answer_in_time_may_have_done_it(port, first):
+    first.hold = Event()
+    with pytest.raises(CallFailed) as raised:
+        await port.call("DescribeCluster", request(), node=1, timeout_ms=100)
+    assert (raised.value.outcome, raised.value.error) == ("info", "DEADLINE_EXCEEDED, no answer")
+    assert len(first.calls) == 1
+
+
+async def test_a_call_is_given_up_with_the_task_that_waits_for_it(port, first):
+    first.hold = Event()
+    with trio.move_on_after(0.1) as scope:
+        await port.call("DescribeCluster", request(), node=1)
+    assert scope.cancelled_caught
+
+
+async def test_who_is_said_to_lead_is_asked_mostly_and_others_now_and_then(port, first, second):
+    for served in (first, second):
+        served.header = admin_pb2.ResponseHeader(leader_id=2, epoch=1)
+    asked = Counter([(await port.call("DescribeCluster", request())).node for _ in range(80)])
+    assert asked[2] > asked[1] > 0
+    assert asked[10] == 0

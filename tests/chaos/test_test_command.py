@@ -1,0 +1,167 @@
+"""`kraftlab chaos test` and `test-all`, with a world that only pretends to run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from jepsen_lite import runs
+from jepsen_lite.checkers.course import Course
+from jepsen_lite.command import chaos
+from jepsen_lite.commands import test as command
+from jepsen_lite.fault_plan import Action, FaultPlan, Strike
+from jepsen_lite.history import History, Op
+from jepsen_lite.nemeses.kinds import ALL, KINDS
+from jepsen_lite.store import RunDirectory
+from jepsen_lite.workload import Options, Run, Workload
+from jepsen_lite.workloads import NAMES
+from jepsen_lite.worlds.world import Played, WorldFailed
+from kraftlab.cli.output import CommandFailed
+
+OK = Op(index=0, process=0, f="get", outcome="ok", invoked_ns=1, ended_ns=2, node=1)
+PLAN = FaultPlan(seed="1", actions=(Action(at_ms=1, kind="kill"),))
+
+
+class World:
+    """Gives what it was told to give for each workload, and remembers what it was given."""
+
+    def __init__(self):
+        self.given, self.gives = [], {}
+
+    def __call__(self, assignment):
+        self.given.append(assignment)
+        found = self.gives.get(assignment.workload.name, {})
+        if isinstance(found, Exception):
+            raise found
+        assignment.listener.ended(OK)
+        fields = {"ended_ns": 3 * 10**9, "strikes": (Strike(kind="kill", begin_ns=1, end_ns=2, nodes=(1,)),), **found}
+        return Played(Run(options=assignment.options, history=History([OK]), **fields), PLAN)
+
+
+@pytest.fixture
+def world(monkeypatch):
+    made = World()
+    monkeypatch.setattr(runs, "world_named", lambda name: made)
+    monkeypatch.setattr(runs, "EVERY_RUN", (Course(),))
+    monkeypatch.setattr(
+        runs,
+        "workload_named",
+        lambda name: Workload(name, lambda *_: None, lambda _: (), None, lambda _: ()),  # type: ignore[arg-type, return-value]
+    )
+    return made
+
+
+def invoke(tmp_path, *words):
+    """(exit code, stdout, what a failure says)."""
+    result = CliRunner().invoke(chaos, [*words, "--store", str(tmp_path)])
+    error = result.exception
+    if isinstance(error, CommandFailed):
+        return error.exit_code, result.stdout, error.text
+    return result.exit_code, result.stdout, ""
+
+
+def test_a_valid_run_ends_with_its_verdicts_and_where_it_is(world, tmp_path):
+    code, told, _ = invoke(tmp_path, "test", "-w", "topics", "-n", "kill,pause", "--seed", "7", "--concurrency", "2n")
+    assert code == 0
+    directory = RunDirectory.find("latest", tmp_path)
+    lines = told.splitlines()
+    assert lines[0].split() == ["checker", "valid", "kind", "seconds", "reason"]
+    assert lines[1].split()[:3] == ["course", "valid", "safety"]
+    assert "valid: 1 ok, 0 fail, 0 info; 1 faults struck" in lines
+    assert any(line.startswith("run") and line.endswith(directory.path.name) for line in lines)
+    assert lines[-1].endswith(directory.record().command)
+    record = directory.record()
+    assert (record.workload, record.nemeses, record.options.concurrency) == ("topics", ("kill", "pause"), 12)
+    assert directory.plan() == PLAN
+    assert (directory.report / "index.html").is_file()
+
+
+def test_json_is_one_line(world, tmp_path):
+    code, told, _ = invoke(tmp_path, "test", "-w", "topics", "--json")
+    assert code == 0
+    assert json.loads(told) == {
+        "valid": True,
+        "ops": {"ok": 1, "fail": 0, "info": 0},
+        "lost": 0,
+        "run": str(RunDirectory.find("latest", tmp_path).path),
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "code", "valid"),
+    [
+        ({"violations": ("two leaders in epoch 3",)}, 1, False),
+        ({"not_ready": "no controller leads"}, 3, False),
+        ({"cut_short": "SIGINT"}, 2, "unknown"),
+    ],
+)
+def test_the_exit_code_is_that_of_the_worst_run(world, tmp_path, found, code, valid):
+    world.gives = {"topics": found}
+    ended, told, _ = invoke(tmp_path, "test", "-w", "registers,topics", "--json")
+    summed = json.loads(told)
+    assert (ended, summed["valid"], summed["ops"]["ok"], len(summed["runs"])) == (code, valid, 2, 2)
+    assert "/topics/" in summed["run"]
+
+
+def test_several_seeds_follow_the_first(world, tmp_path):
+    invoke(tmp_path, "test", "-w", "topics", "--seed", "41", "--test-count", "3", "--json")
+    invoke(tmp_path, "test", "-w", "topics", "--seed", "blue", "--test-count", "2", "--json")
+    assert [given.options.seed for given in world.given] == ["41", "42", "43", "blue", "blue-2"]
+
+
+def test_nothing_runs_after_one_that_was_cut_short(world, tmp_path):
+    world.gives = {"registers": {"cut_short": "SIGINT"}}
+    invoke(tmp_path, "test", "-w", "registers,topics", "--json")
+    assert [given.workload.name for given in world.given] == ["registers"]
+
+
+def test_a_harness_that_fails_says_how_and_ends_with_255(world, tmp_path):
+    world.gives = {"topics": WorldFailed("the cluster did not come up"), "registers": ZeroDivisionError("by zero")}
+    assert invoke(tmp_path, "test", "-w", "topics")[::2] == (255, "Error: the cluster did not come up")
+    code, _, text = invoke(tmp_path, "test", "-w", "registers", "--seed", "3")
+    assert code == 255 and "the harness failed: ZeroDivisionError: by zero; run again: kraftlab chaos test -w registers" in text
+
+
+def test_a_matrix_prints_a_line_for_each_run_and_goes_on_after_one_that_failed(world, tmp_path, monkeypatch):
+    cells = [command.Cell(name, ("kill",), 5.0) for name in ("registers", "topics", "exactly-once")]
+    monkeypatch.setitem(command.MATRICES, "ci", lambda: cells)
+    world.gives = {"registers": WorldFailed("no cluster"), "topics": {"not_ready": "no controller leads"}}
+    code, told, _ = invoke(tmp_path, "test-all", "--time", "2")
+    assert code == 3
+    assert [line.split()[:3] for line in told.splitlines()] == [
+        ["unknown", "registers", "kill"],
+        ["INVALID", "topics", "kill"],
+        ["valid", "exactly-once", "kill"],
+    ]
+    assert {given.options.time_s for given in world.given} == {2.0}
+
+
+def test_a_matrix_leaves_out_what_this_machine_cannot_do_and_says_so(world, tmp_path, monkeypatch):
+    cells = [command.Cell("topics", nemeses, 5.0) for nemeses in (("power-loss",), ("kill",), (ALL,))]
+    monkeypatch.setitem(command.MATRICES, "ci", lambda: cells)
+    monkeypatch.setattr(command, "available_kinds", lambda: ("kill", "pause"))
+    _, told, _ = invoke(tmp_path, "test-all")
+    assert told.startswith("left out, since this machine cannot do it: power-loss; see kraftlab chaos doctor")
+    assert [given.nemeses for given in world.given] == [("kill",), (ALL,)]
+
+
+@pytest.mark.parametrize("name", command.MATRICES)
+def test_matrices_name_what_there_is(name):
+    cells = command.MATRICES[name]()
+    assert {cell.workload for cell in cells} <= set(NAMES)
+    assert {kind for cell in cells for kind in cell.nemeses} <= {*KINDS, ALL}
+    assert len(cells) == len({(cell.workload, cell.nemeses) for cell in cells}) >= 4
+
+
+def test_workers_are_a_number_or_so_many_per_node():
+    assert [command.workers(text, 6) for text in ("10", "2n", "n")] == [10, 12, 6]
+
+
+def test_a_trial_says_what_runs_it_again():
+    trial = runs.Trial("topics", "real", ("kill",), Options(seed="a b", time_s=5, rate=0, concurrency=3, ops_per_key=40))
+    assert trial.command == (
+        "kraftlab chaos test -w topics --world real --seed 'a b' -n kill --time 5 --rate 0 --concurrency 3 "
+        "--controllers 3 --brokers 3 --ops-per-key 40"
+    )

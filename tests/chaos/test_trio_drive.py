@@ -1,0 +1,88 @@
+"""The interpreter under trio, whose clock may be a mock one."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from jepsen_lite.generators import Invocation, delay, repeat
+from jepsen_lite.interpreter import Interpreter
+from jepsen_lite.workload import Completion, Options, Workload
+from jepsen_lite.worlds.trio_drive import TrioDrive
+
+
+class Port:
+    controllers, brokers = (1,), ()
+
+    async def sleep(self, seconds):
+        await trio.sleep(seconds)
+
+    def now_ns(self):
+        return 0
+
+
+async def test_a_bell_wakes_those_who_wait_for_it_and_time_the_others(autojump_clock):
+    drive = TrioDrive(lambda process: Port())
+    bell, woken = drive.bell(), []
+
+    async def wait(name, until_ns):
+        await bell.wait(until_ns)
+        woken.append((name, drive.now_ns()))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait, "soon", 1_000_000_000)
+        nursery.start_soon(wait, "late", 9_000_000_000)
+        nursery.start_soon(wait, "never", None)
+        await trio.sleep(5)
+        bell.ring()
+    assert sorted(woken) == [("late", 5_000_000_000), ("never", 5_000_000_000), ("soon", 1_000_000_000)]
+
+
+async def test_a_time_that_has_passed_is_not_waited_for(autojump_clock):
+    drive = TrioDrive(lambda process: Port())
+    await trio.sleep(3)
+    drive.begin()
+    assert drive.now_ns() == 0
+    await trio.sleep(2)
+    await drive.bell().wait(1_000_000_000)
+    assert drive.now_ns() == 2_000_000_000
+
+
+async def test_what_one_task_raises_ends_all_and_comes_alone(autojump_clock):
+    drive, ended = TrioDrive(lambda process: Port()), []
+
+    async def fail():
+        await trio.sleep(1)
+        raise LookupError("nothing there")
+
+    async def wait():
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.append(True)
+
+    with pytest.raises(LookupError, match="nothing there"):
+        await drive.together([fail, wait, wait])
+    assert ended == [True, True]
+
+
+async def test_a_workload_runs_and_each_process_has_its_own_port(autojump_clock):
+    made = []
+
+    def port(process):
+        made.append(process)
+        return Port()
+
+    class Client:
+        async def invoke(self, invocation, port):
+            await port.sleep(0.5)
+            return Completion("info")
+
+    drive = TrioDrive(port)
+    workload = Workload("made-up", lambda *_: Client(), lambda _: delay(1.0, repeat(Invocation("get"))), None, lambda _: ())
+    interpreter = Interpreter(workload, Options(concurrency=1, time_s=3.0, rate=0.0), drive)
+    await interpreter.clients()
+    assert [(op.process, op.invoked_ns, op.ended_ns) for op in interpreter.ops] == [
+        (number, number * 1_000_000_000, number * 1_000_000_000 + 500_000_000) for number in range(3)
+    ]
+    assert made == [0, 1, 2]
