@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -32,6 +33,9 @@ with Ledger() as book:
     print(node.pid, flush=True)
     sys.stdin.read()
 """
+
+
+of_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 
 
 @pytest.fixture(autouse=True)
@@ -62,9 +66,7 @@ def test_a_harness_that_ends_leaves_nothing(tmp_path: Path, home: Path) -> None:
     assert not list(home.iterdir())
 
 
-@pytest.mark.parametrize(
-    "how", ["", pytest.param("mount", marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts"))]
-)
+@pytest.mark.parametrize("how", ["", pytest.param("mount", marks=of_root)])
 def test_what_a_killed_harness_left_is_cleaned(tmp_path: Path, home: Path, how: str) -> None:
     process, node = harness(tmp_path, how)
     assert [cleaned.is_running for cleaned in ledger.clean()] == [True]
@@ -133,3 +135,32 @@ def test_what_could_not_be_undone_stays_in_the_file(tmp_path: Path, home: Path) 
     with pytest.raises(NotUndone, match="remove it yourself"):
         book.close()
     assert [path.name for path in home.iterdir()] == [f"{book.run}.json"]
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[Path]:
+    """A disk in a directory of a harness."""
+    path = tmp_path / f"{ledger.MARK}feed" / "disk"
+    path.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(path)], check=True)
+    yield path
+    if os.path.ismount(path):
+        subprocess.run(["umount", str(path)], check=True)
+
+
+@of_root
+def test_a_disk_is_waited_for_that_somebody_is_about_to_leave(home: Path, mounted: Path) -> None:
+    left_behind(home, Directory(str(mounted.parent)), Mount(str(mounted)))
+    with subprocess.Popen(["sleep", "0.5"], cwd=mounted):
+        (cleaned,) = ledger.clean()
+    assert not cleaned.faults
+    assert not mounted.parent.exists()
+
+
+@of_root
+def test_a_directory_is_not_emptied_through_what_is_mounted_in_it(home: Path, mounted: Path) -> None:
+    (mounted / "file").write_text("data")
+    left_behind(home, Directory(str(mounted.parent)))
+    (cleaned,) = ledger.clean()
+    assert f"has {mounted} mounted in it" in cleaned.faults[0]
+    assert (mounted / "file").read_text() == "data"

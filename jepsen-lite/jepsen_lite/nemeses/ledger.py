@@ -31,6 +31,7 @@ import msgspec
 MARK = "kraftlab-chaos-"
 """How the names of directories and namespaces begin that a harness has made."""
 _GONE_WITHIN_S = 5.0
+_UNUSED_WITHIN_S = 15.0
 _COMMAND_TIMEOUT_S = 20.0
 
 
@@ -232,13 +233,36 @@ def undo(entry: Entry) -> None:
                 time.sleep(0.01)
         case Mount(path=path):
             _require_mark(path, entry)
-            _run("umount", path)
+            _unmount(path)
         case Directory(path=path):
             _require_mark(path, entry)
+            within = [mount for mount in _mounts() if Path(mount).is_relative_to(path)]
+            if within:
+                raise NotUndone(f"{text(entry)} has {', '.join(within)} mounted in it")
             shutil.rmtree(path)
         case Namespace(name=name):
             _require_mark(f"/{name}", entry)
             _run("ip", "netns", "delete", name)
+
+
+def _unmount(path: str) -> None:
+    """Whoever has files of it open may be about to end: nodes do that when their harness has gone."""
+    deadline = time.monotonic() + _UNUSED_WITHIN_S
+    while True:
+        try:
+            return _run("umount", path)
+        except NotUndone:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
+
+
+def _mounts() -> list[str]:
+    try:
+        lines = Path("/proc/self/mounts").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    return [line.split()[1].encode().decode("unicode_escape") for line in lines]
 
 
 def _require_mark(path: str, entry: Entry) -> None:
