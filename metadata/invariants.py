@@ -119,6 +119,8 @@ def check_step(before: MetadataImage, after: MetadataImage, record: AnyRecord) -
                 broken.append("the partition epoch rises by one with every change")
             if new.leader_epoch != old.leader_epoch + (record.leader is not None):
                 broken.append("the leader epoch rises by one with every change that has a leader, and with no other")
+            if _is_completed(old, new) and not set(old.adding) <= set(new.isr):
+                broken.append("a reassignment is complete once every replica that it adds is in sync")
             if old.isr and not new.isr and not eligible_leaders.are_on(before):
                 broken.append("without eligible leader replicas the ISR does not become empty")
     elif isinstance(record, Partition) and after.topics.partition(record.topic_id, record.partition_id) is None:
@@ -132,6 +134,12 @@ def check_step(before: MetadataImage, after: MetadataImage, record: AnyRecord) -
         if known is None and any(broker.epoch >= record.broker_epoch for broker in before.cluster.brokers.values()):
             broken.append("a new broker's epoch is above all others")
     return tuple(f"{record!r}: not so: {rule}" for rule in broken)
+
+
+def _is_completed(old: PartitionImage, new: PartitionImage) -> bool:
+    """Whether a reassignment has ended, and not by going back."""
+    has_ended = old.is_reassigning and not new.is_reassigning
+    return has_ended and set(new.replicas) == set(old.target) != set(old.original)
 
 
 def _distinct(members: tuple[int, ...]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ from kraftlab.metadata.records import AnyRecord, ProducerIds, RequestOutcome
 from kraftlab.metadata.requests import RequestsImage
 from kraftlab.metadata.snapshot import ImageSnapshot, _chunks
 from kraftlab.metadata.uuids import Uuid
-from kraftlab.quorum.simulation.mutants import Mutant
+from kraftlab.quorum.simulation.mutants import Mutant, MutantDoesNotApply
 
 from ..cluster import brokers, producer_ids
 from ..engine import exactly_once, log_writer
@@ -27,7 +27,10 @@ from ..engine.exactly_once import RequestIdentity
 from ..engine.move_upkeep import MoveUpkeep
 from ..engine.purgatory import Purgatory
 from ..engine.quorum_controller import QuorumController
-from ..engine.state import ControllerState, Outcome
+from ..engine.state import Context, ControllerState, Outcome
+from ..partitions import partitions
+from ..reassignment import arithmetic
+from ..reassignment.arithmetic import Reassignment
 
 
 def _answer_before_commit(_original: object) -> Callable[..., None]:
@@ -150,6 +153,56 @@ def _rules_stay_said(after: Callable[..., AclsImage]) -> Callable[..., AclsImage
     return mutated
 
 
+def _no_deduplication(_original: object) -> Callable[[RequestsImage, RequestIdentity, int], None]:
+    def mutated(requests: RequestsImage, identity: RequestIdentity, now_ms: int) -> None:
+        return
+
+    return mutated
+
+
+def _broker_epoch_unchecked(_original: object) -> Callable[[ControllerState, int, int], BrokerImage | None]:
+    def mutated(state: ControllerState, broker_id: int, broker_epoch: int) -> BrokerImage | None:
+        return state.image.cluster.brokers.get(broker_id)
+
+    return mutated
+
+
+def _broker_epoch_reused(register: Callable[..., Outcome[Any]]) -> Callable[..., Outcome[Any]]:
+    def mutated(state: ControllerState, table: Any, request: Any, context: Context) -> Outcome[Any]:
+        known = state.image.cluster.brokers.get(request.broker_id)
+        return register(state, table, request, context if known is None else context._replace(next_offset=known.epoch))
+
+    return mutated
+
+
+def _partition_epoch_unchecked(checks: tuple[tuple[str, Any, Any], ...]) -> tuple[tuple[str, Any, Any], ...]:
+    left = tuple(check for check in checks if check[0] != "partition epoch is over")
+    if len(left) != len(checks) - 1:
+        raise MutantDoesNotApply("partition-epoch-unchecked: there is no check of the partition epoch any more")
+    return left
+
+
+def _reassigned_too_early(complete: Callable[..., Any]) -> Callable[..., Any]:
+    def mutated(reassignment: Reassignment, isr: tuple[int, ...]) -> Any:
+        return complete(reassignment, tuple(dict.fromkeys((*isr, *reassignment.adding))))
+
+    return mutated
+
+
+def _reads_as_it_is(_original: object) -> Callable[[QuorumController], Coroutine[Any, Any, None]]:
+    async def mutated(self: QuorumController) -> None:
+        """What is committed here is taken for what is committed."""
+
+    return mutated
+
+
+def _reads_uncommitted(_original: object) -> property:
+    def mutated(self: QuorumController) -> ControllerState:
+        return self.newest
+
+    return property(mutated)
+
+
 MUTANTS: dict[str, Mutant] = {
     mutant.name: mutant
     for mutant in (
@@ -217,6 +270,56 @@ MUTANTS: dict[str, Mutant] = {
         Mutant("cordons-as-told", "cordoned directories are noted as they are told", brokers, "_cordons", _cordons_as_told),
         Mutant("leaderships-stay", "a broker that is fenced goes on leading", brokers, "without_broker", _leaderships_stay),
         Mutant("block-given-twice", "a block of producer ids is given twice", producer_ids, "_next_block", _block_given_twice),
+        Mutant(
+            "no-deduplication",
+            "a request with an id is carried out however often it comes",
+            exactly_once,
+            "find",
+            _no_deduplication,
+        ),
+        Mutant(
+            "broker-epoch-unchecked",
+            "an in-sync set is changed by an incarnation that is gone",
+            partitions,
+            "check_broker_epoch",
+            _broker_epoch_unchecked,
+        ),
+        Mutant("broker-epoch-reused", "a new incarnation gets the epoch of the last", brokers, "register", _broker_epoch_reused),
+        Mutant(
+            "partition-epoch-unchecked",
+            "an in-sync set is changed as the partition was",
+            partitions,
+            "ALTER_PARTITION_CHECKS",
+            _partition_epoch_unchecked,
+        ),
+        Mutant(
+            "reassigned-too-early",
+            "a reassignment ends before what it adds is in sync",
+            arithmetic,
+            "complete",
+            _reassigned_too_early,
+        ),
         Mutant("rules-stay-said", "an access rule counts after it was removed", AclsImage, "after", _rules_stay_said),
     )
 }
+
+FOR_CLIENTS: dict[str, Mutant] = {
+    mutant.name: mutant
+    for mutant in (
+        Mutant(
+            "linearizable-read-as-it-is",
+            "a linearizable read is answered from what this controller has, whoever leads",
+            QuorumController,
+            "catch_up",
+            _reads_as_it_is,
+        ),
+        Mutant(
+            "uncommitted-state-shown",
+            "reads see what is not committed",
+            QuorumController,
+            "committed",
+            _reads_uncommitted,
+        ),
+    )
+}
+"""Bugs that only those see who read through the doors: the world's own administrator does not."""

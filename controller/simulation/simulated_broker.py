@@ -15,6 +15,7 @@ from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.image import EMPTY, PartitionImage
 from kraftlab.metadata.peer_rpc import (
     AlterPartitionRequest,
+    AlterPartitionResponse,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
@@ -26,6 +27,7 @@ from kraftlab.metadata.uuids import Uuid
 
 from ..cluster import brokers
 from ..engine.purgatory import Answer
+from ..engine.state import Context, ControllerState, Outcome
 from ..partitions.partitions import NOT_CHECKED, alter_partition
 from .rare_requests import Disks
 from .simulated_controller import CLUSTER_ID, HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, SimulatedController
@@ -197,9 +199,13 @@ class SimulatedBroker:
         chosen = self._random.sample(led, min(len(led), self._random.randint(1, 3)))
         changes = tuple(self._change(topic_id, number, partition) for topic_id, number, partition in chosen)
         request = AlterPartitionRequest(self.broker_id, self.epoch, changes)
-        self._world.write(
-            asked, "AlterPartition", lambda state, context: alter_partition(state, request, context), SESSION_TIMEOUT_MS
-        )
+
+        def alter(state: ControllerState, context: Context) -> Outcome[AlterPartitionResponse]:
+            outcome = alter_partition(state, request, context)
+            self._world.judge_change(state.image, request, outcome.records)
+            return outcome
+
+        self._world.write(asked, "AlterPartition", alter, SESSION_TIMEOUT_MS)
 
     def _wants_more(self, partition: PartitionImage) -> bool:
         """Whether a replica is not in sync that could be; now and then also where all is well, but for the end of a run."""

@@ -7,7 +7,7 @@ the world compares that with what is committed at this moment, by the raft check
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,8 +16,8 @@ import msgspec
 
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
-from kraftlab.metadata.peer_rpc import BrokerHeartbeatResponse
-from kraftlab.metadata.records import RESOURCE_BROKER, AnyRecord, BeginTransaction, Config, EndTransaction
+from kraftlab.metadata.peer_rpc import AlterPartitionRequest, BrokerHeartbeatResponse
+from kraftlab.metadata.records import RESOURCE_BROKER, AnyRecord, BeginTransaction, Config, EndTransaction, PartitionChange
 from kraftlab.quorum.core.batch import MAX_RECORDS
 from kraftlab.quorum.simulation.invariants import Violation
 from kraftlab.quorum.simulation.options import SimulationOptions
@@ -263,6 +263,26 @@ class MetadataWorld(World):
         """M3, as far as it can be told from outside."""
         if answer.error is None and answer.offset > self.history.end_offset:
             self.violated(f"M3 a heartbeat is answered for offset {answer.offset}, and {self.history.end_offset} is committed")
+
+    def judge_change(self, image: MetadataImage, request: AlterPartitionRequest, records: Sequence[AnyRecord]) -> None:
+        """M12: an in-sync set is only changed by the registered incarnation that leads, and as the partition is now. Told outside
+        the operation, which would take what is raised there for a fault of its own.
+        """
+        sender = image.cluster.brokers.get(request.broker_id)
+        if sender is None or sender.epoch != request.broker_epoch:
+            known = "is not registered" if sender is None else f"is registered with epoch {sender.epoch}"
+            self.after(
+                0,
+                self.violated,
+                f"M12 a change by broker {request.broker_id} of epoch {request.broker_epoch} is taken, and it {known}",
+            )
+        changed = {(record.topic_id, record.partition_id) for record in records if isinstance(record, PartitionChange)}
+        for change in request.changes:
+            partition = image.topics.partition(change.topic_id, change.partition)
+            if partition is None or (change.topic_id, change.partition) not in changed:
+                continue
+            if (change.leader_epoch, change.partition_epoch) != (partition.leader_epoch, partition.partition_epoch):
+                self.after(0, self.violated, f"M12 {change} is taken, and the partition is {partition}")
 
     def work(self, process: SimulatedProcess) -> None:
         asked = process.state_machine

@@ -36,6 +36,11 @@ EXPECTED = {
     "leaderships-stay": ("M1",),
     "block-given-twice": ("M8",),
     "rules-stay-said": ("M1",),
+    "no-deduplication": ("M8", "M10"),
+    "broker-epoch-unchecked": ("M12",),
+    "broker-epoch-reused": ("M1",),
+    "partition-epoch-unchecked": ("M12",),
+    "reassigned-too-early": ("M1",),
 }
 
 
