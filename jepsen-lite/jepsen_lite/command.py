@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "test-all": ("test", "test_all"),
     "replay": ("replay", "replay"),
     "shrink": ("shrink", "shrink"),
+    "check": ("check", "check"),
     "report": ("report", "report"),
     "serve": ("serve", "serve"),
     "clean": ("clean", "clean"),

@@ -58,8 +58,14 @@ def check_calls(calls: Sequence[Operation], model: Model[Any], steps_max: int = 
     return KeyAnswer(UNKNOWN, len(calls), steps, "jit")
 
 
+Search = Callable[[str, Sequence[Operation]], KeyAnswer]
+"""Judges the calls of a key."""
+
+
 class Linearizable:
-    """`model` gives the object of a key; `functions` are the operations to be judged (all that the model knows if None)."""
+    """`model` gives the object of a key; `functions` are the operations to be judged (all that the model knows if None). `search`
+    judges keys in place of the two searches here: it has their answers from elsewhere.
+    """
 
     def __init__(
         self,
@@ -67,12 +73,26 @@ class Linearizable:
         *,
         functions: frozenset[str] | None = None,
         steps_max: int = STEPS_MAX,
+        search: Search | None = None,
         name: str = "linearizable",
     ) -> None:
         self.name = name
-        self._model = model
+        self.model = model
+        self.steps_max = steps_max
         self._functions = functions
-        self._steps_max = steps_max
+        self._search = search or self.judged
+
+    def searching_with(self, search: Search) -> Linearizable:
+        """The same checker, with answers from elsewhere."""
+        return Linearizable(self.model, functions=self._functions, steps_max=self.steps_max, search=search, name=self.name)
+
+    def judged(self, key: str, calls: Sequence[Operation]) -> KeyAnswer:
+        """Judges one key here."""
+        return check_calls(calls, self.model(key), self.steps_max)
+
+    def keys_of(self, run: Run) -> dict[str, tuple[list[Op], list[Operation]]]:
+        """What is judged of a run, by key; what never happened is left out."""
+        return self.calls_by_key(run.history if run.log is None else resolved(run.history, run.log).history)
 
     def calls_by_key(self, history: Sequence[Op]) -> dict[str, tuple[list[Op], list[Operation]]]:
         """The operations that are judged and the calls that they are, by key."""
@@ -84,7 +104,7 @@ class Linearizable:
                 continue
             model = models.get(op.key)
             if model is None:
-                model = models[op.key] = self._model(op.key)
+                model = models[op.key] = self.model(op.key)
             call = as_call(op, model)
             if call is None:
                 continue
@@ -94,12 +114,8 @@ class Linearizable:
         return keys
 
     def check(self, run: Run) -> Verdict:
-        keys = self.calls_by_key(run.history if run.log is None else resolved(run.history, run.log).history)
-        answers = {key: check_calls(calls, self._model(key), self._steps_max) for key, (_, calls) in keys.items()}
-        return self.verdict(keys, answers)
-
-    def verdict(self, keys: dict[str, tuple[list[Op], list[Operation]]], answers: dict[str, KeyAnswer]) -> Verdict:
-        """Of all keys together, from the answer of each."""
+        keys = self.keys_of(run)
+        answers = {key: self._search(key, calls) for key, (_, calls) in keys.items()}
         illegal = [key for key, answer in answers.items() if answer.valid is False]
         undecided = [key for key, answer in answers.items() if answer.valid == UNKNOWN]
         checked = sum(answer.calls for answer in answers.values())
@@ -132,7 +148,7 @@ class Linearizable:
         return Verdict(checker=self.name, valid=True, details=details)
 
     def _explained(self, key: str, ops: list[Op], calls: list[Operation]) -> IllegalHistory:
-        model = self._model(key)
+        model = self.model(key)
         kept = smallest(calls, model)
         indices = tuple(ops[number].index for number in kept.numbers)
         return IllegalHistory(

@@ -1,0 +1,94 @@
+"""`kraftlab chaos check`: stored runs are judged again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+import msgspec
+
+from kraftlab.cli.output import Output, json_option
+
+from ..command import HarnessError, WrongUse
+from ..rechecking import Answers, rechecked, tasks_of
+from ..store import DEFAULT_STORE, LATEST, RunDirectory, RunRecord, all_runs
+from ..verdicts import Validity, exit_code, worst
+from ..workloads import UnknownWorkload
+
+ENGINES = ("local", "spark")
+
+
+@click.command(
+    "check",
+    short_help="Judge stored runs again.",
+    epilog="""\b
+Examples:
+  kraftlab chaos check
+  kraftlab chaos check topics/20260101T120000-7 registers/20260101T120100-8
+  kraftlab chaos check --all --engine spark""",
+)
+@click.argument("runs", metavar="[RUN…]", nargs=-1)
+@click.option("--all", "of_all", is_flag=True, help="All runs of the store.")
+@click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default=ENGINES[0],
+    show_default=True,
+    help="Where orders are searched for: here, or by Spark, key by key.",
+)
+@click.option("--store", metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
+@json_option
+def check(runs: tuple[str, ...], of_all: bool, engine: str, store: str, as_json: bool) -> None:
+    """Judges each RUN (the newest one unless some are named) with the checkers of this version, and writes the verdicts into it.
+
+    Its page shows them after: kraftlab chaos report RUN. The exit code is that of the worst run.
+    """
+    if runs and of_all:
+        raise WrongUse(f"RUN {runs[0]} and --all were both given; leave one of them out")
+    directories = list(all_runs(store)) if of_all else [RunDirectory.find(run, store) for run in runs or (LATEST,)]
+    if not directories:
+        raise WrongUse(f"there are no runs in {store}; make one with: kraftlab chaos test --store {store}")
+    output = Output(as_json)
+    try:
+        answers = _spark_answers(directories) if engine == "spark" else None
+        records = []
+        for directory in directories:
+            record, _ = rechecked(directory, answers)
+            records.append(record)
+            output.lines(_lines(directory, record))
+    except UnknownWorkload as error:
+        raise WrongUse(f"{error}; the run was made by another version") from error
+    output.result(
+        [
+            {"run": str(directory.path), "valid": record.valid, "verdicts": msgspec.to_builtins(record.verdicts)}
+            for directory, record in zip(directories, records, strict=True)
+        ]
+    )
+    raise SystemExit(worst(exit_code(record.verdicts) for record in records))
+
+
+def _spark_answers(directories: Sequence[RunDirectory]) -> Answers:
+    try:
+        from kraftlab.pipeline.errors import EnvironmentFault
+        from kraftlab.pipeline.session import factory, settings
+
+        from ..spark_engine import answers_of
+    except ModuleNotFoundError as error:
+        raise HarnessError(f"{error.name} is not installed; install it with: pip install 'kraftlab[pipeline]'") from error
+    tasks = [task for directory in directories for task in tasks_of(directory)]
+    try:
+        with factory.session() as spark:
+            return answers_of(spark, tasks, settings.processors())
+    except EnvironmentFault as error:
+        raise HarnessError(f"{error}; or leave out --engine spark") from error
+
+
+_WORDS: dict[Validity, str] = {True: "valid", False: "INVALID", "unknown": "unknown"}
+
+
+def _lines(directory: RunDirectory, record: RunRecord) -> list[str]:
+    """The run, and what was said about it; of checkers that found nothing only the names."""
+    fine = [verdict.checker for verdict in record.verdicts if verdict.valid is True]
+    lines = [f"{_WORDS[record.valid]:<8} {directory.name}"]
+    lines += [f"  {verdict.checker}: {verdict.reason}" for verdict in record.verdicts if verdict.valid is not True]
+    return [*lines, f"  fine: {', '.join(fine)}"] if fine else lines

@@ -1,0 +1,97 @@
+"""Stored runs are judged again, with the checkers of today.
+
+A run is judged as it was when it had ended, by the same functions. Most of the time goes into searches for orders, one for each
+key of a run, which have nothing to do with each other: for many runs they can be done by Spark (`spark_engine`), which gives the
+answer of each key to the same checker that else searches itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from .checkers.judgement import judge
+from .checkers.linearizable import KeyAnswer, Linearizable
+from .history import Op
+from .models.model import Operation
+from .runs import checkers_of
+from .store import RunDirectory, RunRecord
+from .workload import Checker, Options, Run
+from .workloads import workload_named
+
+
+class KeyTask(msgspec.Struct, frozen=True, kw_only=True):
+    """One key's history of one run, with all that is needed to judge it elsewhere. `checker` is the name of the one that asks."""
+
+    run: str
+    workload: str
+    options: Options
+    checker: str
+    key: str
+    ops: tuple[Op, ...]
+
+
+class KeyResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a task."""
+
+    run: str
+    checker: str
+    key: str
+    answer: KeyAnswer
+
+
+Answers = Mapping[tuple[str, str, str], KeyAnswer]
+"""(run, checker, key) → what was found."""
+
+
+def answer(task: KeyTask) -> KeyResult:
+    """Does a task: the same whoever does it."""
+    checker = next(
+        found for found in _searching(workload_named(task.workload).checkers(task.options)) if found.name == task.checker
+    )
+    _, calls = checker.calls_by_key(task.ops)[task.key]
+    return KeyResult(run=task.run, checker=task.checker, key=task.key, answer=checker.judged(task.key, calls))
+
+
+def tasks_of(directory: RunDirectory) -> Iterator[KeyTask]:
+    """The searches of a run, a task for each key. StoreError, UnknownWorkload."""
+    record, run = directory.record(), directory.run()
+    for checker in _searching(workload_named(record.workload).checkers(record.options)):
+        for key, (ops, _) in checker.keys_of(run).items():
+            yield KeyTask(
+                run=str(directory.path),
+                workload=record.workload,
+                options=record.options,
+                checker=checker.name,
+                key=key,
+                ops=tuple(ops),
+            )
+
+
+def rechecked(directory: RunDirectory, answers: Answers | None = None) -> tuple[RunRecord, Run]:
+    """The run with today's verdicts, which are also written. With `answers` nothing is searched here. StoreError,
+    UnknownWorkload.
+    """
+    record, run = directory.record(), directory.run()
+    checkers: Sequence[Checker] = checkers_of(workload_named(record.workload), record.options, directory)
+    if answers is not None:
+        checkers = [_told(checker, str(directory.path), answers) for checker in checkers]
+    record = msgspec.structs.replace(record, verdicts=tuple(judge(run, checkers)))
+    directory.write_record(record)
+    return record, run
+
+
+def _searching(checkers: Sequence[Checker]) -> list[Linearizable]:
+    return [checker for checker in checkers if isinstance(checker, Linearizable)]
+
+
+def _told(checker: Checker, run: str, answers: Answers) -> Checker:
+    """The checker, with what is known already."""
+    if not isinstance(checker, Linearizable):
+        return checker
+
+    def search(key: str, calls: Sequence[Operation]) -> KeyAnswer:
+        return answers[run, checker.name, key]
+
+    return checker.searching_with(search)

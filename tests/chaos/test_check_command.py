@@ -1,0 +1,112 @@
+"""Stored runs are judged again: by whom does not matter, and what was found is written into them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from jepsen_lite.commands.check import check
+from jepsen_lite.history import History, Op
+from jepsen_lite.rechecking import answer, rechecked, tasks_of
+from jepsen_lite.spark_engine import dealt, judge_rows
+from jepsen_lite.store import RunDirectory, RunRecord, StoreError
+from jepsen_lite.verdicts import NOT_KNOWN, SAFETY, Verdict
+from jepsen_lite.workload import Options, Run
+
+
+def op(index: int, f: str, key: str, value: object = None, result: object = None) -> Op:
+    return Op(
+        index=index,
+        process=index,
+        f=f,
+        key=key,
+        value=value,
+        result=result,
+        outcome="ok",
+        invoked_ns=10 * index,
+        ended_ns=10 * index + 5,
+    )
+
+
+def stored(store: Path, seed: str, last_read: int, workload: str = "registers") -> RunDirectory:
+    """A run of two registers; what the last read shows decides whether it is legal."""
+    ops = [
+        op(0, "set", "values/a/0", 1),
+        op(1, "set", "values/b/0", 7),
+        op(2, "set", "values/a/0", 2),
+        op(3, "get", "values/b/0", None, 7),
+    ]
+    history = History([*ops, op(4, "get", "values/a/0", None, last_read)])
+    directory = RunDirectory.new(store, workload, seed)
+    old = Verdict(checker="stats", valid=False, reason="what an older version said")
+    record = RunRecord(workload=workload, world="real", options=Options(seed=seed), verdicts=(old,))
+    directory.write_run(record, Run(options=record.options, history=history))
+    return directory
+
+
+def by_checker(record: RunRecord) -> dict[str, Verdict]:
+    return {verdict.checker: verdict for verdict in record.verdicts}
+
+
+def test_a_run_gets_the_verdicts_of_today(tmp_path: Path) -> None:
+    directory = stored(tmp_path, "1", last_read=1)
+    record, run = rechecked(directory)
+    assert len(run.history) == 5
+    assert by_checker(record)["stats"].valid is True
+    assert by_checker(record)["linearizable"].ops == (0, 2, 4)
+    assert [(verdict.checker, verdict.reason) for verdict in directory.record().verdicts] == [
+        (verdict.checker, verdict.reason) for verdict in record.verdicts
+    ]
+
+
+def test_answers_from_elsewhere_give_the_same_verdicts(tmp_path: Path) -> None:
+    for seed, last_read in (("1", 1), ("2", 2)):
+        directory = stored(tmp_path, seed, last_read)
+        here, _ = rechecked(directory)
+        results = [answer(task) for task in tasks_of(directory)]
+        assert {result.key for result in results} == {"values/a/0", "values/b/0"}
+        there, _ = rechecked(directory, {(result.run, result.checker, result.key): result.answer for result in results})
+        assert by_checker(there)["linearizable"].details == by_checker(here)["linearizable"].details
+
+
+def test_rows_of_tasks_become_rows_of_results(tmp_path: Path) -> None:
+    import msgspec
+    import pyarrow as pa
+
+    tasks = list(tasks_of(stored(tmp_path, "1", last_read=1)))
+    batch = pa.RecordBatch.from_pydict({"task": [msgspec.json.encode(task).decode() for task in tasks]})
+    (results,) = judge_rows(iter([batch]))
+    found = [json.loads(text) for text in results.column("result").to_pylist()]
+    assert [(row["key"], row["answer"][0]) for row in found] == [("values/a/0", False), ("values/b/0", True)]
+
+
+def test_tasks_are_dealt_out_by_size(tmp_path: Path) -> None:
+    long, short = tasks_of(stored(tmp_path, "1", last_read=1))
+    heaps = dealt([short, long, short, short], 2)
+    assert [[task.key for task in heap] for heap in heaps] == [[long.key, short.key], [short.key, short.key]]
+
+
+def test_the_command_judges_runs_and_exits_with_the_worst(tmp_path: Path) -> None:
+    bad, good = stored(tmp_path, "1", last_read=1), stored(tmp_path, "2", last_read=2)
+    shown = CliRunner().invoke(check, [bad.name, good.name, "--store", str(tmp_path)])
+    assert shown.exit_code == SAFETY
+    assert f"INVALID  {bad.name}" in shown.output
+    assert "linearizable: key 'values/a/0': these operations cannot have happened one at a time" in shown.output
+    newest = CliRunner().invoke(check, ["--store", str(tmp_path), "--json"])
+    assert newest.exit_code == NOT_KNOWN
+    (row,) = json.loads(newest.stdout.splitlines()[-1])
+    assert (row["run"], row["valid"]) == (str(good.path), "unknown")
+    assert "witness: the committed log was not kept" in CliRunner().invoke(check, ["--all", "--store", str(tmp_path)]).output
+
+
+def test_what_cannot_be_judged_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="there is no run latest"):
+        CliRunner().invoke(check, ["--store", str(tmp_path)], catch_exceptions=False)
+    assert "there are no runs in" in str(CliRunner().invoke(check, ["--all", "--store", str(tmp_path)]).exception)
+    stored(tmp_path, "1", last_read=1, workload="forgotten")
+    unknown = CliRunner().invoke(check, ["--store", str(tmp_path)])
+    assert "there is no workload 'forgotten'" in str(unknown.exception)
+    assert "leave one of them out" in str(CliRunner().invoke(check, ["x", "--all"]).exception)
