@@ -30,6 +30,7 @@ logger = logging.getLogger("kraftlab.links")
 
 HELD_CONNECTIONS_MAX = 32
 _TRY_S = 0.02
+_TRY_S_MAX = 0.1
 _PATIENCE_S = 0.5
 _RESET = struct.pack("ii", 1, 0)
 
@@ -62,17 +63,20 @@ class NodeProxy:
 
     async def _watch(self) -> None:
         """Decides whether to listen, whenever there is a reason to."""
+        pause_s = _TRY_S
         while True:
             self._looked = trio.Event()
             if self._has_cuts(self.node_id) or await self._node_listens():
                 self._wanted.set()
                 await self._looked.wait()
+                pause_s = _TRY_S
             else:
                 if self._wanted.is_set():
                     self._wanted = trio.Event()
                     self._listening.cancel()
-                with trio.move_on_after(_TRY_S):
+                with trio.move_on_after(pause_s):
                     await self._looked.wait()
+                pause_s = min(1.2 * pause_s, _TRY_S_MAX)
 
     def look(self) -> None:
         """The node may have gone, or links have changed."""

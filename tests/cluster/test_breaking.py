@@ -271,6 +271,31 @@ def test_the_socket_is_its_owners_alone_and_refuses_what_is_no_order(lab: Lab) -
             assert answer in json.loads(lines.readline())["error"]
 
 
+def test_a_controller_that_joins_later_stands_behind_a_proxy_too(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 1, 0, 1, allow_chaos=True) as cluster:
+        added = cluster.add_controller()
+        cluster.start_node(added)
+        cluster.wait_ready()
+        lab = Lab(cluster)
+        wait_until("it votes", lambda: joins(cluster, added))
+        cluster.cut(3000, added)
+        cluster.cut(added, 3000)
+        wait_until("a majority of two is lost", lambda: lab.view_of(3000)[0] != 3000)
+        cluster.heal_all()
+        assert lab.leader() in (3000, added)
+    with LocalCluster(tmp_path) as cluster:
+        assert not cluster.links_are_proxied
+        assert Lab(cluster).leader() in (3000, added)
+
+
+def joins(cluster: LocalCluster, node_id: int) -> bool:
+    try:
+        cluster.join(node_id)
+    except ApiError:
+        return False
+    return True
+
+
 def test_names_are_completed(lab: Lab) -> None:
     from click.shell_completion import BashComplete
 
