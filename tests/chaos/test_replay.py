@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from click.testing import CliRunner
 
-from jepsen_lite.command import chaos
+from jepsen_lite.command import HarnessError, chaos
+from jepsen_lite.commands.shrink import Search
+from jepsen_lite.fault_plan import FaultPlan
+from jepsen_lite.nemeses.shrink import Case
+from jepsen_lite.runs import Trial
 from jepsen_lite.store import RunDirectory
+from jepsen_lite.verdicts import Verdict
+from jepsen_lite.workload import Options
 from kraftlab.cli.output import CommandFailed
 from kraftlab.controller.simulation.mutants import MUTANTS
 from kraftlab.quorum.simulation.mutants import planted
@@ -79,3 +86,55 @@ def test_a_run_that_is_not_there_is_said(store: str) -> None:
     code, said = invoke("replay", "nothing", "--store", store)
     assert code == 254
     assert "there is no run nothing" in said
+
+
+class Run(NamedTuple):
+    cut_short: str = ""
+
+
+class Found(NamedTuple):
+    verdicts: tuple[Verdict, ...]
+    run: Run = Run()
+
+
+def searching(*answers: Found | HarnessError, tries: int = 1) -> Search:
+    """A search whose runs end so, one after the other."""
+    left = list(answers)
+
+    def run(trial: Trial) -> Any:
+        answer = left.pop(0)
+        if isinstance(answer, HarnessError):
+            raise answer
+        return answer
+
+    trial = Trial("registers", "real", (), Options(), FaultPlan(seed="0"))
+    return Search(trial, frozenset({"witness"}), tries, time.monotonic() + 60, run)
+
+
+CASE = Case(Options(), ())
+FAILS = Found((Verdict(checker="witness", valid=False),))
+PASSES = Found((Verdict(checker="witness", valid=True),))
+
+
+def test_what_goes_wrong_in_another_way_does_not_count() -> None:
+    assert not searching(Found((Verdict(checker="availability", valid=False),))).fails(CASE)
+    assert searching(FAILS).fails(CASE)
+
+
+def test_a_case_passes_only_if_all_its_tries_do() -> None:
+    assert searching(PASSES, FAILS, tries=2).fails(CASE)
+    assert not searching(PASSES, PASSES, tries=2).fails(CASE)
+
+
+def test_a_run_that_did_not_come_about_ends_no_search_but_many_do() -> None:
+    refused = HarnessError("the port is taken")
+    assert searching(refused, FAILS, tries=2).fails(CASE)
+    with pytest.raises(HarnessError, match="the port is taken"):
+        searching(*[refused] * 4, tries=4).fails(CASE)
+
+
+def test_a_search_that_is_ended_tries_no_more() -> None:
+    search = searching(Found(FAILS.verdicts, Run("SIGINT")))
+    assert search.fails(CASE)
+    assert search.is_over
+    assert not search.fails(CASE)

@@ -2,7 +2,7 @@
 
 A smaller run counts as failing if a checker finds something that found something in the original: what goes wrong in another way
 does not count. On real processes a run that fails may pass the next time, so each is tried several times before it counts as
-passing; the time box ends the search with what was found until then.
+passing; the time box, or Ctrl-C, ends the search with what was found until then.
 """
 
 from __future__ import annotations
@@ -29,31 +29,44 @@ from ..verdicts import Verdict
 from .replay import trial_of
 from .test import carried_out
 
+REFUSALS_MAX = 3
+"""So many runs may not come about, as by a port that somebody else has taken."""
+
 
 class Search:
-    """Tries cases, and remembers the last run that failed."""
+    """Tries cases, and remembers the last run that failed. `run` carries one out."""
 
     def __init__(
         self, trial: Trial, checkers: frozenset[str], tries: int, deadline: float, run: Callable[[Trial], Tried]
     ) -> None:
         self.trial, self.runs = trial, 0
         self._checkers, self._tries, self._deadline, self._run = checkers, tries, deadline, run
+        self._is_ended = False
+        self._refusals = 0
         self.found: Tried | None = None
 
     @property
     def is_over(self) -> bool:
-        return time.monotonic() > self._deadline
+        """Whether the time is over, or somebody has ended it."""
+        return self._is_ended or time.monotonic() > self._deadline
 
     def fails(self, case: Case) -> bool:
-        """Whether it fails as the original did, within as many tries as there are; no if the time is over."""
+        """Whether it fails as the original did, within as many tries as there are; no if the search is over. HarnessError if
+        runs cannot be had any more.
+        """
         trial = self.trial_of(case)
         for _ in range(self._tries):
             if self.is_over:
                 return False
             self.runs += 1
-            tried = self._run(trial)
-            if tried.run.cut_short:
-                raise HarnessError(f"the search was ended ({tried.run.cut_short}); the run is {tried.directory.path}")
+            try:
+                tried = self._run(trial)
+            except HarnessError:
+                self._refusals += 1
+                if self._refusals > REFUSALS_MAX:
+                    raise
+                continue
+            self._is_ended = bool(tried.run.cut_short)
             if failing(tried.verdicts) & self._checkers:
                 self.found = tried
                 return True
@@ -104,7 +117,11 @@ def shrink(run: str, store: str, tries: int | None, time_box: float, target: Pat
     tries_store = str(Path(store) / "shrinking")
 
     def carry_out(smaller: Trial) -> Tried:
-        tried = carried_out(smaller, tries_store, output)
+        try:
+            tried = carried_out(smaller, tries_store, output)
+        except HarnessError as error:
+            output.findings([f"no run  {error}"])
+            raise
         word = "fails" if failing(tried.verdicts) & checkers else "passes"
         output.findings([f"{word:<6}  {_size(smaller)}"])
         return tried
@@ -118,7 +135,7 @@ def shrink(run: str, store: str, tries: int | None, time_box: float, target: Pat
     assert search.found is not None, "the whole failed"
     test, plan = write(least, search.found, target or directory.path / SHRUNK)
     write_page(directory)
-    is_least = "the least that fails" if not search.is_over else "the time was over; not everything was tried"
+    is_least = "the least that fails" if not search.is_over else "not everything was tried, since the search was ended"
     output.lines([f"{_size(trial)}", f"{_size(least)}: {is_least}, after {search.runs} runs", f"plan  {plan}", f"test  {test}"])
     assert least.plan is not None, "as above"
     output.result(
