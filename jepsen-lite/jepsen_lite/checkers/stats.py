@@ -10,8 +10,8 @@ from ..workload import Run
 
 
 class Stats:
-    """`details`: per name ok, fail, info and how often each error came. It does not say whether answers were right. `lucky` are names
-    that succeed only by chance, and need not have.
+    """`details`: per name ok, fail, info and how often each error came. It does not say whether answers were right. `lucky` are
+    names that succeed only by chance, and need not have.
     """
 
     name = "stats"
