@@ -8,7 +8,22 @@ from functools import partial
 
 from ..workload import Workload
 
-NAMES = ("registers", "topics", "exactly-once", "snapshot-reads", "list-append", "producer-ids")
+NAMES = (
+    "registers",
+    "topics",
+    "reassignments",
+    "brokers",
+    "agreement",
+    "exactly-once",
+    "snapshot-reads",
+    "elections",
+    "voters",
+    "list-append",
+    "producer-ids",
+    "deltas",
+    "availability",
+    "soak",
+)
 """In the order in which they are listed."""
 
 

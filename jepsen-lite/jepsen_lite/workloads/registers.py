@@ -65,10 +65,10 @@ def workload() -> Workload:
     return Workload(
         "registers",
         RegisterClient,
-        _generator,
+        mixed,
         _final,
         _checkers,
-        _setup,
+        setup,
         summary="topic configs, replica orders and lists as registers: set, get, compare-and-set, append, remove",
     )
 
@@ -94,8 +94,26 @@ def keys(options: Options) -> list[str]:
 # -- what is asked ----------------------------------------------------------------------------------------------------------
 
 
-def _generator(options: Options) -> Source:
+def mixed(options: Options) -> Source:
+    """All kinds of keys."""
     return independent(keys(options), lambda key: _of_key(options, key), group=GROUP)
+
+
+def values(options: Options) -> Source:
+    """Values alone: for workloads that are about something else."""
+    return independent(_value_keys(options), lambda key: _of_key(options, key), group=GROUP)
+
+
+def final_of_values(options: Options) -> Source:
+    """Their final phase."""
+    first, *others = _value_keys(options)
+    return [asked_until_ok(Invocation(f, first, 1 if f == "set" else None)) for f in ("set", "get", "peek")] + [
+        [Invocation("get", key) for key in others]
+    ]
+
+
+def _value_keys(options: Options) -> list[str]:
+    return [key for key in keys(options) if key.startswith("values/")]
 
 
 def _of_key(options: Options, key: str) -> Source:
@@ -148,7 +166,7 @@ def _final(options: Options) -> Source:
     return [*every, others]
 
 
-async def _setup(options: Options, port: Port) -> None:
+async def setup(options: Options, port: Port) -> None:
     replicas = placed_on(port, factor(options))
     names = map(topic_name, range(topics_wanted(options, _KEYS_PER_TOPIC)))
     await create_topics(options, port, (topic_on(name, replicas) for name in names))

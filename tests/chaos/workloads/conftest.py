@@ -58,7 +58,7 @@ Lie = Callable[["ReferenceCluster", str, Any], Any]
 class ReferenceCluster:
     """One state, every state before it, and the log that made them. `lies` is asked where a liar could be interested."""
 
-    def __init__(self, seed: str, lie: str = "", rate: float = 0.1, lost_answers: float = 0.02) -> None:
+    def __init__(self, seed: str, lie: str = "", rate: float = 0.1, lost_answers: float = 0.04) -> None:
         self.random = random.Random(f"{seed}/cluster")
         self.lie, self.rate, self.lost_answers = lie, rate, lost_answers
         self.lies_told = 0

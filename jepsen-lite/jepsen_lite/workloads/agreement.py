@@ -1,0 +1,93 @@
+"""All controllers have one log (W5): what each says of its image, now and before, is what the committed log gives.
+
+Clients write and read registers. Beside that, `digest` asks one node for a digest of its newest image, `digest-at` for that at an
+offset which this client has seen, and `reread` what its log on disk gives when it is read again. In the end every node has to
+have everything. Nodes take snapshots all the time, so that who comes back begins with one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+
+from ..checkers.images_agree import ImagesAgree
+from ..checkers.log_agreement import LogAgreement
+from ..checkers.replayed_image import ReplayedImage
+from ..checkers.stats import Stats
+from ..checkers.witness import Witness
+from ..generators import Context, Invocation, Source, mix
+from ..workload import Checker, Completion, Options, Port, Workload
+from . import registers
+from .admin import Caller, asked_until_ok, ended
+from .snapshot_reads import SNAPSHOTS
+
+ASKED = ("digest", "digest-at", "reread")
+
+
+def workload() -> Workload:
+    return Workload(
+        "agreement",
+        DigestClient,
+        lambda options: digests_of(options, options.controllers),
+        lambda options: final_digests_of(options, options.controllers),
+        _checkers,
+        registers.setup,
+        properties=SNAPSHOTS,
+        summary="every controller's image, now and before, in memory and on disk, is the one that the committed log gives",
+    )
+
+
+def digests_of(options: Options, count: int) -> Source:
+    """Registers, and digests of so many nodes; keys are their places."""
+
+    def of_some(f: str) -> Source:
+        return lambda context: Invocation(f, _some(count, context))
+
+    return mix(registers.mixed(options), *(of_some(f) for f in ASKED), weights=(10, 3, 3, 1))
+
+
+def _some(count: int, context: Context) -> str:
+    return str(context.random.randrange(count))
+
+
+def final_digests_of(options: Options, count: int) -> Source:
+    """Every node has everything, in memory and on its disk."""
+    asked = [asked_until_ok(Invocation(f, str(place))) for place in range(count) for f in ASKED]
+    return [registers.final_of_values(options), asked]
+
+
+class DigestClient:
+    """Of one process. `of_brokers`: keys are places among the brokers."""
+
+    def __init__(self, options: Options, process: int, *, of_brokers: bool = False) -> None:
+        self._caller = Caller(options, process, "digests")
+        self._registers = registers.RegisterClient(options, process)
+        self._of_brokers = of_brokers
+        self._seen = [0]
+
+    async def invoke(self, invocation: Invocation, port: Port) -> Completion:
+        if invocation.f not in ASKED:
+            ending = await self._registers.invoke(invocation, port)
+            self._seen = [*self._seen[-50:], max(0, ending.offset)]
+            return ending
+        asked = sorted(port.brokers if self._of_brokers else port.controllers)
+        request = pb.DescribeMetadataRequest(reread_log=invocation.f == "reread")
+        if invocation.f == "digest-at":
+            request.at_offset = self._caller.random.choice(self._seen)
+        self._caller.newest = max(self._caller.newest, self._seen[-1])
+        node = asked[int(invocation.key) % len(asked)]
+        reply = await self._caller.read(port, "DescribeMetadata", request, local=True, node=node)
+        found = reply.response
+        reread = [found.reread_offset, found.reread_digest.hex()] if request.reread_log else [-1, ""]
+        return ended(reply._replace(node=node), [found.offset, found.image_digest.hex(), *reread])._replace(offset=-1)
+
+
+def _checkers(options: Options) -> Sequence[Checker]:
+    return (
+        Stats(),
+        Witness(registers.RegistersFold, local_reads=frozenset({"peek"})),
+        ImagesAgree(*ASKED),
+        ReplayedImage(),
+        LogAgreement(),
+    )

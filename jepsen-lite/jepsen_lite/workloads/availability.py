@@ -1,0 +1,37 @@
+"""Progress (W14): plain writes and reads all the time, and how long nobody was answered. Its verdict is one of liveness.
+
+What is asked is what `registers` asks of values; that answers are right is judged as well, but the question is when they come:
+the longest time without a success, per kind of fault, and from the end of the faults to the first success.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..checkers.availability import Availability
+from ..checkers.stats import Stats
+from ..checkers.witness import Witness
+from ..workload import Checker, Options, Workload
+from . import registers
+
+RECOVERY_MAX_S = 10.0
+
+
+def workload() -> Workload:
+    return Workload(
+        "availability",
+        registers.RegisterClient,
+        registers.values,
+        registers.final_of_values,
+        _checkers,
+        registers.setup,
+        summary="how long nobody is answered, around every fault and after the last one",
+    )
+
+
+def _checkers(options: Options) -> Sequence[Checker]:
+    return (
+        Stats(),
+        Availability(recovery_max_s=RECOVERY_MAX_S),
+        Witness(registers.RegistersFold, local_reads=frozenset({"peek"})),
+    )

@@ -1,0 +1,213 @@
+"""Brokers, their epochs and their fencing (W4).
+
+Keys are places in the list of brokers. `brokers` (linearizable) and `glance` (of any node) show who is registered, with which
+epoch, and who is fenced. `allocate` asks for producer ids in a broker's name with an epoch that this client has seen at some
+time: one that is over must be refused (STALE_BROKER_EPOCH) and leave nothing. `unregister` takes out a registration of the
+epoch that was seen last; a broker that lives comes back as a new incarnation. What brokers themselves ask for is judged in the
+log: pauses and restarts make zombies of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+
+from ..checkers.replayed_image import ReplayedImage
+from ..checkers.stats import Stats
+from ..checkers.witness import Witness
+from ..generators import Context, Invocation, Source, mix
+from ..history import FAIL, Op
+from ..models.fold import Change
+from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
+from .admin import Caller, asked_until_ok, create_topics, ended
+from .broker_lives import BrokerLives
+from .cluster_view import SeenBrokers, seen_brokers
+from .partition_lives import PartitionLives
+
+STALE, UNREGISTERED = "STALE_BROKER_EPOCH", "BROKER_ID_NOT_REGISTERED"
+OLD_EPOCH_RATE = 0.4
+PREFIX = "brokers-"
+_TOPICS = 6
+_FACTOR_MAX = 3
+
+
+def workload() -> Workload:
+    return Workload(
+        "brokers",
+        BrokersClient,
+        _generator,
+        _final,
+        _checkers,
+        _setup,
+        summary="registrations, epochs and fencing of brokers: nothing happens in the name of an epoch that is over",
+    )
+
+
+def _generator(options: Options) -> Source:
+    def of_some(f: str) -> Source:
+        return lambda context: Invocation(f, _some(options, context))
+
+    parts = (_always("brokers"), _always("glance"), of_some("allocate"), of_some("unregister"))
+    return mix(*parts, weights=(5, 3, 8, 0.3))
+
+
+def _always(f: str) -> Source:
+    return lambda _: Invocation(f)
+
+
+def _some(options: Options, context: Context) -> str:
+    return str(context.random.randrange(options.brokers))
+
+
+def _final(options: Options) -> Source:
+    every = (Invocation("brokers"), Invocation("glance"), Invocation("unregister", "0"), Invocation("allocate", "1"))
+    return [*(asked_until_ok(invocation) for invocation in every), Invocation("brokers")]
+
+
+async def _setup(options: Options, port: Port) -> None:
+    """Partitions that can lose their leaders."""
+    factor = min(_FACTOR_MAX, options.brokers)
+    topics = [
+        pb.CreatableTopic(name=f"{PREFIX}{number}", num_partitions=2, replication_factor=factor) for number in range(_TOPICS)
+    ]
+    await create_topics(options, port, topics)
+
+
+class BrokersClient:
+    """Of one process. It remembers all epochs that it has seen."""
+
+    def __init__(self, options: Options, process: int) -> None:
+        self._caller = Caller(options, process)
+        self._epochs: dict[int, list[int]] = {}
+        self._must_look: set[int] = set()
+        """Brokers whose newest epoch that was seen is over."""
+
+    async def invoke(self, invocation: Invocation, port: Port) -> Completion:
+        if invocation.f in ("brokers", "glance"):
+            seen = await self._look(port, local=invocation.f == "glance")
+            return ended(seen.reply, [sorted(map(list, seen.epochs.items())), list(seen.fenced)])
+        broker = sorted(port.brokers)[int(invocation.key) % len(port.brokers)]
+        if broker not in self._epochs or broker in self._must_look:
+            try:
+                await self._look(port)
+            except CallFailed as failed:
+                return Completion(FAIL, error=f"not sent, no broker is known: {failed.error}", node=failed.node)
+        return await self._write(invocation.f, broker, port)
+
+    async def _look(self, port: Port, *, local: bool = False) -> SeenBrokers:
+        seen = await seen_brokers(self._caller, port, local=local)
+        self._must_look -= seen.epochs.keys()
+        for broker, epoch in seen.epochs.items():
+            known = self._epochs.setdefault(broker, [])
+            if epoch not in known:
+                known.append(epoch)
+                known.sort()
+        return seen
+
+    async def _write(self, f: str, broker: int, port: Port) -> Completion:
+        known = self._epochs.get(broker, [-1])
+        chance = self._caller.random
+        epoch = chance.choice(known) if f == "allocate" and chance.random() < OLD_EPOCH_RATE else known[-1]
+        named: list[Any] = [broker, epoch]
+        api, request = _REQUESTS[f](broker, epoch)
+        try:
+            sent = await self._caller.write(port, api, request)
+        except CallFailed as failed:
+            name = f"{self._caller.client_id.hex()}:{self._caller.sequence}"
+            if failed.error in (STALE, UNREGISTERED):
+                self._must_look.add(broker)
+            return Completion(failed.outcome, named, failed.error, failed.node, failed.offset, failed.epoch, name)
+        start = getattr(sent.reply.response, "producer_id_start", -1)
+        return ended(sent.reply, [*named, start], request_id=sent.request_id)
+
+
+_REQUESTS: dict[str, Any] = {
+    "allocate": lambda broker, epoch: (
+        "AllocateProducerIds",
+        pb.AllocateProducerIdsRequest(broker_id=broker, broker_epoch=epoch),
+    ),
+    "unregister": lambda broker, epoch: (
+        "UnregisterBroker",
+        pb.UnregisterBrokerRequest(broker_id=broker, expected_broker_epoch=epoch),
+    ),
+}
+
+
+class BrokersFold:
+    """Registrations, as the log makes them."""
+
+    writes = frozenset({"allocate", "unregister"})
+    refusals = frozenset({STALE, UNREGISTERED})
+
+    def __init__(self) -> None:
+        self._epochs: dict[int, int] = {}
+        self._fenced: dict[int, bool] = {}
+        self._next = 0
+        self._start = 0
+
+    def apply(self, change: Change) -> Iterable[str]:
+        touched = False
+        for entry in change.entries:
+            record = entry.record
+            match entry.kind:
+                case "RegisterBroker":
+                    self._epochs[record["broker_id"]] = record["broker_epoch"]
+                    self._fenced[record["broker_id"]] = record["fenced"]
+                case "BrokerRegistrationChange":
+                    if record["fenced"] is not None:
+                        self._fenced[record["broker_id"]] = record["fenced"]
+                case "UnregisterBroker":
+                    self._epochs.pop(record["broker_id"], None)
+                    self._fenced.pop(record["broker_id"], None)
+                case "ProducerIds":
+                    self._start, self._next = self._next, record["next_producer_id"]
+                    continue
+                case _:
+                    continue
+            touched = True
+        return _ALL_KEYS if touched else ()
+
+    def wrote(self, op: Op, change: Change | None) -> str:
+        if change is None:
+            return "the answer to it would be there"
+        wanted = "ProducerIds" if op.f == "allocate" else "UnregisterBroker"
+        named = [entry.record for entry in change.entries if entry.kind == wanted]
+        if [[record["broker_id"], record["broker_epoch"]] for record in named] != [op.result[:2]]:
+            return f"it has {wanted} of {named}"
+        return ""
+
+    def permits(self, op: Op) -> str:
+        broker, epoch, *_ = op.result
+        now = self._epochs.get(broker)
+        return "" if now == epoch else f"the epoch of broker {broker} was {now}, not {epoch}"
+
+    def answers(self, op: Op) -> str:
+        if op.f == "unregister":
+            return "" if op.result[0] not in self._epochs else "the broker is registered"
+        if op.f == "allocate":
+            return "" if op.result[2] == self._start else f"the block begins at {self._start}"
+        shown = [sorted(map(list, self._epochs.items())), sorted(broker for broker, fenced in self._fenced.items() if fenced)]
+        return "" if shown == op.result else f"the brokers are {shown}"
+
+    def refuses(self, op: Op) -> str:
+        if not op.result:
+            return ""
+        broker, epoch, *_ = op.result
+        now = self._epochs.get(broker)
+        return "" if now != epoch else f"the epoch of broker {broker} was {epoch}"
+
+
+_ALL_KEYS = tuple(map(str, range(100)))
+"""Whatever happens to one broker may justify what was said of any."""
+
+
+def _checkers(options: Options) -> Sequence[Checker]:
+    return (
+        Stats(),
+        Witness(BrokersFold, local_reads=frozenset({"glance"})),
+        BrokerLives(),
+        PartitionLives(),
+        ReplayedImage(),
+    )

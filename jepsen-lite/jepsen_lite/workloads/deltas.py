@@ -1,0 +1,43 @@
+"""What brokers make of the log (W13): delta by delta or from a snapshot, late or cut off, their images are those of the log.
+
+As `agreement`, of brokers: `digest` is of the image that a broker has published, which it has put together from deltas; `reread`
+of what its log on disk gives from the last snapshot on. A broker that was left behind a snapshot has to begin with that, and one
+that lost a batch could not say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from ..checkers.images_agree import ImagesAgree
+from ..checkers.replayed_image import ReplayedImage
+from ..checkers.stats import Stats
+from ..checkers.witness import Witness
+from ..workload import Checker, Options, Workload
+from . import registers
+from .agreement import ASKED, DigestClient, digests_of, final_digests_of
+from .snapshot_reads import SNAPSHOTS
+
+
+def workload() -> Workload:
+    return Workload(
+        "deltas",
+        partial(DigestClient, of_brokers=True),
+        lambda options: digests_of(options, options.brokers),
+        lambda options: final_digests_of(options, options.brokers),
+        _checkers,
+        registers.setup,
+        worlds=frozenset({"real"}),
+        properties=SNAPSHOTS,
+        summary="every broker's image, made of deltas or begun with a snapshot, is the one that the committed log gives",
+    )
+
+
+def _checkers(options: Options) -> Sequence[Checker]:
+    return (
+        Stats(),
+        Witness(registers.RegistersFold, local_reads=frozenset({"peek"})),
+        ImagesAgree(*ASKED),
+        ReplayedImage(),
+    )

@@ -1,0 +1,202 @@
+"""Partitions by the log alone: what may become of replicas, in-sync sets and leaders, record by record (W3).
+
+An automaton of its own, that shares no code with the controller. A partition is idle, or it moves: it has adding or removing
+replicas, an original and a target. A move ends completed (the replicas are the target, and all that were added are in sync),
+reverted (the replicas are the original ones, in their order), or by another target that is there already. At every moment: no
+replica twice, adding and removing ones apart and among the replicas, the in-sync set among the replicas, the leader in sync or
+nobody. At the end of a change: who leads is registered, not fenced, and not shutting down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..checkers.findings import Findings
+from ..committed_log import Entry
+from ..models.fold import changes
+from ..verdicts import UNKNOWN, Verdict
+from ..workload import Run
+
+NO_LEADER = -1
+
+
+@dataclass(slots=True)
+class _Life:
+    replicas: list[int]
+    isr: list[int]
+    leader: int
+    adding: list[int]
+    removing: list[int]
+    original: list[int] = field(default_factory=list)
+    target: list[int] = field(default_factory=list)
+
+    @property
+    def moves(self) -> bool:
+        return bool(self.adding or self.removing)
+
+
+class PartitionLives:
+    """`details`: how many moves began, were completed, were reverted, and are under way. `settles`: whether one that is still
+    under way at the end is a failure of liveness.
+    """
+
+    name = "lives of partitions"
+
+    def __init__(self, *, settles: bool = False) -> None:
+        self._settles = settles
+
+    def check(self, run: Run) -> Verdict:
+        if run.log is None or run.log.start:
+            return Verdict(checker=self.name, valid=UNKNOWN, reason="the committed log was not kept from its beginning")
+        watch = _Watch()
+        for change in changes(run.log):
+            touched: set[tuple[str, int]] = set()
+            for entry in change.entries:
+                touched |= watch.take(entry)
+            watch.check_leaders(touched, change.end)
+        open_moves = sorted(place for place, life in watch.lives.items() if life.moves)
+        details = {**watch.counts, "open": len(open_moves)}
+        verdict = watch.findings.verdict(self.name, checked=watch.records, nothing="there was no partition", details=details)
+        if verdict.valid is True and open_moves and self._settles:
+            reason = f"{len(open_moves)} moves are still under way at the end, that of {open_moves[0]} for one"
+            return Verdict(checker=self.name, valid=False, kind="liveness", reason=reason, details=details)
+        return verdict
+
+
+class _Watch:
+    def __init__(self) -> None:
+        self.lives: dict[tuple[str, int], _Life] = {}
+        self.findings = Findings()
+        self.counts = {"begun": 0, "completed": 0, "reverted": 0, "replaced": 0}
+        self.records = 0
+        self._flags: dict[int, tuple[bool, bool]] = {}
+        """Of registered brokers: fenced, shutting down."""
+
+    def take(self, entry: Entry) -> set[tuple[str, int]]:
+        """The partitions that a record is about, or whose leader it is about."""
+        record = entry.record
+        match entry.kind:
+            case "Partition":
+                place = (record["topic_id"], record["partition_id"])
+                self.lives[place] = _born(record)
+                self._judge(place, entry.offset)
+                return {place}
+            case "PartitionChange":
+                place = (record["topic_id"], record["partition_id"])
+                self._change(place, record, entry.offset)
+                self._judge(place, entry.offset)
+                return {place}
+            case "RemoveTopic":
+                for place in [place for place in self.lives if place[0] == record["topic_id"]]:
+                    del self.lives[place]
+            case "RegisterBroker":
+                self._flags[record["broker_id"]] = (record["fenced"], record["in_controlled_shutdown"])
+                return self._led_by(record["broker_id"])
+            case "BrokerRegistrationChange":
+                fenced, leaving = self._flags.get(record["broker_id"], (True, False))
+                fenced = fenced if record["fenced"] is None else record["fenced"]
+                leaving = leaving if record["in_controlled_shutdown"] is None else record["in_controlled_shutdown"]
+                self._flags[record["broker_id"]] = (fenced, leaving)
+                return self._led_by(record["broker_id"])
+            case "UnregisterBroker":
+                self._flags.pop(record["broker_id"], None)
+                return self._led_by(record["broker_id"])
+        return set()
+
+    def _led_by(self, broker: int) -> set[tuple[str, int]]:
+        return {place for place, life in self.lives.items() if life.leader == broker}
+
+    def _change(self, place: tuple[str, int], record: dict[str, Any], offset: int) -> None:
+        old = self.lives.get(place)
+        if old is None:
+            self.findings.add("unknown", f"offset {offset} changes partition {place}, which there is not")
+            self.lives[place] = _born({**record, "replicas": record["replicas"] or [], "isr": record["isr"] or []})
+            return
+
+        def now(name: str, before: Any) -> Any:
+            return before if record[name] is None else record[name]
+
+        new = _Life(
+            now("replicas", old.replicas),
+            now("isr", old.isr),
+            now("leader", old.leader),
+            now("adding_replicas", old.adding),
+            now("removing_replicas", old.removing),
+            now("original_replicas", old.original),
+            now("target_replicas", old.target),
+        )
+        self.lives[place] = new
+        self._transition(place, old, new, offset)
+
+    def _transition(self, place: tuple[str, int], old: _Life, new: _Life, offset: int) -> None:
+        add = self.findings.add
+        if not old.moves and new.moves:
+            self.counts["begun"] += 1
+            if new.original != old.replicas:
+                add("original", f"offset {offset}: {place} begins to move from {old.replicas}, and notes {new.original}")
+        elif old.moves and new.moves and new.target != old.target:
+            self.counts["replaced"] += 1
+            if new.original != old.original:
+                add("original", f"offset {offset}: {place} goes elsewhere, its original {old.original} is {new.original} now")
+        elif old.moves and not new.moves:
+            if new.replicas == old.original and new.replicas != old.target:
+                self.counts["reverted"] += 1
+            elif new.replicas == old.target:
+                self.counts["completed"] += 1
+                missing = sorted(set(old.adding) - set(new.isr))
+                if missing:
+                    add("too early", f"offset {offset}: {place} is at {new.replicas}, and {missing} not in sync ({new.isr})")
+            else:
+                self.counts["replaced"] += 1
+                strange = sorted(set(new.replicas) - set(old.replicas) | (set(new.replicas) & set(old.adding)) - set(new.isr))
+                if strange:
+                    add("neither", f"offset {offset}: {place} ends as {new.replicas} out of {old}, but {strange} are not in sync")
+        elif set(old.replicas) - set(new.replicas) and not old.moves:
+            lost = sorted(set(old.replicas) - set(new.replicas))
+            if not set(new.replicas) & set(old.isr):
+                add("data lost", f"offset {offset}: {place} goes from {old.replicas} to {new.replicas}, none of them in sync")
+            elif set(new.replicas) - set(old.replicas):
+                add("at once", f"offset {offset}: {place} loses {lost} and gets {new.replicas} in one step")
+
+    def _judge(self, place: tuple[str, int], offset: int) -> None:
+        """What holds of one partition at every moment."""
+        self.records += 1
+        life = self.lives[place]
+        replicas = set(life.replicas)
+        rules = (
+            (len(replicas) == len(life.replicas) > 0, "replicas are named once each"),
+            (len(set(life.isr)) == len(life.isr), "in-sync replicas are named once each"),
+            (set(life.isr) <= replicas, "in-sync replicas are replicas"),
+            (bool(life.isr) or life.leader == NO_LEADER, "where nobody is in sync, nobody leads"),
+            (life.leader == NO_LEADER or life.leader in life.isr, "the leader is in sync"),
+            (set(life.adding) <= replicas and set(life.removing) <= replicas, "who is added or removed is a replica"),
+            (not set(life.adding) & set(life.removing), "nobody is added and removed"),
+            (not life.moves or set(life.target) == replicas - set(life.removing), "the target is what is left in the end"),
+        )
+        for holds, rule in rules:
+            if not holds:
+                self.findings.add("state", f"offset {offset}: {place}: not so: {rule} ({life})")
+
+    def check_leaders(self, places: set[tuple[str, int]], offset: int) -> None:
+        """At the end of a change, nobody leads who may not."""
+        for place in places:
+            life = self.lives.get(place)
+            if life is None or life.leader == NO_LEADER:
+                continue
+            flags = self._flags.get(life.leader)
+            if flags is None or any(flags):
+                what = "not registered" if flags is None else "fenced" if flags[0] else "shutting down"
+                self.findings.add("leader", f"after offset {offset}, {place} is led by {life.leader}, which is {what}")
+
+
+def _born(record: dict[str, Any]) -> _Life:
+    return _Life(
+        record["replicas"],
+        record["isr"],
+        NO_LEADER if record["leader"] is None else record["leader"],
+        record["adding_replicas"] or [],
+        record["removing_replicas"] or [],
+        record["original_replicas"] or [],
+        record["target_replicas"] or [],
+    )

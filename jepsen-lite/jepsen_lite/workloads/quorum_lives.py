@@ -1,0 +1,108 @@
+"""Epochs, leaders and voters by the committed log, and by all that anybody said of them (W8, W10).
+
+- An epoch has one leader for ever: in its leader-change record, in the answers of all nodes, in what nodes were seen to believe.
+- Epochs never sink. The first record of an epoch is its leader change: nobody writes anything before.
+- A leader was granted its votes by a majority of the voters in force, and is one of them.
+- Voter sets that follow each other differ by one voter at most, so that any two majorities have a member in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..checkers.findings import Findings
+from ..committed_log import CommittedLog
+from ..history import OK
+from ..verdicts import UNKNOWN, Verdict
+from ..workload import Run
+
+NOBODY = -1
+Key = tuple[int, str]
+
+
+class QuorumLives:
+    """`asked` are the names of operations whose result is [leader, epoch, …]. `details`: epochs, changes of the voters."""
+
+    name = "lives of the quorum"
+
+    def __init__(self, *asked: str) -> None:
+        self._asked = frozenset(asked)
+
+    def check(self, run: Run) -> Verdict:
+        if run.log is None or run.log.start:
+            return Verdict(checker=self.name, valid=UNKNOWN, reason="the committed log was not kept from its beginning")
+        findings = Findings()
+        leaders: dict[int, tuple[int, str]] = {}
+        changes = _read(run.log, leaders, findings)
+        _agree(leaders, self._said(run), findings)
+        details = {"epochs": len(leaders), "changes": changes}
+        return findings.verdict(self.name, checked=len(leaders), nothing="nobody ever led", details=details)
+
+    def _said(self, run: Run) -> Iterable[tuple[int, int, str]]:
+        """(epoch, leader, who said so)."""
+        for op in run.history:
+            if op.f in self._asked and op.outcome == OK:
+                yield op.result[1], op.result[0], f"operation {op.index} at node {op.node}"
+        for seen in run.observations:
+            yield seen.epoch, seen.leader, f"node {seen.node}, as it was seen"
+
+
+def _read(log: CommittedLog, leaders: dict[int, tuple[int, str]], findings: Findings) -> int:
+    """Leaders by epoch as the log has them; how often the voters changed."""
+    epoch, changes = 0, 0
+    voters: dict[Key, Any] | None = None
+    known: list[int] | None = None
+    for entry in log.entries:
+        if entry.epoch < epoch:
+            findings.add("epoch back", f"epoch {entry.epoch} at offset {entry.offset} follows epoch {epoch}")
+        if entry.epoch > epoch and entry.kind != "LeaderChange":
+            findings.add(
+                "first record", f"epoch {entry.epoch} begins with {entry.kind} at offset {entry.offset}, not with its leader"
+            )
+        if entry.kind == "LeaderChange":
+            leader = entry.record["leader_id"]
+            if entry.epoch in leaders:
+                findings.add(
+                    "two leaders", f"epoch {entry.epoch} has two leader changes, to {leaders[entry.epoch][0]} and {leader}"
+                )
+            leaders[entry.epoch] = (leader, f"the log, at offset {entry.offset}")
+            in_force = known if voters is None else sorted(node for node, _ in voters)
+            _check_votes(entry.offset, entry.record, in_force, findings)
+            known = entry.record["voters"]
+        elif entry.kind == "KRaftVoters":
+            now = {_key(voter): voter["endpoints"] for voter in entry.record["voters"]["voters"]}
+            if voters is not None and now != voters:
+                changes += 1
+                come, gone = sorted(now.keys() - voters.keys()), sorted(voters.keys() - now.keys())
+                if len(come) + len(gone) > 1:
+                    text = f"at offset {entry.offset} the voters change by {come} and {gone}: old and new majorities may be apart"
+                    findings.add("more than one", text)
+            voters = now
+        epoch = max(epoch, entry.epoch)
+    return changes
+
+
+def _key(voter: dict[str, Any]) -> Key:
+    return voter["key"]["node_id"], voter["key"]["directory_id"]
+
+
+def _check_votes(offset: int, record: dict[str, Any], in_force: list[int] | None, findings: Findings) -> None:
+    leader, voters, granting = record["leader_id"], record["voters"], record["granting_voters"]
+    if in_force is not None and sorted(voters) != in_force:
+        findings.add("voters", f"at offset {offset}, {leader} is elected by the voters {voters}, in force were {in_force}")
+    if leader not in voters:
+        findings.add("leader", f"at offset {offset}, {leader} leads, and is none of the voters {voters}")
+    if not set(granting) <= set(voters) or 2 * len(set(granting)) <= len(voters):
+        findings.add("votes", f"at offset {offset}, {leader} leads by the votes of {granting} out of {voters}")
+
+
+def _agree(leaders: dict[int, tuple[int, str]], said: Iterable[tuple[int, int, str]], findings: Findings) -> None:
+    told = set()
+    for epoch, leader, who in said:
+        if leader == NOBODY or epoch < 0:
+            continue
+        first, where = leaders.setdefault(epoch, (leader, who))
+        if first != leader and (epoch, leader) not in told:
+            told.add((epoch, leader))
+            findings.add("two leaders", f"epoch {epoch} is led by {first} ({where}), and by {leader} ({who})")

@@ -1,0 +1,103 @@
+"""Several workloads on one cluster at once (W15): what one does must not show in what another sees.
+
+The parts are whole workloads with their own clients and chance; their operations have the part's name in front ("topics.create"),
+and their checkers see those alone, beside the whole log. Nodes take snapshots all the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+
+from ..checkers.stats import Stats
+from ..generators import Invocation, Source, mapped, mix
+from ..history import Op
+from ..workload import Checker, Client, Completion, Options, Port, Workload
+from . import brokers, exactly_once, list_append, producer_ids, reassignments, registers, snapshot_reads, topics
+from .only import Only
+
+PARTS: dict[str, tuple[Callable[[], Workload], float]] = {
+    "registers": (registers.workload, 6),
+    "topics": (topics.workload, 4),
+    "reassignments": (reassignments.workload, 3),
+    "brokers": (brokers.workload, 2),
+    "exactly-once": (exactly_once.workload, 4),
+    "snapshot-reads": (snapshot_reads.workload, 4),
+    "list-append": (list_append.workload, 4),
+    "producer-ids": (producer_ids.workload, 1),
+}
+"""Name → what makes it, and its share of the operations."""
+
+
+def workload() -> Workload:
+    return Workload(
+        "soak",
+        SoakClient,
+        _generator,
+        _final,
+        _checkers,
+        _setup,
+        properties=snapshot_reads.SNAPSHOTS,
+        summary=f"{', '.join(PARTS)} at once on one cluster",
+    )
+
+
+def _options_of(options: Options, part: str) -> Options:
+    """Its own seed: no two parts share chance, or ids of clients. It gets its share of the rate."""
+    share = PARTS[part][1] / sum(weight for _, weight in PARTS.values())
+    return msgspec.structs.replace(options, seed=f"{options.seed}/{part}", rate=options.rate * share)
+
+
+def _named(part: str, source: Source) -> Source:
+    return mapped(lambda invocation: invocation._replace(f=f"{part}.{invocation.f}"), source)
+
+
+def _generator(options: Options) -> Source:
+    sources = [_named(part, make().generator(_options_of(options, part))) for part, (make, _) in PARTS.items()]
+    return mix(*sources, weights=[weight for _, weight in PARTS.values()])
+
+
+def _final(options: Options) -> Source:
+    finals = [(part, make().final) for part, (make, _) in PARTS.items()]
+    return [_named(part, final(_options_of(options, part))) for part, final in finals if final is not None]
+
+
+async def _setup(options: Options, port: Port) -> None:
+    for part, (make, _) in PARTS.items():
+        setup = make().setup
+        if setup is not None:
+            await setup(_options_of(options, part), port)
+
+
+class SoakClient:
+    """Of one process: a client of each part."""
+
+    def __init__(self, options: Options, process: int) -> None:
+        self._clients: dict[str, Client] = {}
+        self._make = partial(self._made, options, process)
+
+    def _made(self, options: Options, process: int, part: str) -> Client:
+        return PARTS[part][0]().client(_options_of(options, part), process)
+
+    async def invoke(self, invocation: Invocation, port: Port) -> Completion:
+        part, _, f = invocation.f.partition(".")
+        if part not in self._clients:
+            self._clients[part] = self._make(part)
+        return await self._clients[part].invoke(invocation._replace(f=f), port)
+
+
+def _checkers(options: Options) -> Sequence[Checker]:
+    """Those of the parts, but whether each of their operations ever succeeded: a part has little time."""
+    return [
+        Only(checker, partial(_of_part, part), f"{part}: {checker.name}")
+        for part, (make, _) in PARTS.items()
+        for checker in make().checkers(_options_of(options, part))
+        if not isinstance(checker, Stats)
+    ]
+
+
+def _of_part(part: str, op: Op) -> Op | None:
+    prefix = f"{part}."
+    return msgspec.structs.replace(op, f=op.f.removeprefix(prefix)) if op.f.startswith(prefix) else None

@@ -1,0 +1,128 @@
+"""Voters that leave and join (W10, KIP-853), while clients write and read.
+
+`remove` makes a controller an observer, which runs on with its data; `add` makes it a voter again. Both look it up in what the
+leader says (`voters`, linearizable). No more are removed than leaves two. In the end all controllers are voters again. A cluster
+whose voters stand in files refuses all of it (UNSUPPORTED_VERSION), and only its elections are judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+
+from ..checkers.linearizable import Linearizable
+from ..checkers.witness import Witness
+from ..generators import Context, Invocation, Source, delay, limit, mix, repeat, until_ok
+from ..history import FAIL, OK
+from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
+from . import registers
+from .admin import Caller, asked_until_ok, ended
+from .elections import who_leads
+from .quorum_lives import QuorumLives
+
+LEAST_VOTERS = 2
+CHANGE_TIMEOUT_MS = 3_000
+CONTROLLER = "CONTROLLER"
+NOT_ALL = "NOT_ALL_ARE_VOTERS"
+_RESTORES = 60
+
+
+def workload() -> Workload:
+    return Workload(
+        "voters",
+        VotersClient,
+        _generator,
+        _final,
+        _checkers,
+        registers.setup,
+        summary="voters leave and join one at a time, and any two majorities have a member in common",
+    )
+
+
+def _generator(options: Options) -> Source:
+    def change(f: str) -> Source:
+        return lambda context: Invocation(f, value=_some(options, context))
+
+    parts = (registers.values(options), change("remove"), change("add"), _always("voters"), _always("who"))
+    return mix(*parts, weights=(30, 1, 3, 4, 4))
+
+
+def _always(f: str) -> Source:
+    return lambda _: Invocation(f)
+
+
+def _some(options: Options, context: Context) -> int:
+    return context.random.randrange(options.controllers)
+
+
+def _final(options: Options) -> Source:
+    restoring = until_ok(limit(_RESTORES, delay(0.25, repeat(Invocation("restore")))))
+    return [asked_until_ok(Invocation("voters")), restoring, registers.final_of_values(options), Invocation("voters")]
+
+
+class VotersClient:
+    """Of one process."""
+
+    def __init__(self, options: Options, process: int) -> None:
+        self._options = options
+        self._caller = Caller(options, process, "voters")
+        self._registers = registers.RegisterClient(options, process)
+
+    async def invoke(self, invocation: Invocation, port: Port) -> Completion:
+        match invocation.f:
+            case "voters":
+                quorum = await self._caller.read(port, "DescribeQuorum", pb.DescribeQuorumRequest())
+                voters = [[each.replica_id, each.replica_directory_id] for each in quorum.response.current_voters]
+                return ended(quorum, sorted(voters))._replace(offset=-1)
+            case "who":
+                return await who_leads(self._caller, port)
+            case "restore":
+                return await self._restore(port)
+            case "add" | "remove":
+                place = int(str(invocation.value))
+                return await self._change(invocation.f, sorted(port.controllers)[place % len(port.controllers)], port)
+        return await self._registers.invoke(invocation, port)
+
+    async def _change(self, f: str, node: int, port: Port) -> Completion:
+        try:
+            quorum = (await self._caller.read(port, "DescribeQuorum", pb.DescribeQuorumRequest())).response
+        except CallFailed as failed:
+            return Completion(FAIL, error=f"not sent, the voters are not known: {failed.error}", node=failed.node)
+        voters = {each.replica_id: each for each in quorum.current_voters}
+        observers = {each.replica_id: each for each in quorum.observers}
+        request: Any
+        if f == "remove":
+            if node not in voters or len(voters) <= LEAST_VOTERS:
+                return Completion(FAIL, error="not sent, it is no voter, or one of too few")
+            request = pb.RemoveRaftVoterRequest(voter_id=node, voter_directory_id=voters[node].replica_directory_id)
+        else:
+            if node not in observers or not any(each.name == CONTROLLER for each in observers[node].endpoints):
+                return Completion(FAIL, error="not sent, it is no observer that says where it listens")
+            found = observers[node]
+            request = pb.AddRaftVoterRequest(
+                voter_id=node, voter_directory_id=found.replica_directory_id, listeners=found.endpoints
+            )
+        request.header.timeout_ms = CHANGE_TIMEOUT_MS
+        api = "RemoveRaftVoter" if f == "remove" else "AddRaftVoter"
+        reply = await port.call(api, request, timeout_ms=self._options.timeout_ms)
+        return Completion(OK, node, "", reply.node, -1, reply.epoch)
+
+    async def _restore(self, port: Port) -> Completion:
+        """Ends as ok once all controllers are voters, or if that cannot be changed; else adds one that is none."""
+        reply = await self._caller.read(port, "DescribeQuorum", pb.DescribeQuorumRequest())
+        voters = {each.replica_id for each in reply.response.current_voters}
+        missing = [node for node in port.controllers if node not in voters]
+        if not missing or not reply.response.kraft_version:
+            return ended(reply, sorted(voters))._replace(offset=-1)
+        await self._change("add", missing[0], port)
+        return ended(reply)._replace(outcome=FAIL, error=NOT_ALL, offset=-1)
+
+
+def _checkers(options: Options) -> Sequence[Checker]:
+    return (
+        Witness(registers.RegistersFold, local_reads=frozenset({"peek"})),
+        Linearizable(lambda key: registers.model_of(key, registers.factor(options))),
+        QuorumLives("who"),
+    )
