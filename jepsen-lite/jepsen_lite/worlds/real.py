@@ -164,16 +164,17 @@ class _RealRun:
                 watchers.cancel_scope.cancel()
             return self._run(log, tail)
         finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             tail.close()
             nodes.close()
 
     async def _stop_on_signal(self, phases: trio.CancelScope) -> None:
+        """The first signal ends the phases; from then on Ctrl-C is the system's own, which ends this process at once."""
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            async for number in signals:
-                if self._cut_short:
-                    raise KeyboardInterrupt
-                self._cut_short = f"{signal.Signals(number).name} in the phase {self._phase!r}"
-                phases.cancel()
+            number = await anext(aiter(signals))
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        self._cut_short = f"{signal.Signals(number).name} in the phase {self._phase!r}"
+        phases.cancel()
 
     # -- phases --------------------------------------------------------------------------------------------------------
 
