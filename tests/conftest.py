@@ -40,6 +40,7 @@ FOLDERS_WITH_CLUSTERS = ("cases", "cluster", "e2e")
 MODULES_WITH_CLUSTERS = (
     "chaos/test_real_end_to_end.py",
     "chaos/test_nemeses_on_processes.py",
+    "chaos/test_testing.py",
     "cli/test_acls.py",
     "cli/test_commands.py",
     "cli/test_configs_end_to_end.py",

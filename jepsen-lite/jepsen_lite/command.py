@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "check"),
     "report": ("report", "report"),
     "serve": ("serve", "serve"),
+    "mutants": ("mutants", "mutants"),
     "clean": ("clean", "clean"),
 }
 """Name → (module of `commands/`; attribute), in the order of `--help`."""
@@ -68,7 +69,7 @@ class ChaosGroup(click.Group):
         except HarnessError as error:
             raise CommandFailed(f"Error: {error}", exit_code=HARNESS) from error
         except ModuleNotFoundError as error:
-            if error.name is None or error.name.partition(".")[0] not in ("pyarrow", "plotly", "jinja2"):
+            if error.name is None or error.name.partition(".")[0] not in ("pyarrow", "jinja2"):
                 raise
             text = f"{error.name} is not installed; install what faults need with: pip install 'kraftlab[chaos]'"
             raise CommandFailed(f"Error: {text}", exit_code=HARNESS) from error

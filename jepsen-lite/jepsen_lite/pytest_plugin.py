@@ -1,0 +1,93 @@
+"""Fixtures for tests of whatever talks to a cluster: `kraftlab_cluster`, `nemesis`, `check`.
+
+    def test_my_tool_survives(kraftlab_cluster, nemesis, check):
+        with nemesis.kill("leader"):
+            check.call("set", "x", 1, my_tool.set, "x", 1)
+        check(Linearizable(lambda key: Register()))
+
+pytest loads this module wherever kraftlab is installed, so it imports nothing else until a fixture is asked for. `check` needs
+the extra packages (`pip install 'kraftlab[chaos]'`) only to write down a run that is not valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from jepsen_lite.testing import Check, Nemesis, Story
+    from kraftlab.cluster import LocalCluster
+
+SCOPE, CONTROLLERS, BROKERS, RUNS = "kraftlab_scope", "kraftlab_controllers", "kraftlab_brokers", "kraftlab_runs"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini(
+        SCOPE, "How long the fixture kraftlab_cluster lives: function, class, module, package or session.", default="function"
+    )
+    parser.addini(CONTROLLERS, "Controllers of the fixture kraftlab_cluster.", default="3")
+    parser.addini(BROKERS, "Brokers of the fixture kraftlab_cluster.", default="2")
+    parser.addini(
+        RUNS, "Where the fixture check keeps runs that are not valid; by default beside the test's tmp_path.", default=""
+    )
+
+
+def _scope(fixture_name: str, config: pytest.Config) -> str:
+    return str(config.getini(SCOPE))
+
+
+@pytest.fixture(scope="session")
+def kraftlab_properties() -> Mapping[str, str]:
+    """Keys of server.properties for all nodes of `kraftlab_cluster`; override this fixture to give some."""
+    return {}
+
+
+@pytest.fixture(scope=_scope)  # type: ignore[arg-type]
+def kraftlab_cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, kraftlab_properties: Mapping[str, str]
+) -> Iterator[LocalCluster]:
+    """A LocalCluster that is ready and may be broken. A node that ends by itself is an error of the test."""
+    from kraftlab.cluster import LocalCluster
+
+    cluster = LocalCluster(
+        tmp_path_factory.mktemp("kraftlab"),
+        controllers=int(request.config.getini(CONTROLLERS)),
+        brokers=int(request.config.getini(BROKERS)),
+        overrides=kraftlab_properties,
+        allow_chaos=True,
+    )
+    with cluster:
+        yield cluster
+        ended = [f"{cluster.node(node_id).name}: {cluster.last_words(node_id)}" for node_id in cluster.exited()]
+    if ended:
+        pytest.fail("nodes ended by themselves: " + "; ".join(ended), pytrace=False)
+
+
+@pytest.fixture
+def kraftlab_story(request: pytest.FixtureRequest) -> Story:
+    """The clock and the record that `nemesis` and `check` share."""
+    from jepsen_lite.testing import Story
+
+    return Story(request.node.name)
+
+
+@pytest.fixture
+def nemesis(kraftlab_cluster: LocalCluster, kraftlab_story: Story) -> Iterator[Nemesis]:
+    """Breaks `kraftlab_cluster`; what a test leaves broken is undone behind it."""
+    from jepsen_lite.testing import Nemesis
+
+    breaks = Nemesis(kraftlab_cluster, kraftlab_story)
+    yield breaks
+    breaks.close()
+
+
+@pytest.fixture
+def check(request: pytest.FixtureRequest, tmp_path: Path, kraftlab_story: Story) -> Check:
+    """Records calls and runs checkers over them."""
+    from jepsen_lite.testing import Check
+
+    runs = request.config.getini(RUNS)
+    return Check(kraftlab_story, request.config.rootpath / runs if runs else tmp_path / "runs")

@@ -1,0 +1,292 @@
+"""Faults and checks for tests of anything that talks to a cluster: what the fixtures of `pytest_plugin` give.
+
+A *story* is one test: it has a clock, the calls that were recorded on it, and the faults that struck meanwhile. `Nemesis` breaks
+the cluster as `kraftlab cluster` does, by the same names, for as long as a `with` lasts. `Check` records calls and judges them
+afterwards; if they are not valid, the story becomes a run with a page, as those of `kraftlab chaos test`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .fault_plan import FaultPlan, Strike
+from .history import FAIL, INFO, OK, History, Op, Outcome
+
+if TYPE_CHECKING:
+    from kraftlab.cluster import LocalCluster
+    from kraftlab.cluster.chaos.orders import Done
+
+    from .verdicts import Verdict
+    from .workload import Checker, Run
+
+Names = str | Sequence[str]
+"""Of nodes: "leader", "controller-3000,broker-0", ("followers", "broker-1"); as `kraftlab cluster` takes them."""
+
+
+class Violated(AssertionError):
+    """What was recorded is not valid, or nobody could tell."""
+
+
+class Story:
+    """What happened in one test, by one clock. Thread-safe."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.strikes: list[Strike] = []
+        self._begun_ns = time.monotonic_ns()
+        self._begun_at_ms = time.time_ns() // 1_000_000
+        self._lock = threading.Lock()
+        self._ops: list[Op] = []
+        self._invoked = 0
+        self._processes: dict[int, int] = {}
+        self._process_count = 0
+
+    def now_ns(self) -> int:
+        """Since the story began."""
+        return time.monotonic_ns() - self._begun_ns
+
+    def begin(self) -> tuple[int, int, int]:
+        """(index, process, time) of a call of this thread. A thread is one process until nobody knows what became of a call."""
+        with self._lock:
+            thread = threading.get_ident()
+            if thread not in self._processes:
+                self._processes[thread] = self._process_count
+                self._process_count += 1
+            self._invoked += 1
+            return self._invoked - 1, self._processes[thread], self.now_ns()
+
+    def end(self, op: Op) -> None:
+        with self._lock:
+            self._ops.append(op)
+            if op.outcome == INFO:
+                del self._processes[threading.get_ident()]
+
+    def run(self) -> Run:
+        """As checkers see it, so far."""
+        from .workload import Options, Run
+
+        with self._lock:
+            # Calls that are still under way have no place yet; indices close up behind them.
+            ops = sorted(self._ops, key=lambda op: op.index)
+            history = History(_with_index(op, index) for index, op in enumerate(ops))
+            strikes = tuple(sorted(self.strikes, key=lambda strike: strike.begin_ns))
+        return Run(
+            options=Options(seed=self.name, concurrency=self._process_count),
+            history=history,
+            strikes=strikes,
+            healed_ns=max((strike.end_ns or 0 for strike in strikes), default=0),
+            ended_ns=self.now_ns(),
+            started_at_ms=self._begun_at_ms,
+        )
+
+
+def _with_index(op: Op, index: int) -> Op:
+    import msgspec
+
+    return msgspec.structs.replace(op, index=index)
+
+
+class Nemesis:
+    """Breaks a cluster that was started with `allow_chaos`. Each method is a context manager; leaving it undoes what it did.
+
+    A node that was killed is started again then, and may need a moment: `cluster.wait_ready()`. What a cut held comes late.
+    ClusterError if a fault cannot be done.
+    """
+
+    def __init__(self, cluster: LocalCluster, story: Story) -> None:
+        from kraftlab.cluster.chaos.breaker import Breaker
+
+        self.cluster = cluster
+        self._story = story
+        self._breaker = Breaker(cluster, lambda line: None)
+
+    @property
+    def leader(self) -> str:
+        """The name of the controller that leads now. ClusterError if none does."""
+        from kraftlab.cluster import ClusterError
+
+        status = self._order("status").status
+        assert status is not None, "an order for the status answers with it"
+        for node in status.nodes:
+            if node.leads:
+                return node.name
+        raise ClusterError("no controller leads now; wait for cluster.wait_ready()")
+
+    def kill(self, nodes: Names = "leader") -> AbstractContextManager[Done]:
+        """kill -9."""
+        return self._strike("kill", nodes)
+
+    def pause(self, nodes: Names = "leader") -> AbstractContextManager[Done]:
+        """SIGSTOP: connections stay, nothing answers."""
+        return self._strike("pause", nodes)
+
+    def isolate(self, nodes: Names = "leader", *, one_way: bool = False, reset: bool = False) -> AbstractContextManager[Done]:
+        """Nothing gets from these nodes to the others, or back; with `one_way`, only nobody hears these."""
+        return self._strike("isolate", nodes, one_way=one_way, reset=reset)
+
+    def cut(self, source: Names, target: Names, *, one_way: bool = False, reset: bool = False) -> AbstractContextManager[Done]:
+        """Nothing gets from one to the other, or back; messages wait, or connections break with `reset`."""
+        return self._strike("cut", source, target, one_way=one_way, reset=reset)
+
+    def partition(self, *groups: Names) -> AbstractContextManager[Done]:
+        """Nothing gets from one group to another; who is in none reaches everybody."""
+        return self._strike("partition", *groups)
+
+    def slow(self, *nodes: Names, delay_ms: float, jitter_ms: float = 0.0) -> AbstractContextManager[Done]:
+        """Messages between two groups, or between one and all others, are late."""
+        return self._strike("slow", *nodes, delay_ms=delay_ms, jitter_ms=jitter_ms)
+
+    def lossy(
+        self, *nodes: Names, loss: float = 0.0, duplicate: float = 0.0, reorder: float = 0.0
+    ) -> AbstractContextManager[Done]:
+        """Messages are lost, doubled or reordered with these chances, 0 to 1."""
+        return self._strike("lossy", *nodes, loss=loss, duplicate=duplicate, reorder=reorder)
+
+    def close(self) -> None:
+        """Undoes what is still in force, and waits until the cluster is ready. ClusterError."""
+        self._order("heal")
+        self._breaker.close()
+        self.cluster.wait_ready()
+
+    @contextmanager
+    def _strike(self, kind: str, *groups: Names, **how: Any) -> Iterator[Done]:
+        begin_ns = self._story.now_ns()
+        done = self._order(kind, *groups, **how)
+        assert done.number is not None, f"{kind} is an order that stands"
+        try:
+            yield done
+        finally:
+            self._breaker.undo(done.number)
+            ids = {node.name: node.node_id for node in self.cluster.plan.nodes}
+            self._story.strikes.append(
+                Strike(
+                    kind=kind,
+                    begin_ns=begin_ns,
+                    end_ns=self._story.now_ns(),
+                    nodes=tuple(ids[name] for name in done.nodes),
+                    links=tuple((ids[source], ids[target]) for source, target in done.links),
+                    detail=done.text,
+                )
+            )
+
+    def _order(self, kind: str, *groups: Names, **how: Any) -> Done:
+        from kraftlab.cluster.chaos.orders import Order
+
+        names = tuple(tuple(group.split(",")) if isinstance(group, str) else tuple(group) for group in groups)
+        return self._breaker.carry_out(Order(order=kind, names=names, **how))
+
+
+class Check:
+    """Records calls, and judges them: `check.call("set", "x", 5, client.set, "x", 5)`, then `check(Linearizable(…))`.
+
+    May be used from any thread; each is a process of its own. `directory` is where a run goes that is not valid.
+    """
+
+    def __init__(self, story: Story, directory: Path) -> None:
+        self._story = story
+        self._directory = directory
+
+    def call(
+        self,
+        f: str,
+        key: str,
+        value: Any,
+        function: Callable[..., Any],
+        /,
+        *arguments: Any,
+        unknown: tuple[type[Exception], ...] = (),
+        refused: tuple[type[Exception], ...] = (),
+        **named: Any,
+    ) -> Op:
+        """Calls the function and records what came of it: its result, a JSON value, as `ok`; an exception of `unknown` as `info`,
+        one of `refused` as `fail`, so give there only those that say that nothing was done. These are not raised again: see
+        `Op.outcome`. Any other exception is a fault of the test or the tool; it is recorded as `info` and raised.
+        """
+        index, process, invoked_ns = self._story.begin()
+        outcome: Outcome = INFO
+        result, error = None, ""
+        try:
+            result = function(*arguments, **named)
+            outcome, error = OK, ""
+        except refused as exception:
+            outcome, error = FAIL, _said(exception)
+        except unknown as exception:
+            error = _said(exception)
+        except BaseException as exception:
+            error = _said(exception)
+            raise
+        finally:
+            op = Op(
+                index=index,
+                process=process,
+                f=f,
+                key=key,
+                value=value,
+                outcome=outcome,
+                result=result,
+                invoked_ns=invoked_ns,
+                ended_ns=self._story.now_ns(),
+                error=error,
+            )
+            self._story.end(op)
+        return op
+
+    @property
+    def history(self) -> History:
+        """What was recorded so far."""
+        return self._story.run().history
+
+    def __call__(self, *checkers: Checker) -> tuple[Verdict, ...]:
+        """The verdicts on what was recorded so far. Violated, with the page of the run, unless all are valid."""
+        from .checkers.judgement import judge
+
+        if not checkers:
+            raise TypeError("name what is to hold: check(Linearizable(lambda key: Register())), say")
+        run = self._story.run()
+        verdicts = tuple(judge(run, checkers))
+        wrong = [verdict for verdict in verdicts if verdict.valid is not True]
+        if wrong:
+            page = self._kept(run, verdicts)
+            reasons = [
+                f"{each.checker} is {'not valid' if each.valid is False else 'not decided'}: {each.reason}" for each in wrong
+            ]
+            raise Violated("\n".join([*reasons, f"see {page}"]))
+        return verdicts
+
+    def _kept(self, run: Run, verdicts: tuple[Verdict, ...]) -> Path:
+        """Writes the run and its page; the page's path, or that of the run if what pages need is not installed."""
+        import platform
+
+        from .store import RunDirectory, RunRecord
+
+        directory = RunDirectory.new(self._directory, "tests", self._story.name)
+        directory.write_plan(FaultPlan(seed=self._story.name))
+        record = RunRecord(
+            workload="tests",
+            world="real",
+            nemeses=tuple(dict.fromkeys(strike.kind for strike in run.strikes)),
+            options=run.options,
+            links="proxy",
+            python=platform.python_version(),
+            kernel=platform.release(),
+            started_at_ms=run.started_at_ms,
+            healed_ns=run.healed_ns,
+            ended_ns=run.ended_ns,
+            verdicts=verdicts,
+        )
+        directory.write_run(record, run)
+        try:
+            from .report.page import write_page
+        except ModuleNotFoundError:
+            return directory.path
+        return write_page(directory)
+
+
+def _said(exception: BaseException) -> str:
+    """The first line of an exception."""
+    return f"{type(exception).__name__}: {exception}".partition("\n")[0]

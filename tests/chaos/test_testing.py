@@ -1,0 +1,170 @@
+"""Fixtures for tests of others: what they record, what they break and undo, and that the example of the docs runs with them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jepsen_lite.checkers.linearizable import Linearizable
+from jepsen_lite.history import Op
+from jepsen_lite.models.register import Register
+from jepsen_lite.store import RunDirectory
+from jepsen_lite.testing import Check, Nemesis, Story, Violated
+from kraftlab.cluster import ClusterError, LocalCluster
+
+DOCS = Path(__file__).parents[2] / "docs" / "chaos.md"
+
+
+@pytest.fixture
+def story() -> Story:
+    return Story("a test")
+
+
+@pytest.fixture
+def recorder(story: Story, tmp_path: Path) -> Check:
+    return Check(story, tmp_path / "runs")
+
+
+def _raise(exception: BaseException) -> None:
+    raise exception
+
+
+def shown(op: Op) -> tuple[Any, ...]:
+    return op.index, op.process, op.f, op.outcome, op.result, op.error
+
+
+def test_a_call_is_recorded_with_what_came_of_it(recorder: Check) -> None:
+    recorder.call("set", "x", 1, lambda value: value + 1, 1)
+    recorder.call("set", "x", 2, _raise, ValueError("no\nmore"), refused=(ValueError,))
+    recorder.call("set", "x", 3, _raise, KeyError("gone"), refused=(ValueError,), unknown=(LookupError,))
+    recorder.call("get", "x", None, dict, a=1)
+    assert [shown(op) for op in recorder.history] == [
+        (0, 0, "set", "ok", 2, ""),
+        (1, 0, "set", "fail", None, "ValueError: no"),
+        (2, 0, "set", "info", None, "KeyError: 'gone'"),
+        (3, 1, "get", "ok", {"a": 1}, ""),
+    ]
+    assert all(op.invoked_ns <= op.ended_ns for op in recorder.history)
+
+
+@pytest.mark.parametrize("exception", [TypeError("a fault of the test"), KeyboardInterrupt()])
+def test_what_the_test_did_not_name_is_raised_and_leaves_the_call_unknown(recorder: Check, exception: BaseException) -> None:
+    with pytest.raises(type(exception)):
+        recorder.call("set", "x", 1, _raise, exception, unknown=(ValueError,), refused=(LookupError,))
+    assert [op.outcome for op in recorder.history] == ["info"]
+    assert recorder.history[0].error.startswith(type(exception).__name__)
+
+
+def test_threads_are_processes_of_their_own_and_calls_under_way_have_no_place_yet(recorder: Check) -> None:
+    begun, over = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        begun.set()
+        over.wait(10)
+
+    thread = threading.Thread(target=recorder.call, args=("set", "x", 1, slow))
+    thread.start()
+    assert begun.wait(10)
+    recorder.call("get", "x", None, lambda: 0)
+    assert [(op.index, op.process, op.f) for op in recorder.history] == [(0, 1, "get")]
+    over.set()
+    thread.join()
+    assert [(op.index, op.process, op.f) for op in recorder.history] == [(0, 0, "set"), (1, 1, "get")]
+
+
+def test_a_valid_history_gives_its_verdicts(recorder: Check) -> None:
+    recorder.call("set", "x", 1, lambda: None)
+    recorder.call("get", "x", None, lambda: 1)
+    (verdict,) = recorder(Linearizable(lambda key: Register()))
+    assert verdict.valid is True
+
+
+def test_a_history_that_is_not_valid_fails_with_its_page(recorder: Check, tmp_path: Path) -> None:
+    recorder.call("set", "x", 1, lambda: None)
+    recorder.call("get", "x", None, lambda: 2)
+    with pytest.raises(Violated, match="linearizable is not valid: key 'x': these operations cannot have happened") as error:
+        recorder(Linearizable(lambda key: Register()))
+    page = Path(re.search(r"see (.*)", str(error.value))[1])  # type: ignore[index]
+    assert page.is_relative_to(tmp_path / "runs")
+    assert "safety violated" in page.read_text()
+
+
+def test_what_nobody_can_tell_fails_too(recorder: Check) -> None:
+    with pytest.raises(Violated, match="linearizable is not decided: no operation that could be judged has ended"):
+        recorder(Linearizable(lambda key: Register()))
+
+
+def test_nothing_to_check_is_wrong_use(recorder: Check) -> None:
+    with pytest.raises(TypeError, match="name what is to hold"):
+        recorder()
+
+
+def test_faults_last_as_long_as_their_with_and_stand_in_the_story(tmp_path: Path) -> None:
+    story = Story("faults")
+    with LocalCluster(tmp_path, controllers=3, brokers=0, allow_chaos=True) as cluster:
+        nemesis = Nemesis(cluster, story)
+        leader = nemesis.leader
+        with nemesis.kill("leader") as done, nemesis.slow("controllers", delay_ms=1):
+            assert done.nodes == (leader,)
+            assert cluster.pid(_id(leader)) is None
+        assert cluster.pid(_id(leader)) is not None
+        with pytest.raises(RuntimeError), nemesis.isolate("controller-3000", one_way=True):
+            assert {(link.source, link.target) for link in cluster.links_status()} == {(3000, 3001), (3000, 3002)}
+            raise RuntimeError
+        with pytest.raises(ClusterError, match="there is no node 'controller-9'"), nemesis.pause("controller-9"):
+            raise AssertionError("nothing was paused")
+        left = nemesis.partition("controller-3000", "controller-3001,controller-3002")
+        left.__enter__()
+        nemesis.close()
+        assert cluster.links_status() == []
+    kill, slow, isolate = sorted(story.strikes, key=lambda strike: strike.begin_ns)
+    assert (kill.kind, kill.nodes, slow.kind, len(slow.links)) == ("kill", (_id(leader),), "slow", 6)
+    assert (isolate.kind, isolate.links) == ("isolate", ((3000, 3001), (3000, 3002)))
+    assert all(strike.end_ns is not None and strike.begin_ns < strike.end_ns for strike in story.strikes)
+
+
+def _id(name: str) -> int:
+    return int(name.rpartition("-")[2])
+
+
+def test_the_plugin_costs_nothing_until_a_fixture_is_asked_for() -> None:
+    script = (
+        "import sys, pytest; old = set(sys.modules); import jepsen_lite.pytest_plugin; print(*sorted(set(sys.modules) - old))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["jepsen_lite", "jepsen_lite.pytest_plugin"]
+
+
+ENDS = """
+import os, signal
+
+def test_a_node_is_killed_by_somebody_else(kraftlab_cluster):
+    os.kill(kraftlab_cluster.pid(3000), signal.SIGKILL)
+    while not kraftlab_cluster.exited():
+        pass
+"""
+
+
+def test_the_example_of_the_docs_runs_sees_a_cache_and_a_node_that_ends_by_itself_is_an_error(tmp_path: Path) -> None:
+    (example,) = re.findall(r"^```python\n(.*?)^```", DOCS.read_text(), re.MULTILINE | re.DOTALL)
+    cached = example.replace("    def get(", "    @functools.cache\n    def get(").replace('"x"', '"y"').replace("range(10)", "range(3)")
+    (tmp_path / "test_1_example.py").write_text(example)
+    (tmp_path / "test_2_cached.py").write_text(f"import functools\n{cached}")
+    (tmp_path / "test_3_ends.py").write_text(ENDS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nkraftlab_scope = session\nkraftlab_runs = runs\n")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "--basetemp", str(tmp_path / "base"), "."]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
+    assert "1 failed, 2 passed, 1 error" in done.stdout, done.stdout + done.stderr
+    assert "linearizable is not valid: key 'x'" in done.stdout.replace("'y'", "'x'")
+    assert "nodes ended by themselves: controller-3000:" in done.stdout
+    (record,) = (tmp_path / "runs" / "tests").glob("*/run.json")
+    run = RunDirectory(record.parent).run()
+    assert [strike.kind for strike in run.strikes] == ["kill", "isolate", "slow"]
+    assert run.history.counts()["ok"] > 40
+    assert (record.parent / "report" / "index.html").is_file()
