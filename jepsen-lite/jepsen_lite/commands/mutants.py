@@ -1,0 +1,142 @@
+"""`kraftlab chaos mutants`: plants the field's classic bugs, and says how long each stays hidden."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from kraftlab.cli.output import Output, json_option
+from kraftlab.quorum.simulation.mutants import MutantDoesNotApply
+
+from ..command import HarnessError, WrongUse
+from ..mutants.hunt import ARGUED, ELSEWHERE, KILLED, SURVIVED, Hunted, hunt_all
+from ..mutants.table import MUTATIONS, STRETCH
+from ..verdicts import SAFETY, VALID
+
+
+class Budget(click.ParamType):  # type: ignore[type-arg]
+    """A number of seconds: 15, 15s, 2m."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value)
+        number, factor = (text[:-1], 60) if text.endswith("m") else (text.removesuffix("s"), 1)
+        try:
+            seconds = float(number) * factor
+        except ValueError:
+            seconds = 0.0
+        if seconds <= 0:
+            self.fail(f"{value} is no time; give one such as 15s or 2m", param, ctx)
+        return seconds
+
+
+@click.command(
+    short_help="Plant bugs and see that they are found.",
+    epilog="""\b
+Examples:
+  kraftlab chaos mutants
+  kraftlab chaos mutants --ids R1,R8,C1 --budget 1m
+  kraftlab chaos mutants --jobs 2 --json
+
+\b
+Exit code 1 if a bug was not found that nobody has argued away.""",
+)
+@click.option("--ids", metavar="ID[,…]", default="", help="Only these; default: all.")
+@click.option("--budget", type=Budget(), default="15s", show_default=True, help="Processor time for each planted bug, at most.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Hunt in so many processes.")
+@json_option
+def mutants(ids: str, budget: float, jobs: int, as_json: bool) -> int:
+    """Plants one bug after the other in the code under test and plays seeds of the simulators until something breaks.
+
+    Each line has the mutation, how many seeds and seconds of a core it took, and what saw it: a rule of the simulator, or
+    checkers of what clients saw.
+    """
+    chosen = _chosen(ids)
+    out = Output(as_json)
+    hunted: list[Hunted] = []
+    try:
+        for one in hunt_all(chosen, budget_s=budget, jobs=jobs):
+            hunted.append(one)
+            out.lines(lines_of(one))
+    except MutantDoesNotApply as error:
+        raise HarnessError(f"a planted bug does not fit the code any more: {error}") from error
+    out.lines(["", *score_lines(hunted)])
+    out.result(document(hunted))
+    return SAFETY if any(one.status == SURVIVED for one in hunted) else VALID
+
+
+def _chosen(ids: str) -> list[str]:
+    names = [name.strip().upper() for name in ids.split(",") if name.strip()]
+    unknown = sorted(set(names) - MUTATIONS.keys())
+    if unknown:
+        raise WrongUse(f"there is no mutation {', '.join(unknown)}; there are: {', '.join(MUTATIONS)}")
+    return names or list(MUTATIONS)
+
+
+def lines_of(one: Hunted) -> list[str]:
+    """A mutation's line, and one for each of its bugs if there are several."""
+    oracle = ", ".join(one.oracles) or one.status
+    lines = [f"{one.id:<4} {one.about:<62} {one.seeds:>5} seeds {one.seconds:>7.2f} s  {oracle}"]
+    if len(one.found) > 1:
+        lines += [
+            f"       {found.plant.name:<59} {found.seeds:>5}       {found.seconds:>7.2f} s  {found.oracle or 'not found'}"
+            for found in one.found
+        ]
+    if one.why:
+        lines.append(f"       {one.why}")
+    return lines
+
+
+def score_lines(hunted: Sequence[Hunted]) -> list[str]:
+    """How many were killed of those that were hunted here, and how fast."""
+    score = document(hunted)["score"]
+    seconds = [found.seconds for one in hunted for found in one.found if found.found]
+    speed = f"; median {statistics.median(seconds):.2f} s, worst {max(seconds):.1f} s" if seconds else ""
+    lines = [f"{score['killed']} of {score['hunted']} killed ({score['core_killed']} of the {score['core']} without X){speed}"]
+    for status, what in ((SURVIVED, "survived"), (ARGUED, "not found, with a reason"), (ELSEWHERE, "hunted elsewhere")):
+        ids = [one.id for one in hunted if one.status == status]
+        if ids:
+            lines.append(f"{what}: {', '.join(ids)}")
+    return lines
+
+
+def document(hunted: Sequence[Hunted]) -> dict[str, Any]:
+    """For --json."""
+    here = [one for one in hunted if one.status != ELSEWHERE]
+    core = [one for one in here if not one.id.startswith(STRETCH)]
+    return {
+        "score": {
+            "killed": sum(one.status == KILLED for one in here),
+            "hunted": len(here),
+            "core_killed": sum(one.status == KILLED for one in core),
+            "core": len(core),
+            "survived": [one.id for one in hunted if one.status == SURVIVED],
+            "argued": [one.id for one in hunted if one.status == ARGUED],
+            "elsewhere": [one.id for one in hunted if one.status == ELSEWHERE],
+        },
+        "mutations": [
+            {
+                "id": one.id,
+                "mutation": one.about,
+                "status": one.status,
+                "why": one.why,
+                "bugs": [
+                    {
+                        "name": found.plant.name,
+                        "game": found.plant.game,
+                        "found": found.found,
+                        "oracle": found.oracle,
+                        "words": found.words,
+                        "seeds": found.seeds,
+                        "seconds": round(found.seconds, 3),
+                    }
+                    for found in one.found
+                ],
+            }
+            for one in hunted
+        ],
+    }

@@ -1,0 +1,156 @@
+"""Hunts planted bugs: seed after seed until something breaks, or the time is over.
+
+What is measured is how long a bug stays hidden, in seeds and in seconds of one core; and which oracle saw it: a rule of the
+simulator by its name, or checkers of what clients saw. A budget is of processor time, so that a busy machine changes nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from kraftlab.controller.simulation import mutants as of_controllers
+from kraftlab.controller.simulation.runner import FAULT_PHASE_MS
+from kraftlab.controller.simulation.world import MetadataWorld
+from kraftlab.quorum.simulation import runner
+from kraftlab.quorum.simulation.faults import FAULTS
+from kraftlab.quorum.simulation.mutants import MUTANTS as OF_CONSENSUS
+from kraftlab.quorum.simulation.mutants import Mutant, MutantDoesNotApply, planted
+from kraftlab.quorum.simulation.options import draw_options
+from kraftlab.quorum.simulation.workers import worker_pool
+
+from ..workload import Options
+from ..workloads import workload_named
+from ..worlds.simulated import run_simulated
+from . import unseen
+from .mutation import CONSENSUS, CONTROLLERS, Mutation, Plant
+from .table import MUTATIONS
+
+KILLED, SURVIVED, ARGUED, ELSEWHERE = "killed", "survived", "argued", "elsewhere"
+ASKING = Options(time_s=5, timeout_ms=1_000, rate=200)
+"""Of the runs of workloads."""
+_FAULTS_OF_THE_PATCH = ("TypeError", "AttributeError", "NameError", "ImportError")
+"""What breaks so has not been found: the bug does not fit the code any more."""
+
+
+class Seen(NamedTuple):
+    """What one seed showed: which oracle, and its words. Both "" if all was well."""
+
+    oracle: str
+    words: str
+
+
+class Found(NamedTuple):
+    """One planted bug after the hunt. `seconds` of one core; `seeds` were played, the last one showed it if it was `found`."""
+
+    plant: Plant
+    found: bool
+    oracle: str
+    words: str
+    seeds: int
+    seconds: float
+
+
+class Hunted(NamedTuple):
+    """One mutation after the hunt. `status`: killed (all its bugs were found), survived, argued, or elsewhere."""
+
+    id: str
+    about: str
+    status: str
+    why: str
+    found: tuple[Found, ...]
+
+    @property
+    def seeds(self) -> int:
+        return sum(found.seeds for found in self.found)
+
+    @property
+    def seconds(self) -> float:
+        return sum(found.seconds for found in self.found)
+
+    @property
+    def oracles(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(found.oracle for found in self.found if found.found))
+
+
+def mutant_of(plant: Plant) -> Mutant:
+    """MutantDoesNotApply if there is none of that name."""
+    registries: Mapping[str, Mapping[str, Mutant]] = {
+        CONSENSUS: {**OF_CONSENSUS, **unseen.MUTANTS},
+        CONTROLLERS: of_controllers.MUTANTS,
+    }
+    registry = registries.get(plant.game, {**of_controllers.MUTANTS, **of_controllers.FOR_CLIENTS})
+    if plant.name not in registry:
+        raise MutantDoesNotApply(f"{plant.name}: there is no such bug for the game {plant.game}")
+    return registry[plant.name]
+
+
+def play(plant: Plant, seed: int) -> Seen:
+    """One seed with the bug. MutantDoesNotApply."""
+    mutant = mutant_of(plant)
+    with planted(mutant):
+        if plant.game == CONSENSUS:
+            options = draw_options(seed, FAULTS if mutant.faults is None else mutant.faults)
+            result = runner.play(options, with_tail=False)
+        elif plant.game == CONTROLLERS:
+            options = draw_options(seed, FAULTS, fault_phase_ms=FAULT_PHASE_MS)
+            result = runner.play(options, make_world=MetadataWorld, with_tail=False)
+        else:
+            return _of_clients(plant, seed)
+    if result.ok:
+        return Seen("", "")
+    if result.rule in _FAULTS_OF_THE_PATCH:
+        raise MutantDoesNotApply(f"{plant.name}: {result.violations[0]}")
+    return Seen(result.rule, result.violations[0])
+
+
+def _of_clients(plant: Plant, seed: int) -> Seen:
+    played = run_simulated(workload_named(plant.game), seed, ASKING)
+    wrong = [verdict for verdict in played.verdicts if verdict.valid is False]
+    if not wrong:
+        return Seen("", "")
+    if played.violation.partition(":")[0] in _FAULTS_OF_THE_PATCH:
+        raise MutantDoesNotApply(f"{plant.name}: {played.violation}")
+    rule = played.violation.partition(" ")[0].rstrip(":")
+    names = [verdict.checker for verdict in wrong if not (rule and verdict.reason.startswith(rule))]
+    return Seen("+".join([*([rule] if rule else []), *names]), wrong[0].reason)
+
+
+def hunt_plant(plant: Plant, budget_s: float) -> Found:
+    """Plays seeds 0, 1, 2, … with the bug. MutantDoesNotApply."""
+    begun = time.process_time()
+    for seed in itertools.count():
+        seen = play(plant, seed)
+        seconds = time.process_time() - begun
+        if seen.oracle:
+            return Found(plant, True, seen.oracle, seen.words, seed + 1, seconds)
+        if seconds >= budget_s:
+            return Found(plant, False, "", "", seed + 1, seconds)
+    raise AssertionError("seeds do not end")
+
+
+def hunt(mutation: Mutation, budget_s: float) -> Hunted:
+    """Hunts all bugs of a mutation, each for so long at most. MutantDoesNotApply."""
+    if mutation.elsewhere:
+        return Hunted(mutation.id, mutation.about, ELSEWHERE, mutation.elsewhere, ())
+    found = tuple(hunt_plant(plant, budget_s) for plant in mutation.plants)
+    if found and all(each.found for each in found):
+        return Hunted(mutation.id, mutation.about, KILLED, "", found)
+    return Hunted(mutation.id, mutation.about, ARGUED if mutation.argued else SURVIVED, mutation.argued, found)
+
+
+def _hunt_by_id(mutation_id: str, budget_s: float) -> Hunted:
+    return hunt(MUTATIONS[mutation_id], budget_s)
+
+
+def hunt_all(ids: Iterable[str], *, budget_s: float, jobs: int = 1) -> Iterator[Hunted]:
+    """Hunts each, in this process or in several; what came of them comes in their order. MutantDoesNotApply."""
+    run = partial(_hunt_by_id, budget_s=budget_s)
+    if jobs <= 1:
+        yield from map(run, ids)
+        return
+    with worker_pool(jobs) as executor:
+        yield from executor.map(run, ids)

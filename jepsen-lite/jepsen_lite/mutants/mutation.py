@@ -1,0 +1,36 @@
+"""What a mutation is: an id, what is wrong, and the bugs to plant that make it so.
+
+A planted bug is a patch of one function from outside (`quorum/simulation/mutants`, `controller/simulation/mutants`); production
+code has no switch for it, and a patch whose target is gone says so. A *game* is where it is hunted: which world, and who asks.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+CONSENSUS = "consensus"
+"""The quorum alone, with clients that append and read lists."""
+CONTROLLERS = "controllers"
+"""Controllers on top, with the simulator's own administrator and brokers."""
+
+
+class Plant(NamedTuple):
+    """A bug, by the name in the registry of its game. Any other game is the name of a workload in the simulated world."""
+
+    name: str
+    game: str = CONSENSUS
+
+
+class Mutation(NamedTuple):
+    """`fault`: what has to go wrong for it to show. All of `plants` must be found.
+
+    `argued` says why a bug that is not found, or cannot be planted, is none that could be seen. `elsewhere` says where a mutation
+    is hunted that has no place here.
+    """
+
+    id: str
+    about: str
+    fault: str
+    plants: tuple[Plant, ...] = ()
+    argued: str = ""
+    elsewhere: str = ""

@@ -1,0 +1,105 @@
+"""Planted bugs: the table is whole, every bug can be planted, a quick part of them is found, and what is missed is told."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from jepsen_lite.mutants import hunt as hunting
+from jepsen_lite.mutants.hunt import ARGUED, ELSEWHERE, KILLED, SURVIVED, Seen, hunt, mutant_of
+from jepsen_lite.mutants.mutation import CONTROLLERS, Mutation, Plant
+from jepsen_lite.mutants.table import MUTATIONS
+from jepsen_lite.verdicts import SAFETY, USAGE
+from kraftlab.cli import main
+from kraftlab.quorum.simulation.mutants import MutantDoesNotApply, planted
+
+QUICK = {
+    "R1": {"S17"},
+    "R9": {"S8"},
+    "R13": {"LogTruncationRefused", "S0", "S9", "S7", "S11"},
+    "R15": {"S16", "witness", "linearizable"},
+    "C2": {"M3"},
+    "C5": {"M1"},
+    "C8": {"M12"},
+    "C10": {"M1", "M2", "M10", "ReplayError"},
+    "X12": {"S8", "L2"},
+}
+"""Found within a few seeds; the rest is `kraftlab chaos mutants`."""
+
+
+def test_the_table_has_every_mutation_once_and_says_how_each_is_hunted():
+    letters = {"R": 22, "C": 10, "M": 8, "X": 12}
+    assert list(MUTATIONS) == [f"{letter}{number}" for letter, count in letters.items() for number in range(1, count + 1)]
+    for mutation in MUTATIONS.values():
+        assert mutation.plants or mutation.argued or mutation.elsewhere, mutation.id
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS.values(), ids=lambda mutation: mutation.id)
+def test_every_bug_can_be_planted_and_is_gone_afterwards(mutation: Mutation):
+    for plant in mutation.plants:
+        mutant = mutant_of(plant)
+        before = vars(mutant.owner)[mutant.attribute]
+        with planted(mutant):
+            assert vars(mutant.owner)[mutant.attribute] is not before
+        assert vars(mutant.owner)[mutant.attribute] is before
+
+
+@pytest.mark.parametrize("mutation_id", QUICK)
+def test_a_planted_bug_is_seen(mutation_id: str):
+    hunted = hunt(MUTATIONS[mutation_id], 20.0)
+    assert hunted.status == KILLED, hunted
+    seen = {part for oracle in hunted.oracles for part in oracle.split("+")}
+    assert seen & QUICK[mutation_id], hunted.oracles
+
+
+def test_what_clients_see_alone_shows_a_read_that_is_not_linearizable():
+    plant = Plant("linearizable-read-as-it-is", "registers")
+    found = hunting.hunt_plant(plant, 30.0)
+    assert found.found
+    assert {"witness", "linearizable"} & set(found.oracle.split("+"))
+
+
+def test_without_a_bug_nothing_is_seen_and_the_budget_ends_the_hunt(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(hunting, "play", lambda plant, seed: Seen("", ""))
+    missed = hunt(Mutation("Z1", "nothing", "none", (Plant("answer-before-commit", CONTROLLERS),)), 1e-9)
+    assert (missed.status, missed.seeds) == (SURVIVED, 1)
+    argued = hunt(Mutation("Z2", "nothing", "none", (Plant("answer-before-commit", CONTROLLERS),), argued="so it is"), 1e-9)
+    assert (argued.status, argued.why) == (ARGUED, "so it is")
+    assert hunt(MUTATIONS["M1"], 1.0).status == ELSEWHERE
+
+
+def test_a_bug_that_does_not_fit_the_code_is_no_find():
+    with pytest.raises(MutantDoesNotApply, match="no such bug for the game consensus"):
+        mutant_of(Plant("answer-before-commit"))
+
+
+def test_the_command_tells_what_saw_each_bug_and_fails_for_one_that_was_missed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def play(plant: Plant, seed: int) -> Seen:
+        return Seen("", "") if plant.name == "no-divergence" else Seen("S8", "S8 says so")
+
+    monkeypatch.setattr(hunting, "play", play)
+    assert main.run(["chaos", "mutants", "--ids", "R9,M1", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["score"] == {
+        "killed": 1,
+        "hunted": 1,
+        "core_killed": 1,
+        "core": 1,
+        "survived": [],
+        "argued": [],
+        "elsewhere": ["M1"],
+    }
+    [bug] = document["mutations"][0]["bugs"]
+    assert (bug["name"], bug["found"], bug["oracle"], bug["seeds"]) == ("minority-commits", True, "S8", 1)
+    assert main.run(["chaos", "mutants", "--ids", "r9,r10", "--budget", "0.01"]) == SAFETY
+    assert "survived: R10" in capsys.readouterr().out
+
+
+def test_wrong_ids_and_budgets_are_named(capsys: pytest.CaptureFixture[str]):
+    assert main.run(["chaos", "mutants", "--ids", "R99"]) == USAGE
+    assert "no mutation R99; there are: R1, R2" in capsys.readouterr().err
+    assert main.run(["chaos", "mutants", "--budget", "soon"]) == USAGE
+    assert "soon is no time; give one such as 15s or 2m" in capsys.readouterr().err
