@@ -85,18 +85,3 @@ def test_ctrl_c_stops_the_cluster_and_keeps_the_run_as_far_as_it_came(tmp_path):
     assert run.log is not None and run.log.end > 0
     assert sum(found["ops"].values()) == len(run.history)
     assert left_behind(tmp_path) == []
-
-
-def test_what_does_not_exist_is_answered_with_what_does(tmp_path):
-    for words, text in (
-        (("-w", "regsters"), "there is no workload 'regsters'; there are: registers"),
-        (("-w", "registers", "-n", "fire"), "there is no nemesis fire; there are kill"),
-        (("-w", ","), "-w names no workload"),
-        (("-w", "registers", "--concurrency", "many"), "many is no number of workers"),
-        (("-w", "registers", "--leave-running", "--test-count", "2"), "--leave-running is for one run"),
-    ):
-        done = subprocess.run(
-            (*COMMAND, *words, "--store", str(tmp_path)), capture_output=True, text=True, timeout=60, check=False
-        )
-        assert done.returncode == 254 and text in done.stderr, done
-    assert list(tmp_path.iterdir()) == []

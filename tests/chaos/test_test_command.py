@@ -105,6 +105,23 @@ def test_the_exit_code_is_that_of_the_worst_run(world, tmp_path, found, code, va
     assert "/topics/" in summed["run"]
 
 
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("-w", "regsters"), "there is no workload 'regsters'; there are: registers"),
+        (("-w", "registers", "-n", "fire"), "there is no nemesis fire; there are kill"),
+        (("-w", ","), "-w names no workload; there are: registers"),
+        (("-w", "registers", "--concurrency", "many"), "many is no number of workers"),
+        (("-w", "registers", "--world", "moon"), "'moon' is not one of 'real', 'simulated'"),
+        (("-w", "registers", "--leave-running", "--test-count", "2"), "--leave-running is for one run"),
+    ],
+)
+def test_what_does_not_exist_is_answered_with_what_does(tmp_path, words, text):
+    code, _, said = invoke(tmp_path, "test", *words)
+    assert code == 254 and text in said
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_several_seeds_follow_the_first(world, tmp_path):
     invoke(tmp_path, "test", "-w", "topics", "--seed", "41", "--test-count", "3", "--json")
     invoke(tmp_path, "test", "-w", "topics", "--seed", "blue", "--test-count", "2", "--json")
