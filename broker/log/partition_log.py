@@ -392,9 +392,12 @@ class PartitionLog:
                 for header in run:
                     self._epochs.assign(header.leader_epoch, header.base_offset)
                 first, position = first + count, position + run_bytes
-        except OSError as error:
+        except (OSError, LogError) as error:
             self._take_back(segments, size_bytes, end_offset)
             self._epochs = epochs
+            self._recovery_point = min(self._recovery_point, end_offset)
+            if isinstance(error, LogError):
+                raise
             raise self._translate(error) from error
         self._log_end_offset = next_offset
 
@@ -405,10 +408,7 @@ class PartitionLog:
         if relative > MAX_RELATIVE_OFFSET or (
             active.size_bytes and active.size_bytes + headers[first].size_bytes > self.config.segment_bytes
         ):
-            active.flush_index()
-            active = Segment.create(self.directory, headers[first].base_offset)
-            self._segments = (*self._segments, active)
-            self._names_are_durable = False
+            active = self._roll(headers[first])
         count, run_bytes = 0, 0
         for header in headers[first:]:
             is_full = active.size_bytes + run_bytes + header.size_bytes > self.config.segment_bytes
@@ -416,6 +416,27 @@ class PartitionLog:
                 break
             count, run_bytes = count + 1, run_bytes + header.size_bytes
         return count, run_bytes
+
+    def _roll(self, header: BatchHeader) -> Segment:
+        """Begin the segment that takes the batch. It begins where the one before ends, also if the batch does not: that is how a
+        start after a crash knows that nothing is missing in between. The names of the others are durable before it has one.
+        """
+        active = self._segments[-1]
+        active.flush_index()
+        if not self._names_are_durable:
+            fsync_directory(self.directory)
+            self._names_are_durable = True
+        is_reachable = active.size_bytes and header.last_offset - active.end_offset <= MAX_RELATIVE_OFFSET
+        base_offset = active.end_offset if is_reachable else header.base_offset
+        following = Segment.create(self.directory, base_offset)
+        self._segments = (*self._segments, following)
+        self._names_are_durable = False
+        if base_offset != active.end_offset:
+            self._flush(through_active=True)
+            self._recovery_point = base_offset
+            if self._before_truncation is not None:
+                self._before_truncation()
+        return following
 
     def _take_back(self, segments: tuple[Segment, ...], size_bytes: int, end_offset: int) -> None:
         """Undo a failed append: only `segments` remain, the last with its former size."""

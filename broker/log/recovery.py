@@ -2,7 +2,8 @@
 
 After a clean shutdown the segments are trusted: only the newest headers are walked to find the log's end. After anything else
 every segment that reaches above the recovery point is read batch by batch with its CRCs; at the first bad byte the segment is cut
-and all later segments are deleted. What is cut had not been fsynced, so a replica that counted on it (the in-sync replicas) has
+and all later segments are deleted, and so are segments above the recovery point that do not begin where the one before ends: a
+loss of power may have kept them and not what came before. What is cut had not been fsynced, so a replica that counted on it (the in-sync replicas) has
 it elsewhere and it is fetched again. Bytes below the recovery point are not read: rot there is found by whoever reads them.
 
 Leader epochs above the scanned part are taken from the batches; a missing or corrupt epoch file is rebuilt from all headers.
@@ -109,6 +110,9 @@ def _open_all(
     for index, base in enumerate(bases):
         if segments and segments[-1].end_offset > base:
             reason = f"segment {base} begins below offset {segments[-1].end_offset} where the one before ends"
+            break
+        if segments and segments[-1].end_offset < base and base > recovery_point and not clean:
+            reason = f"the records from offset {segments[-1].end_offset} to {base}, where the next segment begins, are missing"
             break
         segment = Segment.open_file(directory, base)
         segments.append(segment)

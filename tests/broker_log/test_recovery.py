@@ -299,3 +299,24 @@ def test_the_log_does_what_a_list_of_batches_would(actions: list[tuple[str, int,
                 if base >= twin.start and end <= twin.end:
                     assert log.epoch_at(base) == batch_epoch
         log.close()
+
+
+def test_segments_above_one_that_lost_its_end_go_too(open_log, batch) -> None:
+    """A loss of power keeps what was written later and not what was written before: the hole must not look like a log."""
+    log = open_log(segment_bytes=100)
+    for _ in range(4):
+        log.append_as_leader(batch(), 1)
+    assert log.segment_count == 4
+    log.close()
+    os.truncate(log.directory / "00000000000000000001.log", 0)
+    assert open_log().log_end_offset == 1
+
+
+def test_offsets_that_were_never_given_are_no_hole(open_log, batch) -> None:
+    log = open_log(segment_bytes=100)
+    for offset in (3, 10, 5_000_000_000, 5_000_000_001):
+        log.append_as_leader(batch(base_offset=offset), 1, keep_offsets=True)
+    assert log.recovery_point == 5_000_000_000
+    log.close()
+    again = open_log(recovery_point=log.recovery_point)
+    assert [header.base_offset for _, header in validate(again.read(0, 1 << 20))] == [3, 10, 5_000_000_000, 5_000_000_001]
