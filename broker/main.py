@@ -57,7 +57,7 @@ from .metadata_publisher import MetadataPublisher, Publication
 from .move_reports import MoveReports
 from .mover import Mover, wall_clock_ms
 from .producer_ids import ProducerIds
-from .replica_manager import ReplicaManager
+from .replica_manager import ReplicaManager, is_counted_on
 from .retention import Retention
 
 if TYPE_CHECKING:
@@ -291,11 +291,16 @@ class BrokerNode:
 
     async def _publish_replicas(self, publication: Publication) -> None:
         if publication.is_first:
+            node_id = self._config.node_id
             assigned = [
-                AssignedReplica(topic.name, topic_id, number, partition.directory_of(self._config.node_id) or UNASSIGNED)
+                AssignedReplica(
+                    *(topic.name, topic_id, number),
+                    partition.directory_of(node_id) or UNASSIGNED,
+                    is_counted_on(partition, node_id),
+                )
                 for topic_id, topic in publication.after.topics.by_id.items()
                 for number, partition in topic.partitions.items()
-                if self._config.node_id in partition.replicas
+                if node_id in partition.replicas
             ]
             await trio.to_thread.run_sync(self.logs.start, assigned, wall_clock_ms())
         await self.replicas.apply(publication)

@@ -62,6 +62,13 @@ TOLD_ONE_BY_ONE = 100
 """Where more replicas change their parts at once, the log says how many; each of them stands there at level DEBUG."""
 
 
+def is_counted_on(state: PartitionImage, broker_id: int) -> bool:
+    """Whether others believe that the broker's replica has what was acknowledged. Not of a partition that has only just been
+    created: nobody has written to it yet.
+    """
+    return state.partition_epoch > 0 and broker_id in (*state.isr, *state.elr, *state.last_known_elr)
+
+
 class ReplicaManager:
     """See the module's docstring. It is what partitions, fetchers and services see of the broker."""
 
@@ -251,6 +258,7 @@ class ReplicaManager:
                 state.directory_of(self.broker_id) or UNASSIGNED,
                 (topic_id, number) in self._newcomers,
                 self.configs.log_config(self.image.topics.by_id[topic_id].name),
+                is_counted_on(state, self.broker_id),
             )
             for (topic_id, number), state in states.items()
             if self.logs.get(topic_id, number) is None and (topic_id, number) not in self._lost
@@ -378,6 +386,7 @@ class ReplicaManager:
             partition.number,
             state.directory_of(self.broker_id),
             is_new=partition.id in self._newcomers,
+            is_counted_on=is_counted_on(state, self.broker_id),
             config=self.configs.log_config(partition.topic),
         )
         try:

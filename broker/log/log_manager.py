@@ -83,6 +83,8 @@ class NewReplica(NamedTuple):
     directory_id: Uuid
     is_new: bool
     config: LogConfig
+    is_counted_on: bool = False
+    """See `AssignedReplica`."""
 
     @property
     def key(self) -> ReplicaId:
@@ -109,6 +111,8 @@ class LogManager:
         self._currents: dict[ReplicaId, PartitionLog] = {}
         self._futures: dict[ReplicaId, PartitionLog] = {}
         self._unclaimed: dict[ReplicaId, tuple[int, PartitionLog]] = {}
+        self._kept: list[PartitionLog] = []
+        """Copies whose replica is offline: open only so that their checkpoints are not forgotten."""
         self._strays: list[StrayDescription] = []
         self._deletions: list[_Deletion] = []
         self._destinations: dict[tuple[str, int], Path] = {}
@@ -210,6 +214,8 @@ class LogManager:
                 if other_log is not None:
                     self._futures[key] = other_log
             case Verb.PROMOTE, PartitionLog():
+                if other_log is not None:
+                    self._inherit(other_log, log)
                 self._promote(other_log, log, now_ms)
                 self._currents[key] = log
             case Verb.DELETE, PartitionLog():
@@ -224,7 +230,7 @@ class LogManager:
             case Verb.KEEP, None:
                 self._strays.append(StrayDescription(subject.path, action.topic, action.partition, log_bytes_in(subject.path)))
             case Verb.KEEP, PartitionLog():
-                log.close()
+                self._kept.append(log)
             case _:
                 raise AssertionError(f"no way to carry out {action!r}")
 
@@ -293,6 +299,7 @@ class LogManager:
             self._currents = {key: log for key, log in self._currents.items() if log.log_dir != path}
             self._futures = {key: log for key, log in self._futures.items() if log.log_dir != path}
             self._unclaimed = {key: item for key, item in self._unclaimed.items() if item[1].log_dir != path}
+            self._kept = [log for log in self._kept if log.log_dir != path]
             self._loaded = [item for item in self._loaded if item.log_dir is not log_dir]
             self._deletions = [item for item in self._deletions if item.path.parent != path]
             log_dir.release()
@@ -343,19 +350,20 @@ class LogManager:
         directory_id: Uuid | None = None,
         *,
         is_new: bool = False,
+        is_counted_on: bool = False,
         config: LogConfig | None = None,
     ) -> PartitionLog:
         """The replica's current log, created if there is none: in the remembered destination, else in the assigned directory,
         else where there are fewest replicas, and among those where most bytes are free. Cordoned directories come last.
 
-        `is_new`: the broker is known not to have had the replica before. ReplicaOffline: it may exist in a directory that is
-        offline. LogDirFailed, NoSpace: the chosen directory could not take it; after `mark_offline` another one is chosen.
+        `is_new`: the broker is known not to have had the replica before; `is_counted_on`: others believe that it has records.
+        ReplicaOffline: it may exist in a directory that is offline. LogDirFailed, NoSpace: the chosen directory could not take it; after `mark_offline` another one is chosen.
         """
         key = (topic_id, partition)
         known = self._claim(key)
         if known is not None:
             return known
-        wanted = NewReplica(topic, topic_id, partition, directory_id or UNASSIGNED, is_new, config or self.config)
+        wanted = NewReplica(topic, topic_id, partition, directory_id or UNASSIGNED, is_new, config or self.config, is_counted_on)
         refused = self.create_together([wanted])
         if refused:
             raise refused[0]
@@ -415,7 +423,7 @@ class LogManager:
             raise ReplicaOffline(f"{topic}-{partition} cannot be created: no log directory works")
         ids = {log_dir.directory_id: log_dir for log_dir in self._online.values()}
         wanted = UNASSIGNED if replica.is_new and directory_id not in ids else directory_id
-        assigned = AssignedReplica(topic, replica.topic_id, partition, wanted)
+        assigned = AssignedReplica(topic, replica.topic_id, partition, wanted, replica.is_counted_on and not replica.is_new)
         [action] = plan_replica([], assigned, good_dirs=tuple(ids), has_bad_dirs=bool(self._offline))
         if action.verb is not Verb.CREATE:
             raise ReplicaOffline(f"{topic}-{partition} is not created: {action.reason}")
@@ -481,19 +489,26 @@ class LogManager:
                     raise ReplicaConflict(
                         f"{current.name} has not caught up: {future!r} in {future.log_dir}, {current!r} in {current.log_dir}"
                     )
-                future.advance_log_start(current.log_start_offset)
-                future.high_watermark = current.high_watermark
-                future.flush()
+                self._inherit(current, future)
                 source = self._online[current.log_dir]
                 self._promote(current, future, now_ms)
                 self._currents[topic_id, partition] = future
                 del self._futures[topic_id, partition]
-            for log_dir in (self._online[future.log_dir], source):
-                try:
-                    log_dir.write_checkpoints(self._logs_in(log_dir.path))
-                except LogError as error:
-                    logger.warning("%s has moved, but checkpoints were not written: %s", future.name, error)
+            try:
+                source.write_checkpoints(self._logs_in(source.path))
+            except LogError as error:
+                logger.warning("%s has moved, but the checkpoints of %s were not written: %s", future.name, source, error)
             return future
+
+    def _inherit(self, current: PartitionLog, future: PartitionLog) -> None:
+        """What belongs to the replica and is not in its records: where its log begins, and its high watermark. Durable before the
+        future log takes the current one's place.
+        """
+        future.advance_log_start(current.log_start_offset)
+        future.high_watermark = current.high_watermark
+        future.flush()
+        target = self._online[future.log_dir]
+        target.write_checkpoints(self._logs_in(target.path))
 
     def _promote(self, old: PartitionLog | None, future: PartitionLog, now_ms: int) -> None:
         """The two renames of a move's end, in KIP-113's order."""
@@ -659,7 +674,7 @@ class LogManager:
 
     def _logs(self) -> Iterable[PartitionLog]:
         logs = [*self._currents.values(), *self._futures.values(), *(log for _, log in self._unclaimed.values())]
-        logs += [item.log for item in self._loaded if item.log is not None]
+        logs += [*self._kept, *(item.log for item in self._loaded if item.log is not None)]
         return {id(log): log for log in logs}.values()
 
     # What there is

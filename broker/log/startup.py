@@ -8,7 +8,9 @@ function is total.
 
 The rules it keeps: a directory that the metadata does not know is set aside, not deleted. Of a replica's data, something is
 deleted only when another directory of the same topic id stays that has all of it, or from which it was being copied. A future
-directory takes the current one's place only if the metadata proves that the move was decided, or if no current one can exist.
+directory takes the current one's place only if both are there and end alike, or if no current one can exist. That the metadata
+names the future one's log directory is not enough: it does so before the last records are copied, and while a move that was
+dropped is not yet taken back.
 When two directories contradict each other nothing is changed and the broker refuses to start.
 
 It does not judge whether the metadata is fresh: call it once the broker has caught up with the metadata log.
@@ -53,12 +55,15 @@ class FoundDir(msgspec.Struct, frozen=True):
 
 
 class AssignedReplica(msgspec.Struct, frozen=True):
-    """A replica that the metadata gives to this broker, and the log directory it names."""
+    """A replica that the metadata gives to this broker, and the log directory it names. `is_counted_on`: others believe that it
+    has records, so that it must not begin anew, empty, where its log may only be out of reach.
+    """
 
     topic: str
     topic_id: Uuid
     partition: int
     directory: Uuid
+    is_counted_on: bool = False
 
 
 class Verb(enum.Enum):
@@ -105,16 +110,14 @@ class Home(enum.Enum):
 
 
 class Case(NamedTuple):
-    """A replica of this broker, reduced. `level`: future and current log end alike. `given_up`: a -delete directory of it lies
-    where the metadata places it, so no current one is left behind on a disk that is missing.
-    """
+    """A replica of this broker, reduced. `level`: future and current log end alike."""
 
     has_current: bool
     has_future: bool
     has_bad_dirs: bool
     home: Home
     level: bool
-    given_up: bool
+    is_counted_on: bool
 
 
 class Row(NamedTuple):
@@ -126,7 +129,7 @@ class Row(NamedTuple):
     has_bad_dirs: bool | None = None
     home: Home | None = None
     level: bool | None = None
-    given_up: bool | None = None
+    is_counted_on: bool | None = None
     reason: str = ""
 
     def matches(self, case: Case) -> bool:
@@ -140,11 +143,9 @@ ROWS: tuple[Row, ...] = (
     Row(True, True, Verb.PROMOTE, home=Home.FUTURE, level=True, reason="the metadata has the move done and the logs end alike"),
     Row(True, True, Verb.RESUME_MOVE),
     Row(False, True, Verb.PROMOTE, has_bad_dirs=False, reason="the swap was cut short"),
-    Row(False, True, Verb.PROMOTE, home=Home.FUTURE, reason="the metadata has the move done"),
-    Row(False, True, Verb.PROMOTE, given_up=True, reason="the old directory was given up"),
     Row(False, True, Verb.OFFLINE, reason="its current directory may be on the log directory that is offline"),
     Row(False, False, Verb.CREATE, has_bad_dirs=False),
-    Row(False, False, Verb.CREATE, home=Home.GOOD),
+    Row(False, False, Verb.CREATE, home=Home.GOOD, is_counted_on=False),
     Row(False, False, Verb.CREATE, home=Home.UNASSIGNED),
     Row(False, False, Verb.OFFLINE, reason="it may be on the log directory that is offline"),
 )
@@ -190,7 +191,7 @@ def plan_replica(
         has_bad_dirs=has_bad_dirs,
         home=_home(replica.directory, current, future, good_dirs),
         level=current is not None and future is not None and current.progress == future.progress,
-        given_up=any(item.log_dir == replica.directory for item in deleted),
+        is_counted_on=replica.is_counted_on,
     )
     row = next(row for row in ROWS if row.matches(case))
     match row.verb:

@@ -703,3 +703,75 @@ def test_a_move_ends_where_a_replica_of_a_deleted_topic_of_that_name_still_lies(
     assert moved is not None
     assert (moved.log_dir, moved.log_end_offset) == (broker.dirs[1], 5)
     assert [name.rsplit("-", 1)[1] for name in broker.names(1)] == ["0", "stray"]
+
+
+def test_a_move_that_a_start_ends_brings_the_log_start_and_the_high_watermark_along(broker: Broker, batch) -> None:
+    manager = broker.start(replica(broker, 0))
+    log = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    for _ in range(6):
+        log.append_as_leader(batch(), 1)
+    future = manager.create_future(TOPIC, 0, broker.dirs[1])
+    copy_all(log, future)
+    log.high_watermark = 5
+    log.advance_log_start(4)
+    manager.write_checkpoints()
+    promoted = broker.start(replica(broker, 1)).get(TOPIC, 0)
+    assert promoted is not None
+    assert promoted.log_dir == broker.dirs[1]
+    assert (promoted.log_start_offset, promoted.high_watermark, promoted.log_end_offset) == (4, 5, 6)
+    found_again = broker.start(replica(broker, 1)).get(TOPIC, 0)
+    assert (found_again.log_start_offset, found_again.high_watermark) == (4, 5)
+
+
+def test_a_crash_right_behind_a_swap_does_not_bring_deleted_records_back(
+    broker: Broker, batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = broker.start(replica(broker, 0))
+    log = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    for _ in range(6):
+        log.append_as_leader(batch(), 1)
+    future = manager.create_future(TOPIC, 0, broker.dirs[1])
+    copy_all(log, future)
+    log.high_watermark = 6
+    log.advance_log_start(4)
+    manager.swap(TOPIC, 0, 0)
+    for checkpoint in broker.dirs[0].glob("*-checkpoint"):
+        checkpoint.unlink()
+    found_again = broker.start(replica(broker, 1)).get(TOPIC, 0)
+    assert (found_again.log_start_offset, found_again.high_watermark) == (4, 6)
+
+
+def test_a_copy_is_not_served_while_its_source_may_be_on_a_disk_that_is_missing(broker: Broker, batch) -> None:
+    """The metadata names the target before the last records are there."""
+    manager = broker.start(replica(broker, 0))
+    log = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    log.append_as_leader(batch(), 1)
+    future = manager.create_future(TOPIC, 0, broker.dirs[1])
+    copy_all(log, future)
+    future.high_watermark = 1
+    manager.write_checkpoints()
+    log.append_as_leader(batch(), 1)
+    manager.abandon()
+    broker.dirs[0].rename(broker.dirs[0].with_name("away"))
+    broker.dirs[0].touch()
+    manager = broker.start(replica(broker, 1))
+    assert manager.get(TOPIC, 0) is None
+    assert (broker.dirs[1] / "replication-offset-checkpoint").read_text().splitlines()[2:] == ["t 0 1"]
+    manager.abandon()
+    broker.dirs[0].unlink()
+    broker.dirs[0].with_name("away").rename(broker.dirs[0])
+    served = broker.start(replica(broker, 1)).get(TOPIC, 0)
+    assert (served.log_dir, served.log_end_offset) == (broker.dirs[0], 2)
+
+
+def test_a_replica_that_others_count_on_does_not_begin_anew_while_a_disk_is_missing(broker: Broker, batch) -> None:
+    """A move that was dropped after the controller had been told: the metadata names a directory that has nothing."""
+    manager = broker.start(replica(broker, 0))
+    manager.get_or_create("t", TOPIC, 0, broker.ids[0]).append_as_leader(batch(), 1)
+    manager.abandon()
+    broker.dirs[0].rename(broker.dirs[0].with_name("away"))
+    broker.dirs[0].touch()
+    manager = broker.start(AssignedReplica("t", TOPIC, 0, broker.ids[1], is_counted_on=True))
+    with pytest.raises(ReplicaOffline):
+        manager.get_or_create("t", TOPIC, 0, broker.ids[1], is_counted_on=True)
+    assert manager.get_or_create("other", OTHER, 0, broker.ids[1]).log_dir == broker.dirs[1]

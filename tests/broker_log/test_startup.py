@@ -28,9 +28,9 @@ def found(
     return FoundDir(log_dir, name, kind, "t", 0, topic_id, log_end_offset=end, epochs=entries)
 
 
-def plan(*dirs: FoundDir, metadata: bytes | None = D1, bad: bool = False) -> list[str]:
+def plan(*dirs: FoundDir, metadata: bytes | None = D1, bad: bool = False, counted_on: bool = False) -> list[str]:
     """The plan as lines: verb, directories' numbers; `metadata` None: not a replica."""
-    assigned = [] if metadata is None else [AssignedReplica("t", TOPIC, 0, metadata)]
+    assigned = [] if metadata is None else [AssignedReplica("t", TOPIC, 0, metadata, counted_on)]
 
     def line(action: Action) -> str:
         places = [f"{item.kind.name[0]}{item.log_dir[0] - 100}" for item in (action.subject, action.other) if item]
@@ -58,13 +58,13 @@ SHORT_F2 = found(FUTURE, D2, end=60)
         (3, ["RESUME_MOVE C1 F2"], plan(C1, SHORT_F2, metadata=D2)),
         (3, ["RESUME_MOVE C1 F2"], plan(C1, found(FUTURE, D2, epochs=((2, 0),)), metadata=D2)),
         (4, ["PROMOTE F2"], plan(F2, metadata=D1)),
-        (5, ["PROMOTE F2"], plan(F2, metadata=D2, bad=True)),
+        (5, ["OFFLINE", "KEEP F2"], plan(F2, metadata=D2, bad=True)),
         (5, ["OFFLINE", "KEEP F2"], plan(F2, metadata=DEAD, bad=True)),
         (5, ["OFFLINE", "KEEP F2"], plan(F2, metadata=LOST, bad=True)),
         (6, ["SERVE C1", "DELETE D2"], plan(C1, D_2)),
         (7, ["SERVE C1", "DELETE D1"], plan(C1, D_1)),
         (8, ["PROMOTE F2", "DELETE D1"], plan(F2, D_1, metadata=D2)),
-        (9, ["PROMOTE F2", "DELETE D1"], plan(F2, D_1, metadata=D1, bad=True)),
+        (9, ["OFFLINE", "KEEP F2", "DELETE D1"], plan(F2, D_1, metadata=D1, bad=True)),
         (9, ["OFFLINE", "KEEP F2", "DELETE D1"], plan(F2, D_1, metadata=DEAD, bad=True)),
         (10, ["SET_ASIDE C2", "SERVE C1"], plan(C1, C2, metadata=D1)),
         (10, ["SET_ASIDE C1", "SERVE C2"], plan(C1, C2, metadata=D2)),
@@ -84,6 +84,9 @@ SHORT_F2 = found(FUTURE, D2, end=60)
         (13, ["DELETE D1"], plan(D_1, metadata=None)),
         (14, ["CREATE"], plan(metadata=D1)),
         (14, ["CREATE"], plan(metadata=DEAD)),
+        (14, ["CREATE"], plan(metadata=D1, counted_on=True)),
+        (14, ["CREATE"], plan(metadata=D1, bad=True)),
+        (15, ["OFFLINE"], plan(metadata=D1, bad=True, counted_on=True)),
         (15, ["OFFLINE"], plan(metadata=DEAD, bad=True)),
         (15, ["OFFLINE"], plan(metadata=LOST, bad=True)),
         (15, ["OFFLINE"], plan(metadata=MIGRATING, bad=True)),
