@@ -57,6 +57,8 @@ class Graph:
     def __init__(self, transactions: int) -> None:
         self.transactions = transactions
         self._edges: list[list[int]] = [[] for _ in range(transactions)]
+        self._before = [0] * transactions
+        """How many edges lead to each node."""
 
     @property
     def edge_count(self) -> int:
@@ -65,11 +67,13 @@ class Graph:
     def relay(self) -> int:
         """A new node that is no transaction."""
         self._edges.append([])
+        self._before.append(0)
         return len(self._edges) - 1
 
     def add(self, source: int, target: int, kind: int) -> None:
         if source != target:
             self._edges[source].append(target << _BITS | kind)
+            self._before[target] += 1
 
     def cycles(self) -> list[Cycle]:
         """The shortest of each class that there is, the worst class first. A circle that a worse class has already is not shown
@@ -87,11 +91,7 @@ class Graph:
 
     def _knots(self) -> dict[int, list[int]]:
         """The nodes that lie on a circle, or between two, and the edges among them."""
-        edges = self._edges
-        before = [0] * len(edges)
-        for targets in edges:
-            for edge in targets:
-                before[edge >> _BITS] += 1
+        edges, before = self._edges, self._before.copy()
         work = [node for node, count in enumerate(before) if not count]
         peeled = 0
         while work:

@@ -97,6 +97,11 @@ Step = tuple[str, str, Any]
 """("append", key, value) or ("r", key, [values]), all that can be hashed."""
 
 
+def _appends(op: Op) -> list[Step]:
+    """What it asked to append."""
+    return [(name, key, frozen(value)) for name, key, value in op.value if name == APPEND]
+
+
 def _frozen_steps(steps: Steps) -> list[Step]:
     return [(name, key, frozen(value) if name == APPEND else all_frozen(value or ())) for name, key, value in steps]
 
@@ -115,10 +120,11 @@ class _Lists:
         """What its writer itself appended more behind."""
         for op in ops:
             last: dict[str, Hashable] = {}
-            for name, key, value in op.value:
+            for name, key, value in self.done.get(op.index) or _appends(op):
                 if name == APPEND:
-                    self._append(op, key, frozen(value), last)
+                    self._append(op, key, value, last)
         self.orders: dict[str, list[Hashable]] = {}
+        self.shown: dict[str, set[Hashable]] = {}
         self.longest: dict[str, Op] = {}
         self.committed: list[Op] = []
         self.numbers: dict[int, int] = {}
@@ -143,21 +149,25 @@ class _Lists:
                 if name == READ and len(value) > len(self.orders.get(key, ())):
                     self.orders[key] = value
                     self.longest[key] = op
-        seen = {
-            self.writers[key, value].index
-            for key, order in self.orders.items()
-            for value in order
-            if (key, value) in self.writers
-        }
-        self.committed = [op for op in self.ops if op.outcome == OK or (op.outcome != FAIL and op.index in seen)]
+        self.shown = {key: set(order) for key, order in self.orders.items()}
+        self.committed = [op for op in self.ops if op.outcome == OK or (op.outcome != FAIL and self._was_seen(op))]
         self.numbers = {op.index: number for number, op in enumerate(self.committed)}
+
+    def _was_seen(self, op: Op) -> bool:
+        return any(value in self.shown.get(key, ()) for _, key, value in _appends(op))
 
     def check_reads(self) -> None:
         for key, order in self.orders.items():
             self._check_order(key, order)
         for op in self.committed:
-            if op.outcome == OK:
-                self._check_own(op)
+            if op.outcome != OK:
+                continue
+            steps = self.done[op.index]
+            for name, key, read in steps:
+                if name == READ:
+                    self._check_start(op, key, read)
+            if len({key for _, key, _ in steps}) < len(steps):
+                self._check_own(op, steps)
 
     def _check_order(self, key: str, order: list[Hashable]) -> None:
         op = self.longest[key]
@@ -174,30 +184,33 @@ class _Lists:
                 text = f"operation {op.index} read {value!r} in {key}, which operation {writer.index} appended, and that failed"
                 self.findings.add("G1a", text, [writer.index, op.index])
 
-    def _check_own(self, op: Op) -> None:
-        """Each read is a start of the key's order, and fits the transaction's own appends and reads before."""
+    def _check_start(self, op: Op, key: str, read: list[Hashable]) -> None:
+        """A read is a start of the key's order, and not one from the midst of another transaction."""
+        order = self.orders.get(key, [])
+        if read != order[: len(read)]:
+            other = self.longest[key]
+            text = f"operation {op.index} read {read!r} of {key}, operation {other.index} read {order!r}: no start of that"
+            self.findings.add("incompatible order", text, [op.index, other.index])
+        if self.not_last and read and (key, read[-1]) in self.not_last:
+            writer = self.writers[key, read[-1]]
+            if writer is not op:
+                text = f"operation {op.index} read {key} up to {read[-1]!r}, in the midst of operation {writer.index}"
+                self.findings.add("G1b", text, [writer.index, op.index])
+
+    def _check_own(self, op: Op, steps: list[Step]) -> None:
+        """Each read fits the transaction's own appends and reads before."""
         appended: dict[str, list[Hashable]] = {}
         before: dict[str, tuple[list[Hashable], int]] = {}
-        for name, key, read in self.done[op.index]:
+        for name, key, read in steps:
             own = appended.setdefault(key, [])
             if name == APPEND:
                 own.append(read)
                 continue
-            order = self.orders.get(key, [])
-            if read != order[: len(read)]:
-                other = self.longest[key]
-                text = f"operation {op.index} read {read!r} of {key}, operation {other.index} read {order!r}: no start of that"
-                self.findings.add("incompatible order", text, [op.index, other.index])
             read_before, own_before = before.get(key, (read[: len(read) - len(own)], 0))
             if read != read_before + own[own_before:]:
                 text = f"operation {op.index} read {read!r} of {key}, which does not fit what it had appended or read before"
                 self.findings.add("internal", text, [op.index])
             before[key] = (read, len(own))
-            last = (key, read[-1]) if read else None
-            if last in self.not_last and self.writers[last] is not op:
-                writer = self.writers[last]
-                text = f"operation {op.index} read {key} up to {read[-1]!r}, in the midst of operation {writer.index}"
-                self.findings.add("G1b", text, [writer.index, op.index])
 
     # -- who depends on whom ---------------------------------------------------------------------------------------------
 
@@ -225,12 +238,11 @@ class _Lists:
     def _tails(self, graph: Graph, authors: dict[str, list[int | None]]) -> dict[str, _Tail]:
         """For each key, those who appended for certain and were not seen."""
         tails: dict[str, _Tail] = {}
-        seen: dict[str, set[Hashable]] = {key: set(order) for key, order in self.orders.items()}
         for number, op in enumerate(self.committed):
             if op.outcome != OK:
                 continue
             for name, key, value in self.done[op.index]:
-                if name != APPEND or value in seen.get(key, ()):
+                if name != APPEND or value in self.shown.get(key, ()):
                     continue
                 tail = tails.get(key)
                 if tail is None:
