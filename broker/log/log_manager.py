@@ -357,7 +357,8 @@ class LogManager:
         else where there are fewest replicas, and among those where most bytes are free. Cordoned directories come last.
 
         `is_new`: the broker is known not to have had the replica before; `is_counted_on`: others believe that it has records.
-        ReplicaOffline: it may exist in a directory that is offline. LogDirFailed, NoSpace: the chosen directory could not take it; after `mark_offline` another one is chosen.
+        ReplicaOffline: it may exist in a directory that is offline. LogDirFailed, NoSpace: the chosen directory could not take
+        it; after `mark_offline` another one is chosen.
         """
         key = (topic_id, partition)
         known = self._claim(key)

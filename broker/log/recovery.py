@@ -3,8 +3,9 @@
 After a clean shutdown the segments are trusted: only the newest headers are walked to find the log's end. After anything else
 every segment that reaches above the recovery point is read batch by batch with its CRCs; at the first bad byte the segment is cut
 and all later segments are deleted, and so are segments above the recovery point that do not begin where the one before ends: a
-loss of power may have kept them and not what came before. What is cut had not been fsynced, so a replica that counted on it (the in-sync replicas) has
-it elsewhere and it is fetched again. Bytes below the recovery point are not read: rot there is found by whoever reads them.
+loss of power may have kept them and not what came before. What is cut had not been fsynced, so a replica that counted on it (the
+in-sync replicas) has it elsewhere and it is fetched again. Bytes below the recovery point are not read: rot there is found by
+whoever reads them.
 
 Leader epochs above the scanned part are taken from the batches; a missing or corrupt epoch file is rebuilt from all headers.
 """
