@@ -9,11 +9,15 @@ import pytest
 import trio
 
 from jepsen_lite.fault_plan import Action, FaultPlan, Strike
+from jepsen_lite.nemeses import cluster_faults
 from jepsen_lite.nemeses import scene as scenes
 from jepsen_lite.nemeses.carrying_out import carry_out
 from jepsen_lite.nemeses.scene import Leads
+from kraftlab.client import ClusterUnreachable
 from kraftlab.cluster import ClusterError
 from kraftlab.cluster.links.shape import PLAIN, LinkShape
+from kraftlab.config.errors import ConfigError
+from kraftlab.metadata.errors import ApiError, ErrorCode
 
 CONTROLLERS, BROKERS = (3000, 3001, 3002), (0, 1)
 NO_PROCESS = 2**23
@@ -27,6 +31,8 @@ class Cluster:
         self.controller_ids, self.broker_ids = CONTROLLERS, BROKERS
         self.up = {*CONTROLLERS, *BROKERS}
         self.stopped: set[int] = set()
+        self.voters = {*CONTROLLERS}
+        self.join_faults: list[Exception] = []
         self.cut_links: set[tuple[int, int]] = set()
         self.shapes: dict[tuple[int, int], LinkShape] = {}
         self.done: list[tuple[float, str]] = []
@@ -73,13 +79,27 @@ class Cluster:
     def shape_links(self, links: list[tuple[int, int]], shape: LinkShape) -> None:
         self.shapes |= dict.fromkeys(links, shape)
 
+    def leave(self, node_id: int, timeout_ms: int) -> None:
+        self._note(f"leave {node_id}")
+        self.voters.discard(node_id)
+
+    def join(self, node_id: int, timeout_ms: int) -> None:
+        if self.join_faults:
+            raise self.join_faults.pop(0)
+        self._note(f"join {node_id}")
+        self.voters.add(node_id)
+
     async def find_leader(self, above: int | None = None) -> Leads | None:
         await trio.lowlevel.checkpoint()
         return self.leads
 
     @property
     def is_whole(self) -> bool:
-        return self.up == {*CONTROLLERS, *BROKERS} and not (self.stopped or self.cut_links or set(self.shapes.values()) - {PLAIN})
+        return (
+            self.up == {*CONTROLLERS, *BROKERS}
+            and self.voters == {*CONTROLLERS}
+            and not (self.stopped or self.cut_links or set(self.shapes.values()) - {PLAIN})
+        )
 
 
 @pytest.fixture
@@ -88,7 +108,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
         await trio.lowlevel.checkpoint()
         return work(*arguments)
 
-    monkeypatch.setattr(scenes, "in_thread", at_once)  # the mock clock does not wait for threads
+    for module in (scenes, cluster_faults):
+        monkeypatch.setattr(module, "in_thread", at_once)  # the mock clock does not wait for threads
     yield Cluster()
 
 
@@ -174,6 +195,7 @@ async def test_nobody_elected_is_no_strike_but_is_said(cluster: Cluster, autojum
         ("isolate-leader", "leader", {}),
         ("one-way", "follower", {"way": "in"}),
         ("slow", "all", {"delay_ms": 50}),
+        ("membership", "leader", {"wipe": False}),
     ],
 )
 async def test_a_cancelled_run_is_undone_and_its_strikes_told(
@@ -261,3 +283,36 @@ async def test_links_do_all_that_is_wanted_of_them_at_a_time(cluster: Cluster, a
     assert cluster.is_whole
     assert strikes[0].links == ((3000, 0), (3000, 1), (3000, 3001), (3000, 3002))
     assert strikes[0].detail == "delay_ms=40"
+
+
+async def test_a_voter_that_left_joins_however_often_it_is_refused(
+    cluster: Cluster, autojump_clock: trio.testing.MockClock
+) -> None:
+    cluster.join_faults = [
+        ClusterUnreachable("no node answers"),
+        ConfigError("cannot read server.properties: Input/output error"),
+        ApiError(ErrorCode.REQUEST_TIMED_OUT, "another change is under way"),
+    ]
+    (strike,) = await carried_out(cluster, action(1, "membership", "controller:2", 2))
+    assert not strike.error
+    assert [what for _, what in cluster.done] == ["leave 3002", "join 3002"]
+    assert cluster.is_whole
+
+
+async def test_a_change_of_voters_that_may_have_happened_is_undone(
+    cluster: Cluster, autojump_clock: trio.testing.MockClock
+) -> None:
+    cluster.refuses = {"leave 3002"}
+    cluster.join_faults = [ApiError(ErrorCode.DUPLICATE_VOTER, "it is a voter")]
+    (strike,) = await carried_out(cluster, action(1, "membership", "controller:2", 2))
+    assert strike.error == "refused: leave 3002"
+    assert not cluster.join_faults
+    assert cluster.is_whole
+
+
+async def test_at_most_a_minority_of_the_voters_is_away(cluster: Cluster, autojump_clock: trio.testing.MockClock) -> None:
+    strikes = await carried_out(
+        cluster, action(1, "membership", "controller:2", 2), action(2, "membership", "controller:1", 2, 1)
+    )
+    assert [strike.error for strike in strikes] == ["", "without controller 3001 no majority of 3 would be whole"]
+    assert cluster.is_whole

@@ -16,13 +16,9 @@ from typing import Any
 
 import trio
 
-from kraftlab.client import ClusterUnreachable
-from kraftlab.cluster import ClusterError
-from kraftlab.metadata.errors import ApiError
-
 from ..fault_plan import Action, FaultPlan, Strike
 from .drawing import chance_of
-from .faults import CannotStrike, CannotUndo
+from .faults import CLUSTER_FAULTS, CannotStrike, CannotUndo
 from .kind import Hit
 from .kinds import KINDS
 from .leaders import LeaderFinder
@@ -36,7 +32,7 @@ _PATIENCE_S = 5.0
 """How long a strike at the next leader waits for an election."""
 _LEAST_PART = 0.25
 """Of its time, that a strike lasts which had to wait for its target."""
-_EXPECTED = (CannotStrike, CannotUndo, NobodyMeant, ClusterError, ApiError, ClusterUnreachable, OSError)
+_EXPECTED = (CannotStrike, CannotUndo, NobodyMeant, *CLUSTER_FAULTS)
 
 
 async def carry_out(

@@ -9,11 +9,9 @@ from typing import Any
 
 import trio
 
-from kraftlab.client import ClusterUnreachable
-from kraftlab.cluster import ClusterError
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
-from .faults import CannotStrike, CannotUndo
+from .faults import CLUSTER_FAULTS, CannotStrike, CannotUndo
 from .kind import Draft, Hit, Shape
 from .scene import Scene, in_thread
 
@@ -52,7 +50,7 @@ async def _join(scene: Scene, node: int) -> None:
         while True:
             try:
                 return await _ask(scene, node)
-            except (ApiError, ClusterUnreachable, ClusterError) as error:
+            except CLUSTER_FAULTS as error:
                 if isinstance(error, ApiError) and error.code is ErrorCode.DUPLICATE_VOTER:
                     return None
                 fault = error

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from kraftlab.client import ClusterUnreachable
+from kraftlab.cluster import ClusterError
+from kraftlab.config.errors import ConfigError
+from kraftlab.metadata.errors import ApiError
+
+CLUSTER_FAULTS = (ClusterError, ApiError, ClusterUnreachable, ConfigError, OSError)
+"""What a cluster that other faults strike may answer to one more."""
+
 
 class CannotStrike(Exception):
     """A fault cannot be done here and now; the text says why. The run goes on."""
