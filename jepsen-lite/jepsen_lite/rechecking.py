@@ -30,6 +30,7 @@ class KeyTask(msgspec.Struct, frozen=True, kw_only=True):
     checker: str
     key: str
     ops: tuple[Op, ...]
+    steps_max: int
 
 
 class KeyResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,14 +48,13 @@ Answers = Mapping[tuple[str, str, str], KeyAnswer]
 
 def answer(task: KeyTask) -> KeyResult:
     """Does a task: the same whoever does it."""
-    checker = next(
-        found for found in _searching(workload_named(task.workload).checkers(task.options)) if found.name == task.checker
-    )
+    checkers = _searching(workload_named(task.workload).checkers(task.options))
+    checker = next(found for found in checkers if found.name == task.checker).with_steps(task.steps_max)
     _, calls = checker.calls_by_key(task.ops)[task.key]
     return KeyResult(run=task.run, checker=task.checker, key=task.key, answer=checker.judged(task.key, calls))
 
 
-def tasks_of(directory: RunDirectory) -> Iterator[KeyTask]:
+def tasks_of(directory: RunDirectory, steps_max: int | None = None) -> Iterator[KeyTask]:
     """The searches of a run, a task for each key. StoreError, UnknownWorkload."""
     record, run = directory.record(), directory.run()
     for checker in _searching(workload_named(record.workload).checkers(record.options)):
@@ -66,17 +66,20 @@ def tasks_of(directory: RunDirectory) -> Iterator[KeyTask]:
                 checker=checker.name,
                 key=key,
                 ops=tuple(ops),
+                steps_max=steps_max or checker.steps_max,
             )
 
 
-def rechecked(directory: RunDirectory, answers: Answers | None = None) -> tuple[RunRecord, Run]:
-    """The run with today's verdicts, which are also written. With `answers` nothing is searched here. StoreError,
-    UnknownWorkload.
+def rechecked(directory: RunDirectory, answers: Answers | None = None, steps_max: int | None = None) -> tuple[RunRecord, Run]:
+    """The run with today's verdicts, which are also written. With `answers` nothing is searched here; `steps_max` is how long to
+    search otherwise, if not as the workload says. StoreError, UnknownWorkload.
     """
     record, run = directory.record(), directory.run()
     checkers: Sequence[Checker] = checkers_of(workload_named(record.workload), record.options, directory)
     if answers is not None:
         checkers = [_told(checker, str(directory.path), answers) for checker in checkers]
+    elif steps_max is not None:
+        checkers = [checker.with_steps(steps_max) if isinstance(checker, Linearizable) else checker for checker in checkers]
     record = msgspec.structs.replace(record, verdicts=tuple(judge(run, checkers)))
     directory.write_record(record)
     return record, run

@@ -102,6 +102,14 @@ def test_the_command_judges_runs_and_exits_with_the_worst(tmp_path: Path) -> Non
     assert "witness: the committed log was not kept" in CliRunner().invoke(check, ["--all", "--store", str(tmp_path)]).output
 
 
+def test_whoever_waits_longer_learns_more(tmp_path: Path) -> None:
+    directory = stored(tmp_path, "1", last_read=1)
+    hasty, _ = rechecked(directory, steps_max=1)
+    assert by_checker(hasty)["linearizable"].reason.endswith("judge again: kraftlab chaos check --steps")
+    assert by_checker(rechecked(directory, steps_max=1_000)[0])["linearizable"].valid is False
+    assert {answer(task).answer.valid for task in tasks_of(directory, steps_max=1)} == {"unknown"}
+
+
 def test_what_cannot_be_judged_is_told(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="there is no run latest"):
         CliRunner().invoke(check, ["--store", str(tmp_path)], catch_exceptions=False)

@@ -82,6 +82,10 @@ class Linearizable:
         self._functions = functions
         self._search = search or self.judged
 
+    def with_steps(self, steps_max: int) -> Linearizable:
+        """The same checker, more or less patient."""
+        return Linearizable(self.model, functions=self._functions, steps_max=steps_max, name=self.name)
+
     def searching_with(self, search: Search) -> Linearizable:
         """The same checker, with answers from elsewhere."""
         return Linearizable(self.model, functions=self._functions, steps_max=self.steps_max, search=search, name=self.name)
@@ -138,7 +142,7 @@ class Linearizable:
             key = undecided[0]
             reason = (
                 f"{len(undecided)} of {len(answers)} keys could not be decided, {key!r} for one: given up after"
-                f" {answers[key].steps} steps; ask for fewer operations per key or fewer clients"
+                f" {answers[key].steps} steps; ask for fewer operations per key, or judge again: kraftlab chaos check --steps"
             )
             return Verdict(checker=self.name, valid=UNKNOWN, reason=reason, details=details)
         if not certain:

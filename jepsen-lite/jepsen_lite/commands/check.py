@@ -9,6 +9,7 @@ import msgspec
 
 from kraftlab.cli.output import Output, json_option
 
+from ..checkers.linearizable import STEPS_MAX
 from ..command import HarnessError, WrongUse
 from ..rechecking import Answers, rechecked, tasks_of
 from ..store import DEFAULT_STORE, LATEST, RunDirectory, RunRecord, all_runs
@@ -25,6 +26,7 @@ ENGINES = ("local", "spark")
 Examples:
   kraftlab chaos check
   kraftlab chaos check topics/20260101T120000-7 registers/20260101T120100-8
+  kraftlab chaos check --steps 50000000
   kraftlab chaos check --all --engine spark""",
 )
 @click.argument("runs", metavar="[RUN…]", nargs=-1)
@@ -36,9 +38,15 @@ Examples:
     show_default=True,
     help="Where orders are searched for: here, or by Spark, key by key.",
 )
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"How long to search for an order of a key's operations; default: {STEPS_MAX}.",
+)
 @click.option("--store", metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
 @json_option
-def check(runs: tuple[str, ...], of_all: bool, engine: str, store: str, as_json: bool) -> None:
+def check(runs: tuple[str, ...], of_all: bool, engine: str, steps: int | None, store: str, as_json: bool) -> None:
     """Judges each RUN (the newest one unless some are named) with the checkers of this version, and writes the verdicts into it.
 
     Its page shows them after: kraftlab chaos report RUN. The exit code is that of the worst run.
@@ -50,10 +58,10 @@ def check(runs: tuple[str, ...], of_all: bool, engine: str, store: str, as_json:
         raise WrongUse(f"there are no runs in {store}; make one with: kraftlab chaos test --store {store}")
     output = Output(as_json)
     try:
-        answers = _spark_answers(directories) if engine == "spark" else None
+        answers = _spark_answers(directories, steps) if engine == "spark" else None
         records = []
         for directory in directories:
-            record, _ = rechecked(directory, answers)
+            record, _ = rechecked(directory, answers, steps)
             records.append(record)
             output.lines(_lines(directory, record))
     except UnknownWorkload as error:
@@ -67,7 +75,7 @@ def check(runs: tuple[str, ...], of_all: bool, engine: str, store: str, as_json:
     raise SystemExit(worst(exit_code(record.verdicts) for record in records))
 
 
-def _spark_answers(directories: Sequence[RunDirectory]) -> Answers:
+def _spark_answers(directories: Sequence[RunDirectory], steps: int | None) -> Answers:
     try:
         from kraftlab.pipeline.errors import EnvironmentFault
         from kraftlab.pipeline.session import factory, settings
@@ -75,7 +83,7 @@ def _spark_answers(directories: Sequence[RunDirectory]) -> Answers:
         from ..spark_engine import answers_of
     except ModuleNotFoundError as error:
         raise HarnessError(f"{error.name} is not installed; install it with: pip install 'kraftlab[pipeline]'") from error
-    tasks = [task for directory in directories for task in tasks_of(directory)]
+    tasks = [task for directory in directories for task in tasks_of(directory, steps)]
     try:
         with factory.session() as spark:
             return answers_of(spark, tasks, settings.processors())
