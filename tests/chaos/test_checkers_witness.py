@@ -215,6 +215,14 @@ def test_what_was_not_checked_is_unknown() -> None:
     assert check([op(1, "set", 2, 3, 5, 2)], TWO_SETS[1:], start=1).valid is False
 
 
+def test_a_log_that_cannot_be_folded_is_unknown_unless_it_is_wrong_otherwise() -> None:
+    broken = Entry(1, 2, 1, 0, "Config", {}, "")
+    verdict = check([op(0, "set", 0, 1, 1, 1)], [TWO_SETS[0], broken])
+    assert verdict.valid == UNKNOWN
+    assert verdict.reason.startswith("the change at 1 cannot be folded (KeyError: 'value')")
+    assert check([op(0, "set", 0, 1, 1, 1), op(1, "set", 2, 3, 2, 2)], [TWO_SETS[0], broken]).lost == 1
+
+
 def test_unknown_outcomes_are_resolved_from_the_log() -> None:
     unknown = {"outcome": "info", "error": "UNAVAILABLE"}
     history = History([op(0, "set", 0, 1, 1, **unknown), op(1, "set", 0, 1, 2, **unknown), op(2, "get", 0, 1, **unknown)])

@@ -65,7 +65,7 @@ class Witness:
         if run.log.start > 0:
             unsure = f"the log begins at {run.log.start}: the state before is not known, so values were not compared"
         else:
-            evidence.check_values(fold, floors)
+            unsure = evidence.check_values(fold, floors)
         return evidence.findings.verdict(
             self.name,
             checked=evidence.writes + evidence.reads + evidence.refusals,
@@ -203,8 +203,10 @@ class _Evidence:
             else:
                 last[op.process] = (op.offset, op.index)
 
-    def check_values(self, fold: Fold, floors: dict[int, int]) -> None:
-        """Walks through the log once, and asks about each operation where it looked."""
+    def check_values(self, fold: Fold, floors: dict[int, int]) -> str:
+        """Walks through the log once, and asks about each operation where it looked. Gives why it did not get to the end, ""
+        if it did: a change that the state before does not allow cannot be folded.
+        """
         add, end = self.findings.add, self.log.end
         by_request = self.by_request
         silent = [
@@ -227,7 +229,12 @@ class _Evidence:
                 wrong = fold.permits(asked[0])
                 if wrong:
                     add("not allowed", f"{_shown(asked[0])} at {change.begin} was not allowed there: {wrong}", [asked[0].index])
-            windows.applied(change, fold.apply(change))
+            try:
+                keys = fold.apply(change)
+            except Exception as error:
+                why = f"{type(error).__name__}: {error}"
+                return f"the change at {change.begin} cannot be folded ({why}), so that no value behind it was compared"
+            windows.applied(change, keys)
             for op in asked:
                 wrong = fold.answers(op)
                 if wrong:
@@ -235,6 +242,7 @@ class _Evidence:
         for op in looks[place:]:
             _look(op, fold, self.findings, end)
         windows.close()
+        return ""
 
     def _ceilings(self) -> dict[int, int]:
         """For each refusal, where the first change begins that was asked for after it had returned."""
