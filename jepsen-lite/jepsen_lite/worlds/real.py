@@ -14,6 +14,7 @@ way between nodes.
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import time
@@ -60,6 +61,8 @@ _READY_STEP_S = 2.0
 _STANDING_S = 1.0
 _TAIL_PAUSE_S = 0.05
 _KILLED = -signal.SIGKILL
+_LACKING = re.compile(r"is not ready after .* s \((.*)\); see ")
+"""What a cluster says while it is waited for step by step, in a directory that will be gone."""
 NOTHING_SEEN = Observation(at_ns=0, node=-1, is_up=False)
 
 
@@ -251,7 +254,8 @@ class _RealRun:
             try:
                 await _in_thread(self._cluster.wait_ready, _READY_STEP_S)
             except ClusterError as error:
-                state = str(error)
+                lacking = _LACKING.search(str(error))
+                state = f"{lacking[1]}, after {within_s:g} s" if lacking else str(error)
                 if self._cluster.exited():
                     break
             else:

@@ -1,0 +1,89 @@
+"""What a run on real processes makes of nodes that end by themselves and of clusters that do not come back; none is started."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from jepsen_lite.fault_plan import FaultPlan, Strike
+from jepsen_lite.workload import Options, Workload
+from jepsen_lite.worlds import real
+from kraftlab.cluster import ClusterError
+
+
+class Cluster:
+    """Says what a LocalCluster says, of nodes that are only numbers."""
+
+    controller_ids, broker_ids = (3000,), (0, 1)
+
+    def __init__(self):
+        self.codes, self.fault, self.waits, self.started = {}, None, 0, []
+
+    def wait_ready(self, timeout_s):
+        self.waits += 1
+        if self.fault is not None:
+            raise self.fault
+
+    def exited(self):
+        return dict(self.codes)
+
+    def last_words(self, node_id):
+        return f"node {node_id} says why"
+
+    def pid(self, node_id):
+        return None if node_id in self.codes else 1
+
+    def start_node(self, node_id):
+        del self.codes[node_id]
+        self.started.append(node_id)
+
+
+@pytest.fixture
+def cluster():
+    return Cluster()
+
+
+@pytest.fixture
+async def run(cluster):
+    listener = SimpleNamespace(ended=lambda op: None, stands=lambda standing: None)
+    workload = Workload("made-up", lambda *_: None, lambda _: (), None, lambda _: ())
+    assignment = SimpleNamespace(workload=workload, options=Options(), listener=listener)
+    made = real._RealRun(assignment, cluster, FaultPlan(seed="1"), None, {})
+    made._drive = SimpleNamespace(now_ns=lambda: 100)
+    return made
+
+
+async def test_a_cluster_that_is_ready_lacks_nothing(run, cluster):
+    await run._wait_ready(30)
+    assert (run._not_ready, cluster.waits) == ("", 1)
+
+
+async def test_one_that_does_not_come_back_is_waited_for_and_it_is_said_what_it_lacked(run, cluster, monkeypatch):
+    times = iter(range(0, 1_000, 2))
+    monkeypatch.setattr(real.trio, "current_time", lambda: next(times))
+    cluster.fault = ClusterError("the cluster is not ready after 2 s (no controller leads); see /tmp/gone/logs")
+    await run._wait_ready(30)
+    assert (run._not_ready, cluster.waits) == ("no controller leads, after 30 s", 14)
+
+
+async def test_one_whose_node_has_ended_is_not_waited_for_any_longer(run, cluster):
+    cluster.fault, cluster.codes = ClusterError("broker-1 ended with code 1: node 1 says why"), {1: 1}
+    await run._wait_ready(30)
+    assert (run._not_ready, cluster.waits) == ("broker-1 ended with code 1: node 1 says why", 1)
+    assert run._own_exits() == {1: "exit code 1: node 1 says why"}
+
+
+async def test_nodes_that_ended_by_themselves_are_noted_and_started_again(run, cluster):
+    cluster.codes = {0: 1, 3000: -9}
+    run._note_exits(at_rest=False)
+    assert set(run._own_exits()) == {0}, "a kill -9 may be one of ours, still under way"
+    await run._start_dead()
+    assert (set(run._own_exits()), cluster.started) == ({0, 3000}, [3000, 0])
+
+
+async def test_a_node_that_a_fault_was_to_end_has_not_ended_by_itself(run, cluster):
+    cluster.codes = {0: 1, 3000: 1}
+    run._note_exits(at_rest=True)
+    run._strikes = [Strike(kind="disk-error", begin_ns=50, end_ns=90, nodes=(3000,))]
+    assert set(run._own_exits()) == {0}
