@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.metadata.errors import ErrorCode
 
-from ..generators import Invocation, Source, delay, repeat, until_ok
+from ..generators import Invocation, Source, delay, repeat, time_limit, until_ok
 from ..history import OK
 from ..outcomes import of_error_code
 from ..workload import CallFailed, Completion, Options, Port, Reply
@@ -26,6 +26,7 @@ NODE_OF_CHOICE_RATE = 0.3
 SETUP_TIMEOUT_S = 60.0
 _SETUP_PAUSE_S = 0.2
 _FINAL_PAUSE_S = 0.1
+_FINAL_S = 30.0
 _TOPICS_MAX = 200
 _UNLIMITED_RATE = 500.0
 """Operations per second that are to be expected if no rate is given."""
@@ -113,8 +114,8 @@ def length_of(options: Options, key: str) -> int:
 
 
 def asked_until_ok(invocation: Invocation) -> Source:
-    """For the final phase: the cluster may still be about to find a leader."""
-    return until_ok(delay(_FINAL_PAUSE_S, repeat(invocation)))
+    """For the final phase: the cluster may still be about to find a leader. Given up after half a minute."""
+    return time_limit(_FINAL_S, until_ok(delay(_FINAL_PAUSE_S, repeat(invocation))))
 
 
 def keys_wanted(options: Options) -> int:
@@ -132,6 +133,7 @@ def topics_wanted(options: Options, keys_per_topic: int) -> int:
 
 async def create_topics(options: Options, port: Port, topics: Iterable[pb.CreatableTopic]) -> None:
     """Creates topics before a run, however long the cluster takes to be able to. SetupFailed."""
+    placed_on(port, 1)
     caller = Caller(options, 0, "setup")
     deadline_ns = port.now_ns() + int(SETUP_TIMEOUT_S * 1e9)
     missing = {topic.name: topic for topic in topics}
@@ -156,8 +158,15 @@ async def create_topics(options: Options, port: Port, topics: Iterable[pb.Creata
             await port.sleep(_SETUP_PAUSE_S)
 
 
+async def need_brokers(options: Options, port: Port) -> None:
+    """The set-up of who needs nothing else. SetupFailed."""
+    placed_on(port, 1)
+
+
 def placed_on(port: Port, factor: int) -> list[int]:
-    """The first so many brokers by id."""
+    """The first so many brokers by id. SetupFailed if there is none."""
+    if not port.brokers:
+        raise SetupFailed("this workload needs a broker, and the cluster has none; give it --brokers 1 at least")
     return sorted(port.brokers)[:factor]
 
 

@@ -22,7 +22,7 @@ from ..generators import Invocation, Source, independent, limit, mix
 from ..history import FAIL, Op
 from ..models.fold import Change
 from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
-from .admin import Caller, asked_until_ok, ended, nodes
+from .admin import Caller, asked_until_ok, ended, need_brokers, nodes
 from .cluster_view import seen_brokers
 
 PREFIX = "once-"
@@ -41,6 +41,7 @@ def workload() -> Workload:
         _generator,
         _final,
         _checkers,
+        need_brokers,
         summary="requests with an id, sent several times to several nodes, late and at once: one effect, one answer",
     )
 

@@ -17,7 +17,7 @@ from ..generators import Context, Invocation, Source
 from ..history import FAIL, Op
 from ..models.fold import Change
 from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
-from .admin import Caller, asked_until_ok, ended
+from .admin import Caller, asked_until_ok, ended, need_brokers
 from .cluster_view import seen_brokers
 
 STALE = "STALE_BROKER_EPOCH"
@@ -30,6 +30,7 @@ def workload() -> Workload:
         _generator,
         lambda _: asked_until_ok(Invocation("allocate", "0")),
         _checkers,
+        need_brokers,
         summary="blocks of producer ids: disjoint, rising, never given again",
     )
 

@@ -23,7 +23,7 @@ from ..models.fold import Change, changes
 from ..models.model import Operation, Refused
 from ..verdicts import UNKNOWN, Verdict
 from ..workload import Checker, Completion, Options, Port, Run, Workload
-from .admin import Caller, asked_until_ok, ended, keys_wanted, length_of
+from .admin import Caller, asked_until_ok, ended, keys_wanted, length_of, need_brokers
 from .tables import Tables
 
 PREFIX = "topics-"
@@ -43,6 +43,7 @@ def workload() -> Workload:
         _generator,
         _final,
         _checkers,
+        need_brokers,
         summary="topics created, deleted by name or id, described and listed: whole or not at all, never the same id twice",
     )
 

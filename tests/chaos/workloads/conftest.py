@@ -27,16 +27,19 @@ from kraftlab.controller.doors.apis import APIS, Kind
 from kraftlab.controller.doors.request_ids import identity_of
 from kraftlab.controller.engine import exactly_once
 from kraftlab.controller.engine.state import EMPTY_STATE, Context, ControllerState, Outcome, QuorumFacts, Settings
+from kraftlab.controller.partitions.partitions import alter_partition
 from kraftlab.metadata import codec
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import Provenance
 from kraftlab.metadata.partitions import partition_record
+from kraftlab.metadata.peer_rpc import AlterPartitionRequest, IsrChange
 from kraftlab.metadata.records import (
     RESOURCE_TOPIC,
     AnyRecord,
     BrokerRegistrationChange,
     Config,
     NoOp,
+    ProducerIds,
     RegisterBroker,
     RemoveTopic,
     RequestOutcome,
@@ -72,10 +75,7 @@ class ReferenceCluster:
         self._append_control()
         self.append(self.settings.first_records())
         for broker in BROKERS:
-            directory = (1000 + broker).to_bytes(16, "big")
-            at = self.end_offset
-            self.append([RegisterBroker(0, broker, directory, at, log_dirs=(directory,))])
-            self.append([BrokerRegistrationChange(0, broker, at, fenced=False)])
+            self._register(broker)
 
     @property
     def end_offset(self) -> int:
@@ -98,6 +98,35 @@ class ReferenceCluster:
             self.states.append(self.state)
         return self.end_offset
 
+    def _register(self, broker: int) -> None:
+        """A new incarnation, which is there at once."""
+        at, directory = self.end_offset, (1000 + broker).to_bytes(16, "big")
+        self.append([RegisterBroker(0, broker, (10_000 + at).to_bytes(16, "big"), at, log_dirs=(directory,))])
+        self.append([BrokerRegistrationChange(0, broker, at, fenced=False)])
+
+    def brokers_go_on(self) -> None:
+        """Those that were taken out come back, and what is being added somewhere gets in sync, now and then."""
+        image = self.state.image
+        for broker in BROKERS:
+            if broker not in image.cluster.brokers:
+                self._register(broker)
+        for topic_id, numbers in image.topics.reassigning.items():
+            if self.random.random() < 0.2:
+                self._get_in_sync(topic_id, numbers[0])
+
+    def _get_in_sync(self, topic_id: bytes, number: int) -> None:
+        image = self.state.image
+        partition = image.topics.partition(topic_id, number)
+        assert partition is not None
+        leader = image.cluster.brokers.get(partition.leader)
+        if leader is None:
+            return
+        everybody = tuple((replica, image.cluster.brokers[replica].epoch) for replica in partition.replicas)
+        change = IsrChange(topic_id, number, partition.leader_epoch, everybody, 0, partition.partition_epoch)
+        request = AlterPartitionRequest(leader.broker_id, leader.epoch, (change,))
+        context = Context(self.now_ms(), self.random, self.settings, self.end_offset)
+        self.append(list(alter_partition(self.state, request, context).records))
+
     def _knows(self, outcome: RequestOutcome) -> bool:
         """An image refuses to be told twice what a request was answered: a liar has to hide it."""
         client = self.state.image.requests.get(outcome.client_id)
@@ -119,6 +148,8 @@ class ReferenceCluster:
         row = APIS[api]
         node = CONTROLLERS[0] if node is None else node
         row.prepare(request)
+        if row.kind is not Kind.WRITE:
+            self.brokers_go_on()
         try:
             if row.kind is Kind.WRITE:
                 if node in CONTROLLERS[1:]:
@@ -149,6 +180,8 @@ class ReferenceCluster:
         context = Context(now_ms, self.random, self.settings, self.end_offset, quorum=lambda: quorum)
         if self.lies("ignored expectation"):
             _drop_expectations(request)
+        if getattr(request, "broker_epoch", 0) and self.lies("epoch not asked for"):
+            return self._give_block(request)
         outcome: Outcome[Any] = row.run(self.state, request, context)
         if identity is not None:
             outcome = exactly_once.recorded(api, identity, outcome, self.state, now_ms)
@@ -165,6 +198,14 @@ class ReferenceCluster:
         self.append(self._after)
         self._after = []
         return outcome.response, end
+
+    def _give_block(self, request: Any) -> tuple[Any, int]:
+        """Producer ids for an epoch of a broker that never was."""
+        start, name = self.state.image.next_producer_id, request.header.request_id
+        block = ProducerIds(0, request.broker_id, request.broker_epoch + 1, start + 1000)
+        answer = RequestOutcome(0, name.client_id, name.sequence, b"", self.now_ms(), b"\0")
+        response = admin_pb2.AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=1000)
+        return response, self.append([block, answer])
 
     def _resurrect(self, records: Sequence[AnyRecord]) -> None:
         """After this write, a topic that it removes is there again, as if a snapshot had been loaded that still has it."""
@@ -204,7 +245,9 @@ class ReferenceCluster:
         return response, claimed
 
     def _run_read(self, api: str, row: Any, request: Any, state: ControllerState) -> Any:
-        if api in ("DescribeMetadata", "DescribeImage", "DescribeQuorum"):
+        if api in ("AddRaftVoter", "RemoveRaftVoter"):
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+        if api in ("DescribeMetadata", "DescribeImage", "DescribeQuorum", "TransferLeadership"):
             return getattr(self, f"_{api}")(request, state)
         controller = SimpleNamespace(
             committed=state,
@@ -221,6 +264,8 @@ class ReferenceCluster:
             state = next(each for each in reversed(self.states) if each.image.provenance.offset <= request.at_offset)
         digest = image_digest(state.image)
         offset = state.image.provenance.offset
+        if self.lies("other image"):
+            digest = image_digest(self.states[max(0, self.states.index(state) - 3)].image)
         return admin_pb2.DescribeMetadataResponse(
             offset=offset, epoch=EPOCH, image_digest=digest, reread_offset=offset, reread_digest=digest
         )
@@ -237,18 +282,28 @@ class ReferenceCluster:
         return admin_pb2.DescribeImageResponse(offset=state.image.provenance.offset, epoch=EPOCH, bodies=[body])
 
     def _DescribeQuorum(self, request: Any, state: ControllerState) -> Any:
+        leader = CONTROLLERS[1] if self.lies("other leader") else CONTROLLERS[0]
+        voters = [admin_pb2.QuorumReplica(replica_id=node, log_end_offset=self.end_offset) for node in CONTROLLERS]
+        partition = admin_pb2.DescribedQuorumPartition(leader_id=leader, leader_epoch=EPOCH, high_watermark=self.end_offset)
         return admin_pb2.DescribeQuorumResponse(
-            leader_id=CONTROLLERS[0],
+            leader_id=leader,
             leader_epoch=EPOCH,
             high_watermark=self.end_offset,
-            current_voters=[admin_pb2.QuorumReplica(replica_id=node, log_end_offset=self.end_offset) for node in CONTROLLERS],
+            current_voters=voters,
+            topics=[admin_pb2.DescribedQuorumTopic(topic_name="__cluster_metadata", partitions=[partition])],
         )
+
+    def _TransferLeadership(self, request: Any, state: ControllerState) -> Any:
+        if request.voter_id != CONTROLLERS[0]:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
+        return admin_pb2.TransferLeadershipResponse()
 
 
 def _drop_expectations(request: Any) -> None:
     for topic in getattr(request, "topics", ()):
         for partition in getattr(topic, "partitions", ()):
             partition.ClearField("expected_replicas")
+            partition.ClearField("expected_partition_epoch")
 
 
 def _spoiled(cluster: ReferenceCluster, records: list[AnyRecord]) -> list[AnyRecord]:

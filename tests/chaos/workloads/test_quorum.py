@@ -1,0 +1,74 @@
+"""Elections, voters, agreement and progress: an honest cluster is found to be one, and what must not be is seen."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from jepsen_lite.committed_log import CommittedLog, Entry
+from jepsen_lite.history import History
+from jepsen_lite.workloads.quorum_lives import QuorumLives
+
+NAMES = ("elections", "voters", "agreement", "deltas", "availability")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_honest_cluster_is_found_to_be_one(played, name):
+    _, _, verdicts = played(name)
+    assert {name: verdict.reason for name, verdict in verdicts.items() if verdict.valid is not True} == {}
+
+
+@pytest.mark.parametrize("name", ["agreement", "deltas"])
+def test_an_image_that_is_not_that_of_the_log_is_seen(played, name):
+    cluster, _, verdicts = played(name, "other image", rate=0.2)
+    assert cluster.lies_told
+    assert {name for name, verdict in verdicts.items() if verdict.valid is False} == {"images agree"}
+
+
+def test_a_second_leader_of_an_epoch_is_seen(played):
+    _, _, verdicts = played("elections", "other leader", rate=0.1)
+    assert {name for name, verdict in verdicts.items() if verdict.valid is False} == {"lives of the quorum"}
+    assert verdicts["lives of the quorum"].reason.startswith("epoch 1 is led by")
+
+
+def _voters(*nodes):
+    return {"voters": {"voters": [{"key": {"node_id": node, "directory_id": "d"}, "endpoints": {}} for node in nodes]}}
+
+
+def _led(leader, voters, granting):
+    return {"leader_id": leader, "voters": voters, "granting_voters": granting}
+
+
+@pytest.mark.parametrize(
+    ("second", "kind"),
+    [
+        ((1, "LeaderChange", _led(2, [1, 2, 3], [1, 2])), "two leaders"),
+        ((2, "NoOp", {}), "first record"),
+        ((2, "LeaderChange", _led(2, [1, 2, 3], [2])), "votes"),
+        ((2, "LeaderChange", _led(2, [1, 2], [1, 2])), "voters"),
+        ((2, "LeaderChange", _led(4, [1, 2, 3], [1, 2])), "leader"),
+        ((1, "KRaftVoters", _voters(1, 4, 5)), "more than one"),
+        ((0, "NoOp", {}), "epoch back"),
+    ],
+)
+def test_what_no_quorum_may_do_is_seen(played, second, kind):
+    _, run, _ = played("availability", time_s=0.5)
+    first = ((1, "LeaderChange", _led(1, [1, 2, 3], [1, 3])), (1, "KRaftVoters", _voters(1, 2, 3)))
+
+    def judged(*rows):
+        entries = tuple(Entry(at, at + 1, epoch, 0, what, record) for at, (epoch, what, record) in enumerate(rows))
+        own = msgspec.structs.replace(run, log=CommittedLog(entries, 0, len(rows)), observations=(), history=History(()))
+        return QuorumLives().check(own)
+
+    assert judged(*first).valid is True
+    assert judged(*first, second).details["violations"] == {kind: 1}
+
+
+def test_a_cluster_that_does_not_come_back_fails_its_liveness(played):
+    _, run, _ = played("availability")
+    silent = msgspec.structs.replace(run, history=run.history.where(lambda op: op.invoked_ns < run.healed_ns // 2))
+    from jepsen_lite.workloads import workload_named
+
+    verdicts = {checker.name: checker.check(silent) for checker in workload_named("availability").checkers(run.options)}
+    assert verdicts["availability"].valid is not True
+    assert verdicts["availability"].kind == "liveness"
