@@ -25,9 +25,9 @@ def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
     except BaseException:
         for worker in multiprocessing.active_children():
             worker.terminate()
-        raise
-    finally:
         executor.shutdown(wait=False, cancel_futures=True)
+        raise
+    executor.shutdown()
 
 
 def _begin_work() -> None:

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from jepsen_lite.checkers.judgement import judge
 from jepsen_lite.fault_plan import Action, FaultPlan
 from jepsen_lite.generators import Invocation, Source, limit
 from jepsen_lite.history import FAIL, INFO, OK
+from jepsen_lite.runs import EVERY_RUN
 from jepsen_lite.store import RunDirectory
-from jepsen_lite.verdicts import Verdict, combined
+from jepsen_lite.verdicts import USAGE, Verdict, combined
 from jepsen_lite.workload import CallFailed, Completion, Options, Port, Workload
 from jepsen_lite.workloads import WORKLOADS, workload_named
 from jepsen_lite.worlds.simulated import TRANSCRIPT, SimulatedRun, play, run_many, run_simulated
 from jepsen_lite.worlds.simulated_faults import NoSuchFault
 from jepsen_lite.worlds.world import Assignment
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.cli import main
 from kraftlab.controller.simulation.mutants import MUTANTS
 from kraftlab.quorum.simulation.mutants import planted
 
@@ -30,7 +35,8 @@ SIMULATED = [name for name in WORKLOADS if "simulated" in workload_named(name).w
 
 
 def bad(played: SimulatedRun) -> list[Verdict]:
-    return [verdict for verdict in played.verdicts if verdict.valid is False]
+    verdicts = (*played.verdicts, *judge(played.run, EVERY_RUN))
+    return [verdict for verdict in verdicts if verdict.valid is False]
 
 
 def invoking(invoke: Any, operations: int = 1) -> Workload:
@@ -183,3 +189,22 @@ def test_a_dead_node_refuses_a_call_for_certain_and_one_that_stands_still_leaves
         run_simulated(invoking(invoke, 200), seed, options, nemeses=("kill", "pause"))
     assert (FAIL, "UNAVAILABLE") in errors
     assert (INFO, "DEADLINE_EXCEEDED") in errors
+
+
+def test_the_command_plays_seeds_beside_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended:
+        main.run(
+            [
+                *("chaos", "test", "-w", "registers", "-n", "kill", "--world", "simulated", "--seed", "5", "--time", "1"),
+                *("--test-count", "2", "--jobs", "2", "--store", str(tmp_path), "--json"),
+            ]
+        )
+    assert ended.value.code == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [path.rpartition("-")[2] for path in document["runs"]] == ["5", "6"]
+    assert document["valid"] is True
+
+
+def test_only_simulated_runs_are_played_beside_each_other(capsys: pytest.CaptureFixture[str]):
+    assert main.run(["chaos", "test", "-w", "registers", "--jobs", "2"]) == USAGE
+    assert "--jobs is for simulated runs" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import click
@@ -14,6 +15,7 @@ import msgspec
 
 from kraftlab.cli.output import CommandFailed, Output, json_option
 from kraftlab.cluster import ClusterError
+from kraftlab.quorum.simulation.workers import worker_pool
 
 from ..command import HarnessError, WrongUse
 from ..history import FAIL, INFO, OK
@@ -134,7 +136,7 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
 Examples:
   kraftlab chaos test -w registers -n kill,pause,partition --time 30
   kraftlab chaos test -w topics,list-append -n isolate-leader --seed 7 --json
-  kraftlab chaos test -w exactly-once -n all --world simulated --test-count 20
+  kraftlab chaos test -w exactly-once -n all --world simulated --test-count 20 --jobs 2
 
 \b
 Workloads: {", ".join(NAMES)}
@@ -159,6 +161,14 @@ Ctrl-C heals and stops the cluster, and keeps the run as far as it came.""",
 @click.option(
     "--test-count", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Seeds, one after the other."
 )
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Play simulated runs in so many processes.",
+)
 @click.option("--leave-running", is_flag=True, help="Keep the cluster of the run until Ctrl-C.")
 @_shared
 def test(
@@ -166,6 +176,7 @@ def test(
     nemeses: tuple[str, ...],
     time_s: float,
     test_count: int,
+    jobs: int,
     leave_running: bool,
     as_json: bool,
     **shared: Any,
@@ -179,6 +190,8 @@ def test(
         raise WrongUse(
             "--leave-running is for one run on real processes; give one workload, and neither --test-count nor --world"
         )
+    if jobs > 1 and shared["world"] != "simulated":
+        raise WrongUse("--jobs is for simulated runs, which need nothing but a processor; add --world simulated, or leave it out")
     if not names:
         raise WrongUse(f"-w names no workload; there are: {', '.join(NAMES)}")
     seeds = _seeds(shared.pop("seed"), test_count)
@@ -186,8 +199,8 @@ def test(
     trials = [_trial(name, nemeses, seed, time_s, leave_running=leave_running, **shared) for seed in seeds for name in names]
     output = Output(as_json)
     tried: list[Tried] = []
-    for trial in trials:
-        tried.append(carried_out(trial, store, output))
+    for one in _in_order(trials, store, output, jobs):
+        tried.append(one)
         output.lines(verdict_lines(tried[-1]))
         if tried[-1].close is not None:
             _hold(tried[-1], output)
@@ -241,6 +254,16 @@ def test_all(matrix: str, time_s: float | None, as_json: bool, **shared: Any) ->
     raise SystemExit(worst(codes))
 
 
+def _in_order(trials: Sequence[Trial], store: str, output: Output, jobs: int) -> Iterator[Tried]:
+    """HarnessError."""
+    if jobs == 1:
+        for trial in trials:
+            yield carried_out(trial, store, output)
+        return
+    with worker_pool(jobs) as executor:
+        yield from executor.map(partial(carried_out, store=store, output=output, is_told=False), trials)
+
+
 def _seeds(seed: str | None, count: int) -> list[str]:
     """So many, from that one on."""
     first = str(secrets.randbelow(1 << 32)) if seed is None else seed
@@ -283,9 +306,9 @@ def _trial(
     return Trial(name, world, nemeses, options, leave_running=leave_running)
 
 
-def carried_out(trial: Trial, store: str, output: Output) -> Tried:
-    """Runs it, shows how that goes and writes its page. HarnessError."""
-    progress = Progress(trial.workload)
+def carried_out(trial: Trial, store: str, output: Output, *, is_told: bool = True) -> Tried:
+    """Runs it, shows how that goes if it is to be told, and writes its page. HarnessError."""
+    progress = Progress(trial.workload) if is_told else Progress(trial.workload, is_terminal=False, write=lambda text: None)
     try:
         tried = run_test(trial, store, progress)
         _write_pages(tried)

@@ -251,6 +251,7 @@ MUTANTS = (
         _half_is_a_majority,
         rules=("S1", "S4", "S6"),
         seeds_max=300,
+        faults=("partition",),
     ),
     Mutant(
         "no-pre-vote",
