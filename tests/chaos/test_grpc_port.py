@@ -27,6 +27,7 @@ class Node(NamedTuple):
 class Cluster:
     """Controllers 1 and 2 and broker 10, of which some listen."""
 
+    cluster_id = "the-one-that-is-meant"
     controller_ids, broker_ids = (1, 2), (10,)
 
     def __init__(self, endpoints):
@@ -97,6 +98,12 @@ async def test_an_answer_says_who_gave_it_and_what_it_reflects(port, first):
     reply = await port.call("DescribeCluster", request(), node=1)
     assert (reply.node, reply.offset, reply.epoch) == (1, 42, 7)
     assert [call.header.timeout_ms for call in first.calls] == [2_000]
+
+
+async def test_a_call_says_for_which_cluster_it_is(port, first):
+    """While a node is down, another cluster may listen on its port."""
+    await port.call("DescribeCluster", request(), node=1)
+    assert [call.header.cluster_id for call in first.calls] == [Cluster.cluster_id]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """A client's port to a cluster of processes: each call is sent once, over gRPC, to one node.
 
 Nothing is sent again here, whatever becomes of it: a retry would hide what a node did with the first sending. gRPC's own retries
-are off, and a call to a node that cannot be reached fails at once, which certainly did nothing. Answers come on gRPC's threads
+are off, and a call to a node that cannot be reached fails at once, which certainly did nothing. Every call says for which cluster
+it is: while a node is down, another cluster of this machine may be laid out on its ports. Answers come on gRPC's threads
 and wake the task that waits.
 
 A call that names no node goes to who this process believes to lead, as the last answer said, and now and then to another
@@ -37,6 +38,9 @@ class HasEndpoints(Protocol):
     """What is needed of a LocalCluster."""
 
     @property
+    def cluster_id(self) -> str: ...
+
+    @property
     def controller_ids(self) -> tuple[int, ...]: ...
 
     @property
@@ -49,6 +53,7 @@ class Nodes:
     """The nodes of a cluster and the channels to them, which all processes share. Close it when done."""
 
     def __init__(self, cluster: HasEndpoints) -> None:
+        self.cluster_id = cluster.cluster_id
         self.controllers, self.brokers = cluster.controller_ids, cluster.broker_ids
         self.endpoints: dict[int, Endpoint] = {
             node_id: cluster.node(node_id).grpc for node_id in (*self.controllers, *self.brokers)
@@ -80,6 +85,7 @@ class GrpcPort:
         header = request.header
         if not header.HasField("timeout_ms"):
             header.timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        header.cluster_id = self._nodes.cluster_id
         sending: Any = self._nodes.channels.unary(self._nodes.endpoints[target], api)
         try:
             response = await answer_to(sending.future(request, timeout=header.timeout_ms / 1000 + _GRACE_S))
