@@ -148,7 +148,7 @@ def gather(directory: RunDirectory) -> Report:
     place = {f: number for number, f in enumerate(functions)}
     by_function = {"": run.history} | {f: run.history.of(f) for f in functions}
     width_ns = bin_width_ns(span_ns)
-    lanes = process_lanes(run.history[first:last])
+    lanes = process_lanes((op.process, op.invoked_ns, op.ended_ns) for op in run.history[first:last])
     nodes = node_lanes(run.observations, names, span_ns)
     operations = {index: words.operation(run.history[index]) for index in sorted(beside)}
     done = [strike for strike in run.strikes if not strike.error]

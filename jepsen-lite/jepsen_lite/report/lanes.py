@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from ..fault_plan import Observation, Strike
-from ..history import Op
+
+Process = TypeVar("Process", int, tuple[int, int])
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -117,14 +119,11 @@ def _span_of_opinion(seen: Observation, end_ns: int, speaks_of_leaders: bool) ->
     return Span(seen.at_ns // 1000, end_ns // 1000, about, text, short)
 
 
-def process_lanes(ops: Iterable[Op], never_ns: int | None = None) -> dict[int, int]:
-    """A lane for each process; one that has ended gives its lane to the next. With `never_ns`, one whose last operation has
-    no return ends only then: that operation may take effect at any time.
-    """
-    spans: dict[int, tuple[int, int]] = {}
-    for op in ops:
-        end_ns = never_ns if never_ns is not None and op.returned_ns is None else op.ended_ns
-        begin, end = spans.get(op.process, (op.invoked_ns, end_ns))
-        spans[op.process] = (min(begin, op.invoked_ns), max(end, end_ns))
-    by_begin = sorted(spans, key=lambda process: (spans[process], process))
-    return dict(zip(by_begin, packed([spans[process] for process in by_begin]), strict=True))
+def process_lanes(spans: Iterable[tuple[Process, int, int]]) -> dict[Process, int]:
+    """A lane for each process, from (process, begin, end) of operations; one that has ended gives its lane to the next."""
+    whole: dict[Process, tuple[int, int]] = {}
+    for process, begin, end in spans:
+        first, last = whole.get(process, (begin, end))
+        whole[process] = (min(first, begin), max(last, end))
+    by_begin = sorted(whole, key=lambda process: (whole[process], process))
+    return dict(zip(by_begin, packed([whole[process] for process in by_begin]), strict=True))

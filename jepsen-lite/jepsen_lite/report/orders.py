@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 
 import msgspec
 
@@ -117,18 +118,20 @@ def picture(ops: Sequence[Op], orders: Orders, strikes: Sequence[Strike]) -> Pic
     """These operations, by invocation, with the lines of the orders."""
     moments = sorted({_call(op) for op in ops} | {_return(op) for op in ops if op.returned_ns is not None})
     slot = {moment: place for place, moment in enumerate(moments)}
-    lanes = process_lanes(ops, never_ns=1 << 62)
+    end = {op.index: len(moments) if op.returned_ns is None else slot[_return(op)] for op in ops}
+    rows = _rows((op.index, op.process, slot[_call(op)], end[op.index]) for op in ops)
+    lanes = process_lanes((rows[op.index], slot[_call(op)], end[op.index]) for op in ops)
     names: list[list[str]] = [[] for _ in range(max(lanes.values(), default=-1) + 1)]
-    for process, lane in lanes.items():
+    for (process, _), lane in lanes.items():
         names[lane].append(str(process))
     minimal = frozenset(orders.ops)
     boxes = {
         op.index: Box(
             op=op.index,
             label=operation(op, LABEL, key=False),
-            lane=lanes[op.process],
+            lane=lanes[rows[op.index]],
             begin=slot[_call(op)],
-            end=len(moments) if op.returned_ns is None else slot[_return(op)],
+            end=end[op.index],
             is_open=op.returned_ns is None,
             through=orders.longest.get(op.index, -1),
             is_minimal=op.index in minimal,
@@ -142,6 +145,18 @@ def picture(ops: Sequence[Op], orders: Orders, strikes: Sequence[Strike]) -> Pic
         lines=tuple(_line(partial, boxes) for partial in orders.partials),
         shades=tuple(_shades(strikes, [moment_ns for moment_ns, _ in moments])),
     )
+
+
+def _rows(spans: Iterable[tuple[int, int, int, int]]) -> dict[int, tuple[int, int]]:
+    """For each (operation, process, begin, end) its process, and a row of it in which nothing overlaps: a process may call at the
+    very moment of its last return.
+    """
+    rows: dict[int, tuple[int, int]] = {}
+    ends: dict[tuple[int, int], int] = {}
+    for op, process, begin, end in spans:
+        row = next(row for row in count() if ends.get((process, row), begin) <= begin)
+        rows[op], ends[process, row] = (process, row), end
+    return rows
 
 
 def _call(op: Op) -> tuple[int, bool]:

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jepsen_lite.fault_plan import Observation, Strike
-from jepsen_lite.history import Op
 from jepsen_lite.report import lanes
 from jepsen_lite.report.lanes import Lane, Span
 
@@ -78,15 +77,7 @@ def test_of_a_node_that_never_speaks_of_leaders_stands_only_which_epoch_it_has_h
     )
 
 
-def _op(index: int, process: int, begin: int, end: int, outcome: str = "ok") -> Op:
-    return Op(index=index, process=process, f="f", outcome=outcome, invoked_ns=begin, ended_ns=end)  # type: ignore[arg-type]
-
-
 def test_a_process_takes_over_the_lane_of_one_that_has_ended() -> None:
-    ops = [_op(0, 0, 0, 10), _op(1, 1, 5, 20, "info"), _op(2, 7, 25, 30)]
-    assert lanes.process_lanes(ops) == {0: 0, 1: 1, 7: 0}
-    assert lanes.process_lanes([_op(0, 0, 0, 10, "info"), _op(1, 5, 10, 12)]) == {0: 0, 5: 0}
-
-
-def test_a_process_whose_last_operation_has_no_return_keeps_its_lane_if_asked() -> None:
-    assert lanes.process_lanes([_op(0, 0, 0, 10, "info"), _op(1, 5, 10, 12)], never_ns=100) == {0: 0, 5: 1}
+    assert lanes.process_lanes([(0, 0, 10), (1, 5, 20), (7, 25, 30)]) == {0: 0, 1: 1, 7: 0}
+    assert lanes.process_lanes([(0, 0, 4), (5, 10, 12), (0, 6, 10)]) == {0: 0, 5: 0}
+    assert lanes.process_lanes([(0, 0, 11), (5, 10, 12)]) == {0: 0, 5: 1}

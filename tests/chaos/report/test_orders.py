@@ -38,7 +38,7 @@ FOUND = IllegalHistory(
 
 def test_every_moment_has_a_slot_and_what_has_no_return_stays_open() -> None:
     alone = orders.illegal(FOUND, HISTORY).alone
-    assert [(box.op, box.lane, box.begin, box.end, box.is_open) for box in alone.boxes] == [
+    assert sorted((box.op, box.lane, box.begin, box.end, box.is_open) for box in alone.boxes) == [
         (0, 0, 0, 2, False),
         (1, 1, 1, 3, False),
         (2, 1, 4, 7, True),
@@ -46,6 +46,23 @@ def test_every_moment_has_a_slot_and_what_has_no_return_stays_open() -> None:
     ]
     assert alone.slots == 8
     assert alone.lanes == ("0", "1, 2")
+
+
+def test_a_process_that_begins_when_another_returns_has_a_lane_of_its_own() -> None:
+    history = History([_op(0, 0, 0, 10), _op(1, 1, 10, 20)])
+    shown = Orders((0, 1), (Partial((0,), ("a",), (1,)),), {0: 0, 1: -1})
+    found = IllegalHistory(key="x", text="cannot be", minimal=(0, 1), stuck=1, picture=shown)
+    assert sorted((box.lane, box.begin, box.end) for box in orders.illegal(found, history).alone.boxes) == [(0, 0, 2), (1, 1, 3)]
+
+
+def test_a_process_that_calls_at_the_moment_of_its_return_has_two_lanes() -> None:
+    history = History([_op(0, 0, 0, 10), _op(1, 0, 10, 20)])
+    shown = Orders((0, 1), (Partial((0,), ("a",), (1,)),), {0: 0, 1: -1})
+    found = IllegalHistory(key="x", text="cannot be", minimal=(0, 1), stuck=1, picture=shown)
+    assert sorted((box.op, box.lane, box.begin, box.end) for box in orders.illegal(found, history).alone.boxes) == [
+        (0, 0, 0, 2),
+        (1, 1, 1, 3),
+    ]
 
 
 def test_points_that_share_a_slot_divide_it_and_the_refused_stands_behind_the_last() -> None:

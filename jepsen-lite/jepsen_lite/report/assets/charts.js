@@ -102,12 +102,13 @@ const kraftlab = (() => {
       }
     }
     shades() {
+      const many = scene.faults.reduce((count, lane) => count + lane.spans.length, 0) > 40;
       for (const lane of scene.faults) for (const each of lane.spans) {
         const end = each.end_us === null ? each.begin_us : each.end_us;
         if (each.begin_us > view.to || end < view.from) continue;
         const x = this.x(each.begin_us), width = this.x(end) - x;
         const isInstant = width < 1;
-        this.plot.append(draw("rect", { x, y: 0, width: Math.max(width, 1.5), height: this.height, fill: kindColour(each.about), opacity: isInstant ? 0.7 : "var(--shade)" }));
+        this.plot.append(draw("rect", { x, y: 0, width: Math.max(width, 1.5), height: this.height, fill: kindColour(each.about), opacity: isInstant ? (many ? 0.25 : 0.7) : "var(--shade)" }));
       }
     }
     scale(ticks, y, said) {

@@ -40,11 +40,16 @@
         svg.append(draw("rect", { class: "lane", x: 0, y: this.y(lane) - GAP / 2, width, height: HEIGHT + GAP, opacity: lane % 2 ? 0 : 0.7 }));
         svg.append(draw("text", { x: 10, y: this.y(lane) + HEIGHT / 2 + 4 }, `process ${name.length > 11 ? `${name.slice(0, 10)}…` : name}`));
       });
-      for (const shade of this.data.shades) {
+      let said = 0;
+      for (const shade of [...this.data.shades].sort((a, b) => a.begin - b.begin)) {
         const rect = draw("rect", { x: this.x(shade.begin), y: 0, width: Math.max((shade.end - shade.begin) * this.slot, 2), height, fill: kindColour(shade.kind), opacity: "var(--shade)" });
         rect.addEventListener("pointermove", (event) => showTip(event, shade.text));
         rect.addEventListener("pointerleave", hideTip);
-        svg.append(rect, draw("text", { x: Math.max(this.x(shade.begin), LEFT) + 4, y: 11, style: `fill:${kindColour(shade.kind)}` }, shade.kind));
+        svg.append(rect);
+        const x = Math.max(this.x(shade.begin), LEFT) + 4;
+        if (x < said) continue;
+        svg.append(draw("text", { x, y: 11, style: `fill:${kindColour(shade.kind)}` }, shade.kind));
+        said = x + shade.kind.length * 7;
       }
       for (const box of this.data.boxes) svg.append(this.box(box));
       this.overlay = draw("g");
@@ -58,10 +63,10 @@
         ? `M${x + width + 6},${y}H${x + 7}a7,7 0 0 0 -7,7v${HEIGHT - 14}a7,7 0 0 0 7,7H${x + width + 6}`
         : `M${x + 7},${y}h${width - 14}a7,7 0 0 1 7,7v${HEIGHT - 14}a7,7 0 0 1 -7,7h${14 - width}a7,7 0 0 1 -7,-7v${14 - HEIGHT}a7,7 0 0 1 7,-7z`;
       group.append(draw("path", { class: `box${box.is_minimal ? " minimal" : ""}`, d, stroke: op[NODE] >= 0 ? nodeColour(op[NODE]) : "var(--faint)", "stroke-dasharray": box.is_open ? "6 3" : "" }));
-      const fits = Math.max(Math.floor((width - 10) / 6.3), 3), label = box.label.length > fits ? `${box.label.slice(0, fits - 1)}…` : box.label;
+      const fits = Math.max(Math.floor((width - 12) / 7), 3), label = box.label.length > fits ? `${box.label.slice(0, fits - 1)}…` : box.label;
       group.append(draw("text", { class: "what", x: x + 7, y: y + 15 }, label));
       const where = [op[NODE] >= 0 ? `${op[NODE]}` : "", op[OFFSET] >= 0 ? `@${op[OFFSET]}` : "", op[EPOCH] >= 0 ? `e${op[EPOCH]}` : ""].filter(Boolean).join(" ");
-      const small = Math.max(Math.floor((width - 10) / 5.4), 3);
+      const small = Math.max(Math.floor((width - 12) / 5.8), 3);
       group.append(draw("text", { class: "where", x: x + 7, y: y + 28 }, where.length > small ? `${where.slice(0, small - 1)}…` : where));
       group.addEventListener("pointermove", (event) => showTip(event, this.told(box)));
       group.addEventListener("pointerleave", hideTip);
