@@ -29,6 +29,7 @@ FAULTS_OF: dict[str, tuple[str, ...]] = {
     "one-way": ("isolate",),
     "isolate-leader": ("isolate", "resign"),
     "slow": ("clog",),
+    "late": ("clog",),
     "loss": (),
     "duplicate": (),
     "reorder": (),
@@ -44,6 +45,7 @@ FAULTS_OF: dict[str, tuple[str, ...]] = {
 """Nemesis → faults of the simulator."""
 NETWORK_OF: dict[str, dict[str, int | bool]] = {
     "slow": {"delay_us": 20_000},
+    "late": {"replays": 50},
     "loss": {"loss": 50, "response_loss": 50},
     "duplicate": {"duplicates": 200, "replays": 50},
     "reorder": {"reordering": True},
