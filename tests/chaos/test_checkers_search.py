@@ -323,7 +323,7 @@ def other_answer(name: str, result: Any) -> Any:
 @pytest.mark.parametrize("name", OBJECTS)
 def test_one_answer_that_cannot_be_is_refused(name: str) -> None:
     for seed in range(8):
-        ops = simulated(OBJECTS[name], seed, 20)
+        ops = simulated(OBJECTS[name], seed, 14)
         chance = random.Random(seed)
         asked = "allocate" if name == "allocator" else "describe" if name == "topic" else "get"
         places = [place for place, op in enumerate(ops) if op.f == asked and op.outcome == "ok"]

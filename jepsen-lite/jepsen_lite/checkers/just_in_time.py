@@ -20,6 +20,9 @@ from kraftlab.quorum.simulation.linearizability import Operation
 
 from ..models.model import Model
 
+COMPARISONS_PER_STEP_BITS = 2
+"""Four comparisons of sets take about as long as a step of a model, and count as one."""
+
 Path = tuple[Any, int] | None
 """The order that led to a configuration: (path before, number of the call)."""
 
@@ -46,10 +49,13 @@ class _Frontier:
     def __init__(self) -> None:
         self.configurations: dict[tuple[Hashable, int], list[tuple[int, Path]]] = {}
         self.size = 0
+        self.compared = 0
+        """Sets that new ones were compared with: where dominance finds little, that is most of the work."""
 
     def add(self, state: Hashable, done: int, used: int, path: Path) -> bool:
         """Whether it is new and nothing that is there can do all that it can."""
         known = self.configurations.setdefault((state, done), [])
+        self.compared += len(known)
         for other, _ in known:
             if other & used == other:
                 return False
@@ -122,8 +128,9 @@ class _Search:
                         work.append((after, done, used | place, (path, other)))
                 elif seen.add(after, done | place, used, (path, other)):
                     work.append((after, done | place, used, (path, other)))
-            if self.steps > self.steps_max:
+            if self.steps + (seen.compared >> COMPARISONS_PER_STEP_BITS) > self.steps_max:
                 raise _GivenUp
+        self.steps += seen.compared >> COMPARISONS_PER_STEP_BITS
         return following
 
 

@@ -20,9 +20,9 @@ from kraftlab.quorum.simulation.linearizability import NEVER, Operation
 from ..models.model import Model, Refused
 from . import just_in_time
 
-STEPS_MAX = 200_000
+STEPS_MAX = 800_000
 """Of the model, over all searches."""
-STEPS_EACH_MAX = 10_000
+STEPS_EACH_MAX = 100_000
 
 
 class Smallest(NamedTuple):
