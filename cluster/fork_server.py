@@ -73,6 +73,8 @@ class ForkServer:
     def __init__(self) -> None:
         self._alive: dict[int, str] = {}
         """Roles by process id."""
+        self._standing: set[int] = set()
+        """Those that stand still. The system tells of that once: who waits for it again waits for ever."""
         self._stopping = False
         self._death_pipe = os.pipe()
         self._wakeup = os.pipe()
@@ -113,9 +115,13 @@ class ForkServer:
     def _signal(self, request: Signal) -> None:
         if request.pid in self._alive:
             os.kill(request.pid, request.number)
-            if request.number == signal.SIGSTOP:
+            if request.number == signal.SIGCONT:
+                self._standing.discard(request.pid)
+            elif request.number == signal.SIGSTOP and request.pid not in self._standing:
                 pid, status = os.waitpid(request.pid, os.WUNTRACED)
-                if not os.WIFSTOPPED(status):
+                if os.WIFSTOPPED(status):
+                    self._standing.add(pid)
+                else:
                     self._ended(pid, status)
         self._say(Signalled(request.request))
 
@@ -160,6 +166,7 @@ class ForkServer:
 
     def _ended(self, pid: int, status: int) -> None:
         del self._alive[pid]
+        self._standing.discard(pid)
         if self._stopping:
             self._stop_controllers_when_alone()
         self._say(Ended(pid, os.waitstatus_to_exitcode(status)))

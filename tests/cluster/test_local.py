@@ -61,6 +61,25 @@ def test_a_node_runs_once(cluster: LocalCluster) -> None:
         cluster.start_node(7)
 
 
+def test_a_node_that_stands_still_may_be_paused_again_and_goes_on_with_one_word(cluster: LocalCluster) -> None:
+    for _ in range(2):
+        begun = time.monotonic()
+        cluster.pause_node(0)
+        cluster.pause_node(0)
+        assert time.monotonic() - begun < 4, "a pause that is not answered is waited for that long"
+        cluster.resume_node(0)
+        cluster.wait_ready()
+
+
+def test_a_paused_node_can_be_killed_and_its_successor_paused(cluster: LocalCluster) -> None:
+    cluster.pause_node(0)
+    cluster.kill_node(0)
+    cluster.start_node(0)
+    cluster.pause_node(0)
+    cluster.resume_node(0)
+    cluster.wait_ready()
+
+
 def test_a_node_that_is_killed_from_outside_is_noticed(cluster: LocalCluster) -> None:
     pid = cluster.pid(0)
     assert pid is not None
