@@ -2,7 +2,8 @@
 
 - An epoch has one leader for ever: in its leader-change record, in the answers of all nodes, in what nodes were seen to believe.
 - Epochs never sink. The first record of an epoch is its leader change: nobody writes anything before.
-- A leader was granted its votes by a majority of the voters in force, and is one of them.
+- A leader was granted its votes by a majority of the voters in force, and is one of them, or was one in the set before: who has
+  its own removal in its log does not know whether that is committed, and may have to be elected to find out.
 - Voter sets that follow each other differ by one voter at most, so that any two majorities have a member in common.
 """
 
@@ -52,6 +53,7 @@ def _read(log: CommittedLog, leaders: dict[int, tuple[int, str]], findings: Find
     """Leaders by epoch as the log has them; how often the voters changed."""
     epoch, changes = 0, 0
     voters: dict[Key, Any] | None = None
+    before: set[int] = set()
     known: list[int] | None = None
     for entry in log.entries:
         if entry.epoch < epoch:
@@ -68,7 +70,7 @@ def _read(log: CommittedLog, leaders: dict[int, tuple[int, str]], findings: Find
                 )
             leaders[entry.epoch] = (leader, f"the log, at offset {entry.offset}")
             in_force = known if voters is None else sorted(node for node, _ in voters)
-            _check_votes(entry.offset, entry.record, in_force, findings)
+            _check_votes(entry.offset, entry.record, in_force, before, findings)
             known = entry.record["voters"]
         elif entry.kind == "KRaftVoters":
             now = {_key(voter): voter["endpoints"] for voter in entry.record["voters"]["voters"]}
@@ -78,6 +80,7 @@ def _read(log: CommittedLog, leaders: dict[int, tuple[int, str]], findings: Find
                 if len(come) + len(gone) > 1:
                     text = f"at offset {entry.offset} the voters change by {come} and {gone}: old and new majorities may be apart"
                     findings.add("more than one", text)
+                before = {node for node, _ in voters}
             voters = now
         epoch = max(epoch, entry.epoch)
     return changes
@@ -87,11 +90,11 @@ def _key(voter: dict[str, Any]) -> Key:
     return voter["key"]["node_id"], voter["key"]["directory_id"]
 
 
-def _check_votes(offset: int, record: dict[str, Any], in_force: list[int] | None, findings: Findings) -> None:
+def _check_votes(offset: int, record: dict[str, Any], in_force: list[int] | None, before: set[int], findings: Findings) -> None:
     leader, voters, granting = record["leader_id"], record["voters"], record["granting_voters"]
     if in_force is not None and sorted(voters) != in_force:
         findings.add("voters", f"at offset {offset}, {leader} is elected by the voters {voters}, in force were {in_force}")
-    if leader not in voters:
+    if leader not in voters and leader not in before:
         findings.add("leader", f"at offset {offset}, {leader} leads, and is none of the voters {voters}")
     if not set(granting) <= set(voters) or 2 * len(set(granting)) <= len(voters):
         findings.add("votes", f"at offset {offset}, {leader} leads by the votes of {granting} out of {voters}")

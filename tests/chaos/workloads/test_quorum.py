@@ -64,6 +64,19 @@ def test_what_no_quorum_may_do_is_seen(played, second, kind):
     assert judged(*first, second).details["violations"] == {kind: 1}
 
 
+def test_who_is_being_removed_may_be_elected_once_more(played):
+    _, run, _ = played("availability", time_s=0.5)
+    rows = [
+        (1, "LeaderChange", _led(1, [1, 2], [1, 2])),
+        (1, "KRaftVoters", _voters(1, 2)),
+        (1, "KRaftVoters", _voters(2)),
+        (2, "LeaderChange", _led(1, [2], [2])),
+    ]
+    entries = tuple(Entry(at, at + 1, epoch, 0, what, record) for at, (epoch, what, record) in enumerate(rows))
+    own = msgspec.structs.replace(run, log=CommittedLog(entries, 0, len(rows)), observations=(), history=History(()))
+    assert QuorumLives().check(own).valid is True
+
+
 def test_a_cluster_that_does_not_come_back_fails_its_liveness(played):
     _, run, _ = played("availability")
     silent = msgspec.structs.replace(run, history=run.history.where(lambda op: op.invoked_ns < run.healed_ns // 2))
