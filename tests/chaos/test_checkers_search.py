@@ -70,7 +70,7 @@ def register_calls(draw: st.DrawFn) -> list[Operation]:
     return calls
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(register_calls())
 def test_both_searches_agree_with_trying_all_orders(calls: list[Operation]) -> None:
     legal = in_some_order(calls, REGISTER)
@@ -103,7 +103,7 @@ def _all_unknown_left(order: tuple[int, ...], calls: tuple[Operation, ...]) -> b
     return all(call.is_unknown for number, call in enumerate(calls) if number not in order)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(register_calls())
 def test_what_is_left_out_of_the_least_part_does_not_matter(calls: list[Operation]) -> None:
     """The rest may have happened at any time or never: the part contradicts itself all the same."""
