@@ -1,0 +1,258 @@
+"""Bugs planted in the mover and in the recovery of its crashes, to see that the images find them.
+
+Each is one or several patches from outside; one whose target is gone says so (MutantDoesNotApply). Some show only together with
+another: the protocol's mistake is masked by a recovery that looks further than the metadata, and the recovery's by a protocol
+that never lets it matter.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from kraftlab.broker.log import log_manager, partition_log, startup
+from kraftlab.broker.log.dir_names import DirKind
+from kraftlab.broker.log.errors import LogClosed
+from kraftlab.broker.log.files import rename_new
+from kraftlab.broker.log.log_manager import LogManager
+from kraftlab.broker.log.partition_log import PartitionLog
+from kraftlab.broker.log.startup import Action, AssignedReplica, FoundDir, Row, Verb
+from kraftlab.broker.move_state import MoveEvent
+from kraftlab.broker.mover import Move, Mover, wall_clock_ms
+from kraftlab.broker.partition import Partition
+from kraftlab.metadata.uuids import Uuid
+from kraftlab.quorum.simulation.mutants import Mutant, planted
+
+from .protocol import SCRIPTS, record
+from .recovery import Judged, cases, judge, quiet
+
+IN_THE_RUN = "the run itself"
+
+
+class MoverMutant(NamedTuple):
+    """`patches` are planted together; `scripts` are where it is looked for, in this order."""
+
+    name: str
+    about: str
+    patches: tuple[Mutant, ...]
+    scripts: tuple[str, ...] = ("idle", "dead-source", "changed-mind", "busy")
+
+
+class Hunted(NamedTuple):
+    """`images` were judged, the last one broke a rule if it was `found`. `crash`: what kind of crash left it, or `IN_THE_RUN`."""
+
+    name: str
+    about: str
+    found: bool
+    images: int
+    script: str
+    crash: str
+    fault: str
+    seconds: float
+
+
+def _patch(name: str, owner: object, attribute: str, make: Callable[..., object]) -> Mutant:
+    return Mutant(name, "", owner, attribute, make)
+
+
+def _swap_at_once(_: object) -> Callable[[Mover, Move], Awaitable[bool]]:
+    async def mutated(self: Mover, move: Move) -> bool:
+        partition = move.partition
+        async with partition.move_lock, partition.lock:
+            partition.log = await self._disks.run(move.target_dir, self._logs.swap, *partition.id, wall_clock_ms())
+            partition.future = None
+            self._step(move, MoveEvent.SWAPPED)
+            self._assign(*partition.id, move.target_id)
+            partition.notify()
+        return True
+
+    return mutated
+
+
+def _ends_not_compared(_: object) -> Callable[[LogManager, Uuid, int, int], PartitionLog]:
+    def mutated(self: LogManager, topic_id: Uuid, partition: int, now_ms: int) -> PartitionLog:
+        with self._lock:
+            current, future = self._currents[topic_id, partition], self._futures[topic_id, partition]
+            with current.exclusive(), future.exclusive():
+                self._inherit(current, future)
+                self._promote(current, future, now_ms)
+                self._currents[topic_id, partition] = future
+                del self._futures[topic_id, partition]
+            return future
+
+    return mutated
+
+
+def _futures_not_flushed(flush: Callable[[PartitionLog], None]) -> Callable[[PartitionLog], None]:
+    def mutated(self: PartitionLog) -> None:
+        if not self.directory.name.endswith(DirKind.FUTURE.value):
+            flush(self)
+
+    return mutated
+
+
+def _names_not_flushed(_: object) -> Callable[[Path, Path], None]:
+    return rename_new
+
+
+Promote = Callable[[LogManager, PartitionLog | None, PartitionLog, int], None]
+
+
+def _source_deleted_first(promote: Promote) -> Promote:
+    def mutated(self: LogManager, old: PartitionLog | None, future: PartitionLog, now_ms: int) -> None:
+        if old is not None:
+            old.close(LogClosed(f"{old.name} has moved"))
+            shutil.rmtree(old.directory)
+        promote(self, None, future, now_ms)
+
+    return mutated
+
+
+def _told_at_once(
+    begin: Callable[[Mover, Partition, PartitionLog], Move],
+) -> Callable[[Mover, Partition, PartitionLog], Move]:
+    def mutated(self: Mover, partition: Partition, future: PartitionLog) -> Move:
+        move = begin(self, partition, future)
+        self._assign(*partition.id, move.target_id)
+        return move
+
+    return mutated
+
+
+def _incomplete_promoted(rows: tuple[Row, ...]) -> tuple[Row, ...]:
+    return tuple(row._replace(home=None, level=None) if row.verb is Verb.PROMOTE and row.has_current else row for row in rows)
+
+
+Plan = Callable[..., list[Action]]
+
+
+def _created_where_assigned(plan: Plan) -> Plan:
+    def mutated(
+        found: Sequence[FoundDir], replica: AssignedReplica, *, good_dirs: Sequence[Uuid], has_bad_dirs: bool
+    ) -> list[Action]:
+        is_there = any(item.log_dir == replica.directory and item.kind is DirKind.CURRENT for item in found)
+        if is_there or replica.directory not in good_dirs:
+            return plan(found, replica, good_dirs=good_dirs, has_bad_dirs=has_bad_dirs)
+        kept = [Action(Verb.KEEP, item.topic, item.partition, item) for item in found]
+        return [Action(Verb.CREATE, replica.topic, replica.partition), *kept]
+
+    return mutated
+
+
+def _epochs_left(promote: Promote) -> Promote:
+    def mutated(self: LogManager, old: PartitionLog | None, future: PartitionLog, now_ms: int) -> None:
+        promote(self, old, future, now_ms)
+        future._epochs.clear()
+        future._epochs.write(future.directory)
+
+    return mutated
+
+
+def _checkpoints_left(_: object) -> Callable[[LogManager, PartitionLog, PartitionLog], None]:
+    def mutated(self: LogManager, current: PartitionLog, future: PartitionLog) -> None:
+        future.advance_log_start(current.log_start_offset)
+        future.flush()
+
+    return mutated
+
+
+_M5 = _patch("M5", Mover, "begin", _told_at_once)
+_M7 = (
+    _patch("M7", startup, "plan_replica", _created_where_assigned),
+    _patch("M7", log_manager, "plan_replica", _created_where_assigned),
+)
+
+MUTANTS: dict[str, MoverMutant] = {
+    mutant.name: mutant
+    for mutant in (
+        MoverMutant(
+            "M1",
+            "swap before the future copy has the last batch",
+            (_patch("M1", Mover, "_swap", _swap_at_once), _patch("M1", LogManager, "swap", _ends_not_compared)),
+            ("busy",),
+        ),
+        MoverMutant(
+            "M2", "future files not fsynced before the swap", (_patch("M2", PartitionLog, "flush", _futures_not_flushed),)
+        ),
+        MoverMutant(
+            "M3", "no directory fsync after rename", (_patch("M3", partition_log, "rename_durably", _names_not_flushed),)
+        ),
+        MoverMutant(
+            "M4",
+            "source deleted before the rename is durable",
+            (_patch("M4", LogManager, "_promote", _source_deleted_first),),
+        ),
+        MoverMutant("M5", "controller told before the data are in the new directory", (_M5,)),
+        MoverMutant("M6", "recovery promotes an incomplete future copy", (_patch("M6", startup, "ROWS", _incomplete_promoted),)),
+        MoverMutant("M7", "recovery creates an empty log where the assigned directory has none", _M7),
+        MoverMutant("M5+M7", "controller told too early, and a recovery that trusts the metadata alone", (_M5, *_M7)),
+        MoverMutant(
+            "M8-epochs", "leader epochs not carried with the data", (_patch("M8", LogManager, "_promote", _epochs_left),)
+        ),
+        MoverMutant(
+            "M8-checkpoints",
+            "high watermark's checkpoint not carried with the data",
+            (_patch("M8", LogManager, "_inherit", _checkpoints_left),),
+        ),
+    )
+}
+
+
+def hunt(name: str) -> Hunted:
+    """Script after script, image after image, until one breaks a rule. KeyError; MutantDoesNotApply."""
+    mutant, begun, images = MUTANTS[name], time.process_time(), 0
+
+    def hunted(script: str, crash: str, fault: str) -> Hunted:
+        return Hunted(name, mutant.about, bool(fault), images, script, crash, fault, time.process_time() - begun)
+
+    with ExitStack() as stack:
+        for patch in mutant.patches:
+            stack.enter_context(planted(patch))
+        for script in mutant.scripts:
+            with quiet():
+                recorded = record(script)
+            if recorded.faults:
+                return hunted(script, IN_THE_RUN, recorded.faults[0])
+            wanted = cases(recorded)
+            broken = judge(recorded, wanted, limit=1)
+            if broken:
+                images += [*wanted].index(broken[0].case) + 1
+                return hunted(script, crash_of(broken[0]), broken[0].fault)
+            images += len(wanted)
+    return hunted("", "", "")
+
+
+def crash_of(judged: Judged) -> str:
+    """In words."""
+    return f"{judged.case.crash}, {judged.without} missing" if judged.without else judged.case.crash
+
+
+class Surveyed(NamedTuple):
+    """How many images of a script a mutant makes, and how many of them break a rule, by the kind of crash."""
+
+    name: str
+    script: str
+    images: int
+    broken: dict[str, int]
+    faults: tuple[str, ...]
+
+
+def survey(name: str, scripts: Sequence[str] = tuple(SCRIPTS)) -> list[Surveyed]:
+    """All images of all scripts. MutantDoesNotApply."""
+    found = []
+    with ExitStack() as stack:
+        for patch in MUTANTS[name].patches:
+            stack.enter_context(planted(patch))
+        for script in scripts:
+            with quiet():
+                recorded = record(script)
+            wanted = cases(recorded)
+            broken: dict[str, int] = {}
+            for judged in judge(recorded, wanted):
+                broken[crash_of(judged)] = broken.get(crash_of(judged), 0) + 1
+            found.append(Surveyed(name, script, len(wanted), broken, recorded.faults))
+    return found

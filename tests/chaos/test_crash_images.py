@@ -1,0 +1,101 @@
+"""The mover and its recovery against every crash: what is recorded, which images that gives, that all of them come back whole,
+and that planted bugs are seen."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from jepsen_lite.crash_images.disk_model import Create, DiskModel, Rename, SyncDirectory, SyncFile, Write
+from jepsen_lite.crash_images.mutants import IN_THE_RUN, MUTANTS, hunt
+from jepsen_lite.crash_images.protocol import SCRIPTS, record
+from jepsen_lite.crash_images.recorder import NotRecorded, Recorder
+from jepsen_lite.crash_images.recovery import KILL, cases, judge, quiet
+
+FILE = 7
+QUICK = {"M1": IN_THE_RUN, "M4": KILL, "M6": KILL, "M8-epochs": IN_THE_RUN}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_replica_is_whole_after_every_crash(script: str) -> None:
+    with quiet():
+        recorded = record(script)
+    assert recorded.faults == ()
+    wanted = cases(recorded)
+    assert len(wanted) > 50
+    assert judge(recorded, wanted, limit=3) == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_whole_broker_settles_after_every_crash(script: str) -> None:
+    with quiet():
+        recorded = record(script)
+    assert judge(recorded, cases(recorded), thorough=True, limit=3) == []
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_planted_bug_is_found(name: str) -> None:
+    hunted = hunt(name)
+    assert hunted.found
+    assert hunted.crash == QUICK[name]
+    assert hunted.fault
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", [name for name in MUTANTS if name not in QUICK])
+def test_a_planted_bug_is_found_at_length(name: str) -> None:
+    """M5 alone does no harm: no recovery trusts the metadata alone, and a copy is not served while its source may be there."""
+    assert hunt(name).found == (name != "M5")
+
+
+def disk_with_a_file() -> DiskModel:
+    model = DiskModel(["d"])
+    for operation in (Create(0, "a", FILE, False), Write(FILE, 0, b"old."), SyncFile(FILE), SyncDirectory(0)):
+        model.apply(operation)
+    return model
+
+
+def test_a_write_that_is_not_synced_is_kept_or_lost_or_torn_or_zeros() -> None:
+    model = disk_with_a_file()
+    model.apply(Write(FILE, 4, b"new!"))
+    contents = {dict(tree)["d/a"] for tree in model.in_order()}
+    assert contents == {b"old.", b"old.new!", b"old.ne", b"old.\0\0\0\0"}
+    assert dict(model.as_seen())["d/a"] == b"old.new!"
+    model.apply(SyncFile(FILE))
+    assert {dict(tree)["d/a"] for tree in model.in_any_order()} == {b"old.new!"}
+
+
+def test_names_persist_in_order_or_in_any_order_and_a_rename_is_one_change() -> None:
+    model = disk_with_a_file()
+    model.apply(Rename(0, "a", "b", FILE))
+    model.apply(Create(0, "c", 8, False))
+
+    def names(trees: object) -> set[str]:
+        return {"".join(path[2:] for path, _ in tree) for tree in trees}
+
+    assert names(model.in_order()) == {"a", "b", "bc"}
+    assert names(model.in_any_order()) == {"a", "b", "ac", "bc"}
+    model.apply(SyncDirectory(0))
+    assert names(model.in_any_order()) == {"bc"}
+
+
+def test_the_recorder_notes_what_is_really_done_and_notices_what_it_did_not_see(tmp_path: Path) -> None:
+    disk = tmp_path / "d"
+    disk.mkdir()
+    recorder = Recorder([disk])
+    with recorder.recording():
+        (disk / "sub").mkdir()
+        with open(disk / "sub" / "x.tmp", "w", encoding="utf-8") as file:
+            file.write("text")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(disk / "sub" / "x.tmp", disk / "sub" / "x")
+        (tmp_path / "elsewhere").write_bytes(b"not recorded")
+    kinds = [type(operation).__name__ for operation in recorder.trace]
+    assert kinds == ["SyncDirectory", "Create", "Create", "Write", "SyncFile", "Rename"]
+    (disk / "sub" / "y").write_bytes(b"behind its back")
+    with pytest.raises(NotRecorded, match="d/sub/y"):
+        recorder.check()
