@@ -46,12 +46,19 @@ async def run_to_end(
         with DirectoryLock(metadata_log_dir):
             await serve()
     except BaseExceptionGroup as group:
-        cause = only_cause(group)
-        if isinstance(cause, fatal):
-            raise SystemExit(f"Error: {cause}") from None
-        raise cause from None
+        if group.split(fatal)[1] is None:
+            raise SystemExit(f"Error: {_first_of(group)}") from None
+        raise only_cause(group) from None
     except fatal as error:
         raise SystemExit(f"Error: {error}") from None
+
+
+def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first of errors that came together, as when a disk fails under two threads at once."""
+    cause: BaseException = group
+    while isinstance(cause, BaseExceptionGroup):
+        cause = cause.exceptions[0]
+    return cause
 
 
 async def through_generations(

@@ -10,6 +10,7 @@ import pytest
 
 from kraftlab.node.process import run_to_end, through_generations
 from kraftlab.quorum import GenerationOver
+from kraftlab.quorum.storage.errors import FsyncFailed
 from kraftlab.quorum.storage.file_system import RealFileSystem
 from kraftlab.quorum.storage.identity import LogIdentity, partition_directory
 from kraftlab.quorum.storage.metadata_store import MetadataStore
@@ -66,3 +67,20 @@ async def test_what_a_person_should_look_at_ends_the_process_with_its_message(tm
 async def test_other_errors_pass(tmp_path: Path) -> None:
     with pytest.raises(ExceptionGroup):
         await through_generations(node([KeyError("a bug")]), IDENTITY, str(tmp_path))
+
+
+async def test_a_disk_that_fails_in_two_places_at_once_ends_the_process_with_one_line(tmp_path: Path) -> None:
+    async def serve() -> None:
+        snapshots = ExceptionGroup("a nursery within", [FsyncFailed("fsync of a directory failed")])
+        raise ExceptionGroup("a nursery", [FsyncFailed("fsync of a segment failed"), snapshots])
+
+    with pytest.raises(SystemExit, match=r"^Error: fsync of a segment failed$"):
+        await run_to_end(str(tmp_path), serve)
+
+
+async def test_a_bug_beside_a_fatal_error_is_shown(tmp_path: Path) -> None:
+    async def serve() -> None:
+        raise ExceptionGroup("a nursery", [FsyncFailed("fsync of a segment failed"), KeyError("a bug")])
+
+    with pytest.raises(ExceptionGroup):
+        await run_to_end(str(tmp_path), serve)
