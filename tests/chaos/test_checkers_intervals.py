@@ -66,6 +66,14 @@ GOOD: dict[str, tuple[Checker, list[Numbered]]] = {
     "blocks": (Blocks(), [block(0, 10, 0, 5), block(20, 10, 1, 2), block(10, 10, 3, 4)][:2]),
     "overlapping calls get blocks in either order": (Blocks(), [block(10, 10, 0, 5), block(0, 10, 1, 6)]),
     "a retry is given its block again": (Blocks(), [block(0, 9, 0, 1, request_id="a:1"), block(0, 9, 5, 6, request_id="a:1")]),
+    "a block that was given to a sending nobody answered": (
+        Blocks(),
+        [
+            call("allocate", 0, 1, outcome="info", request_id="a:1"),
+            block(9, 9, 2, 3, request_id="a:2"),
+            block(0, 9, 5, 6, request_id="a:1"),
+        ],
+    ),
     "identities": (UniqueIds("create"), [call("create", 0, 1, None, "a"), call("create", 0, 1, None, "b")]),
     "a retry is given its identity again": (
         UniqueIds("create"),

@@ -38,7 +38,7 @@ class UniqueIds:
 
 class Blocks:
     """Blocks [start, length] of numbers: none overlaps another, and one that was asked for after another was given lies higher.
-    Those of one request are one block. `given` is the block of an operation that succeeded.
+    Those of one request are one block, asked for when it was first sent. `given` is the block of an operation that succeeded.
     """
 
     def __init__(self, f: str = "allocate", given: Callable[[Op], Any] = lambda op: op.result, *, name: str = "blocks") -> None:
@@ -49,8 +49,13 @@ class Blocks:
         findings = Findings()
         blocks: list[tuple[int, int, Op]] = []
         by_request: dict[str, tuple[int, int, Op]] = {}
+        asked_ns: dict[str, int] = {}
         for op in run.history:
-            if op.f != self._f or op.outcome != OK:
+            if op.f != self._f:
+                continue
+            if op.request_id:
+                asked_ns[op.request_id] = min(op.invoked_ns, asked_ns.get(op.request_id, op.invoked_ns))
+            if op.outcome != OK:
                 continue
             start, length = self._given(op)
             if length <= 0:
@@ -62,7 +67,8 @@ class Blocks:
                 text = f"request {op.request_id} was given {list(first[:2])}, and {[start, length]} when it was sent again"
                 findings.add("another answer", text, [first[2].index, op.index])
         self._overlaps(blocks, findings)
-        self._order([block[2] for block in blocks], {block[2].index: block[0] for block in blocks}, findings)
+        begun = [(asked_ns.get(op.request_id, op.invoked_ns), op) for _, _, op in blocks]
+        self._order(begun, {op.index: start for start, _, op in blocks}, findings)
         numbers = sum(length for _, length, _ in blocks)
         return findings.verdict(
             self.name, checked=len(blocks), nothing=f"no {self._f} succeeded", details={"numbers_given": numbers}
@@ -77,11 +83,12 @@ class Blocks:
             if reach is None or start + length > reach:
                 reach, holder = start + length, op
 
-    def _order(self, ops: list[Op], starts: dict[int, int], findings: Findings) -> None:
-        returned = sorted(ops, key=lambda op: op.ended_ns)
+    def _order(self, begun: list[tuple[int, Op]], starts: dict[int, int], findings: Findings) -> None:
+        """`begun`: when each block's request was first sent, with the operation that was given it."""
+        returned = sorted((op for _, op in begun), key=lambda op: op.ended_ns)
         place, highest = 0, None
-        for op in sorted(ops, key=lambda op: op.invoked_ns):
-            while place < len(returned) and returned[place].ended_ns < op.invoked_ns:
+        for begun_ns, op in sorted(begun, key=lambda item: item[0]):
+            while place < len(returned) and returned[place].ended_ns < begun_ns:
                 if highest is None or starts[returned[place].index] > starts[highest.index]:
                     highest = returned[place]
                 place += 1
