@@ -8,6 +8,7 @@
         log.jsonl                     the committed metadata log, decoded, one record per line
         strikes.json  observations.jsonl
         nodes/NAME.log                what nodes said
+        transcript.txt                the last steps of a simulated run, if a rule broke
         report/index.html
         shrunk/                       once it was shrunk: the least plan, a test, and in least-run the path of a run of it
 
@@ -34,6 +35,8 @@ DEFAULT_STORE = "runs"
 LATEST = "latest"
 SHRUNK = "shrunk"
 LEAST_RUN = "least-run"
+TRANSCRIPT = "transcript.txt"
+"""The last steps of a simulated run before a rule broke."""
 _RECORD = "run.json"
 T = TypeVar("T")
 

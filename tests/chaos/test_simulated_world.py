@@ -17,11 +17,11 @@ from jepsen_lite.fault_plan import Action, FaultPlan
 from jepsen_lite.generators import Invocation, Source, limit
 from jepsen_lite.history import FAIL, INFO, OK
 from jepsen_lite.runs import EVERY_RUN
-from jepsen_lite.store import RunDirectory
+from jepsen_lite.store import TRANSCRIPT, RunDirectory
 from jepsen_lite.verdicts import USAGE, Verdict, combined
 from jepsen_lite.workload import CallFailed, Completion, Options, Port, Workload
 from jepsen_lite.workloads import WORKLOADS, workload_named
-from jepsen_lite.worlds.simulated import TRANSCRIPT, SimulatedRun, play, run_many, run_simulated
+from jepsen_lite.worlds.simulated import SimulatedRun, play, run_many, run_simulated
 from jepsen_lite.worlds.simulated_faults import NoSuchFault
 from jepsen_lite.worlds.world import Assignment
 from kraftlab.admin.v1 import admin_pb2 as pb

@@ -17,7 +17,7 @@ from .. import evidence
 from ..evidence import Cycle, Evidence
 from ..fault_plan import FaultPlan, Strike
 from ..history import Op
-from ..store import RunDirectory, RunRecord
+from ..store import TRANSCRIPT, RunDirectory, RunRecord
 from ..verdicts import Verdict
 from ..workload import Run
 from . import words
@@ -29,8 +29,8 @@ from .orders import Illegal, Ring, illegal, ring
 TIMELINE = 10_000
 """Operations in the timeline."""
 LISTED = 200
-"""Operations of a minimal run."""
-DOWNLOADS = ("history.parquet", "plan.json", "log.jsonl", "strikes.json", "observations.json", "run.json")
+"""Operations of a minimal run, steps of a simulation."""
+DOWNLOADS = ("history.parquet", "plan.json", "log.jsonl", "strikes.json", "observations.json", "run.json", TRANSCRIPT)
 _NUMBER = re.compile(r"(\d+)$")
 
 
@@ -122,6 +122,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     operations: dict[int, str]
     downloads: tuple[Download, ...]
     node_logs: tuple[Download, ...]
+    transcript: tuple[str, ...]
     scene: Scene
 
     @property
@@ -170,6 +171,7 @@ def gather(directory: RunDirectory) -> Report:
         operations=operations,
         downloads=_files(directory, DOWNLOADS),
         node_logs=node_logs,
+        transcript=_transcript(directory),
         scene=Scene(
             span_us=span_ns // 1000,
             healed_us=run.healed_ns // 1000,
@@ -203,6 +205,11 @@ def _minimal(directory: RunDirectory) -> Minimal | None:
     page = os.path.relpath(least.report / "index.html", directory.report)
     said = tuple(f"{op.index} · process {op.process}: {words.operation(op)}" for op in history[:LISTED])
     return Minimal(page, least.plan(), said, len(history))
+
+
+def _transcript(directory: RunDirectory) -> tuple[str, ...]:
+    path = directory.path / TRANSCRIPT
+    return tuple(path.read_text(encoding="utf-8").splitlines()[-LISTED:]) if path.is_file() else ()
 
 
 def _timeline(count: int, named: int) -> tuple[int, int]:

@@ -34,6 +34,7 @@ from ..committed_log import decoded
 from ..fault_plan import FaultPlan
 from ..history import History, Op
 from ..interpreter import GeneratorStuck, Interpreter
+from ..store import TRANSCRIPT
 from ..verdicts import Verdict, combined
 from ..workload import Options, Run, Workload
 from ..workloads import workload_named
@@ -47,8 +48,6 @@ FINAL_MS = 120_000
 """The final phase of a healthy cluster may take so long."""
 HARNESS = "jepsen_lite"
 """What fails in code of this package is no crash of the cluster."""
-TRANSCRIPT = "transcript.txt"
-"""In a run's directory: the last steps before a rule broke."""
 _LIVENESS = re.compile(r"(L\d+|M7|M11) ")
 
 

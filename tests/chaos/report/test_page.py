@@ -261,6 +261,14 @@ def test_a_run_that_was_shrunk_shows_the_least_run_that_still_fails(new_run, ill
     assert "minimal" not in written(illegal_run).ids
 
 
+def test_a_simulated_run_that_broke_a_rule_shows_its_last_steps(illegal_run: RunDirectory) -> None:
+    (illegal_run.path / "transcript.txt").write_text("".join(f"n0 step <{number}>\n" for number in range(300)))
+    found = written(illegal_run)
+    assert "The last 200 steps of the simulation before a rule broke n0 step <100>" in found.text("nodes")
+    assert found.text("nodes").endswith("n0 step <299>")
+    assert "../transcript.txt" in found.links
+
+
 def test_the_same_run_gives_the_same_page(illegal_run: RunDirectory) -> None:
     assert page.render(content.gather(illegal_run)) == page.render(content.gather(illegal_run))
 
