@@ -122,6 +122,13 @@ def test_a_ledger_that_cannot_be_read_is_said(home: Path) -> None:
     assert (home / "beef.json").exists()
 
 
+def test_a_ledger_that_nobody_closes_is_closed_with_the_process(tmp_path: Path, home: Path) -> None:
+    program = "import sys; from jepsen_lite.nemeses.ledger import Ledger; Ledger().new_directory(within=sys.argv[1]); sys.exit(3)"
+    assert subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False).returncode == 3
+    assert not made_in(tmp_path)
+    assert not list(home.iterdir())
+
+
 def test_what_is_gone_already_needs_no_undoing(tmp_path: Path, home: Path) -> None:
     with Ledger() as book:
         book.add(Mount(str(tmp_path / "gone")))

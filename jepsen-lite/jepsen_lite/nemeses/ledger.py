@@ -77,7 +77,7 @@ class NotUndone(Exception):
 
 
 class Ledger:
-    """One harness's. Thread-safe. Use as a context manager: leaving it undoes what is left."""
+    """One harness's. Thread-safe. Closing it, leaving it as a context manager and the end of the process undo what is left."""
 
     def __init__(self, home: Path | None = None) -> None:
         self.run = secrets.token_hex(4)
@@ -86,6 +86,7 @@ class Ledger:
         self._entries: list[Entry] = []
         self._turn = threading.Lock()
         self._harness = Process(os.getpid(), began(os.getpid()) or "", "harness")
+        atexit.register(self.close)
 
     def add(self, entry: Entry) -> None:
         """It is about to be made."""
@@ -134,7 +135,6 @@ class Ledger:
         self._path.unlink(missing_ok=True)
 
     def __enter__(self) -> Ledger:
-        atexit.register(self.close)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
