@@ -378,6 +378,19 @@ def test_calls_that_the_log_does_not_have_are_not_searched() -> None:
     assert (verdict.valid, verdict.details["checked"]) == (True, 1)
 
 
+def test_a_request_that_was_sent_again_is_one_call() -> None:
+    def sent(index: int, outcome: str, invoked_ns: int, ended_ns: int, value: int, request_id: str) -> Op:
+        fields: dict[str, Any] = {"outcome": outcome, "request_id": request_id, "invoked_ns": invoked_ns, "ended_ns": ended_ns}
+        return Op(index=index, process=index, f="set", key="x", value=value, **fields)
+
+    first, other = sent(0, "info", 0, 1, 1, "a:1"), sent(1, "ok", 2, 3, 2, "a:2")
+    again, failed = sent(2, "ok", 4, 5, 1, "a:1"), sent(3, "fail", 6, 7, 1, "a:1")
+    read = Op(index=4, process=4, f="get", key="x", outcome="ok", result=2, invoked_ns=8, ended_ns=9)
+    checker = Linearizable(lambda key: REGISTER)
+    assert checker.check(Run(options=Options(), history=History([first, other, again, failed, read]))).valid is True
+    assert checker.check(Run(options=Options(), history=History([other, again, read]))).valid is False
+
+
 def test_values_of_calls_can_be_hashed() -> None:
     assert frozen({"b": [1, {"c": 2}], "a": None}) == (("a", None), ("b", (1, (("c", 2),))))
     read = Op(index=0, process=0, f="get", outcome="ok", result=[1], invoked_ns=0, ended_ns=1)

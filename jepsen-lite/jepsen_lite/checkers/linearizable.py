@@ -25,7 +25,7 @@ from ..verdicts import UNKNOWN, Validity, Verdict
 from ..workload import Run
 from . import just_in_time
 from .picture import picture
-from .resolution import resolved
+from .resolution import one_per_request, resolved
 from .smallest import smallest
 
 STEPS_MAX = 2_000_000
@@ -95,8 +95,9 @@ class Linearizable:
         return check_calls(calls, self.model(key), self.steps_max)
 
     def keys_of(self, run: Run) -> dict[str, tuple[list[Op], list[Operation]]]:
-        """What is judged of a run, by key; what never happened is left out."""
-        return self.calls_by_key(run.history if run.log is None else resolved(run.history, run.log).history)
+        """What is judged of a run, by key; what never happened is left out, and a request that was sent again is one call."""
+        history = one_per_request(run.history)
+        return self.calls_by_key(history if run.log is None else resolved(history, run.log).history)
 
     def calls_by_key(self, history: Sequence[Op]) -> dict[str, tuple[list[Op], list[Operation]]]:
         """The operations that are judged and the calls that they are, by key."""

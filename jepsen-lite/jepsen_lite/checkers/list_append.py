@@ -12,7 +12,8 @@ From that follow dependencies between transactions that were committed (they suc
 A circle of them cannot have happened one at a time. What succeeded but was never seen lies behind all that was seen of its key:
 lists only grow. What is wrong without any circle: a read of what a failed transaction appended (G1a), of a state within another
 transaction (G1b), of a value that nobody appended, reads of one key that do not fit, or that contradict the transaction's own
-appends. A transaction of unknown outcome may be seen or not; it counts only if it was seen.
+appends. A transaction of unknown outcome may be seen or not; it counts only if it was seen. One that was sent
+several times is one.
 
 Operations: `value` is a list of ["append", key, v] and ["r", key, None]; the `result` of one that succeeded is the same with the
 lists that were read. O(operations + length of the lists that were read).
@@ -30,6 +31,7 @@ from ..verdicts import Verdict
 from ..workload import Run
 from .dependencies import KIND_NAMES, REALTIME, RELAY, RW, WR, WW, Cycle, Edge, Graph
 from .findings import Findings
+from .resolution import one_per_request
 
 Steps = Sequence[Sequence[Any]]
 APPEND, READ = "append", "r"
@@ -53,7 +55,7 @@ class ListAppend:
         self._realtime = realtime
 
     def check(self, run: Run) -> Verdict:
-        ops = [op for op in run.history if op.f in self._transactions]
+        ops = [op for op in one_per_request(run.history) if op.f in self._transactions]
         lists = _Lists(ops, self._steps)
         lists.find_orders()
         lists.check_reads()
@@ -131,7 +133,7 @@ class _Lists:
 
     def _append(self, op: Op, key: str, value: Hashable, last: dict[str, Hashable]) -> None:
         other = self.writers.setdefault((key, value), op)
-        if other is not op and not (op.request_id and op.request_id == other.request_id):
+        if other is not op:
             text = f"operations {other.index} and {op.index} both append {value!r} to {key}: values must be unique"
             self.findings.add("not unique", text, [other.index, op.index])
         if key in last:

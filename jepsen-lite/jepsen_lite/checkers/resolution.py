@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..committed_log import CommittedLog
-from ..history import FAIL, INFO, History, Op
+from ..history import FAIL, INFO, OK, History, Op
 
 NEVER_HAPPENED = "NEVER_HAPPENED"
 """The error of an operation that is known to have done nothing only since the log was read."""
@@ -52,3 +52,21 @@ def resolved(history: History, log: CommittedLog) -> Resolution:
 
     after = History(map(outcome_of, history)) if any(op.outcome == INFO for op in history) else history
     return Resolution(after, frozenset(happened), frozenset(never))
+
+
+def one_per_request(history: History) -> History:
+    """A request that was sent several times is one operation: it begins when it was first sent, and ends as the sending that says
+    most of it (the first answer, else one that nobody knows of, else a failure).
+    """
+    sendings: dict[str, list[Op]] = {}
+    for op in history:
+        if op.request_id:
+            sendings.setdefault(op.request_id, []).append(op)
+    kept: dict[int, Op] = {}
+    for ops in sendings.values():
+        if len(ops) > 1:
+            telling = min(ops, key=lambda op: ((OK, INFO, FAIL).index(op.outcome), op.ended_ns, op.index))
+            kept[telling.index] = msgspec.structs.replace(telling, invoked_ns=min(op.invoked_ns for op in ops))
+    if not kept:
+        return history
+    return History(kept.get(op.index, op) for op in history if op.index in kept or len(sendings.get(op.request_id, ())) < 2)
