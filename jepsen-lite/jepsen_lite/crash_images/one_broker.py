@@ -59,7 +59,7 @@ SEGMENT_BYTES = 300
 _MOVE_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 _RESOURCE_TOPIC, _RESOURCE_BROKER = 2, 4
 _STEP_S = 0.001
-_SETTLED_WITHIN_S = 300.0
+_SETTLED_WITHIN_S = 60.0
 
 
 class NotSettled(Exception):

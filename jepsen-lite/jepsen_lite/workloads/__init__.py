@@ -17,6 +17,7 @@ NAMES = (
     "exactly-once",
     "snapshot-reads",
     "elections",
+    "log-dirs",
     "voters",
     "list-append",
     "producer-ids",

@@ -1,0 +1,256 @@
+"""Replicas that move between the log directories of their brokers while they are written to (W9), on real processes.
+
+A key is a topic of one partition. `append` produces a record of its own once and waits for all in-sync replicas; `move` has one
+broker take its replica to another of its directories; `get` reads the partition from its beginning to the high watermark. Data go
+over the brokers' peer protocol, which only the real world has. Every crash of the mover itself, with all that a loss of power
+leaves, is tried in memory (`crash_images`); here it is what processes, kernels and the whole cluster make of kills.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import trio
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.broker.log.record_batch import Record, build_batch, decode_records
+from kraftlab.client.data import PeerConnection
+from kraftlab.metadata.errors import ApiError
+from kraftlab.metadata.peer_rpc import (
+    Api,
+    FetchPartition,
+    ProduceRequest,
+    ProduceResponse,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+)
+from kraftlab.metadata.uuids import Uuid, from_text
+from kraftlab.quorum.core.types import Endpoint
+from kraftlab.quorum.driver.frames import FrameError
+
+from ..checkers.findings import Findings
+from ..checkers.stats import Stats
+from ..generators import Context, Invocation, Source, mix
+from ..history import FAIL, INFO, OK, Op
+from ..verdicts import Verdict
+from ..workload import CallFailed, Completion, Options, Port, Run, Workload
+from .admin import Caller, asked_until_ok, create_topics, ended, error_name, placed_on, topic_on
+
+KEYS = 4
+REPLICAS = 2
+_FETCH_BYTES = 1 << 20
+
+
+def workload() -> Workload:
+    return Workload(
+        "log-dirs",
+        MovingClient,
+        _generator,
+        lambda _: [asked_until_ok(Invocation("get", key)) for key in _keys()],
+        lambda _: (Stats(), MovedData()),
+        setup=_setup,
+        collect=_collect,
+        log=False,
+        worlds=frozenset({"real"}),
+        summary="replicas move between log directories while they are written to: nothing is lost, doubled or out of order",
+    )
+
+
+def _keys() -> list[str]:
+    return [f"log-dirs-{number}" for number in range(KEYS)]
+
+
+async def _setup(options: Options, port: Port) -> None:
+    await create_topics(options, port, [topic_on(key, placed_on(port, REPLICAS)) for key in _keys()])
+
+
+def _generator(options: Options) -> Source:
+    def append(context: Context) -> Invocation:
+        return Invocation("append", context.random.choice(_keys()), f"{context.process}-{context.random.getrandbits(64):x}")
+
+    def move(context: Context) -> Invocation:
+        return Invocation("move", context.random.choice(_keys()), context.random.randrange(REPLICAS))
+
+    def get(context: Context) -> Invocation:
+        return Invocation("get", context.random.choice(_keys()))
+
+    return mix(append, move, get, weights=(20, 1, 1))
+
+
+class _Place(NamedTuple):
+    topic_id: Uuid
+    leader: Endpoint
+    cluster_id: str
+
+
+class MovingClient:
+    """Of one process."""
+
+    def __init__(self, options: Options, process: int) -> None:
+        self._options = options
+        self._caller = Caller(options, process)
+        self._places: dict[str, _Place] = {}
+        self._connections: dict[Endpoint, PeerConnection] = {}
+
+    async def invoke(self, invocation: Invocation, port: Port) -> Completion:
+        if invocation.f == "move":
+            return await self._move(port, invocation.key, placed_on(port, REPLICAS)[int(str(invocation.value))])
+        try:
+            place = await self._place(port, invocation.key)
+        except CallFailed as failed:
+            return Completion(FAIL, error=f"not sent, no leader is known: {failed.error}", node=failed.node)
+        ended = await (self._append(place, str(invocation.value)) if invocation.f == "append" else self._get(place))
+        if ended.outcome != OK:
+            self._places.pop(invocation.key, None)
+            self._connections.pop(place.leader, None)
+        return ended
+
+    async def _place(self, port: Port, key: str) -> _Place:
+        """Who leads the key's partition, as the metadata say. CallFailed."""
+        if key not in self._places:
+            cluster = (await self._caller.read(port, "DescribeCluster", pb.DescribeClusterRequest())).response
+            request = pb.DescribeTopicPartitionsRequest(topics=pb.TopicNames(names=[key]))
+            [topic] = (await self._caller.read(port, "DescribeTopicPartitions", request)).response.topics
+            peers = {broker.broker_id: Endpoint(broker.peer_host, broker.peer_port) for broker in cluster.brokers}
+            leader = peers.get(topic.partitions[0].leader_id) if topic.partitions else None
+            if leader is None:
+                raise CallFailed(FAIL, "nobody who is up leads it")
+            self._places[key] = _Place(from_text(topic.topic_id), leader, cluster.cluster_id)
+        return self._places[key]
+
+    async def _append(self, place: _Place, value: str) -> Completion:
+        timeout_ms = self._options.timeout_ms
+        batch = build_batch([Record(None, value.encode(), 1)])
+        request = ProduceRequest(place.topic_id, 0, -1, timeout_ms, batch)
+        try:
+            answer = await self._ask(place, Api.PRODUCE, request)
+        except ConnectionRefusedError:
+            return Completion(FAIL, error="never sent, the connection was refused")
+        except (OSError, FrameError, ApiError) as error:
+            return Completion(INFO, error=f"{type(error).__name__}")
+        response = msgspec.msgpack.decode(answer, type=ProduceResponse)
+        if response.error:
+            return Completion(INFO, error=error_name(response.error))
+        return Completion(OK, response.base_offset)
+
+    async def _get(self, place: _Place) -> Completion:
+        """[offset, value] of all records."""
+        records: list[tuple[int, str]] = []
+        offset = 0
+        while True:
+            wanted = FetchPartition(place.topic_id, 0, -1, offset, -1, -1, _FETCH_BYTES)
+            try:
+                answer = await self._ask(place, Api.REPLICA_FETCH, ReplicaFetchRequest(-1, -1, 0, 0, _FETCH_BYTES, (wanted,)))
+            except (OSError, FrameError, ApiError) as error:
+                return Completion(FAIL, error=f"{type(error).__name__}")
+            response = msgspec.msgpack.decode(answer, type=ReplicaFetchResponse)
+            code = response.error or (response.partitions[0].error if response.partitions else 0)
+            if code or not response.partitions:
+                return Completion(FAIL, error=error_name(code))
+            found = response.partitions[0]
+            records += [
+                (record.offset, (record.value or b"").decode())
+                for record in decode_records(found.records)
+                if offset <= record.offset < found.high_watermark
+            ]
+            if not found.records or records[-1][0] + 1 >= found.high_watermark:
+                return Completion(OK, [list(record) for record in records])
+            offset = records[-1][0] + 1
+
+    async def _ask(self, place: _Place, api: int, request: msgspec.Struct) -> bytes:
+        """Sends a peer request once, off the event loop. OSError, FrameError, ApiError."""
+        connection = self._connections.get(place.leader)
+        if connection is None:
+            connection = self._connections[place.leader] = PeerConnection(place.leader, place.cluster_id)
+        body, timeout_s = msgspec.msgpack.encode(request), self._options.timeout_ms / 1000
+        return await trio.to_thread.run_sync(connection.request, api, body, timeout_s)
+
+    async def _move(self, port: Port, key: str, broker: int) -> Completion:
+        """To any other directory of that broker that works. The answer says that it has begun."""
+        described = await _described(self._caller, port, broker)
+        here = {path for path, topic, is_future in described if topic == key and not is_future}
+        others = sorted({path for path, _, _ in described} - here)
+        if not here or not others:
+            return Completion(FAIL, error="not sent, there is no replica or no other directory", node=broker)
+        path = self._caller.random.choice(others)
+        replica = pb.AlterReplicaLogDirTopic(name=key, partitions=[0])
+        request = pb.AlterReplicaLogDirsRequest(dirs=[pb.AlterReplicaLogDir(path=path, topics=[replica])])
+        reply = await port.call("AlterReplicaLogDirs", request, node=broker, timeout_ms=self._options.timeout_ms)
+        return ended(reply, path, code=reply.response.results[0].partitions[0].error_code)
+
+
+async def _described(caller: Caller, port: Port, broker: int) -> list[tuple[str, str, bool]]:
+    """(directory, topic, is a copy being made) of one broker; a directory without any has "". CallFailed."""
+    request = pb.DescribeLogDirsRequest()
+    reply = await port.call("DescribeLogDirs", request, node=broker, timeout_ms=caller.options.timeout_ms)
+    found = [(result.log_dir, "", False) for result in reply.response.results if not result.error_code]
+    for result in reply.response.results:
+        for topic in result.topics:
+            found += [(result.log_dir, topic.name, partition.is_future_key) for partition in topic.partitions]
+    return found
+
+
+async def _collect(options: Options, port: Port) -> dict[str, Any]:
+    """Where replicas lie in the end: broker → [directory, topic, is a copy being made]."""
+    caller = Caller(options, 0, "collect")
+    places: dict[str, Any] = {}
+    for broker in placed_on(port, REPLICAS):
+        try:
+            places[str(broker)] = [list(item) for item in await _described(caller, port, broker) if item[1]]
+        except CallFailed as failed:
+            places[str(broker)] = failed.error
+    return {"places": places}
+
+
+class MovedData:
+    """What was acknowledged is there at its offset, once; what certainly failed is not; what a read showed stays; and each broker
+    has one current copy of each replica. Not checked: what followers hold beyond what leaders show.
+    """
+
+    name = "moved-data"
+
+    def check(self, run: Run) -> Verdict:
+        findings, checked, lost, missing = Findings(), 0, 0, []
+        for key, history in run.history.of("append", "get").by_key().items():
+            reads = [op for op in history if op.f == "get" and op.outcome == OK]
+            if not reads or reads[-1].invoked_ns < run.healed_ns:
+                missing.append(key)
+                continue
+            lost += _judge(key, [op for op in history if op.f == "append"], reads, findings)
+            checked += 1
+        for broker, places in run.data.get("places", {}).items():
+            for key in _keys():
+                count = sum(topic == key and not is_future for _, topic, is_future in places) if isinstance(places, list) else 1
+                if count != 1:
+                    findings.add("copies", f"broker {broker} has {count} current copies of {key}")
+        unsure = f"{', '.join(missing)} could not be read in the end" if missing else ""
+        return findings.verdict(
+            self.name, checked=checked, nothing="no partition could be read in the end", unsure=unsure, lost=lost
+        )
+
+
+def _judge(key: str, appends: Sequence[Op], reads: Sequence[Op], findings: Findings) -> int:
+    """How many acknowledged records are gone."""
+    last = reads[-1]
+    final = [(offset, value) for offset, value in last.result]
+    at = dict(final)
+    seen: dict[str, int] = {}
+    for offset, value in final:
+        if value in seen:
+            findings.add("doubled", f"{value} stands in {key} at {seen[value]} and at {offset}", [last.index])
+        seen[value] = offset
+    lost = 0
+    for op in appends:
+        if op.outcome == OK and at.get(op.result) != op.value:
+            is_gone = op.value not in seen
+            lost += is_gone
+            what = "is gone" if is_gone else f"stands at {seen[op.value]}"
+            findings.add("lost" if is_gone else "moved", f"{op.value}, acknowledged at {op.result} of {key}, {what}", [op.index])
+        if op.outcome == FAIL and op.value in seen:
+            findings.add("failed", f"{op.value} certainly failed and stands in {key} at {seen[op.value]}", [op.index])
+    for read in reads:
+        if [tuple(record) for record in read.result] != final[: len(read.result)]:
+            findings.add("changed", f"a read of {key} showed what is not there in the end", [read.index, last.index])
+    return lost

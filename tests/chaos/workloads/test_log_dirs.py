@@ -1,0 +1,65 @@
+"""What the checker of moved data sees in a history, and what it lets pass."""
+
+from __future__ import annotations
+
+import pytest
+
+from jepsen_lite.history import FAIL, INFO, OK, History, Op
+from jepsen_lite.verdicts import UNKNOWN, Verdict
+from jepsen_lite.workload import Options, Run
+from jepsen_lite.workloads.log_dirs import KEYS, MovedData
+
+KEY = "log-dirs-0"
+
+
+def judged(*ops: tuple[str, object, str, object], healed_ns: int = 0, places: object = None) -> Verdict:
+    """Of operations one after the other: function, value, outcome, result."""
+    history = [
+        Op(index=i, process=0, f=f, key=KEY, value=value, outcome=outcome, result=result, invoked_ns=10 * i, ended_ns=10 * i + 5)
+        for i, (f, value, outcome, result) in enumerate(ops)
+    ]
+    data = {} if places is None else {"places": {"0": places}}
+    return MovedData().check(Run(options=Options(), history=History(history), healed_ns=healed_ns, data=data))
+
+
+GOOD = (
+    ("append", "a", OK, 0),
+    ("get", None, OK, [[0, "a"]]),
+    ("append", "b", INFO, None),
+    ("append", "c", FAIL, None),
+    ("append", "d", OK, 2),
+)
+
+
+@pytest.mark.parametrize("final", [[[0, "a"], [1, "b"], [2, "d"]], [[0, "a"], [1, "x"], [2, "d"]]])
+def test_what_is_not_known_may_be_there_or_not(final: list[list[object]]) -> None:
+    assert judged(*GOOD, ("get", None, OK, final)).valid is True
+
+
+@pytest.mark.parametrize(
+    ("final", "kind", "lost"),
+    [
+        ([[0, "a"], [1, "b"]], "lost", 1),
+        ([[0, "a"], [1, "d"], [2, "b"]], "moved", 0),
+        ([[0, "a"], [1, "d"], [2, "d"]], "doubled", 0),
+        ([[0, "a"], [1, "c"], [2, "d"]], "failed", 0),
+        ([[1, "a"], [2, "d"]], "changed", 0),
+    ],
+)
+def test_what_must_not_be_is_seen(final: list[list[object]], kind: str, lost: int) -> None:
+    verdict = judged(*GOOD, ("get", None, OK, final))
+    assert verdict.valid is False
+    assert kind in verdict.details["violations"]
+    assert verdict.lost == lost
+
+
+def test_without_a_read_after_the_faults_nothing_is_known() -> None:
+    assert judged(*GOOD, healed_ns=1_000).valid == UNKNOWN
+
+
+def test_a_broker_with_two_current_copies_is_seen_and_one_on_a_move_is_none() -> None:
+    whole = [["d0", f"log-dirs-{number}", False] for number in range(KEYS)]
+    read = ("get", None, OK, [])
+    assert judged(read, places=[*whole, ["d1", KEY, True]]).valid is True
+    assert judged(read, places=[*whole, ["d1", KEY, False]]).details["violations"] == {"copies": 1}
+    assert judged(read, places=whole[1:]).details["violations"] == {"copies": 1}
