@@ -22,11 +22,12 @@ from kraftlab.quorum.simulation.mutants import Mutant, MutantDoesNotApply, plant
 from kraftlab.quorum.simulation.options import draw_options
 from kraftlab.quorum.simulation.workers import worker_pool
 
+from ..crash_images.mutants import hunt as hunt_images
 from ..workload import Options
 from ..workloads import workload_named
 from ..worlds.simulated import run_simulated
 from . import unseen
-from .mutation import CONSENSUS, CONTROLLERS, Mutation, Plant
+from .mutation import CONSENSUS, CONTROLLERS, LOG_DIRS, Mutation, Plant
 from .table import MUTATIONS
 
 KILLED, SURVIVED, ARGUED, ELSEWHERE = "killed", "survived", "argued", "elsewhere"
@@ -120,7 +121,11 @@ def _of_clients(plant: Plant, seed: int) -> Seen:
 
 
 def hunt_plant(plant: Plant, budget_s: float) -> Found:
-    """Plays seeds 0, 1, 2, … with the bug. MutantDoesNotApply."""
+    """Plays seeds 0, 1, 2, … with the bug; all images of the mover's crashes if it is one of its. MutantDoesNotApply."""
+    if plant.game == LOG_DIRS:
+        images = hunt_images(plant.name)
+        oracle = f"image: {images.crash}" if images.found else ""
+        return Found(plant, images.found, oracle, images.fault, images.images, images.seconds)
     begun = time.process_time()
     for seed in itertools.count():
         seen = play(plant, seed)

@@ -13,6 +13,9 @@ CONSENSUS = "consensus"
 CONTROLLERS = "controllers"
 """Controllers on top, with the simulator's own administrator and brokers."""
 
+LOG_DIRS = "log-dirs"
+"""Moves between log directories: every image that a crash may leave, one after the other. Its seeds are images."""
+
 
 class Plant(NamedTuple):
     """A bug, by the name in the registry of its game. Any other game is the name of a workload in the simulated world."""

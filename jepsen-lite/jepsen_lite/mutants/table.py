@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from .mutation import CONTROLLERS, Mutation, Plant
-
-_MOVER = "the log-dirs workload: crash images of the mover's steps"
+from .mutation import CONTROLLERS, LOG_DIRS, Mutation, Plant
 
 
 def _consensus(*names: str) -> tuple[Plant, ...]:
@@ -13,6 +11,10 @@ def _consensus(*names: str) -> tuple[Plant, ...]:
 
 def _controllers(*names: str) -> tuple[Plant, ...]:
     return tuple(Plant(name, CONTROLLERS) for name in names)
+
+
+def _moves(*names: str) -> tuple[Plant, ...]:
+    return tuple(Plant(name, LOG_DIRS) for name in names)
 
 
 MUTATIONS: dict[str, Mutation] = {
@@ -104,17 +106,26 @@ MUTATIONS: dict[str, Mutation] = {
             "snapshot, restart",
             _controllers("outcomes-not-in-snapshots", "queue-not-in-snapshots"),
         ),
-        Mutation("M1", "swap before the future copy has the last batch", "appends during the move", elsewhere=_MOVER),
-        Mutation("M2", "future files not fsynced before the swap", "power loss", elsewhere=_MOVER),
-        Mutation("M3", "no directory fsync after rename", "power loss", elsewhere=_MOVER),
-        Mutation("M4", "source deleted before the rename is durable", "power loss", elsewhere=_MOVER),
-        Mutation("M5", "controller told before the data are durable", "crash, with M7", elsewhere=_MOVER),
-        Mutation("M6", "recovery promotes an incomplete copy", "crash during copy", elsewhere=_MOVER),
-        Mutation("M7", "recovery creates an empty log", "crash between swap and report", elsewhere=_MOVER),
-        Mutation("M8", "epoch cache or checkpoints not carried along", "move of an idle partition", elsewhere=_MOVER),
-        Mutation("X1", "copy verified by length only", "crash during copy", elsewhere=_MOVER),
-        Mutation("X2", "no space during a copy counts as done", "full disk", elsewhere=_MOVER),
-        Mutation("X3", "truncation during a copy not mirrored", "leader change", elsewhere=_MOVER),
+        Mutation("M1", "swap before the future copy has the last batch", "appends during the move", _moves("M1")),
+        Mutation("M2", "future files not fsynced before the swap", "power loss", _moves("M2")),
+        Mutation("M3", "no directory fsync after rename", "power loss", _moves("M3")),
+        Mutation("M4", "source deleted before the rename is durable", "power loss", _moves("M4")),
+        Mutation("M5", "controller told before the data are durable", "crash, with M7", _moves("M5+M7")),
+        Mutation("M6", "recovery promotes an incomplete copy", "crash during copy", _moves("M6")),
+        Mutation("M7", "recovery creates an empty log", "crash between swap and report", _moves("M7")),
+        Mutation(
+            "M8",
+            "epoch cache or checkpoints not carried along",
+            "move of an idle partition",
+            _moves("M8-epochs", "M8-checkpoints"),
+        ),
+        Mutation("X1", "copy verified by length only", "crash during copy", elsewhere="nowhere: it is not planted"),
+        Mutation(
+            "X2", "no space during a copy counts as done", "full disk", elsewhere="the broker's test of moves whose target fails"
+        ),
+        Mutation(
+            "X3", "truncation during a copy not mirrored", "leader change", elsewhere="the broker's test of moves that are cut"
+        ),
         Mutation("X4", "election timer not reset by fetches", "none", _consensus("timer-runs-on")),
         Mutation(
             "X5",
