@@ -110,10 +110,14 @@ class AdminServer:
                 try:
                     async with trio.open_nursery() as nursery:
                         self._nursery = nursery
-                        await trio.to_thread.run_sync(server.start)
-                        doors.start_soon(_run_in_thread, door)
-                        task_status.started(port)
-                        await trio.sleep_forever()
+                        try:
+                            await trio.to_thread.run_sync(server.start)
+                            doors.start_soon(_run_in_thread, door)
+                            task_status.started(port)
+                            await trio.sleep_forever()
+                        finally:
+                            # Calls go on arriving, also when the last task has ended and the nursery with it.
+                            self._nursery = None
                 finally:
                     door.stop_listening()
                     await self._stop(server)
@@ -121,7 +125,6 @@ class AdminServer:
 
     async def _stop(self, server: grpc.Server) -> None:
         """Ends the calls that have no answer."""
-        self._nursery = None
         for number in tuple(self._accepted):
             self._settle_accepted(number, None)
         with trio.CancelScope(shield=True):

@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from kraftlab.access.users import Users
 from kraftlab.admin.v1 import admin_pb2, admin_pb2_grpc
 from kraftlab.quorum.driver.transport import ListenError
+from kraftlab.rpc.caller import Caller
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import AdminServer, Call
 
@@ -256,3 +257,31 @@ async def test_stopping_ends_calls_that_wait_with_unavailable(echo, accepts: boo
         servers.cancel_scope.cancel()
     await trio.to_thread.run_sync(channel.close)
     assert caught == [grpc.StatusCode.UNAVAILABLE] * 2
+
+
+@pytest.mark.parametrize("round", range(8))
+async def test_a_call_that_comes_when_the_last_one_has_just_ended_is_told_that_the_node_stops(round: int) -> None:
+    """It arrives on the loop after the last task is gone, and perhaps before the server has gone on: the order is by chance."""
+    token = trio.lowlevel.current_trio_token()
+    begun = trio.Event()
+    late: list[Message | None] = []
+
+    async def dispatch(call: Call) -> Message:
+        begun.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            request = (METHODS[call.api], describe_cluster(2), late.append)
+            token.run_sync_soon(server._begin, Caller("User:ANONYMOUS", ""), [request])
+        raise AssertionError("nobody wakes this call")
+
+    server = AdminServer(dispatch, "127.0.0.1", 0)
+    async with trio.open_nursery() as nursery:
+        port = await nursery.start(server.serve)
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            answer = admin_pb2_grpc.AdminStub(channel).DescribeCluster.future(describe_cluster(1))
+            await begun.wait()
+            nursery.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                assert await trio.to_thread.run_sync(answer.code) is grpc.StatusCode.UNAVAILABLE
+    assert late == [None]
