@@ -1,0 +1,97 @@
+"""A sample of what the model of disks says, on real ones: a recorded run is repeated on two ext4 file systems, their power is cut
+in the middle, and the broker's recovery runs on what is left."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jepsen_lite.crash_images.disk_model import Create, Mark, Operation, Remove, Rename, Resize, SyncDirectory, SyncFile, Write
+from jepsen_lite.crash_images.protocol import Recorded, record
+from jepsen_lite.crash_images.recorder import Recorder
+from jepsen_lite.crash_images.recovery import IN_ORDER, Case, Demand, judge, quiet
+from jepsen_lite.nemeses.faults import CannotStrike
+from jepsen_lite.nemeses.ledger import Ledger
+from jepsen_lite.nemeses.powered_disk import PoweredDisk
+
+CUTS = 12
+
+
+class Repeated:
+    """Carries out recorded operations in real directories."""
+
+    def __init__(self, roots: list[Path]) -> None:
+        self._paths = dict(enumerate(roots))
+
+    def carry_out(self, operation: Operation) -> None:
+        match operation:
+            case Create(directory, name, inode, is_directory):
+                self._paths[inode] = path = self._paths[directory] / name
+                path.mkdir() if is_directory else path.touch()
+            case Rename(directory, source, target, inode):
+                before, after = self._paths[directory] / source, self._paths[directory] / target
+                before.replace(after)
+                moved = [(key, path) for key, path in self._paths.items() if path == before or before in path.parents]
+                self._paths.update({key: after / path.relative_to(before) for key, path in moved})
+            case Remove(directory, name):
+                path = self._paths[directory] / name
+                path.rmdir() if path.is_dir() else path.unlink()
+            case Write() | Resize() | SyncFile() | SyncDirectory():
+                self._on_open(operation)
+
+    def _on_open(self, operation: Write | Resize | SyncFile | SyncDirectory) -> None:
+        path = self._paths[operation.inode]
+        descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+        try:
+            match operation:
+                case Write(_, position, data):
+                    os.pwrite(descriptor, data, position)
+                case Resize(_, size_bytes):
+                    os.ftruncate(descriptor, size_bytes)
+                case _:
+                    os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def demanded(recorded: Recorded, step: int) -> tuple[Any, Demand]:
+    """Where the metadata has the replica, and what must be there after a loss of power before that step."""
+    said: dict[str, list[Any]] = {"committed": [], "durable": [0], "high watermark": [0]}
+    for operation in recorded.trace[:step]:
+        if isinstance(operation, Mark) and operation.what in said:
+            said[operation.what].append(operation.value)
+    return said["committed"][-1], Demand(max(said["durable"]), said["high watermark"][-1])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("script", ["idle", "busy"])
+def test_the_replica_is_whole_after_real_losses_of_power(script: str, tmp_path: Path) -> None:
+    with quiet():
+        recorded = record(script)
+    begun = next(i for i, operation in enumerate(recorded.trace) if isinstance(operation, Mark) and operation.what == "begun")
+    steps = range(begun, len(recorded.trace), (len(recorded.trace) - begun) // CUTS)
+    with Ledger() as ledger:
+        for step in itertools.islice(steps, 1, None):
+            try:
+                disks = [PoweredDisk.make(ledger) for _ in recorded.disks]
+            except CannotStrike as error:
+                pytest.skip(str(error))
+            roots = [disk.path / name for disk, name in zip(disks, recorded.disks, strict=True)]
+            for disk, root in zip(disks, roots, strict=True):
+                root.mkdir()
+                disk.sync()
+            repeated = Repeated(roots)
+            for operation in recorded.trace[:step]:
+                repeated.carry_out(operation)
+            for disk in disks:
+                disk.lose_power()
+                disk.restore_power()
+            tree = Recorder(roots).tree()
+            for disk in disks:
+                disk.remove()
+            assigned, demand = demanded(recorded, step)
+            assert judge(recorded, {Case(tree, assigned, step, IN_ORDER): demand}) == [], f"power lost before step {step}"
