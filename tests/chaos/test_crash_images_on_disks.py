@@ -3,7 +3,6 @@ in the middle, and the broker's recovery runs on what is left."""
 
 from __future__ import annotations
 
-import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,14 @@ from typing import Any
 import pytest
 
 from jepsen_lite.crash_images.disk_model import Create, Mark, Operation, Remove, Rename, Resize, SyncDirectory, SyncFile, Write
+from jepsen_lite.crash_images.mutants import MUTANTS
 from jepsen_lite.crash_images.protocol import Recorded, record
 from jepsen_lite.crash_images.recorder import Recorder
-from jepsen_lite.crash_images.recovery import IN_ORDER, Case, Demand, judge, quiet
+from jepsen_lite.crash_images.recovery import IN_ORDER, Case, Demand, Judged, judge, quiet
 from jepsen_lite.nemeses.faults import CannotStrike
 from jepsen_lite.nemeses.ledger import Ledger
 from jepsen_lite.nemeses.powered_disk import PoweredDisk
+from kraftlab.quorum.simulation.mutants import planted
 
 CUTS = 12
 
@@ -67,31 +68,49 @@ def demanded(recorded: Recorded, step: int) -> tuple[Any, Demand]:
     return said["committed"][-1], Demand(max(said["durable"]), said["high watermark"][-1])
 
 
+def after_power_loss(recorded: Recorded, step: int) -> list[Judged]:
+    """What is wrong once the run's operations before `step` were carried out on ext4 disks that then lost power."""
+    with Ledger() as ledger:
+        try:
+            disks = [PoweredDisk.make(ledger) for _ in recorded.disks]
+        except CannotStrike as error:
+            pytest.skip(str(error))
+        roots = [disk.path / name for disk, name in zip(disks, recorded.disks, strict=True)]
+        for disk, root in zip(disks, roots, strict=True):
+            root.mkdir()
+            disk.sync()
+        repeated = Repeated(roots)
+        for operation in recorded.trace[:step]:
+            repeated.carry_out(operation)
+        for disk in disks:
+            disk.lose_power()
+            disk.restore_power()
+        tree = Recorder(roots).tree()
+        for disk in disks:
+            disk.remove()
+    assigned, demand = demanded(recorded, step)
+    return judge(recorded, {Case(tree, assigned, step, IN_ORDER): demand})
+
+
+def marks(recorded: Recorded, what: str) -> list[int]:
+    """Where they stand in the trace."""
+    return [step for step, operation in enumerate(recorded.trace) if isinstance(operation, Mark) and operation.what == what]
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("script", ["idle", "busy"])
-def test_the_replica_is_whole_after_real_losses_of_power(script: str, tmp_path: Path) -> None:
+def test_the_replica_is_whole_after_real_losses_of_power(script: str) -> None:
     with quiet():
         recorded = record(script)
-    begun = next(i for i, operation in enumerate(recorded.trace) if isinstance(operation, Mark) and operation.what == "begun")
-    steps = range(begun, len(recorded.trace), (len(recorded.trace) - begun) // CUTS)
-    with Ledger() as ledger:
-        for step in itertools.islice(steps, 1, None):
-            try:
-                disks = [PoweredDisk.make(ledger) for _ in recorded.disks]
-            except CannotStrike as error:
-                pytest.skip(str(error))
-            roots = [disk.path / name for disk, name in zip(disks, recorded.disks, strict=True)]
-            for disk, root in zip(disks, roots, strict=True):
-                root.mkdir()
-                disk.sync()
-            repeated = Repeated(roots)
-            for operation in recorded.trace[:step]:
-                repeated.carry_out(operation)
-            for disk in disks:
-                disk.lose_power()
-                disk.restore_power()
-            tree = Recorder(roots).tree()
-            for disk in disks:
-                disk.remove()
-            assigned, demand = demanded(recorded, step)
-            assert judge(recorded, {Case(tree, assigned, step, IN_ORDER): demand}) == [], f"power lost before step {step}"
+    begun, end = marks(recorded, "begun")[0], len(recorded.trace)
+    for step in range(begun + 1, end, (end - begun) // CUTS):
+        assert after_power_loss(recorded, step) == [], f"power lost before step {step}"
+
+
+@pytest.mark.nightly
+def test_a_copy_that_was_not_synced_before_it_was_taken_is_lost_on_real_disks_too() -> None:
+    [patch] = MUTANTS["M2"].patches
+    with quiet(), planted(patch):
+        recorded = record("idle")
+        [broken] = after_power_loss(recorded, marks(recorded, "durable")[1] + 1)
+    assert "holds 0 batches; 4 have to be there" in broken.fault
