@@ -8,7 +8,7 @@ any node and need only not go back behind what this very client has seen (`newes
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from kraftlab.admin.v1 import admin_pb2 as pb
@@ -123,8 +123,13 @@ def keys_wanted(options: Options) -> int:
     return math.ceil((options.rate or _UNLIMITED_RATE) * options.time_s / max(1, options.ops_per_key)) + options.concurrency
 
 
-def topics_wanted(options: Options, keys_per_topic: int) -> int:
-    """How many topics have to be there for so many keys."""
+def in_turn(keys: Sequence[str]) -> Callable[[int], str]:
+    """All keys, and the first again after the last: a long run comes back to those that it had."""
+    return lambda number: keys[number % len(keys)]
+
+
+def topics_wanted(options: Options, keys_per_topic: float) -> int:
+    """How many topics have to be there for so many keys, within reason."""
     return max(2, min(_TOPICS_MAX, math.ceil(keys_wanted(options) / keys_per_topic)))
 
 

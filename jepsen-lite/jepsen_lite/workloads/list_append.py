@@ -27,6 +27,7 @@ from .admin import (
     create_topics,
     ended,
     error_name,
+    in_turn,
     length_of,
     placed_on,
     topic_on,
@@ -56,7 +57,7 @@ def workload() -> Workload:
 
 
 def _pools(options: Options) -> list[str]:
-    return [str(number) for number in range(topics_wanted(options, 1) // TOPICS_PER_POOL)]
+    return [str(number) for number in range(topics_wanted(options, 1 / TOPICS_PER_POOL) // TOPICS_PER_POOL)]
 
 
 def _lists(pool: str) -> list[str]:
@@ -78,7 +79,7 @@ def _generator(options: Options) -> Source:
 
         return limit(length_of(options, pool), transaction)
 
-    return independent(_pools(options), of_pool, group=GROUP)
+    return independent(in_turn(_pools(options)), of_pool, group=GROUP)
 
 
 def _item(context: Context) -> str:

@@ -19,7 +19,7 @@ from ..generators import Context, Invocation, Source, delay, independent, limit,
 from ..history import FAIL, Op
 from ..models.fold import Change
 from ..workload import Checker, Completion, Options, Port, Workload
-from .admin import Caller, asked_until_ok, create_topics, ended, length_of, placed_on, topic_on, topics_wanted
+from .admin import Caller, asked_until_ok, create_topics, ended, in_turn, length_of, placed_on, topic_on, topics_wanted
 from .partition_lives import PartitionLives
 from .tables import Partition, Tables
 
@@ -63,7 +63,7 @@ def _generator(options: Options) -> Source:
         )
         return limit(length_of(options, topic), mix(*parts, weights=(4, 2, 2, 3, 3)))
 
-    return mix(independent(_topics(options), of_topic, group=GROUP), lambda _: Invocation("moving"), weights=(15, 1))
+    return mix(independent(in_turn(_topics(options)), of_topic, group=GROUP), lambda _: Invocation("moving"), weights=(15, 1))
 
 
 def _final(options: Options) -> Source:

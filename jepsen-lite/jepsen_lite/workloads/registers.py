@@ -38,6 +38,7 @@ from .admin import (
     asked_until_ok,
     create_topics,
     ended,
+    in_turn,
     length_of,
     placed_on,
     topic_on,
@@ -96,12 +97,12 @@ def keys(options: Options) -> list[str]:
 
 def mixed(options: Options) -> Source:
     """All kinds of keys."""
-    return independent(keys(options), lambda key: _of_key(options, key), group=GROUP)
+    return independent(in_turn(keys(options)), lambda key: _of_key(options, key), group=GROUP)
 
 
 def values(options: Options) -> Source:
     """Values alone: for workloads that are about something else."""
-    return independent(_value_keys(options), lambda key: _of_key(options, key), group=GROUP)
+    return independent(in_turn(_value_keys(options)), lambda key: _of_key(options, key), group=GROUP)
 
 
 def final_of_values(options: Options) -> Source:

@@ -30,6 +30,7 @@ from .admin import (
     asked_until_ok,
     create_topics,
     ended,
+    in_turn,
     length_of,
     nodes,
     placed_on,
@@ -65,7 +66,7 @@ def workload() -> Workload:
 
 
 def _pools(options: Options) -> list[str]:
-    return [str(number) for number in range(topics_wanted(options, 1) // POOL + 1)]
+    return [str(number) for number in range(max(1, topics_wanted(options, 1 / POOL) // POOL))]
 
 
 def _topics(pool: str) -> list[str]:
@@ -83,7 +84,7 @@ def _generator(options: Options) -> Source:
         )
         return limit(length_of(options, pool), mix(*parts, weights=(4, 2, 5, 1, 2)))
 
-    return independent(_pools(options), of_pool, group=GROUP)
+    return independent(in_turn(_pools(options)), of_pool, group=GROUP)
 
 
 def _final(options: Options) -> Source:

@@ -23,7 +23,7 @@ from ..models.fold import Change, changes
 from ..models.model import Operation, Refused
 from ..verdicts import UNKNOWN, Verdict
 from ..workload import Checker, Completion, Options, Port, Run, Workload
-from .admin import Caller, asked_until_ok, ended, keys_wanted, length_of, need_brokers
+from .admin import Caller, asked_until_ok, ended, in_turn, keys_wanted, length_of, need_brokers
 from .tables import Tables
 
 PREFIX = "topics-"
@@ -71,7 +71,7 @@ def _generator(options: Options) -> Source:
         )
         return limit(length_of(options, name), mix(*parts, weights=(4, 2, 2, 4, 2)))
 
-    return mix(independent(_names(options), of_name, group=GROUP), _listing, weights=(12, 1))
+    return mix(independent(in_turn(_names(options)), of_name, group=GROUP), _listing, weights=(12, 1))
 
 
 def _always(invocation: Invocation) -> Source:

@@ -442,7 +442,7 @@ def played() -> Played:
     """Runs a workload against a reference cluster, and gives its checkers' verdicts by name."""
 
     def play(name: str, lie: str = "", *, rate: float = 0.1, seed: str = "1", **others: Any) -> Any:
-        given = {"seed": seed, "time_s": 4.0, "rate": 150.0, "brokers": len(BROKERS), "ops_per_key": 60, **others}
+        given = {"seed": seed, "time_s": 2.5, "rate": 150.0, "brokers": len(BROKERS), "ops_per_key": 40, **others}
         options = Options(**given)
         cluster = ReferenceCluster(seed, lie, rate)
         clock = trio.testing.MockClock(autojump_threshold=0)
