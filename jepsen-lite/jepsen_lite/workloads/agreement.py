@@ -1,4 +1,4 @@
-"""All controllers have one log (W5): what each says of its image, now and before, is what the committed log gives.
+"""All controllers have one log: what each says of its image, now and before, is what the committed log gives.
 
 Clients write and read registers. Beside that, `digest` asks one node for a digest of its newest image, `digest-at` for that at an
 offset which this client has seen, and `reread` what its log on disk gives when it is read again. In the end every node has to

@@ -1,4 +1,4 @@
-"""Progress (W14): plain writes and reads all the time, and how long nobody was answered. Its verdict is one of liveness.
+"""Progress: plain writes and reads all the time, and how long nobody was answered. Its verdict is one of liveness.
 
 What is asked is what `registers` asks of values; that answers are right is judged as well, but the question is when they come:
 the longest time without a success, per kind of fault, and from the end of the faults to the first success.

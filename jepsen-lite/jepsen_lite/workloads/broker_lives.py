@@ -1,4 +1,4 @@
-"""Registrations of brokers by the log alone: epochs that rise, and nothing that is done in the name of one that is over (W4).
+"""Registrations of brokers by the log alone: epochs that rise, and nothing that is done in the name of one that is over.
 
 The epoch of a new incarnation is the offset of the batch that registers it, so it is above all that there were; an incarnation
 that registers again keeps its own. Every record that names a broker's epoch names the one in force.

@@ -1,4 +1,4 @@
-"""Brokers, their epochs and their fencing (W4).
+"""Brokers, their epochs and their fencing.
 
 Keys are places in the list of brokers. `brokers` (linearizable) and `glance` (of any node) show who is registered, with which
 epoch, and who is fenced. `allocate` asks for producer ids in a broker's name with an epoch that this client has seen at some

@@ -1,4 +1,4 @@
-"""What brokers make of the log (W13): delta by delta or from a snapshot, late or cut off, their images are those of the log.
+"""What brokers make of the log: delta by delta or from a snapshot, late or cut off, their images are those of the log.
 
 As `agreement`, of brokers: `digest` is of the image that a broker has published, which it has put together from deltas; `reread`
 of what its log on disk gives from the last snapshot on. A broker that was left behind a snapshot has to begin with that, and one

@@ -1,4 +1,4 @@
-"""One leader per epoch (W8), while clients write and read, ask every node who leads, and let leaders make way for others."""
+"""One leader per epoch, while clients write and read, ask every node who leads, and let leaders make way for others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes that are carried out once, however often they are sent (W6).
+"""Writes that are carried out once, however often they are sent.
 
 A key is one request with one id. Several processes send it, to nodes of their own choice: at the same time, one after the
 other, and late, when others may lead. What it asks for would show if it was done twice: a block of producer ids, or a topic of

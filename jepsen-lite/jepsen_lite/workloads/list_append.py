@@ -1,4 +1,4 @@
-"""Transactions over several lists (W11): one request appends to list configs of several topics, one answer reads several.
+"""Transactions over several lists: one request appends to list configs of several topics, one answer reads several.
 
 A pool is two topics with two list configs each, and gets as many transactions as the options say; its name is the key of an
 operation. A transaction appends to one to four of the lists in one IncrementalAlterConfigs, or reads one to four of them in one

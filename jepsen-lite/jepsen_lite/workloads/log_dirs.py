@@ -1,4 +1,4 @@
-"""Replicas that move between the log directories of their brokers while they are written to (W9), on real processes.
+"""Replicas that move between the log directories of their brokers while they are written to, on real processes.
 
 A key is a topic of one partition. `append` produces a record of its own once and waits for all in-sync replicas; `move` has one
 broker take its replica to another of its directories; `get` reads the partition from its beginning to the high watermark. Data go

@@ -1,4 +1,4 @@
-"""Partitions by the log alone: what may become of replicas, in-sync sets and leaders, record by record (W3).
+"""Partitions by the log alone: what may become of replicas, in-sync sets and leaders, record by record.
 
 An automaton of its own, that shares no code with the controller. A partition is idle, or it moves: it has adding or removing
 replicas, an original and a target. A move ends completed (the replicas are the target, and all that were added are in sync),

@@ -1,4 +1,4 @@
-"""Blocks of producer ids (W12): handed out once, in rising order, whoever leads and whatever was read from a snapshot.
+"""Blocks of producer ids: handed out once, in rising order, whoever leads and whatever was read from a snapshot.
 
 A key is the broker that a block is for; its epoch is that of its registration as the client saw it last. One that is not its any
 more is refused, and looked up again.

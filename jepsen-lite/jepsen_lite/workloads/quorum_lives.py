@@ -1,4 +1,4 @@
-"""Epochs, leaders and voters by the committed log, and by all that anybody said of them (W8, W10).
+"""Epochs, leaders and voters by the committed log, and by all that anybody said of them.
 
 - An epoch has one leader for ever: in its leader-change record, in the answers of all nodes, in what nodes were seen to believe.
 - Epochs never sink. The first record of an epoch is its leader change: nobody writes anything before.

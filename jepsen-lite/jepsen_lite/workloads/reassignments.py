@@ -1,4 +1,4 @@
-"""Reassignments (W3): targets asked for, replaced and cancelled, while brokers come and go.
+"""Reassignments: targets asked for, replaced and cancelled, while brokers come and go.
 
 A key is the only partition of a topic. `alter` asks for a target, `cas` for one if the partition epoch is the one that this
 client saw last, `cancel` takes the move back. `describe` is linearizable, `peek` and `moving` (ListPartitionReassignments) are

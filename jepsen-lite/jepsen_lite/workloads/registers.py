@@ -1,4 +1,4 @@
-"""Registers (W1): values of topic configs, ordered replica lists and lists, each key an object of its own.
+"""Registers: values of topic configs, ordered replica lists and lists, each key an object of its own.
 
 Three kinds of keys, by how they begin:
 

@@ -1,4 +1,4 @@
-"""Reads of one moment (W7): all parts of an answer are of one offset, no session goes back, and the past stays what it was.
+"""Reads of one moment: all parts of an answer are of one offset, no session goes back, and the past stays what it was.
 
 A key is a pool of topics, all of which every `set` gives one new value, in one request. So an answer about all of them that shows
 two values is torn. `get` is linearizable; `peek` asks any node, another one each time, for at least what this client has seen,

@@ -1,4 +1,4 @@
-"""Several workloads on one cluster at once (W15): what one does must not show in what another sees.
+"""Several workloads on one cluster at once: what one does must not show in what another sees.
 
 The parts are whole workloads with their own clients and chance; their operations have the part's name in front ("topics.create"),
 and their checkers see those alone, beside the whole log. Nodes take snapshots all the time.

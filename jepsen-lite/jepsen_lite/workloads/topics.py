@@ -1,4 +1,4 @@
-"""Topics as a set with identities (W2): created, deleted by name or by id, described, listed.
+"""Topics as a set with identities: created, deleted by name or by id, described, listed.
 
 A key is a topic's name. What a creation asks for follows from its tag, a number of its own: so many partitions and two configs
 that say it. So who describes a topic can tell which creation made it, and whether something of it is missing. A server makes

@@ -1,4 +1,4 @@
-"""Voters that leave and join (W10, KIP-853), while clients write and read.
+"""Voters that leave and join (KIP-853), while clients write and read.
 
 `remove` makes a controller an observer, which runs on with its data; `add` makes it a voter again. Both look it up in what the
 leader says (`voters`, linearizable). No more are removed than leaves two. In the end all controllers are voters again. A cluster
