@@ -12,7 +12,7 @@ from jepsen_lite.crash_images.disk_model import Create, DiskModel, Rename, SyncD
 from jepsen_lite.crash_images.mutants import IN_THE_RUN, MUTANTS, hunt
 from jepsen_lite.crash_images.protocol import SCRIPTS, record
 from jepsen_lite.crash_images.recorder import NotRecorded, Recorder
-from jepsen_lite.crash_images.recovery import KILL, cases, judge, quiet
+from jepsen_lite.crash_images.recovery import IN_ORDER, KILL, cases, judge, quiet, recovering
 
 FILE = 7
 QUICK = {"M1": IN_THE_RUN, "M4": KILL, "M6": KILL, "M8-epochs": IN_THE_RUN}
@@ -34,6 +34,17 @@ def test_a_whole_broker_settles_after_every_crash(script: str) -> None:
     with quiet():
         recorded = record(script)
     assert judge(recorded, cases(recorded), thorough=True, limit=3) == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("script", ["busy", "idle", "changed-mind"])
+def test_the_replica_is_whole_after_a_second_crash_in_the_recovery_from_the_first(script: str) -> None:
+    """Of every fiftieth image, each step of its recovery."""
+    with quiet():
+        recorded = record(script)
+    for case, demand in list(cases(recorded).items())[::50]:
+        again = recovering(recorded, case, demand)
+        assert judge(again, cases(again, (KILL, IN_ORDER)), limit=3) == [], (case.step, case.crash)
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -40,6 +40,7 @@ from kraftlab.metadata.uuids import Uuid
 from .disk_model import DiskModel, Mark, Tree
 from .one_broker import NUMBER, PLAIN_NAME, TOPIC, TOPIC_ID, NotSettled, OneBroker, open_logs, run, start_logs
 from .protocol import Recorded, scratch
+from .recorder import Recorder
 
 NEXT_LEADER_EPOCH = 50
 KILL, IN_ORDER, ANY_ORDER = "kill", "power, names in order", "power, names in any order"
@@ -138,6 +139,31 @@ def judge(recorded: Recorded, wanted: dict[Case, Demand], *, thorough: bool = Fa
     return broken
 
 
+def recovering(recorded: Recorded, case: Case, demand: Demand) -> Recorded:
+    """The recovery of an image as a recorded run of its own, for crashes in the middle of it. What the image holds counts as
+    certain, which it is after a loss of power.
+    """
+    with scratch() as root, quiet():
+        _materialise(Path(root), case.tree)
+        disks = [Path(root, name) for name in recorded.disks]
+        recorder = Recorder(disks)
+        said = (("acked", demand.batches), ("durable", demand.batches), ("high watermark", demand.high_watermark))
+        for what, value in (*said, ("committed", case.assigned), ("begun", None)):
+            recorder.mark(what, value)
+        with recorder.recording():
+            run(lambda: OneBroker(disks, case.assigned, NEXT_LEADER_EPOCH, recorder.mark), OneBroker.settle)
+        return Recorded(f"recovery of {recorded.name}", recorded.disks, tuple(recorder.trace), recorded.batches, ())
+
+
+def _materialise(root: Path, tree: Tree) -> None:
+    for path, content in tree:
+        if content is None:
+            os.mkdir(root / path)
+        else:
+            with open(root / path, "xb") as file:
+                file.write(content)
+
+
 class Broken(Exception):
     """A rule does not hold; the text says which."""
 
@@ -154,22 +180,13 @@ class _Judge:
     def __call__(self, case: Case, demand: Demand) -> list[Judged]:
         found = []
         for without in ("", *self._recorded.disks) if case.crash == KILL else ("",):
-            self._materialise(case.tree)
+            for disk in self._disks:
+                shutil.rmtree(disk, ignore_errors=True)
+            _materialise(self._root, case.tree)
             fault = self._first_fault(case, demand, without)
             if fault:
                 found.append(Judged(case, fault, without))
         return found
-
-    def _materialise(self, tree: Tree) -> None:
-        for disk in self._disks:
-            shutil.rmtree(disk, ignore_errors=True)
-        root = f"{self._root}/"
-        for path, content in tree:
-            if content is None:
-                os.mkdir(root + path)
-            else:
-                with open(root + path, "xb") as file:
-                    file.write(content)
 
     def _first_fault(self, case: Case, demand: Demand, without: str) -> str:
         try:
