@@ -1,9 +1,9 @@
-# make demo | pipeline-demo | test | nightly | lint | mutants | proto | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
+# make demo | pipeline-demo | test | chaos | nightly | lint | mutants | proto | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo pipeline-demo test nightly mutants lint proto proto-check bench clean
+.PHONY: demo pipeline-demo test chaos nightly mutants lint proto proto-check bench clean
 
 .venv/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kraftlab needs Python 3.11 or newer; this is %s. Try: make PYTHON=python3.11" % sys.version.split()[0])'
@@ -20,6 +20,11 @@ ARGS ?=
 .venv/installed-pipeline: .venv/installed
 	@echo "installing Spark, Arrow and a Java for them …" >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[pipeline]' >&2
+	@touch $@
+
+.venv/installed-chaos: .venv/installed
+	@echo "installing what histories and their pages need …" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[chaos]' >&2
 	@touch $@
 
 .venv/installed-bench: .venv/installed-dev
@@ -46,6 +51,11 @@ nightly: .venv/installed-dev
 	$(BIN)/python -m kraftlab.cli.main sim --seeds 5000 --start $$(($(NIGHT) * 5000))
 	$(BIN)/python -m kraftlab.cli.main sim --metadata --seeds 1000 --start $$(($(NIGHT) * 1000))
 	$(MAKE) mutants
+
+# Every workload on real processes under every fault that this machine can have, and every planted bug: an hour and more.
+chaos: .venv/installed-chaos
+	$(BIN)/python -m kraftlab.cli.main chaos test-all --matrix nightly $(ARGS)
+	$(BIN)/python -m kraftlab.cli.main chaos mutants
 
 # Plants bugs in consensus, storage and the controller, and sees that the simulator finds each.
 mutants: .venv/installed-dev
