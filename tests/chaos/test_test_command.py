@@ -147,12 +147,27 @@ def test_a_matrix_prints_a_line_for_each_run_and_goes_on_after_one_that_failed(w
     world.gives = {"registers": WorldFailed("no cluster"), "topics": {"not_ready": "no controller leads"}}
     code, told, _ = invoke(tmp_path, "test-all", "--time", "2")
     assert code == 3
-    assert [line.split()[:3] for line in told.splitlines()] == [
+    *lines, last = told.splitlines()
+    assert [line.split()[:3] for line in lines] == [
         ["unknown", "registers", "kill"],
         ["INVALID", "topics", "kill"],
         ["valid", "exactly-once", "kill"],
     ]
+    assert last.startswith("3 runs: 1 unknown, 1 INVALID, 1 valid; operations: ok ")
     assert {given.options.time_s for given in world.given} == {2.0}
+
+
+def test_a_matrix_that_has_no_more_time_begins_no_more_runs(world, tmp_path, monkeypatch):
+    cells = [command.Cell(name, ("kill",), 5.0) for name in ("registers", "topics", "exactly-once")]
+    monkeypatch.setitem(command.MATRICES, "ci", lambda: cells)
+    code, told, _ = invoke(tmp_path, "test-all", "--within", "0", "--seed", "3")
+    assert code == 0
+    assert told.startswith("0 runs: none, 3 not begun")
+    invoke(tmp_path, "test-all", "--within", "3600", "--seed", "3")
+    ordered = [given.workload.name for given in world.given]
+    assert sorted(ordered) == ["exactly-once", "registers", "topics"]
+    invoke(tmp_path, "test-all", "--within", "3600", "--seed", "3")
+    assert [given.workload.name for given in world.given][3:] == ordered
 
 
 def test_a_matrix_leaves_out_what_this_machine_cannot_do_and_says_so(world, tmp_path, monkeypatch):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import random
 import secrets
 import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -216,17 +219,26 @@ def test(
     epilog="""\b
 Examples:
   kraftlab chaos test-all --matrix ci
-  kraftlab chaos test-all --matrix ci --time 10 --store /tmp/runs""",
+  kraftlab chaos test-all --matrix ci --time 10 --store /tmp/runs
+  kraftlab chaos test-all --matrix nightly --time 20 --within 3600""",
 )
 @click.option("--matrix", type=click.Choice(tuple(MATRICES)), default="ci", show_default=True, help="Which.")
 @click.option("--time", "time_s", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Of each run, instead of the matrix's.")
+@click.option(
+    "--within",
+    "within_s",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Begin no run after so long; the order is the seed's then, so that any part is a fair one.",
+)
 @_shared
-def test_all(matrix: str, time_s: float | None, as_json: bool, **shared: Any) -> None:
-    """Runs every workload of the matrix with each of its sets of faults, and prints one line for each.
+def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json: bool, **shared: Any) -> None:
+    """Runs every workload of the matrix with each of its sets of faults, and prints one line for each, and one for all.
 
     A run that the harness cannot carry out does not keep the others from being run. The exit code is the worst run's.
     """
     (seed,) = _seeds(shared.pop("seed"), 1)
+    deadline = None if within_s is None else time.monotonic() + within_s
     store = shared.pop("store")
     output = Output(as_json)
     cells = [cell for cell in MATRICES[matrix]() if shared["world"] in workload_named(cell.workload).worlds]
@@ -235,10 +247,14 @@ def test_all(matrix: str, time_s: float | None, as_json: bool, **shared: Any) ->
     if missing:
         output.findings([f"left out, since this machine cannot do it: {', '.join(missing)}; see kraftlab chaos doctor"])
     cells = [cell for cell in cells if possible.issuperset(cell.nemeses)]
+    if deadline is not None:
+        random.Random(f"{seed}/order").shuffle(cells)
     trials = [_trial(cell.workload, cell.nemeses, seed, time_s or cell.time_s, **shared) for cell in cells]
     rows: list[Row] = []
     codes: list[int] = []
     for trial in trials:
+        if deadline is not None and time.monotonic() > deadline:
+            break
         try:
             tried = carried_out(trial, store, output)
         except HarnessError as error:
@@ -250,6 +266,7 @@ def test_all(matrix: str, time_s: float | None, as_json: bool, **shared: Any) ->
         output.findings([rows[-1].line()])
         if codes[-1] != HARNESS and tried.run.cut_short:
             break
+    output.findings([sum_line(rows, len(trials))])
     output.result([msgspec.to_builtins(row._asdict()) for row in rows])
     raise SystemExit(worst(codes))
 
@@ -362,6 +379,18 @@ class Row(NamedTuple):
         counts = " ".join(f"{outcome} {self.ops.get(outcome, 0)}" for outcome in (OK, FAIL, INFO))
         found = f"  {self.reason}" if self.reason else ""
         return f"{_word(self.valid):<8} {self.workload:<14} {self.nemeses or 'no faults':<24} {counts:<28} {self.run}{found}"
+
+
+def sum_line(rows: Sequence[Row], planned: int) -> str:
+    """All runs in one line."""
+    valid = Counter(_word(row.valid) for row in rows)
+    ops = {outcome: sum(row.ops.get(outcome, 0) for row in rows) for outcome in (OK, FAIL, INFO)}
+    counted = ", ".join(f"{count} {word}" for word, count in valid.most_common())
+    told = " ".join(f"{outcome} {count:,}" for outcome, count in ops.items())
+    left = f", {planned - len(rows)} not begun" if len(rows) < planned else ""
+    return (
+        f"{len(rows)} runs: {counted or 'none'}{left}; operations: {told}; acknowledged and lost: {sum(row.lost for row in rows)}"
+    )
 
 
 def row_of(tried: Tried) -> Row:
