@@ -113,6 +113,7 @@ class Scene:
         """Nodes whose disks have no power."""
         self.damaged: dict[int, Damage] = {}
         self._weak: Holds[int] = Holds()
+        self._weakening = trio.Lock()
         self.cuts: Holds[Link] = Holds()
         self._shapes: defaultdict[Link, list[LinkShape]] = defaultdict(list)
         self._noted: dict[int, Process] = {}
@@ -229,10 +230,11 @@ class Scene:
         A broker's metadata is a copy, without which the quorum does at any time.
         """
         controllers = self.cluster.controller_ids
-        whole = [node for node in controllers if node != controller and await in_thread(self._is_whole, node)]
-        if controller in controllers and len(whole) < len(controllers) // 2 + 1:
-            raise CannotStrike(f"without controller {controller} no majority of {len(controllers)} would be whole")
-        self._weak.add(controller)
+        async with self._weakening:
+            whole = [node for node in controllers if node != controller and await in_thread(self._is_whole, node)]
+            if controller in controllers and len(whole) < len(controllers) // 2 + 1:
+                raise CannotStrike(f"without controller {controller} no majority of {len(controllers)} would be whole")
+            self._weak.add(controller)
         try:
             yield
         finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from kraftlab.admin.v1 import admin_pb2 as pb
@@ -24,6 +25,8 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 NODE_OF_CHOICE_RATE = 0.3
 """How many requests go to a node drawn by chance, and not to one that is likely to answer."""
 SETUP_TIMEOUT_S = 60.0
+CREATED_AT_ONCE = 10
+"""Topics in one request: so many fit the smallest logs that a simulated cluster may have."""
 _SETUP_PAUSE_S = 0.2
 _FINAL_PAUSE_S = 0.1
 _FINAL_S = 30.0
@@ -144,8 +147,10 @@ async def create_topics(options: Options, port: Port, topics: Iterable[pb.Creata
     missing = {topic.name: topic for topic in topics}
     fault = ""
     while missing:
+        before = len(missing)
         try:
-            sent = await caller.write(port, "CreateTopics", pb.CreateTopicsRequest(topics=missing.values()), anywhere=False)
+            some = tuple(islice(missing.values(), CREATED_AT_ONCE))
+            sent = await caller.write(port, "CreateTopics", pb.CreateTopicsRequest(topics=some), anywhere=False)
         except CallFailed as failed:
             fault = failed.error
         else:
@@ -154,7 +159,7 @@ async def create_topics(options: Options, port: Port, topics: Iterable[pb.Creata
                     missing.pop(answer.name, None)
                 else:
                     fault = f"{answer.name}: {error_name(answer.error_code)} {answer.error_message}"
-        if missing:
+        if len(missing) == before:
             if port.now_ns() > deadline_ns:
                 raise SetupFailed(
                     f"{len(missing)} topics cannot be created within {SETUP_TIMEOUT_S:g} s ({fault}); look at the logs of the "

@@ -33,9 +33,17 @@ def test_an_honest_cluster_carries_requests_out_once(played, seed):
 
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_about_requests_is_seen(played, lie):
-    cluster, _, verdicts = played("exactly-once", lie, rate=0.3)
-    assert cluster.lies_told
-    assert {name for name, verdict in verdicts.items() if verdict.valid is False} == LIES[lie]
+    """Which of the checkers see it depends on what it was told about: so more than one run, if need be."""
+    seen: set[str] = set()
+    for seed in ("1", "2", "3"):
+        cluster, _, verdicts = played("exactly-once", lie, rate=0.3, seed=seed)
+        assert cluster.lies_told
+        found = {name for name, verdict in verdicts.items() if verdict.valid is False}
+        assert found
+        seen |= found
+        if seen == LIES[lie]:
+            return
+    assert seen == LIES[lie]
 
 
 @pytest.mark.parametrize("seed", ["1", "2"])
