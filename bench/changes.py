@@ -314,12 +314,13 @@ def render(result: ChangesResult) -> str:
             "of it fsync",
             "standby",
             "rate",
+            "of processor time",
         ]
     ]
     for each in result.fencing:
         steps = [f"{step:.1f} µs" for step in (each.generate_us, each.write_us, each.fsync_us, each.standby_us)]
         rates = [f"{each.changes / seconds:,.0f}" for seconds in (each.seconds, each.processor_seconds)]
-        rows.append(["best run", each.cluster, f"{each.changes:,}", f"{each.leaders:,}", *steps, f"{rates[0]}/s", rates[1]])
+        rows.append(["best run", each.cluster, f"{each.changes:,}", f"{each.leaders:,}", *steps, f"{rates[0]}/s", f"{rates[1]}/s"])
     sizes = [["a controller with", "", "memory", "bytes each", "snapshot", "elected to first record", "memory at most"]]
     sizes += [
         [
