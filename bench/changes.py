@@ -320,7 +320,9 @@ def render(result: ChangesResult) -> str:
     for each in result.fencing:
         steps = [f"{step:.1f} µs" for step in (each.generate_us, each.write_us, each.fsync_us, each.standby_us)]
         rates = [f"{each.changes / seconds:,.0f}" for seconds in (each.seconds, each.processor_seconds)]
-        rows.append(["best run", each.cluster, f"{each.changes:,}", f"{each.leaders:,}", *steps, f"{rates[0]}/s", f"{rates[1]}/s"])
+        rows.append(
+            ["best run", each.cluster, f"{each.changes:,}", f"{each.leaders:,}", *steps, f"{rates[0]}/s", f"{rates[1]}/s"]
+        )
     sizes = [["a controller with", "", "memory", "bytes each", "snapshot", "elected to first record", "memory at most"]]
     sizes += [
         [
