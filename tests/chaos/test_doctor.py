@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -20,23 +21,26 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return ledger.state_directory()
 
 
-def mounted() -> str:
-    return Path("/proc/mounts").read_text()
+def mounted(within: Path) -> list[str]:
+    return [line for line in Path("/proc/mounts").read_text().splitlines() if str(within) in line]
 
 
 def test_every_need_is_a_capability_that_can_be_tried() -> None:
     assert capabilities.needed(KINDS) <= CAPABILITIES.keys()
 
 
-def test_the_doctor_answers_for_every_nemesis_and_leaves_nothing(home: Path) -> None:
-    before = mounted()
+def test_the_doctor_answers_for_every_nemesis_and_leaves_nothing(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     result = CliRunner().invoke(chaos, ["doctor", "--json"])
     told = json.loads(result.output)
     assert [row["name"] for row in told["nemeses"]] == list(KINDS)
     assert [row["name"] for row in told["capabilities"]] == list(CAPABILITIES)
     always = {row["name"]: row["is_on"] for row in told["nemeses"]}
     assert all(always[name] for name in ("kill", "pause", "partition", "isolate-leader", "one-way", "bit-rot", "torn"))
-    assert mounted() == before
+    assert not mounted(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} <= {"state"}
     assert not home.exists() or not list(home.iterdir())
 
 
