@@ -41,6 +41,8 @@ from .admin import Caller, asked_until_ok, create_topics, ended, error_name, pla
 KEYS = 4
 REPLICAS = 2
 _FETCH_BYTES = 1 << 20
+_FETCHES_MAX = 100
+"""Of one read."""
 
 
 def workload() -> Workload:
@@ -136,10 +138,10 @@ class MovingClient:
         return Completion(OK, response.base_offset)
 
     async def _get(self, place: _Place) -> Completion:
-        """[offset, value] of all records."""
+        """[offset, value] of all records. An answer may be empty though there is more: the log was being swapped, say."""
         records: list[tuple[int, str]] = []
         offset = 0
-        while True:
+        for _ in range(_FETCHES_MAX):
             wanted = FetchPartition(place.topic_id, 0, -1, offset, -1, -1, _FETCH_BYTES)
             try:
                 answer = await self._ask(place, Api.REPLICA_FETCH, ReplicaFetchRequest(-1, -1, 0, 0, _FETCH_BYTES, (wanted,)))
@@ -155,9 +157,10 @@ class MovingClient:
                 for record in decode_records(found.records)
                 if offset <= record.offset < found.high_watermark
             ]
-            if not found.records or records[-1][0] + 1 >= found.high_watermark:
+            offset = records[-1][0] + 1 if records else 0
+            if offset >= found.high_watermark:
                 return Completion(OK, [list(record) for record in records])
-            offset = records[-1][0] + 1
+        return Completion(FAIL, error=f"{_FETCHES_MAX} fetches have not brought all")
 
     async def _ask(self, place: _Place, api: int, request: msgspec.Struct) -> bytes:
         """Sends a peer request once, off the event loop. OSError, FrameError, ApiError."""
