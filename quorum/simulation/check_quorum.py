@@ -1,7 +1,8 @@
 """L7: a leader that no majority follows resigns, whoever else is elected or not (KIP-835's check quorum).
 
 Looked at now and then, for every process that leads and is not standing still, by its own clock and its own notes of who has
-fetched. A period can end up to two timeouts after the earliest fetch that counted for it; some more is given.
+fetched. A period can end up to two timeouts after the earliest fetch that counted for it; some more is given. When the clock
+has jumped since the last look, a period begins.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ SLACK_MS = 200
 
 
 class _Reign(NamedTuple):
-    """What one process leads, and with whom."""
+    """What one process leads, and with whom. Its clock was `ahead_ms` of the world's when it was last looked at."""
 
     epoch: int
     voters: tuple[int, ...]
     since_ms: int
+    ahead_ms: int
 
 
 class CheckQuorum:
@@ -49,10 +51,12 @@ class CheckQuorum:
     def _reign(self, process: SimulatedProcess) -> _Reign:
         state = process.quorum.state
         voters = tuple(sorted(state.voters)) if isinstance(state, Leader) else ()
-        known = self._reigns.get(process)
+        known, now_ms = self._reigns.get(process), process.machine.now_ms()
+        ahead_ms = now_ms - self._world.now_us // 1_000
         if known is not None and (known.epoch, known.voters) == (state.epoch, voters):
-            return known
-        return _Reign(state.epoch, voters, process.machine.now_ms())
+            has_jumped = abs(ahead_ms - known.ahead_ms) > SLACK_MS
+            return known._replace(ahead_ms=ahead_ms, since_ms=now_ms if has_jumped else known.since_ms)
+        return _Reign(state.epoch, voters, now_ms, ahead_ms)
 
     def _judge(self, process: SimulatedProcess, reign: _Reign) -> None:
         state, membership = process.quorum.state, process.quorum.membership
