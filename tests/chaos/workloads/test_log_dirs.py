@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from jepsen_lite.generators import Invocation
 from jepsen_lite.history import FAIL, INFO, OK, History, Op
 from jepsen_lite.verdicts import UNKNOWN, Verdict
 from jepsen_lite.workload import Options, Run
-from jepsen_lite.workloads.log_dirs import KEYS, MovedData
+from jepsen_lite.workloads import log_dirs
+from jepsen_lite.workloads.log_dirs import KEYS, MovedData, MovingClient
+from kraftlab.broker.log.record_batch import Record, build_batch
+from kraftlab.metadata.peer_rpc import FetchedPartition, ReplicaFetchResponse
+from kraftlab.metadata.uuids import ZERO
+from kraftlab.quorum.core.types import Endpoint
 
 KEY = "log-dirs-0"
 
@@ -63,3 +70,22 @@ def test_a_broker_with_two_current_copies_is_seen_and_one_on_a_move_is_none() ->
     assert judged(read, places=[*whole, ["d1", KEY, True]]).valid is True
     assert judged(read, places=[*whole, ["d1", KEY, False]]).details["violations"] == {"copies": 1}
     assert judged(read, places=whole[1:]).details["violations"] == {"copies": 1}
+
+
+@pytest.mark.parametrize(("empty", "outcome"), [(0, OK), (1, OK), (1_000, FAIL)])
+async def test_a_read_goes_on_behind_an_empty_answer_as_long_as_there_is_more(
+    monkeypatch: pytest.MonkeyPatch, empty: int, outcome: str
+) -> None:
+    whole = build_batch([Record(None, b"a", 1)])
+    answers = iter([b""] * empty + [whole])
+
+    async def ask(*_: object) -> bytes:
+        found = FetchedPartition(ZERO, 0, 0, 1, 0, 1, None, next(answers))
+        return msgspec.msgpack.encode(ReplicaFetchResponse(0, None, (found,)))
+
+    client = MovingClient(Options(), 0)
+    client._places[KEY] = log_dirs._Place(ZERO, Endpoint("127.0.0.1", 1), "cluster")
+    monkeypatch.setattr(client, "_ask", ask)
+    ended = await client.invoke(Invocation("get", KEY), None)  # type: ignore[arg-type]
+    assert ended.outcome == outcome
+    assert ended.result == ([[0, "a"]] if outcome == OK else None)
