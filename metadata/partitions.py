@@ -7,6 +7,8 @@ replica; from then on a record that changes the number of replicas has to bring 
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from .image import PartitionImage
 from .records import Partition, PartitionChange
 from .replay_error import ReplayError
@@ -60,7 +62,24 @@ def partition_record(topic_id: Uuid, partition_id: int, partition: PartitionImag
 
 
 def partition_after(before: PartitionImage, change: PartitionChange) -> PartitionImage:
-    """`before` with the change applied. ReplayError if the two do not fit."""
+    """`before` with the change applied. ReplayError if the two do not fit. Most say nothing but in-sync set and leader."""
+    is_plain = (
+        change.replicas is None
+        and change.removing_replicas is None
+        and change.adding_replicas is None
+        and change.leader_recovery_state is None
+        and change.eligible_leader_replicas is None
+        and change.last_known_elr is None
+        and change.directories is None
+        and change.original_replicas is None
+        and change.target_replicas is None
+    )
+    if is_plain:
+        isr = before.isr if change.isr is None else change.isr
+        epoch = before.partition_epoch + 1
+        if change.leader is None:
+            return replace(before, isr=isr, partition_epoch=epoch)
+        return replace(before, isr=isr, leader=change.leader, leader_epoch=before.leader_epoch + 1, partition_epoch=epoch)
     adding, removing, original, target = before.adding, before.removing, before.original, before.target
     if change.adding_replicas is not None:
         if change.removing_replicas is None or change.original_replicas is None or change.target_replicas is None:

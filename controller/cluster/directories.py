@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraftlab.metadata.eligible_leaders import min_isr_if_on
 from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.metadata.image import BrokerImage
+from kraftlab.metadata.image import BrokerImage, PartitionImage
 from kraftlab.metadata.peer_rpc import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -70,12 +70,12 @@ def _change(state: ControllerState, broker: BrokerImage, entry: DirectoryAssignm
     image = state.image
     partition = image.topics.by_id[entry.topic_id].partitions[entry.partition]
     online = broker.has_online(entry.directory_id)
-    before = Eligibility(image.cluster.brokers).for_partition(partition)
+    eligibility = Eligibility(image.cluster.brokers)
 
-    def acceptable(broker_id: int) -> bool:
+    def accepts(partition: PartitionImage, broker_id: int) -> bool:
         """As before, but the directory of this broker is the one it names now."""
         if broker_id != broker.broker_id:
-            return before(broker_id)
+            return eligibility.accepts(partition, broker_id)
         return online and broker.is_active
 
     isr = partition.isr if online else tuple(member for member in partition.isr if member != broker.broker_id)
@@ -83,7 +83,7 @@ def _change(state: ControllerState, broker: BrokerImage, entry: DirectoryAssignm
         partition,
         entry.partition,
         entry.topic_id,
-        acceptable=acceptable,
+        accepts=accepts,
         default_directory=default_directory(image.cluster.brokers),
         min_isr=min_isr_if_on(image, image.topics.by_id[entry.topic_id].name),
         target_isr=isr,

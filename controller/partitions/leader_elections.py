@@ -131,7 +131,7 @@ def _build(image: MetadataImage, topic: TopicImage, number: int, election: Elect
         partition,
         number,
         topic.topic_id,
-        acceptable=Eligibility(brokers).for_partition(partition),
+        accepts=Eligibility(brokers).accepts,
         default_directory=default_directory(brokers),
         min_isr=min_isr_if_on(image, topic.name),
         election=election,
@@ -152,7 +152,7 @@ def _can_lead(image: MetadataImage, key: PartitionKey) -> bool:
     """Whether the preferred replica is in sync and active: most of those that do not lead are down, and a build costs more."""
     partition = image.topics.by_id[key[0]].partitions[key[1]]
     preferred = partition.replicas[0]
-    return preferred in partition.isr and Eligibility(image.cluster.brokers).for_partition(partition)(preferred)
+    return preferred in partition.isr and Eligibility(image.cluster.brokers).accepts(partition, preferred)
 
 
 def elect_uncleanly(state: ControllerState, context: Context) -> Outcome[bool]:

@@ -24,6 +24,7 @@ in-sync set alone raises the leader epoch only below metadata.version 12, where 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from kraftlab.metadata.eligible_leaders import effective_min_isr
@@ -34,6 +35,9 @@ from kraftlab.metadata.uuids import Uuid
 from ..reassignment import arithmetic as reassignment
 from ..reassignment.arithmetic import Reassignment
 from .election import Candidates, Elected, Election, elect, first_in_sync
+
+Accepts = Callable[[PartitionImage, int], bool]
+"""Whether a broker is active and its directory for the partition online (KIP-858)."""
 
 
 class _Standing(NamedTuple):
@@ -49,7 +53,7 @@ def build_change(
     partition_id: int,
     topic_id: Uuid,
     *,
-    acceptable: Callable[[int], bool],
+    accepts: Accepts,
     default_directory: Callable[[int], Uuid],
     min_isr: int | None,
     target_isr: tuple[int, ...] | None = None,
@@ -62,35 +66,23 @@ def build_change(
 ) -> PartitionChange | None:
     """The record that brings `partition` to what is asked for, None if nothing has to change. None for an argument: as it is.
 
-    `acceptable` says whether a broker is active and its directory for this partition online. `min_isr` is what replicated
+    `accepts` says whether a broker is active and its directory for this partition online. `min_isr` is what replicated
     configuration asks for, None if eligible leader replicas are off. `reassign` comes from `reassignment.start` or
     `reassignment.cancel`. Brokers that are `uncleanly_stopped` may have lost records and are not eligible. `directories` sets
     directories of replicas explicitly; other replicas keep theirs, newcomers get `default_directory(broker_id)`.
     `shrink_raises_epoch`: a leader that stays gets a new epoch when somebody leaves its in-sync set, as below metadata.version 12
     (KAFKA-15021); only who gives a `target_isr` has to say it, since nothing else takes members away and leaves the leader.
     """
-    isr = partition.isr if target_isr is None else target_isr
-    is_plain = (
-        reassign is None
-        and not directories
-        and (recovery_state is None or recovery_state == partition.leader_recovery_state)
-        and not (partition.adding or partition.removing or partition.elr or partition.last_known_elr)
-        and (min_isr is None or len(isr) >= min(min_isr, len(partition.replicas)))
-        and partition.isr
-    )
-    if is_plain:
-        leader = first_in_sync(election, partition.replicas, isr, partition.leader, acceptable)
+    if reassign is None and not directories and (recovery_state is None or recovery_state == partition.leader_recovery_state):
+        isr = partition.isr if target_isr is None else target_isr
+        leader = plain_leader(partition, isr, min_isr, election, accepts)
         if leader != NO_LEADER:
-            other_isr = isr if isr != partition.isr else None
-            is_raised = leader != partition.leader or (shrink_raises_epoch and not set(partition.isr) <= set(isr))
-            other_leader = leader if is_raised else None
-            is_same = other_isr is None and other_leader is None
-            return None if is_same else PartitionChange(0, partition_id, topic_id, other_isr, other_leader)
+            return plain_change(partition, partition_id, topic_id, isr, leader, shrink_raises_epoch)
     return build_change_in_full(
         partition,
         partition_id,
         topic_id,
-        acceptable=acceptable,
+        accepts=accepts,
         default_directory=default_directory,
         min_isr=min_isr,
         target_isr=target_isr,
@@ -103,12 +95,45 @@ def build_change(
     )
 
 
+def plain_leader(
+    partition: PartitionImage,
+    isr: tuple[int, ...],
+    min_isr: int | None,
+    election: Election,
+    accepts: Accepts,
+) -> int:
+    """Who leads with this in-sync set if nothing but the two can change; NO_LEADER if more can, or if nobody in it may lead."""
+    if partition.adding or partition.removing or partition.elr or partition.last_known_elr or not partition.isr:
+        return NO_LEADER
+    if min_isr is not None and len(isr) < min_isr and len(isr) < len(partition.replicas):
+        return NO_LEADER
+    leader = partition.leader
+    if election is not Election.PREFERRED and leader in isr and accepts(partition, leader):
+        return leader
+    return first_in_sync(election, partition.replicas, isr, leader, partial(accepts, partition))
+
+
+def plain_change(
+    partition: PartitionImage,
+    partition_id: int,
+    topic_id: Uuid,
+    isr: tuple[int, ...],
+    leader: int,
+    shrink_raises_epoch: bool,
+) -> PartitionChange | None:
+    """The record that gives a partition this in-sync set and its `plain_leader`; None if it has both."""
+    is_raised = leader != partition.leader or (shrink_raises_epoch and not set(partition.isr) <= set(isr))
+    if isr == partition.isr:
+        return PartitionChange(0, partition_id, topic_id, None, leader) if is_raised else None
+    return PartitionChange(0, partition_id, topic_id, isr, leader if is_raised else None)
+
+
 def build_change_in_full(
     partition: PartitionImage,
     partition_id: int,
     topic_id: Uuid,
     *,
-    acceptable: Callable[[int], bool],
+    accepts: Accepts,
     default_directory: Callable[[int], Uuid],
     min_isr: int | None,
     target_isr: tuple[int, ...] | None,
@@ -129,7 +154,7 @@ def build_change_in_full(
 
     needed = None if min_isr is None else effective_min_isr(min_isr, wanted.replicas, wanted.original)
     before = _before_election(partition, wanted.replicas, isr, needed, uncleanly_stopped)
-    elected = elect(election, Candidates(wanted.replicas, *before), partition.leader, acceptable)
+    elected = elect(election, Candidates(wanted.replicas, *before), partition.leader, partial(accepts, partition))
     if elected.unclean:
         recovery_state = RECOVERING
     isr, elr, last_known = _after_election(partition, wanted.replicas, before, elected, needed)
@@ -198,7 +223,7 @@ def build_target(
     topic_id: Uuid,
     target: tuple[int, ...],
     *,
-    acceptable: Callable[[int], bool],
+    accepts: Accepts,
     default_directory: Callable[[int], Uuid],
     min_isr: int | None,
 ) -> PartitionChange | None:
@@ -207,7 +232,7 @@ def build_target(
         partition,
         partition_id,
         topic_id,
-        acceptable=acceptable,
+        accepts=accepts,
         default_directory=default_directory,
         min_isr=min_isr,
         reassign=reassignment.start(partition, target),
@@ -220,7 +245,7 @@ def build_cancel(
     topic_id: Uuid,
     name: str,
     *,
-    acceptable: Callable[[int], bool],
+    accepts: Accepts,
     default_directory: Callable[[int], Uuid],
     min_isr: int | None,
     unclean_allowed: bool,
@@ -237,7 +262,7 @@ def build_cancel(
         partition,
         partition_id,
         topic_id,
-        acceptable=acceptable,
+        accepts=accepts,
         default_directory=default_directory,
         min_isr=min_isr,
         target_isr=() if is_elected else cancellation.isr,

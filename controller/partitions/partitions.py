@@ -12,7 +12,6 @@ error goes to the log of the leader that asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
@@ -22,14 +21,14 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import BrokerImage, PartitionImage
 from kraftlab.metadata.partitions import partition_after
 from kraftlab.metadata.peer_rpc import AlterPartitionRequest, AlterPartitionResponse, IsrChange, IsrChangeResult
-from kraftlab.metadata.records import RECOVERED, RECOVERING, PartitionChange
+from kraftlab.metadata.records import NO_LEADER, RECOVERED, RECOVERING, PartitionChange
 from kraftlab.metadata.uuids import MIGRATING, UNASSIGNED, Uuid
 
 from ..configs.description import unclean_election_enabled
 from ..engine.levels import shrink_raises_epoch
 from ..engine.state import Context, ControllerState, Outcome, Settings
 from .election import Election
-from .partition_change import build_change
+from .partition_change import build_change, plain_change, plain_leader
 
 PartitionKey = tuple[Uuid, int]
 NOT_CHECKED = -1
@@ -49,12 +48,12 @@ class Eligibility:
         self._added = added
         self._online: dict[int, Collection[Uuid] | None] = {}
 
-    def for_partition(self, partition: PartitionImage) -> Callable[[int], bool]:
+    def accepts(self, partition: PartitionImage, broker_id: int) -> bool:
         """Whether a broker is active and its directory for this partition is online (KIP-858)."""
-        return partial(self._accepts, partition)
-
-    def _accepts(self, partition: PartitionImage, broker_id: int) -> bool:
-        online = self._online[broker_id] if broker_id in self._online else self._online_directories(broker_id)
+        try:
+            online = self._online[broker_id]
+        except KeyError:
+            online = self._online_directories(broker_id)
         if online is None:
             return False
         directory = partition.directory_of(broker_id)
@@ -127,30 +126,36 @@ def _updates(
     directory_for = default_directory(image.cluster.brokers)
     raises_epoch = shrink_raises_epoch(image)
     smaller: dict[tuple[int, ...], tuple[int, ...]] = {}
+    accepts = eligibility.accepts
     records = []
     for topic_id, same_topic in groupby(keys, key=itemgetter(0)):
         topic = image.topics.by_id[topic_id]
         unclean = unclean_election_enabled(image, topic.name, settings)
         election = Election.UNCLEAN if unclean else Election.ONLINE
         min_isr = min_isr_if_on(image, topic.name)
+        partitions = topic.partitions
         for _, number in same_topic:
-            partition = topic.partitions[number]
+            partition = partitions[number]
             isr = smaller.get(partition.isr)
             if isr is None:
                 isr = tuple(member for member in partition.isr if member != eligibility.removed)
                 smaller[partition.isr] = isr
-            record = build_change(
-                partition,
-                number,
-                topic_id,
-                acceptable=eligibility.for_partition(partition),
-                default_directory=directory_for,
-                min_isr=min_isr,
-                target_isr=isr,
-                election=election,
-                uncleanly_stopped=uncleanly_stopped,
-                shrink_raises_epoch=raises_epoch,
-            )
+            leader = plain_leader(partition, isr, min_isr, election, accepts)
+            if leader != NO_LEADER:
+                record = plain_change(partition, number, topic_id, isr, leader, raises_epoch)
+            else:
+                record = build_change(
+                    partition,
+                    number,
+                    topic_id,
+                    accepts=accepts,
+                    default_directory=directory_for,
+                    min_isr=min_isr,
+                    target_isr=isr,
+                    election=election,
+                    uncleanly_stopped=uncleanly_stopped,
+                    shrink_raises_epoch=raises_epoch,
+                )
             if record is not None:
                 records.append(record)
     return records
@@ -273,7 +278,7 @@ def _alter_one(
         partition,
         change.partition,
         change.topic_id,
-        acceptable=Eligibility(image.cluster.brokers).for_partition(partition),
+        accepts=Eligibility(image.cluster.brokers).accepts,
         default_directory=default_directory(image.cluster.brokers),
         min_isr=min_isr_if_on(image, topic.name),
         target_isr=isr,

@@ -68,7 +68,7 @@ def _begin(image: MetadataImage, key: TopicPartition, move: QueuedMoveImage, rec
         partition,
         key[1],
         key[0],
-        acceptable=Eligibility(brokers).for_partition(partition),
+        accepts=Eligibility(brokers).accepts,
         default_directory=default_directory(brokers),
         min_isr=min_isr_if_on(image, topic.name),
         reassign=start(partition, move.target),

@@ -75,7 +75,7 @@ class Model:
 
     def rules(self) -> dict[str, Any]:
         return {
-            "acceptable": lambda broker_id: broker_id not in self.dead,
+            "accepts": lambda _, broker_id: broker_id not in self.dead,
             "default_directory": lambda broker_id: MIGRATING,
             "min_isr": self.min_isr,
         }

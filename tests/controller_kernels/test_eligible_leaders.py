@@ -40,7 +40,7 @@ def build(
         before,
         0,
         TOPIC_ID,
-        acceptable=lambda broker_id: broker_id not in (dead or set()),
+        accepts=lambda _, broker_id: broker_id not in (dead or set()),
         default_directory=lambda broker_id: MIGRATING,
         min_isr=min_isr,
         **wanted,
@@ -186,7 +186,7 @@ class TestReassignments:
             0,
             TOPIC_ID,
             target,
-            acceptable=lambda broker_id: True,
+            accepts=lambda _, broker_id: True,
             default_directory=lambda broker_id: MIGRATING,
             min_isr=min_isr,
         )
@@ -199,7 +199,7 @@ class TestReassignments:
             0,
             TOPIC_ID,
             "foo:0",
-            acceptable=lambda broker_id: broker_id not in dead,
+            accepts=lambda _, broker_id: broker_id not in dead,
             default_directory=lambda broker_id: MIGRATING,
             min_isr=2,
             unclean_allowed=unclean,
@@ -305,13 +305,13 @@ class History:
         return build(self.state, dead=self.dead, min_isr=self.min_isr, **wanted)
 
     def move(self, builder: Callable[..., PartitionChange | None], *arguments: Any, **options: Any) -> PartitionChange | None:
-        def acceptable(broker_id: int) -> bool:
+        def accepts(partition: PartitionImage, broker_id: int) -> bool:
             return broker_id not in self.dead
 
         def directory(broker_id: int) -> Uuid:
             return MIGRATING
 
-        rules = {"acceptable": acceptable, "default_directory": directory, "min_isr": self.min_isr}
+        rules = {"accepts": accepts, "default_directory": directory, "min_isr": self.min_isr}
         try:
             return builder(self.state, 0, TOPIC_ID, *arguments, **rules, **options)
         except ApiError:

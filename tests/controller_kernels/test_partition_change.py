@@ -30,7 +30,7 @@ def build(directory_of: DirectoryOf) -> Callable[..., PartitionChange | None]:
             before,
             0,
             TOPIC_ID,
-            acceptable=lambda broker_id: broker_id not in (dead or set()),
+            accepts=lambda _, broker_id: broker_id not in (dead or set()),
             **{"default_directory": directory_of, "min_isr": None, **wanted},
         )
 

@@ -41,7 +41,7 @@ def partitions(draw: st.DrawFn) -> PartitionImage:
 def wishes(draw: st.DrawFn, before: PartitionImage) -> dict[str, Any]:
     dead = draw(SOME)
     return {
-        "acceptable": lambda broker_id: broker_id not in dead,
+        "accepts": lambda _, broker_id: broker_id not in dead,
         "default_directory": lambda broker_id: bytes([100 + broker_id]) * 16,
         "min_isr": draw(st.sampled_from([None, 1, 2, 3, 9])),
         "target_isr": draw(st.none() | SOME | st.just(tuple(member for member in before.isr if member not in dead))),

@@ -51,7 +51,7 @@ class Flow:
                 self.partition,
                 0,
                 TOPIC_ID,
-                acceptable=self.is_acceptable,
+                accepts=self.accepts,
                 default_directory=self.directory_of,
                 min_isr=None,
                 target_isr=target_isr,
@@ -65,7 +65,7 @@ class Flow:
                     0,
                     TOPIC_ID,
                     numbers(argument),
-                    acceptable=self.is_acceptable,
+                    accepts=self.accepts,
                     default_directory=self.directory_of,
                     min_isr=None,
                 )
@@ -75,7 +75,7 @@ class Flow:
                     0,
                     TOPIC_ID,
                     "foo:0",
-                    acceptable=self.is_acceptable,
+                    accepts=self.accepts,
                     default_directory=self.directory_of,
                     min_isr=None,
                     unclean_allowed=argument == "unclean",
@@ -92,7 +92,7 @@ class Flow:
                 return None
         raise ValueError(f"no such step: {verb}")
 
-    def is_acceptable(self, broker_id: int) -> bool:
+    def accepts(self, partition: PartitionImage, broker_id: int) -> bool:
         return broker_id not in self.dead
 
     def show(self) -> str:
