@@ -24,16 +24,17 @@ from typing import NoReturn
 
 import msgspec
 
-from . import node
+from . import namespaces, node
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
-    """Fork a node. `request` comes back in the answer."""
+    """Fork a node, in the network namespace of that path if there is one. `request` comes back in the answer."""
 
     request: int
     role: str
     config: str
     log: str
+    namespace: str = ""
 
 
 class Signal(msgspec.Struct, frozen=True, tag="signal"):
@@ -148,6 +149,8 @@ class ForkServer:
                 os.dup2(source, target)
             for descriptor in (log, *self._death_pipe, *self._wakeup):
                 os.close(descriptor)
+            if request.namespace:
+                namespaces.enter(request.namespace)
             gc.enable()
             code = node.run(request.role, request.config, until_stdin_closes=True)
         except BaseException:

@@ -46,7 +46,7 @@ class ClusterError(RuntimeError):
 class NodePlan(msgspec.Struct, frozen=True):
     """One node. `role` is "controller" or "broker"; `log_dirs` the number of its log directories.
 
-    Others reach it at `peer_port`. It listens there itself, or at `listen_port` behind a proxy (`links`).
+    Others reach it at `peer_port`. It listens there itself, or at `listen_port` behind a proxy (`links`). `host` is its address.
     """
 
     node_id: int
@@ -56,6 +56,7 @@ class NodePlan(msgspec.Struct, frozen=True):
     log_dirs: int = 0
     rack: str | None = None
     listen_port: int | None = None
+    host: str = HOST
 
     @property
     def name(self) -> str:
@@ -63,16 +64,16 @@ class NodePlan(msgspec.Struct, frozen=True):
 
     @property
     def grpc(self) -> Endpoint:
-        return Endpoint(HOST, self.grpc_port)
+        return Endpoint(self.host, self.grpc_port)
 
     @property
     def peer(self) -> Endpoint:
-        return Endpoint(HOST, self.peer_port)
+        return Endpoint(self.host, self.peer_port)
 
     @property
     def listens(self) -> Endpoint:
         """Where it listens for other nodes itself."""
-        return Endpoint(HOST, self.listen_port or self.peer_port)
+        return Endpoint(self.host, self.listen_port or self.peer_port)
 
 
 class ClusterPlan(msgspec.Struct, frozen=True):
@@ -114,6 +115,11 @@ class ClusterPlan(msgspec.Struct, frozen=True):
 
     def _with_nodes(self, listen_port: Callable[[NodePlan], int | None]) -> ClusterPlan:
         nodes = tuple(msgspec.structs.replace(node, listen_port=listen_port(node)) for node in self.nodes)
+        return msgspec.structs.replace(self, nodes=nodes)
+
+    def at(self, host: Callable[[int], str]) -> ClusterPlan:
+        """With the addresses that this gives for nodes."""
+        nodes = tuple(msgspec.structs.replace(node, host=host(node.node_id)) for node in self.nodes)
         return msgspec.structs.replace(self, nodes=nodes)
 
     def shape(self) -> tuple[int, int, int]:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.config.forcing import forcing
@@ -30,6 +30,9 @@ from . import layout
 from .layout import ClusterError, ClusterPlan, NodePlan
 from .processes import ForkServerProcess, NodeProcess
 from .proxied import ProxiedLinks
+
+if TYPE_CHECKING:
+    from .links.network import Network
 
 _POLL_S = 0.02
 _STOP_TIMEOUT_S = 10.0
@@ -47,9 +50,10 @@ class LocalCluster(ProxiedLinks):
 
     `overrides` are keys of server.properties for every node; a new cluster has its voters in the log (KIP-853) unless
     `voters_in_log` is false, and a random id unless one is given. `allow_chaos` puts proxies on the links between nodes, so that
-    they can be cut and shaped; what happens there by chance follows from `link_seed`. Use as a context manager:
-    `with LocalCluster(path) as cluster:` starts all nodes and waits until they are ready; leaving stops them. ClusterError says
-    what went wrong and where the log is.
+    they can be cut and shaped; what happens there by chance follows from `link_seed`. With a `network` the nodes live in that
+    instead of on this machine's loopback address, and it does all that to links; only who is in the network reaches them. Use as
+    a context manager: `with LocalCluster(path) as cluster:` starts all nodes and waits until they are ready; leaving stops them.
+    ClusterError says what went wrong and where the log is.
     """
 
     def __init__(
@@ -64,14 +68,16 @@ class LocalCluster(ProxiedLinks):
         cluster_id: str | None = None,
         allow_chaos: bool = False,
         link_seed: int = 0,
+        network: Network | None = None,
     ) -> None:
-        super().__init__(link_seed)
+        super().__init__(link_seed, network)
         self.directory = Path(data_dir).absolute()
         self._lock = self._take_lock()
         try:
             plan = layout.plan(self.directory, controllers, brokers, log_dirs, voters_in_log=voters_in_log, cluster_id=cluster_id)
             self._overrides = dict(overrides or {})
-            plan = plan.behind_proxies() if allow_chaos else plan.without_proxies()
+            plan = plan.at(self._host)
+            plan = plan.behind_proxies() if allow_chaos and network is None else plan.without_proxies()
             self.plan: ClusterPlan = layout.write(self.directory, plan, self._overrides)
         except BaseException:
             self._lock.close()
@@ -189,7 +195,8 @@ class LocalCluster(ProxiedLinks):
             log = layout.log_path(self.directory, node)
             size = log.stat().st_size if log.exists() else 0
             config = layout.properties_path(self.directory, node)
-            begun.append((node.node_id, size, self._fork_server.begin(node.role, str(config), str(log))))
+            namespace = self._network.namespace(node.node_id) if self._network is not None else ""
+            begun.append((node.node_id, size, self._fork_server.begin(node.role, str(config), str(log), namespace)))
         for node_id, size, number in begun:
             self._running[node_id] = _Running(self._fork_server.collect(number), size)
 
@@ -258,7 +265,7 @@ class LocalCluster(ProxiedLinks):
         """Lays out one controller more, which is not started; its id. ClusterError if the voters are static."""
         if not self.plan.voters_in_log:
             raise ClusterError(f"{self.directory} was laid out with static voters, which do not change; use a new directory")
-        self.plan = layout.write(self.directory, self.plan.with_controller(), self._overrides)
+        self.plan = layout.write(self.directory, self.plan.with_controller().at(self._host), self._overrides)
         self._nodes = {node.node_id: node for node in self.plan.nodes}
         return self.plan.controllers[-1].node_id
 

@@ -6,25 +6,30 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .layout import HOST, ClusterError, ClusterPlan, NodePlan
-from .links.shape import PLAIN, LinkShape
+from .links.shape import PLAIN, Cut, LinkShape
 
 if TYPE_CHECKING:
+    from .links.network import LinkControl, Network
     from .links.proxies import LinkProxies, LinkStatus
 
 
 class ProxiedLinks:
-    """Part of `LocalCluster`. Links are directed and named by node ids; methods may be called from any thread."""
+    """Part of `LocalCluster`. Links are directed and named by node ids; methods may be called from any thread.
+
+    In a network of the cluster's own, what is said of messages here is true of packets, and `links/network.py` says what of it.
+    """
 
     plan: ClusterPlan
     node: Callable[[int], NodePlan]
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, network: Network | None = None) -> None:
         self._link_seed = seed
+        self._network = network
         self._proxies: LinkProxies | None = None
 
     @property
     def links_are_proxied(self) -> bool:
-        """Whether links can be cut and shaped: the cluster was made with `allow_chaos`."""
+        """Whether there are proxies between the nodes: the cluster was made with `allow_chaos`."""
         return all(node.listen_port is not None for node in self.plan.nodes)
 
     def cut(self, source: int, target: int, *, reset: bool = False) -> None:
@@ -40,14 +45,13 @@ class ProxiedLinks:
         self.shape_links([(source, target)], shape)
 
     def heal_all(self, *, drop: bool = False) -> None:
-        """Every link is as it was at first. Does nothing in a cluster whose links are not proxied."""
-        if self._proxies is not None:
-            self._proxies.heal_all(drop=drop)
+        """Every link is as it was at first. Does nothing in a cluster whose links cannot be changed."""
+        control = self._network or self._proxies
+        if control is not None:
+            control.heal_all(drop=drop)
 
     def cut_all(self, links: list[tuple[int, int]], *, reset: bool = False) -> None:
         """Cuts several links at one instant."""
-        from .links.link import Cut
-
         self._of(links).cut(links, Cut.RESET if reset else Cut.HOLD)
 
     def heal_links(self, links: list[tuple[int, int]], *, drop: bool = False) -> None:
@@ -59,13 +63,19 @@ class ProxiedLinks:
         self._of(links).shape(links, shape)
 
     def links_status(self) -> list[LinkStatus]:
-        """The links that are not as they were at first."""
+        """The links that are not as they were at first. Networks do not tell."""
         return self._proxies.status() if self._proxies is not None else []
 
-    def _of(self, links: list[tuple[int, int]]) -> LinkProxies:
+    def _host(self, node_id: int) -> str:
+        """The address of a node."""
+        return HOST if self._network is None else self._network.host(node_id)
+
+    def _of(self, links: list[tuple[int, int]]) -> LinkControl:
         for source, target in links:
             if self.node(source) == self.node(target):
                 raise ClusterError(f"{self.node(source).name} has no link to itself; name two nodes")
+        if self._network is not None:
+            return self._network
         if not self.links_are_proxied:
             raise ClusterError(
                 "the links of this cluster cannot be changed; start it with allow_chaos (kraftlab up --allow-chaos)"

@@ -16,7 +16,6 @@ that resets breaks every connection on which one of its messages runs, at once a
 
 from __future__ import annotations
 
-import enum
 import heapq
 import random
 import socket
@@ -26,19 +25,10 @@ from typing import NamedTuple
 import trio
 
 from .frame_splitter import FrameSplitter, frames_of
-from .shape import PLAIN, LinkShape
+from .shape import PLAIN, Cut, LinkShape
 
 HELD_BYTES_MAX = 16 * 1024 * 1024
 """A pipe that has so much to deliver reads no more."""
-
-
-class Cut(enum.Enum):
-    """How a link carries nothing."""
-
-    HOLD = "hold"
-    """Bytes wait, and connections seem to live: what a lost network looks like from its ends."""
-    RESET = "reset"
-    """Connections break: what a firewall looks like that rejects."""
 
 
 class Link:

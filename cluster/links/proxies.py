@@ -20,9 +20,9 @@ import msgspec
 import trio
 
 from ..layout import ClusterError
-from .link import Cut, Link
+from .link import Link
 from .proxy import NodeProxy
-from .shape import PLAIN, LinkShape
+from .shape import PLAIN, Cut, LinkShape
 
 T = TypeVar("T")
 _CALL_TIMEOUT_S = 10.0

@@ -1,4 +1,4 @@
-"""What a link does to messages that it does not hold: delay, jitter, loss, duplicates, reordering. Pure.
+"""What a link does to messages that it does not hold: delay, jitter, loss, duplicates, reordering; how it is cut. Pure.
 
 Theory of operation. A link draws the same numbers for every message, whatever its shape does with them, from a generator of its
 own: what happens to the n-th message of a link depends on the seed, the link and n alone. Messages of one connection keep their
@@ -7,12 +7,22 @@ order unless `reorder` picks one: it is held back, and those behind it overtake.
 
 from __future__ import annotations
 
+import enum
 import random
 
 import msgspec
 
 OVERTAKEN_MS = 50.0
 """A message that is reordered, or doubled, comes later by up to this."""
+
+
+class Cut(enum.Enum):
+    """How a link carries nothing."""
+
+    HOLD = "hold"
+    """Bytes wait, and connections seem to live: what a lost network looks like from its ends."""
+    RESET = "reset"
+    """Connections break: what a firewall looks like that rejects."""
 
 
 class LinkShape(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from kraftlab.cluster import layout
 from kraftlab.cluster.links.frame_splitter import FrameSplitter, frames_of, sender_of
-from kraftlab.cluster.links.link import Cut, Link, Pipe
+from kraftlab.cluster.links.link import Link, Pipe
 from kraftlab.cluster.links.proxy import HELD_CONNECTIONS_MAX, NodeProxy
-from kraftlab.cluster.links.shape import PLAIN, LinkShape
+from kraftlab.cluster.links.shape import PLAIN, Cut, LinkShape
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey
 from kraftlab.quorum.driver.frames import Frame, FrameError, encode_frame
 from kraftlab.quorum.driver.transport import (
