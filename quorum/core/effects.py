@@ -229,6 +229,19 @@ class ReadSnapshot(msgspec.Struct, frozen=True):
         return f"ReadSnapshot(r{self.read_id} {self.id} from {self.position})"
 
 
+class RewriteSnapshot(msgspec.Struct, frozen=True):
+    """The finished snapshot `id`, this node's newest, can not be read: another is to take its place as soon as there can be one,
+    at the same position, over what is left of the file, or at a later one if more is applied. Report SnapshotTaken.
+
+    Not asked for twice, as long as nothing has taken its place: what is in the way (no space) must not make the shell forget it.
+    """
+
+    id: OffsetAndEpoch
+
+    def __repr__(self) -> str:
+        return f"RewriteSnapshot({self.id})"
+
+
 class OpenSnapshot(msgspec.Struct, frozen=True):
     """A copy of the leader's snapshot `id` begins or goes on; unfinished copies of others are pointless. Report
     SnapshotChunkStored with how many bytes an earlier attempt has left, perhaps of an earlier process.
@@ -346,6 +359,7 @@ Effect = (
     | ReadIndexReady
     | ReadIndexRefused
     | ReadSnapshot
+    | RewriteSnapshot
     | OpenSnapshot
     | StoreSnapshotChunk
     | VerifySnapshot

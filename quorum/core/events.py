@@ -137,7 +137,9 @@ class ShutdownAsked(msgspec.Struct, frozen=True):
 
 
 class SnapshotTaken(msgspec.Struct, frozen=True):
-    """The shell has made a snapshot of the state machine, as `RaftNode.snapshot_context` described it, and it is durable."""
+    """The shell has made a snapshot of the state machine, as `RaftNode.snapshot_context` described it, and it is durable. It may
+    have taken the place of one of the same id that could not be read (RewriteSnapshot).
+    """
 
     id: OffsetAndEpoch
 
@@ -146,7 +148,9 @@ class SnapshotTaken(msgspec.Struct, frozen=True):
 
 
 class SnapshotRead(msgspec.Struct, frozen=True):
-    """Answer to ReadSnapshot: bytes from the position asked for. `size_bytes` -1: there is no such snapshot any more."""
+    """Answer to ReadSnapshot: bytes from the position asked for. `size_bytes` -1: there is no such snapshot (any more), or it
+    does not hold and nobody must be given it.
+    """
 
     read_id: int
     size_bytes: int

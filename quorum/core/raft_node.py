@@ -382,7 +382,8 @@ class RaftNode:
         """What a snapshot of the state with everything below `offset` applied begins with; None: not there, or not now.
 
         `append_time_ms` is that of the batch which ends at `offset`. There can be none where no batch ends, above the high
-        watermark, where the newest snapshot ends or before, and while the log is being repaired.
+        watermark, before the end of the newest snapshot, right there unless that is to be written again, and while the log is
+        being repaired.
         """
         return None if self.is_repairing else self._snapshots.context(offset, cluster_id, generation, append_time_ms)
 

@@ -7,11 +7,15 @@ starts over with a Fetch; (4) the bytes are read and sent. A follower whose disk
 bytes at all, only to be heard; it is answered like any other. Nothing is remembered from one request to the next, so a
 follower may ask for any position of any snapshot, again and again, and one that goes away leaves nothing behind. A snapshot
 that is removed while it is being copied is a case of step 3, also if the read finds it gone.
+
+If the read finds that one can not be had which should be there, the disk has lost it. If it is the newest, which is what
+followers are told to fetch, the shell is asked to write it again, once (RewriteSnapshot). Until then they are answered as in
+step 3. The leader does not resign over it: the next one's may have rotted as well, and the two would take turns for ever.
 """
 
 from __future__ import annotations
 
-from .effects import ReadSnapshot, Reply
+from .effects import ReadSnapshot, Reply, RewriteSnapshot
 from .errors import ErrorCode
 from .events import SnapshotRead
 from .leader import Leader
@@ -64,6 +68,9 @@ class SnapshotServing:
         request = read.request
         if event.size_bytes < 0:
             self._refuse(read.correlation, request, ErrorCode.SNAPSHOT_NOT_FOUND)
+            if self._snapshots.lost(request.snapshot):
+                self._quorum.trace("snapshot", f"{request.snapshot} can not be read any more, and must be written again")
+                self._quorum.out.append(RewriteSnapshot(request.snapshot))
         elif request.position > event.size_bytes:
             self._refuse(read.correlation, request, ErrorCode.POSITION_OUT_OF_RANGE)
         else:

@@ -15,6 +15,12 @@ further, by then. The ids that storage
 found but that are no position of the recovered log (damage has cut it, or a crash has left the log behind the snapshot) are
 not used.
 
+A finished snapshot never changes, with one exception. The newest may turn out to be unreadable (`lost`). Then the next may be
+made at its very position, and takes its place under its name. That must be possible, since nothing newer need ever come: the
+leader of a new epoch commits nothing before a majority follows, and who is to follow may need just this snapshot. Two files of
+one id need not have the same bytes: whoever copies some of the one and some of the other learns from the digest that it has
+neither, and begins anew. One that is not the newest is not needed: nobody is told of it any more.
+
 Nothing here makes a follower's own snapshots equal to its leader's: each node takes its own, when its own shell thinks it is
 time.
 """
@@ -53,7 +59,7 @@ def found_at_boot(view: LogView, found: tuple[OffsetAndEpoch, ...]) -> tuple[Off
 class Snapshots:
     """The ids, oldest first. `kept` is how many stay, `kept_for_observers` how many at most while observers need them."""
 
-    __slots__ = ("_kept", "_kept_for_observers", "_log", "_membership", "ids")
+    __slots__ = ("_kept", "_kept_for_observers", "_log", "_lost", "_membership", "ids")
 
     def __init__(
         self, log: LocalLog, membership: Membership, found: tuple[OffsetAndEpoch, ...], kept: int, kept_for_observers: int
@@ -64,16 +70,19 @@ class Snapshots:
         self._kept_for_observers = kept_for_observers
         self.ids = found
         """What `found_at_boot` says, to begin with."""
+        self._lost: OffsetAndEpoch | None = None
+        """The newest, if it can not be read and another is to take its place."""
 
     def context(self, offset: int, cluster_id: str, generation: int, append_time_ms: int) -> SnapshotContext | None:
-        """What a snapshot of everything below `offset` begins with; None if there can be none, or no newer one, there.
+        """What a snapshot of everything below `offset` begins with; None if there can be none there, or it is not needed.
 
         `append_time_ms` is that of the batch which ends at `offset`.
         """
         view = self._log.view
         position = view.position_at(offset)
         newest = self.ids[-1].offset if self.ids else view.start_offset
-        if position is None or not max(newest, view.start_offset) < offset <= self._log.high_watermark:
+        is_newer = max(newest, view.start_offset) < offset <= self._log.high_watermark
+        if position is None or not (is_newer or position == self._lost):
             return None
         header = SnapshotHeader(0, cluster_id, generation, view.crc_at(offset), append_time_ms)
         return SnapshotContext(position, (header, *self._voters_at(offset)))
@@ -96,6 +105,8 @@ class Snapshots:
                 raise InvariantViolation(f"snapshot {snapshot} is no committed position of {self._log!r}")
             ids = tuple(sorted((*self.ids, snapshot)))
             self.ids = ids[-self._count(ids, needed_from) :]
+        if self._lost is not None and snapshot.offset >= self._lost.offset:
+            self._lost = None
         if is_overtaken:
             self._log.clean(view.start)
         elif self.ids[0] != view.start and not self._keeps_beginning(needed_from):
@@ -113,9 +124,16 @@ class Snapshots:
                 count += 1
         return count
 
+    def lost(self, snapshot: OffsetAndEpoch) -> bool:
+        """It can not be read any more. True if that is news and it is the newest: another is to take its place."""
+        if self.ids[-1:] != (snapshot,) or snapshot == self._lost:
+            return False
+        self._lost = snapshot
+        return True
+
     def installed(self, snapshot: OffsetAndEpoch) -> None:
         """It has come from another node and replaced the log."""
-        self.ids = (snapshot,)
+        self.ids, self._lost = (snapshot,), None
 
     def __repr__(self) -> str:
         return f"snapshots{list(self.ids)}"

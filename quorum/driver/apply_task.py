@@ -130,7 +130,7 @@ class ApplyTask:
         await self._state_machine.load_snapshot(snapshot, append_time_ms, state)
         self.applied_offset = snapshot.offset
         self.high_watermark = max(self.high_watermark, snapshot.offset)
-        self._taker.loaded(append_time_ms)
+        self._taker.loaded(snapshot, append_time_ms)
         return True
 
     def _read_snapshot(self, snapshot: OffsetAndEpoch) -> tuple[int, Any]:

@@ -48,6 +48,7 @@ from ..core.effects import (
     RepairEnded,
     Reply,
     Resigned,
+    RewriteSnapshot,
     Send,
     StoreElectionState,
     StoreSnapshotChunk,
@@ -169,6 +170,7 @@ class RaftDriver:
             BecameLeader: self._on_became_leader,
             Resigned: self._on_resigned,
             ReadSnapshot: self._on_read_snapshot,
+            RewriteSnapshot: self._on_rewrite_snapshot,
             OpenSnapshot: self._on_copy_step,
             StoreSnapshotChunk: self._on_copy_step,
             VerifySnapshot: self._on_copy_step,
@@ -538,6 +540,9 @@ class RaftDriver:
     def _on_read_snapshot(self, effect: ReadSnapshot) -> None:
         self._nursery.start_soon(self._copies.read, effect)
 
+    def _on_rewrite_snapshot(self, effect: RewriteSnapshot) -> None:
+        self._taker.replace(effect.id)
+
     def _on_copy_step(self, effect: OpenSnapshot | StoreSnapshotChunk | VerifySnapshot) -> None:
         self._copies.put(effect)
 
@@ -571,14 +576,13 @@ class RaftDriver:
 
     def _snapshot_rotted(self, snapshot: OffsetAndEpoch, reason: str) -> None:
         logger.error(
-            "node %d: snapshot %s has rotted on its disk and is not served any more (%s); a new one is taken as soon as anything "
-            "is committed behind it. Nothing is lost while this node runs or another voter has the data: check the disk of %s",
+            "node %d: snapshot %s has rotted on its disk and is not served any more (%s); another is written in its place. "
+            "Nothing is lost while this node runs or another voter has the data: check the disk of %s",
             self.config.raft.node_id,
             snapshot,
             reason,
             self.config.directory,
         )
-        self._taker.replace()
 
     def _wake_applier(self) -> None:
         self._applier.wake()

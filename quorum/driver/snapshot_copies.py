@@ -4,7 +4,7 @@ Theory of operation. Reading needs no order: a few pieces are read at a time, ea
 piece will copy the whole, and throw it away if it does not hold: so that is when the file is checked from its first byte to its
 last, once for all who come at about the same time. A small one is checked before anything is sent. One that takes longer is sent
 meanwhile, for the copy is checked where it arrives, and who waits too long for an answer looks for another leader. What turns
-out to be rotten is not read for anybody any more, and `on_rotten` sees to a new one.
+out to be rotten is not read for anybody any more: the core hears of it as of one that is not there, and sees to another.
 
 A copy is one sequence of open, store, verify, in the order in which the core wants it, so one task does them one after the other
 and reports each. A full disk delays it: the step is tried again until there is room.
@@ -41,7 +41,7 @@ Step = OpenSnapshot | StoreSnapshotChunk | VerifySnapshot
 
 
 class _Check:
-    """One look at a whole snapshot. `ended_at` is infinite while it runs, and for good if it has found rot."""
+    """One look at a whole snapshot. `ended_at` is infinite while it runs."""
 
     def __init__(self) -> None:
         self.ended = trio.Event()
@@ -71,7 +71,7 @@ class SnapshotCopies:
 
     async def read(self, effect: ReadSnapshot) -> None:
         """A task: reads one piece."""
-        if effect.position == 0 and effect.max_bytes > 0:
+        if effect.position == 0 and effect.max_bytes > 0 and self._store.is_sound(effect.id):
             await self._look_at(effect.id)
         found = await self._threads.run_limited(self._readers, self._store.read, effect.id, effect.position, effect.max_bytes)
         size_bytes, data = (-1, b"") if found is None else found
@@ -92,11 +92,11 @@ class SnapshotCopies:
         try:
             await self._threads.run(self._store.check, snapshot, trio.from_thread.check_cancelled)
         except SnapshotInvalid as error:
+            self._checks.pop(snapshot, None)
             self._on_rotten(snapshot, str(error))
-        except FileNotFoundError:
-            check.ended_at = trio.current_time()
-        else:
-            check.ended_at = trio.current_time()
+        except KeyError:
+            self._checks.pop(snapshot, None)
+        check.ended_at = trio.current_time()
         check.ended.set()
 
     def put(self, effect: Step) -> None:

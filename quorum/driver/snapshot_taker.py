@@ -1,10 +1,10 @@
 """When a snapshot of the state machine is taken, and how it gets onto the disk (KIP-630).
 
 Theory of operation. A snapshot is due when enough bytes were applied since the last one, or when anything was applied and the
-last one is old, or has rotted, or when somebody asks. The apply task gives the occasion between two applies: the state machine
-is frozen, which is cheap, consensus says what the snapshot begins with, and a worker thread writes it while everything else goes
-on. There is one at a time. What is due and cannot be taken now (a transaction is open, the log is being repaired) is tried again
-shortly.
+last one is old, or when somebody asks, or when the newest can not be read any more: then the next one takes its place, at the
+same position if nothing was applied since. The apply task gives the occasion between two applies: the state machine is frozen,
+which is cheap, consensus says what the snapshot begins with, and a worker thread writes it while everything else goes on. There
+is one at a time. What is due and cannot be taken now (a transaction is open, the log is being repaired) is tried again shortly.
 
 Age is counted on this node's own monotonic clock. Append times are the leader's, whose clock may be wrong or have slept, so they
 only say how old a snapshot was already when it was loaded.
@@ -66,8 +66,10 @@ class SnapshotTaker:
         """When the last snapshot is old enough for another; without one, the first batch."""
         self._append_time_ms = 0
         self._retry_at = 0.0
-        self._is_urgent = False
-        """The newest is of no use: the next is due as soon as there can be one."""
+        self._to_replace: OffsetAndEpoch | None = None
+        """The newest, which can not be read any more: another is due as soon as there can be one."""
+        self._hindrance = ""
+        """What was last told of why it is still there."""
         self._frozen: tuple[SnapshotContext, FrozenState] | None = None
         self._work = Signal()
         self._asked: list[_Request] = []
@@ -82,9 +84,11 @@ class SnapshotTaker:
         self._append_time_ms = batches[-1].append_time_ms
         self._new_bytes += sum(len(batch.body) + BATCH_OVERHEAD_BYTES for batch in batches)
 
-    def loaded(self, append_time_ms: int) -> None:
-        """A snapshot was loaded: counting starts again."""
+    def loaded(self, snapshot: OffsetAndEpoch, append_time_ms: int) -> None:
+        """`snapshot` was loaded: counting starts again."""
         self._new_bytes = 0
+        if self._to_replace is not None and snapshot.offset > self._to_replace.offset:
+            self._to_replace = None
         self._append_time_ms = append_time_ms
         self._old_at = self._when_old(append_time_ms)
 
@@ -97,6 +101,7 @@ class SnapshotTaker:
         if isinstance(context, str) or frozen is None:
             reason = context if isinstance(context, str) else "a metadata transaction is open; try again later"
             self._refuse(NoSnapshot(f"no snapshot can be taken at offset {applied_offset}: {reason}"))
+            self._hindered_by(reason)
             self._retry_at = trio.current_time() + NOT_NOW_RETRY_S
             return
         self._answering, self._asked = self._asked, []
@@ -105,10 +110,18 @@ class SnapshotTaker:
         self._frozen = (context, frozen)
         self._work.set()
 
+    def _hindered_by(self, reason: str) -> None:
+        """Nobody who needs the one that can not be read gets anything until there is another: told once for each reason."""
+        if self._to_replace is not None and reason != self._hindrance:
+            logger.error("snapshot %s can not be read, and none can be written in its place so far: %s", self._to_replace, reason)
+            self._hindrance = reason
+
     def _is_due(self) -> bool:
-        if not self._new_bytes or trio.current_time() < self._retry_at:
+        if trio.current_time() < self._retry_at:
             return False
-        return self._is_urgent or self._new_bytes >= self._max_new_bytes or self._is_old()
+        if self._to_replace is not None:
+            return True
+        return self._new_bytes > 0 and (self._new_bytes >= self._max_new_bytes or self._is_old())
 
     def _is_old(self) -> bool:
         return self._old_at is not None and self._max_interval_ms > 0 and trio.current_time() >= self._old_at
@@ -131,9 +144,9 @@ class SnapshotTaker:
             if request in self._asked:
                 self._asked.remove(request)
 
-    def replace(self) -> None:
-        """The newest snapshot does not hold any more: another is taken as soon as anything is committed behind it."""
-        self._is_urgent = True
+    def replace(self, snapshot: OffsetAndEpoch) -> None:
+        """The newest, `snapshot`, can not be read any more: another is taken as soon as there can be one, there or behind it."""
+        self._to_replace, self._hindrance = snapshot, ""
         self._wake()
 
     def close(self) -> None:
@@ -173,7 +186,9 @@ class SnapshotTaker:
             return
         if counts is not None:
             logger.info("snapshot %s: %d records in %.2f s", context.id, counts, trio.current_time() - started)
-            self._is_urgent = False
+            if self._to_replace is not None and context.id.offset >= self._to_replace.offset:
+                logger.warning("snapshot %s takes the place of %s, which could not be read", context.id, self._to_replace)
+                self._to_replace = None
             self._on_taken(context.id)
             for request in self._answering:
                 request.answer(context.id)

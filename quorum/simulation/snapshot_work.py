@@ -2,8 +2,8 @@
 
 As in the driver: own snapshots are frozen between two applies and then written batch by batch while everything else goes on; a
 copy is one sequence of open, store and verify; pieces for others are read in any order; the state machine goes on from the newest
-finished snapshot whenever the log begins beyond what it has applied. Every step takes its time, and power may go between any two
-of them, or in the middle of one.
+finished snapshot whenever the log begins beyond what it has applied; one that can not be read any more is written again. Every
+step takes its time, and power may go between any two of them, or in the middle of one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..core.effects import OpenSnapshot, ReadSnapshot, StoreSnapshotChunk, VerifySnapshot
+from ..core.effects import OpenSnapshot, ReadSnapshot, RewriteSnapshot, StoreSnapshotChunk, VerifySnapshot
 from ..core.events import Event, SnapshotChunkStored, SnapshotRead, SnapshotRefused, SnapshotTaken, SnapshotVerified
 from ..core.snapshots import SnapshotContext
 from ..core.types import OffsetAndEpoch
@@ -66,8 +66,8 @@ class SnapshotWork:
         self._writing: Writing | None = None
         self._is_ending_repair = False
         self._append_time_ms = 0
-        self._is_wanted = False
-        """A snapshot is to take the place of a rotten one, as soon as there can be one."""
+        self._to_replace: OffsetAndEpoch | None = None
+        """The newest, if it can not be read and another is to take its place as soon as there can be one."""
         self.is_loading = False
         interval_us = self._world.options.snapshot_interval_us
         if interval_us:
@@ -92,12 +92,32 @@ class SnapshotWork:
     def applied(self, append_time_ms: int) -> None:
         """The time of the newest batch that the state machine has."""
         self._append_time_ms = append_time_ms
-        if self._is_wanted:
-            self._later(self._take_wanted)
 
-    def _take_wanted(self) -> None:
-        if self._is_wanted and not self._process.is_still(self._take_wanted):
-            self._is_wanted = not self.take()
+    def rewrite(self, effect: RewriteSnapshot) -> None:
+        """Another is to take the place of one that can not be read."""
+        is_news = self._to_replace is None
+        self._to_replace = effect.id
+        if is_news:
+            self._later(self._replace)
+
+    def _replace(self) -> None:
+        """Now or, as long as that can not be, again and again."""
+        process = self._process
+        if process.is_still(self._replace):
+            return
+        if self._to_replace is not None and self._to_replace == process.raft.snapshots[-1]:
+            self.take()
+            self._world.after(RETRY_US, self._replace)
+        else:
+            self._to_replace = None
+
+    def _replaced(self, snapshot: OffsetAndEpoch) -> None:
+        """The file of `snapshot` is another one now, and sound."""
+        if self._to_replace == snapshot:
+            self._to_replace = None
+        machine = self._process.machine
+        if machine.rot is not None and machine.rot.file == self._store.snapshots.path(snapshot):
+            machine.found_sound()
 
     def _take_now_and_then(self) -> None:
         if self._process.is_still(self._take_now_and_then):
@@ -143,6 +163,7 @@ class SnapshotWork:
             return
         self._writing = None
         if writing.is_finished:
+            self._replaced(writing.id)
             self._world.snapshots_taken += 1
             process.step(SnapshotTaken(writing.id))
             if not process.dead:
@@ -166,28 +187,20 @@ class SnapshotWork:
         process = self._process
         if process.is_still(self._read_done, effect):
             return
-        try:
-            if effect.position == 0 and effect.max_bytes > 0:
-                self._check(effect.id)
-            found = self._store.snapshots.read(effect.id, effect.position, effect.max_bytes)
-        except DiskFailed as error:
-            process.end_of(error)
-            return
+        if effect.position == 0 and effect.max_bytes > 0 and self._store.snapshots.is_sound(effect.id):
+            self._check(effect.id)
+        found = self._store.snapshots.read(effect.id, effect.position, effect.max_bytes)
         size_bytes, data = (-1, b"") if found is None else found
         process.step(SnapshotRead(effect.read_id, size_bytes, data))
 
     def _check(self, snapshot: OffsetAndEpoch) -> None:
-        """Who asks for the first piece will copy the whole: what has rotted is not served, and replaced by a new one."""
+        """Who asks for the first piece will copy the whole: what has rotted is not served."""
         try:
             self._store.snapshots.check(snapshot)
-        except FileNotFoundError:
-            return
         except SnapshotInvalid as error:
             machine = self._process.machine
             if machine.rot is None and not machine.file_system.broken:
                 raise LogCorrupt(str(error)) from error
-            self._is_wanted = True
-            self._later(self._take_wanted)
 
     def copy(self, effect: Step) -> None:
         """The next step of a copy; each is answered by one event, one after the other."""

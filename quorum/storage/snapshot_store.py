@@ -1,14 +1,15 @@
 """The snapshots of one metadata directory: finished ones, the one being written here, the one being copied from the leader.
 
-**Names.** `<end offset>-<epoch>.checkpoint` is finished: its bytes were durable before it got that name, and it is never
-changed. `.checkpoint.tmp` is this node's own snapshot while it is written, `.checkpoint.part` the copy of a leader's. Both
-are rubbish after a crash and removed at the next start. A copy that `verify_part` has found whole keeps its name until
-`MetadataLog.install` gives it the finished one, in the same flush that gives up the old log: a power cut leaves the old log
-or the snapshot, never neither.
+**Names.** `<end offset>-<epoch>.checkpoint` is finished: its bytes were durable before it got that name, and they never
+change. Only when it was found not to hold may another of the same position take its name, in one step: who reads finds the
+one or the other, and so does the next start after a power cut. `.checkpoint.tmp` is this node's own snapshot while it is
+written, `.checkpoint.part` the copy of a leader's. Both are rubbish after a crash and removed at the next start. A copy that
+`verify_part` has found whole keeps its name until `MetadataLog.install` gives it the finished one, in the same flush that
+gives up the old log: a power cut leaves the old log or the snapshot, never neither.
 
-**Threads.** Everything blocks on the disk and belongs to worker threads, except `ids`, `infos` and `promise`, which only
-touch memory. One copy and one own snapshot may be under way at the same time, each used by one thread at a time; `read` is
-for any number.
+**Threads.** Everything blocks on the disk and belongs to worker threads, except `ids`, `infos`, `is_sound` and `promise`,
+which only touch memory. One copy and one own snapshot may be under way at the same time, each used by one thread at a time;
+`read` is for any number.
 
 **Order.** Snapshots are removed oldest first and before the segments behind them, so what is left always connects. Errors:
 StorageFull may pass (abandon the snapshot, or try again); others are final, as everywhere in storage.
@@ -74,7 +75,7 @@ class SnapshotStore:
         self._verified: dict[OffsetAndEpoch, SnapshotSummary] = {}
         self._promised: set[OffsetAndEpoch] = set()
         self._rotten: frozenset[OffsetAndEpoch] = frozenset()
-        """Finished ones that do not hold any more: nobody else must copy them."""
+        """Finished ones that do not hold any more, or are gone: nobody must copy them, and another may take the name."""
         for summary in found:
             self._put(summary)
 
@@ -86,9 +87,14 @@ class SnapshotStore:
         """The finished snapshots, oldest first. Any thread."""
         return list(self._finished.values())
 
+    def is_sound(self, position: OffsetAndEpoch) -> bool:
+        """Whether there is such a finished snapshot, and nobody has found that it does not hold. Any thread."""
+        return position in self._finished and position not in self._rotten
+
     def _put(self, summary: SnapshotSummary) -> None:
         info = SnapshotInfo(summary.id, summary.size_bytes, summary.append_time_ms)
         self._finished = dict(sorted({**self._finished, summary.id: info}.items()))
+        self._rotten -= {summary.id}
 
     def path(self, position: OffsetAndEpoch) -> str:
         return f"{self._directory}/{snapshot_name(position)}"
@@ -103,9 +109,9 @@ class SnapshotStore:
 
     def _finish(self, temporary: str, summary: SnapshotSummary) -> bool:
         with self._lock:
-            if summary.id.offset < self._floor or summary.id in self._finished:
+            if summary.id.offset < self._floor or self.is_sound(summary.id):
                 self._file_system.remove(temporary)
-                return False
+                return summary.id.offset >= self._floor
             self._file_system.rename(temporary, self.path(summary.id))
             self._file_system.sync_directory(self._directory)
             self._put(summary)
@@ -114,15 +120,20 @@ class SnapshotStore:
     # --- reading -------------------------------------------------------------------------------------------------------------
 
     def read(self, position: OffsetAndEpoch, start: int, max_bytes: int) -> tuple[int, bytes] | None:
-        """The finished snapshot's size and its bytes from `start` on, b"" beyond its end; None if there is none (any more), or
-        if `check` has found it rotten.
+        """The finished snapshot's size and its bytes from `start` on, b"" beyond its end; None if there is none (any more), if
+        `check` has found it rotten, or if the disk does not give it: then nobody is given it from now on.
         """
-        if position not in self._finished or position in self._rotten:
+        info = self._finished.get(position)
+        if info is None or not self.is_sound(position):
             return None
         try:
-            file = self._file_system.open(self.path(position))
-        except FileNotFoundError:
+            return self._read_piece(position, start, max_bytes)
+        except (FileNotFoundError, DiskFailed):
+            self._lose(info)
             return None
+
+    def _read_piece(self, position: OffsetAndEpoch, start: int, max_bytes: int) -> tuple[int, bytes]:
+        file = self._file_system.open(self.path(position))
         try:
             size = file.size()
             return size, file.pread(max_bytes, start) if 0 <= start < size else b""
@@ -133,18 +144,36 @@ class SnapshotStore:
         """Read all of a finished snapshot. SnapshotInvalid if it does not hold any more, or can not be read: from then on nobody
         is given it.
 
-        `pause` is called between its batches and may raise, to give up. FileNotFoundError if it is gone.
+        `pause` is called between its batches and may raise, to give up. KeyError if there is none (any more).
         """
+        info = self._finished[position]
+        try:
+            self._read_all(position, pause)
+        except FileNotFoundError:
+            error = SnapshotInvalid(f"{self.path(position)} is gone, and not by this node's doing")
+        except (SnapshotInvalid, DiskFailed) as found:
+            error = SnapshotInvalid(str(found))
+        else:
+            return
+        if not self._lose(info):
+            raise KeyError(position)
+        raise error
+
+    def _read_all(self, position: OffsetAndEpoch, pause: Callable[[], None]) -> None:
         file = self._file_system.open(self.path(position))
         try:
             for _ in SnapshotDecoder(file, position).batches():
                 pause()
-        except (SnapshotInvalid, DiskFailed) as error:
-            with self._lock:
-                self._rotten |= {position}
-            raise SnapshotInvalid(str(error)) from error
         finally:
             file.close()
+
+    def _lose(self, info: SnapshotInfo) -> bool:
+        """What was finished as `info` can not be read any more. False: it was removed, or another has its name by now."""
+        with self._lock:
+            if self._finished.get(info.id) is not info:
+                return False
+            self._rotten |= {info.id}
+            return True
 
     def reader(self, position: OffsetAndEpoch) -> SnapshotReader:
         """Read a finished snapshot. KeyError if there is none (any more), LogCorrupt if its beginning has rotted."""
@@ -278,7 +307,9 @@ class SnapshotWriter:
         self._encoder.append(body, record_count)
 
     def finish(self) -> bool:
-        """Footer, fsync, name, fsync of the directory: True when it counts. False: something newer has displaced it."""
+        """Footer, fsync, name, fsync of the directory: True when it counts, also if the same one was there already. False:
+        something newer has displaced it.
+        """
         summary = self._encoder.finish()
         self._file.close()
         return self._store._finish(self._file.path, summary)

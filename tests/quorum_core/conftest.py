@@ -52,6 +52,7 @@ from kraftlab.quorum.core.effects import (
     Rejected,
     RepairEnded,
     Reply,
+    RewriteSnapshot,
     Send,
     StoreElectionState,
     StoreSnapshotChunk,
@@ -208,6 +209,8 @@ class Host:
             data = self.snapshots.get(effect.id)
             size, data = (-1, b"") if data is None else (len(data), data[effect.position : effect.position + effect.max_bytes])
             self.world.later(self, lambda read_id=effect.read_id: self.step(SnapshotRead(read_id, size, data)), 0)
+        elif isinstance(effect, RewriteSnapshot):
+            self.world.later(self, self.take_snapshot)
         elif isinstance(effect, OpenSnapshot):
             self.work_on_snapshot(lambda: self.open_part(effect.id))
         elif isinstance(effect, StoreSnapshotChunk):

@@ -1,5 +1,8 @@
 """Snapshots (KIP-630): when one may be made, who is sent one, how it is copied, and what it replaces."""
 
+import zlib
+
+import msgspec
 import pytest
 
 from kraftlab.quorum.core import ElectionState, InvariantViolation, LogTruncationRefused, OffsetAndEpoch, ReplicaKey
@@ -13,6 +16,7 @@ from kraftlab.quorum.core.effects import (
     ReadLog,
     ReadSnapshot,
     Reply,
+    RewriteSnapshot,
     StoreSnapshotChunk,
     Trace,
     VerifySnapshot,
@@ -367,6 +371,82 @@ def test_a_snapshot_that_is_gone_when_it_is_read_is_not_found(driven) -> None:
     node.request(2, fetch_snapshot(voter(2), 5))
     node.step(SnapshotRead(node.only(ReadSnapshot).read_id, -1, b""))
     assert node.only(Reply).response.error is ErrorCode.SNAPSHOT_NOT_FOUND
+
+
+def lose(node, snapshot=START) -> None:
+    """Somebody asks for a piece of it, and the disk has it no more."""
+    node.request(2, fetch_snapshot(voter(2), 5, snapshot))
+    node.step(SnapshotRead(node.only(ReadSnapshot).read_id, -1, b""))
+    assert node.only(Reply).response.error is ErrorCode.SNAPSHOT_NOT_FOUND
+
+
+def test_the_newest_snapshot_is_written_again_where_it_was_if_it_can_not_be_read(driven) -> None:
+    node = leading(driven)
+    assert context(node, 100) is None
+    lose(node)
+    assert node.only(RewriteSnapshot) == RewriteSnapshot(START)
+    made = context(node, 100)
+    assert made.id == START
+    assert made.control == (SnapshotHeader(0, "c", 4, node.node.log.crc_at(100), 9),)
+    assert node.step(SnapshotTaken(START)) == []
+    assert (node.node.snapshots, node.node.log.start) == ((START,), START)
+    assert context(node, 100) is None, "once is enough"
+    lose(node)
+    assert node.only(RewriteSnapshot) == RewriteSnapshot(START), "it can rot again"
+
+
+def test_a_snapshot_that_can_not_be_read_holds_the_voters_again_when_it_is_written_again(driven) -> None:
+    node = driven(voters=(1,), dynamic=True, snapshots_kept=1)
+    node.tick_until("candidate")
+    node.flush()
+    node.flush()
+    first = context(node, 3)
+    node.step(SnapshotTaken(first.id))
+    assert node.node.log.start == first.id
+    node.request(4, fetch_snapshot(voter(4), node.node.epoch, first.id))
+    node.step(SnapshotRead(node.only(ReadSnapshot).read_id, -1, b""))
+    assert node.only(RewriteSnapshot).id == first.id
+    assert context(node, 3) == first
+
+
+def test_to_write_a_snapshot_again_is_asked_for_once_until_it_has_come(driven) -> None:
+    node = leading(driven)
+    lose(node)
+    for _ in range(3):
+        lose(node)
+        assert node.all(RewriteSnapshot) == []
+
+
+def test_a_newer_snapshot_is_as_good_as_one_that_is_written_again(driven) -> None:
+    node = leading(driven, snapshots_kept=1)
+    lose(node)
+    node.request(2, fetch(voter(2), 5, 116, 5))
+    node.flush()
+    assert context(node, 116).id == OffsetAndEpoch(116, 5)
+    node.step(SnapshotTaken(OffsetAndEpoch(116, 5)))
+    assert node.node.snapshots == (OffsetAndEpoch(116, 5),)
+    lose(node, OffsetAndEpoch(116, 5))
+    assert node.only(RewriteSnapshot) == RewriteSnapshot(OffsetAndEpoch(116, 5))
+
+
+def test_a_snapshot_that_is_not_the_newest_is_not_written_again(driven) -> None:
+    node = leading(driven, snapshots_kept=2)
+    node.request(2, fetch(voter(2), 5, 116, 5))
+    node.flush()
+    node.step(SnapshotTaken(OffsetAndEpoch(116, 5)))
+    assert node.node.snapshots == (START, OffsetAndEpoch(116, 5))
+    lose(node)
+    assert node.all(RewriteSnapshot) == []
+    assert context(node, 100) is None
+
+
+def test_a_read_that_ends_after_the_leadership_asks_for_nothing(driven) -> None:
+    node = leading(driven)
+    node.request(2, fetch_snapshot(voter(2), 5))
+    read = node.only(ReadSnapshot)
+    node.request(3, BeginQuorumEpochRequest(6, 3, voter(1), {}))
+    assert node.step(SnapshotRead(read.read_id, -1, b"")) == []
+    assert context(node, 100) is None
 
 
 def test_a_position_outside_the_snapshot_is_out_of_range(driven) -> None:
@@ -879,6 +959,51 @@ def test_a_damaged_copy_is_never_installed(world) -> None:
     quorum.settle()
     assert len(quorum[4].seen(InstallSnapshot)) == 1
     assert len(quorum[4].seen(VerifySnapshot)) == 2
+
+
+def stuck(world):
+    """Node 3 votes for the leader and lacks what only the leader's snapshot holds; nothing commits without node 3."""
+    quorum = world((1, 2, 3), snapshots_kept=1).start()
+    filled(quorum, 5)
+    quorum[3].crash()
+    leader = filled(quorum)
+    taken = leader.take_snapshot()
+    quorum.run(10)
+    for host in quorum.up():
+        host.crash()
+    leader.start()
+    return quorum, leader, taken
+
+
+def test_the_only_snapshot_is_written_again_for_those_without_whom_nothing_commits(world) -> None:
+    quorum, leader, taken = stuck(world)
+    del leader.snapshots[taken]
+    quorum[3].start()
+    quorum.settle()
+    assert quorum.leader() is leader
+    assert leader.seen(RewriteSnapshot) == [RewriteSnapshot(taken)]
+    assert [effect.id for effect in quorum[3].seen(InstallSnapshot)] == [taken]
+
+
+def rewritten(data, more_bytes):
+    """The same snapshot with other bytes for the same state: as sound as the first."""
+    control, state = msgspec.msgpack.decode(data[4:], type=tuple[bytes, bytes])
+    body = msgspec.msgpack.encode((control, b"x" * (len(state) + more_bytes)))
+    return zlib.crc32(body).to_bytes(4, "big") + body
+
+
+@pytest.mark.parametrize("more_bytes", [0, 1, -600], ids=["of the same size", "larger", "that ends before the copy does"])
+def test_a_copy_that_is_half_of_one_file_and_half_of_another_is_begun_anew(world, more_bytes) -> None:
+    quorum = world((1, 2, 3), (4,), snapshot_chunk_bytes=100).start(1, 2, 3)
+    leader = filled(quorum, 5)
+    taken = leader.take_snapshot(padding=1000)
+    quorum[4].start()
+    quorum.run_until(lambda: len(quorum[4].seen(StoreSnapshotChunk)) == 5)
+    leader.snapshots[taken] = rewritten(leader.snapshots[taken], more_bytes)
+    quorum.settle().run(10)
+    assert quorum[4].seen(OpenSnapshot) == [OpenSnapshot(taken)] * 2
+    assert [effect.id for effect in quorum[4].seen(InstallSnapshot)] == [taken]
+    assert quorum[4].snapshots[taken] == leader.snapshots[taken]
 
 
 def test_snapshots_everywhere_and_restarts_keep_the_voters(world) -> None:

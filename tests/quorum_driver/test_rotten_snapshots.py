@@ -1,4 +1,4 @@
-"""A finished snapshot that rots on the disk of a running leader: noticed when somebody asks for it, and replaced by a new one."""
+"""A finished snapshot that rots on the disk of a running leader: noticed when somebody asks for it, and written again."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 import trio
 
-from kraftlab.quorum.driver import snapshot_copies
+from kraftlab.quorum.driver import snapshot_copies, snapshot_taker
+from kraftlab.quorum.driver.errors import NoSnapshot
+from kraftlab.quorum.storage.file_system import RealFileSystem
 from kraftlab.quorum.storage.identity import partition_directory
 from kraftlab.quorum.storage.snapshot_file import snapshot_name
-from kraftlab.quorum.storage.snapshot_store import SnapshotStore
+from kraftlab.quorum.storage.snapshot_store import SnapshotStore, verify_file
 
 Clusters = Callable[..., contextlib.AbstractAsyncContextManager[Any]]
 Eventually = Callable[..., Awaitable[None]]
@@ -43,30 +45,119 @@ def wipe(node: Any) -> None:
         path.unlink()
 
 
-async def test_a_rotten_snapshot_is_not_served_and_a_new_one_takes_its_place(
-    cluster: Clusters, eventually: Eventually, caplog: pytest.LogCaptureFixture
+def said(caplog: pytest.LogCaptureFixture, what: str) -> list[str]:
+    return [record.getMessage() for record in caplog.records if what in record.getMessage()]
+
+
+async def test_a_rotten_snapshot_is_not_served_but_written_again_where_it_was(
+    cluster: Clusters, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cluster(observers=1, **OPTIONS) as c:
         await commit(c, 200)
         leader, observer = await c.leader(), c.nodes[3]
         taken = await leader.driver.take_snapshot()
         path = rot(leader, taken)
+        rotten = path.read_bytes()
         caplog.set_level(logging.INFO)
         await observer.start()
-        await eventually(lambda: "has rotted" in caplog.text, "the leader looks at what it is asked for")
-        [line] = [record.getMessage() for record in caplog.records if "has rotted" in record.getMessage()]
+        await c.committed(taken.offset, observer)
+        [line] = said(caplog, "has rotted")
         assert str(path) in line
         assert "check the disk" in line
-        await trio.sleep(0.5)
-        assert observer.driver.applied_offset == 0
-        assert len([r for r in caplog.records if "is given up" in r.getMessage()]) < 10, "no hot loop"
-        end_offset = await commit(c, 1)
-        await c.committed(end_offset, observer)
-        assert leader.driver.snapshots()[-1].id.offset == end_offset
+        assert len(said(caplog, "takes the place of")) == 1
+        assert observer.journal.loaded == [taken]
         assert observer.journal.records == leader.journal.records
-        assert [info.id.offset for info in leader.driver.snapshots()] == [end_offset]
+        assert [info.id for info in leader.driver.snapshots()] == [taken]
+        assert path.read_bytes() != rotten
+        assert verify_file(RealFileSystem(), str(path)).id == taken
+        assert len(said(caplog, "is given up")) < 10, "no hot loop"
         assert leader.failure is None
         assert (await c.leader()) is leader
+
+
+async def test_what_rots_again_is_found_and_written_again(
+    cluster: Clusters, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot_copies, "CHECK_AGAIN_S", 0.0)
+    async with cluster(observers=1, **OPTIONS) as c:
+        await commit(c, 200)
+        leader, observer = await c.leader(), c.nodes[3]
+        taken = await leader.driver.take_snapshot()
+        for times in (1, 2):
+            rot(leader, taken)
+            await observer.start()
+            await c.committed(taken.offset, observer)
+            assert len(said(caplog, "has rotted")) == times
+            await observer.crash()
+            wipe(observer)
+
+
+async def test_if_more_was_applied_a_newer_one_takes_the_place_of_a_rotten_one(cluster: Clusters) -> None:
+    async with cluster(observers=1, **OPTIONS) as c:
+        await commit(c, 200)
+        leader, observer = await c.leader(), c.nodes[3]
+        rot(leader, await leader.driver.take_snapshot())
+        end_offset = await commit(c, 10)
+        await observer.start()
+        await c.committed(end_offset, observer)
+        assert [info.id.offset for info in leader.driver.snapshots()] == [end_offset]
+        assert observer.journal.records == leader.journal.records
+
+
+async def test_a_wiped_voter_without_which_nothing_commits_comes_up_although_the_only_snapshot_rots(cluster: Clusters) -> None:
+    async with cluster(**OPTIONS) as c:
+        await c.committed(await commit(c, 200))
+        node, wiped, _ = c.nodes
+        taken = await node.driver.take_snapshot()
+        for other in c.nodes:
+            await other.crash()
+        wipe(wiped)
+        await node.start()
+        await c.committed(taken.offset, node)
+        rot(node, taken)
+        await wiped.start()
+        leader = await c.leader()
+        assert leader is node
+        await c.committed(await commit(c, 3), node, wiped)
+        assert wiped.journal.records == node.journal.records
+        assert len(wiped.journal.records) == 203
+
+
+async def test_what_keeps_a_rotten_snapshot_from_being_written_again_is_told_once_and_passes(
+    cluster: Clusters, eventually: Eventually, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster(observers=1, **OPTIONS) as c:
+        await commit(c, 200)
+        leader, observer = await c.leader(), c.nodes[3]
+        taken = await leader.driver.take_snapshot()
+        rot(leader, taken)
+        leader.journal.may_freeze = False
+        await observer.start()
+        await eventually(lambda: said(caplog, "none can be written in its place"), "the open transaction is told of")
+        with pytest.raises(NoSnapshot, match="transaction"):
+            await leader.driver.take_snapshot()
+        assert observer.driver.applied_offset == 0
+        [line] = said(caplog, "none can be written in its place")
+        assert "transaction" in line
+        leader.journal.may_freeze = True
+        await c.committed(taken.offset, observer)
+
+
+async def test_a_rotten_snapshot_is_written_again_when_a_full_disk_has_room(
+    cluster: Clusters, eventually: Eventually, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot_taker, "FULL_DISK_RETRY_S", 0.05)
+    async with cluster(observers=1, **OPTIONS) as c:
+        await commit(c, 200)
+        leader, observer = await c.leader(), c.nodes[3]
+        taken = await leader.driver.take_snapshot()
+        rot(leader, taken)
+        leader.disk.full_for = ".checkpoint"
+        await observer.start()
+        await eventually(lambda: said(caplog, "cannot be written, trying again"), "the full disk is told of")
+        leader.disk.full_for = ""
+        await c.committed(taken.offset, observer)
+        assert [info.id for info in leader.driver.snapshots()] == [taken]
 
 
 async def test_a_snapshot_that_takes_long_to_check_is_served_meanwhile(

@@ -71,6 +71,10 @@ class Taking:
         self.taker.applied([CommittedBatch(self.offset, self.offset + 1, 1, append_time_ms, b"\x91\x01")])
         self.offset += 1
         self.taker.consider(self.offset)
+        await self.written()
+
+    async def written(self) -> None:
+        """Waits for the snapshot, if one is being written."""
         await trio.testing.wait_all_tasks_blocked()
         async with self._threads.at_work:
             pass
@@ -92,7 +96,7 @@ async def test_a_leader_whose_clock_is_wrong_does_not_make_snapshots_more_freque
     taking = Taking(tmp_path, int(HOUR_S * 1000))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(taking.taker.run)
-        taking.taker.loaded(int((Wall.time() - lag_s) * 1000))
+        taking.taker.loaded(OffsetAndEpoch(0, 1), int((Wall.time() - lag_s) * 1000))
         for _ in range(50):
             await taking.apply(int((Wall.time() - lag_s) * 1000))
             mock_clock.jump(HOUR_S / 10)
@@ -106,7 +110,49 @@ async def test_a_snapshot_that_was_old_already_at_the_start_is_replaced_at_once(
     taking = Taking(tmp_path, int(HOUR_S * 1000))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(taking.taker.run)
-        taking.taker.loaded(1_000)
+        taking.taker.loaded(OffsetAndEpoch(0, 1), 1_000)
         await taking.apply(2_000)
         assert taking.taken == [1]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_snapshot_that_can_not_be_read_is_due_at_once_without_anything_new_and_only_once(tmp_path: Any) -> None:
+    taking = Taking(tmp_path, 0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(taking.taker.run)
+        await taking.apply(1_000)
+        assert taking.taken == []
+        taking.taker.replace(OffsetAndEpoch(1, 1))
+        for _ in range(3):
+            taking.taker.replace(OffsetAndEpoch(1, 1))
+            taking.taker.consider(taking.offset)
+        await taking.written()
+        assert taking.taken == [1]
+        taking.taker.consider(taking.offset)
+        await taking.written()
+        assert taking.taken == [1]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_snapshot_that_another_has_displaced_need_not_be_replaced(tmp_path: Any) -> None:
+    taking = Taking(tmp_path, 0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(taking.taker.run)
+        taking.taker.replace(OffsetAndEpoch(8, 1))
+        taking.taker.loaded(OffsetAndEpoch(9, 1), 1_000)
+        taking.taker.consider(9)
+        await taking.written()
+        assert taking.taken == []
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_snapshot_that_was_loaded_just_before_it_rotted_is_replaced(tmp_path: Any) -> None:
+    taking = Taking(tmp_path, 0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(taking.taker.run)
+        taking.taker.replace(OffsetAndEpoch(8, 1))
+        taking.taker.loaded(OffsetAndEpoch(8, 1), 1_000)
+        taking.taker.consider(8)
+        await taking.written()
+        assert taking.taken == [8]
         nursery.cancel_scope.cancel()

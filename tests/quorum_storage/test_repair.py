@@ -464,3 +464,13 @@ def test_a_snapshot_that_can_not_be_read_is_not_served_and_does_not_end_the_node
     with pytest.raises(SnapshotInvalid, match="Input/output error"):
         store.snapshots.check(written[3].end)
     assert store.snapshots.read(written[3].end, 0, 100) is None
+
+
+def test_a_snapshot_with_a_bad_sector_that_nobody_has_checked_is_not_served_and_does_not_end_the_node(open_store, builder):
+    disk = DiskWithBadSectors(Random(1))
+    store, written = fill(disk, open_store, builder)
+    builder.snapshot(store, written[3])
+    disk.bad = ".checkpoint"
+    assert store.snapshots.read(written[3].end, 10, 100) is None
+    disk.bad = ""
+    assert store.snapshots.read(written[3].end, 10, 100) is None, "what was lost once is not trusted"

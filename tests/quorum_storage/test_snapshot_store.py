@@ -322,8 +322,108 @@ def test_what_a_check_finds_rotten_is_read_for_nobody_any_more(store, disk):
         store.check(ID)
     assert store.read(ID, 0, 10) is None
     store.remove_below(OffsetAndEpoch(ID.offset + 1, ID.epoch))
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(KeyError):
         store.check(ID)
+
+
+OTHER_BODIES = [b"another" * 9, b"file" * 12, b"of the same" * 5]
+
+
+def rot(store, disk):
+    """A bit flips, and that is found."""
+    disk.flip(PATH, len(disk.snapshot()[PATH]) - 30, 3)
+    with pytest.raises(SnapshotInvalid):
+        store.check(ID)
+
+
+def test_what_is_found_rotten_is_written_over_and_given_out_again(store, disk):
+    write(store)
+    rot(store, disk)
+    assert not store.is_sound(ID)
+    assert write(store, bodies=OTHER_BODIES)
+    assert store.is_sound(ID)
+    assert store.ids() == (ID,)
+    assert store.read(ID, 0, 1 << 20)[1] == disk.snapshot()[PATH]
+    assert list(store.reader(ID).bodies()) == OTHER_BODIES
+    assert disk.names(DIRECTORY) == [NAME]
+    [info] = store.infos()
+    assert info.size_bytes == len(disk.snapshot()[PATH])
+    store.check(ID)
+    rot(store, disk)
+    assert store.read(ID, 0, 10) is None, "it can rot again"
+
+
+def test_a_sound_snapshot_is_not_written_over(store, disk):
+    write(store)
+    before = disk.snapshot()
+    assert write(store, bodies=OTHER_BODIES), "there is one, after all"
+    assert disk.snapshot() == before
+
+
+def test_a_snapshot_whose_file_is_gone_is_missed_and_written_again(store, disk):
+    write(store)
+    disk.remove(PATH)
+    assert store.read(ID, 5, 10) is None
+    assert not store.is_sound(ID)
+    assert write(store)
+    disk.remove(PATH)
+    with pytest.raises(SnapshotInvalid, match="is gone"):
+        store.check(ID)
+    assert not store.is_sound(ID)
+    assert write(store)
+    store.check(ID)
+
+
+def test_a_check_of_the_old_file_does_not_condemn_the_one_that_has_taken_its_place(store, disk):
+    write(store)
+    rot(store, disk)
+    over: list[bool] = []
+
+    def meanwhile():
+        if not over:
+            over.append(write(store))
+
+    with pytest.raises(KeyError):
+        store.check(ID, meanwhile)
+    assert over == [True]
+    assert store.is_sound(ID)
+    store.check(ID)
+
+
+def test_a_power_cut_while_a_rotten_snapshot_is_written_over_leaves_the_old_file_or_the_new_one(identity):
+    for cut in range(8):
+        for seed in range(20):
+            disk = SimulatedFileSystem(Random(seed))
+            store = MetadataStore.open(disk, "/data", identity.cluster_id, identity.directory_id).snapshots
+            write(store)
+            rot(store, disk)
+            rotten = disk.snapshot()[PATH]
+            disk.operations_left = cut
+            done = False
+            with suppress(PowerCut):
+                done = write(store)
+            disk.crash(power_cut=True)
+            found = disk.snapshot()[PATH]
+            if found == rotten:
+                assert not done
+            else:
+                again = SnapshotStore(disk, DIRECTORY, identity, [verify_file(disk, PATH)])
+                assert list(again.reader(ID).bodies()) == BODIES
+
+
+def test_a_full_disk_leaves_the_rotten_snapshot_to_be_written_over_later(store, disk):
+    write(store)
+    rot(store, disk)
+    writer = store.writer(ID, CONTROL)
+    disk.full = True
+    with pytest.raises(StorageFull):
+        writer.append(b"x" * (1 << 20), 1)
+        writer.finish()
+    writer.abandon()
+    disk.full = False
+    assert store.read(ID, 0, 10) is None
+    assert write(store)
+    store.check(ID)
 
 
 def test_reading_beside_the_node_leaves_no_file_open_though_the_snapshot_has_rotted(tmp_path, identity):
