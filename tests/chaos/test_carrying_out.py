@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from jepsen_lite.fault_plan import Action, FaultPlan, Strike
 from jepsen_lite.nemeses import cluster_faults
 from jepsen_lite.nemeses import scene as scenes
 from jepsen_lite.nemeses.carrying_out import carry_out
+from jepsen_lite.nemeses.quorum_guard import QuorumGuard
 from jepsen_lite.nemeses.scene import Leads
 from kraftlab.client import ClusterUnreachable
 from kraftlab.cluster import ClusterError
@@ -89,6 +91,12 @@ class Cluster:
         self._note(f"join {node_id}")
         self.voters.add(node_id)
 
+    def metadata_dir(self, node_id: int) -> Path:
+        return Path("nowhere", str(node_id))
+
+    async def find_voters(self) -> dict[int, frozenset[int]]:
+        return dict.fromkeys(sorted(self.up & {*CONTROLLERS}), frozenset(self.voters))
+
     async def find_leader(self, above: int | None = None) -> Leads | None:
         await trio.lowlevel.checkpoint()
         return self.leads
@@ -118,8 +126,12 @@ def action(at_s: float, kind: str, target: str, for_s: float, number: int = 0, *
 
 
 async def carried_out(cluster: Cluster, *actions: Action) -> tuple[Strike, ...]:
-    now_ns = cluster.begin()
-    return await carry_out(FaultPlan(seed="1", actions=actions), cluster, now_ns, find_leader=cluster.find_leader)
+    return await plan_carried_out(cluster, FaultPlan(seed="1", actions=actions))
+
+
+async def plan_carried_out(cluster: Cluster, plan: FaultPlan, **more: Any) -> tuple[Strike, ...]:
+    guard, find_leader = QuorumGuard(cluster, cluster.find_voters), more.pop("find_leader", cluster.find_leader)
+    return await carry_out(plan, cluster, cluster.begin(), find_leader=find_leader, guard=guard, **more)
 
 
 async def test_a_node_is_killed_and_started_at_its_times(cluster: Cluster, autojump_clock: trio.testing.MockClock) -> None:
@@ -204,7 +216,7 @@ async def test_a_cancelled_run_is_undone_and_its_strikes_told(
     told: list[Strike] = []
     plan = FaultPlan(seed="1", actions=(action(1, kind, target, 60, **arguments), action(30, "kill", "leader", 1, 1)))
     with trio.move_on_after(5):
-        await carry_out(plan, cluster, cluster.begin(), find_leader=cluster.find_leader, tell=told.append)
+        await plan_carried_out(cluster, plan, tell=told.append)
     assert cluster.done or cluster.shapes
     assert cluster.is_whole
     assert [(strike.kind, strike.begin_ns, strike.end_ns) for strike in told] == [(kind, 1_000_000_000, 5_000_000_000)]
@@ -220,7 +232,7 @@ async def test_a_fault_of_the_harness_ends_the_run_and_all_is_undone(
 
     plan = FaultPlan(seed="1", actions=(action(1, "kill", "all", 60), action(3, "pause", "leader", 1)))
     with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="a bug")):
-        await carry_out(plan, cluster, cluster.begin(), find_leader=fails)
+        await plan_carried_out(cluster, plan, find_leader=fails)
     assert cluster.is_whole
 
 
@@ -271,14 +283,13 @@ async def test_links_do_all_that_is_wanted_of_them_at_a_time(cluster: Cluster, a
                 await trio.sleep_until(cluster.began + at)
                 seen.append(cluster.shapes[(3000, 0)])
 
-        now_ns = cluster.begin()
         nursery.start_soon(look)
         actions = (
             action(1, "slow", "controller:0", 2, way="out", delay_ms=40),
             action(2, "slow", "all", 2, 1, way="both", delay_ms=10, jitter_ms=5),
             action(2, "loss", "controller:0", 1, way="both", loss=0.25),
         )
-        strikes = await carry_out(FaultPlan(seed="1", actions=actions), cluster, now_ns, find_leader=cluster.find_leader)
+        strikes = await carried_out(cluster, *actions)
     assert [(shape.delay_ms, shape.jitter_ms, shape.loss) for shape in seen] == [(40, 0, 0), (50, 5, 0.25), (10, 5, 0), (0, 0, 0)]
     assert cluster.is_whole
     assert strikes[0].links == ((3000, 0), (3000, 1), (3000, 3001), (3000, 3002))
@@ -314,5 +325,8 @@ async def test_at_most_a_minority_of_the_voters_is_away(cluster: Cluster, autoju
     strikes = await carried_out(
         cluster, action(1, "membership", "controller:2", 2), action(2, "membership", "controller:1", 2, 1)
     )
-    assert [strike.error for strike in strikes] == ["", "without controller 3001 no majority of 3 would be whole"]
+    assert [strike.error for strike in strikes] == [
+        "",
+        "without the log of node 3001, no majority of the voters 3000,3001 would be whole",
+    ]
     assert cluster.is_whole

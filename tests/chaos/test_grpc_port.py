@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from threading import Event
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import grpc
 import pytest
 import trio
 
+from jepsen_lite.nemeses.faults import CannotStrike
 from jepsen_lite.workload import CallFailed, Options
 from jepsen_lite.worlds.grpc_port import GrpcPort, Nodes
 from kraftlab.admin.v1 import admin_pb2
@@ -37,8 +39,15 @@ class Cluster:
         return Node(self._endpoints[node_id])
 
 
+RESPONSES = {
+    admin_pb2.DescribeClusterRequest: admin_pb2.DescribeClusterResponse,
+    admin_pb2.AddRaftVoterRequest: admin_pb2.AddRaftVoterResponse,
+    admin_pb2.RemoveRaftVoterRequest: admin_pb2.RemoveRaftVoterResponse,
+}
+
+
 class Served:
-    """A node that answers DescribeCluster as it is told to, and counts the calls."""
+    """A node that answers a few calls as it is told to, and counts them."""
 
     def __init__(self):
         self.header, self.calls, self.hold = admin_pb2.ResponseHeader(leader_id=-1), [], None
@@ -47,15 +56,18 @@ class Served:
         self.calls.append(request)
         if self.hold is not None:
             self.hold.wait(30)
-        return admin_pb2.DescribeClusterResponse(header=self.header)
+        return RESPONSES[type(request)](header=self.header)
 
 
 @contextmanager
 def listening(served):
-    method = METHODS["DescribeCluster"]
-    handler = grpc.unary_unary_rpc_method_handler(served.answer, method.request.FromString, method.response.SerializeToString)
+    handlers = {
+        name: grpc.unary_unary_rpc_method_handler(served.answer, method.request.FromString, method.response.SerializeToString)
+        for name, method in METHODS.items()
+        if method.request in RESPONSES
+    }
     server = grpc.server(ThreadPoolExecutor(4))
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"DescribeCluster": handler}),))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
@@ -84,9 +96,31 @@ def nodes(first, second, new_port):
         made.close()
 
 
+class Guard:
+    """Lets changes of the voters pass, or says why not."""
+
+    def __init__(self):
+        self.refusal, self.under_way = "", []
+
+    @asynccontextmanager
+    async def changing(self, node, *, leaves):
+        if self.refusal:
+            raise CannotStrike(self.refusal)
+        self.under_way.append((node, leaves))
+        try:
+            yield
+        finally:
+            self.under_way.remove((node, leaves))
+
+
 @pytest.fixture
-def port(nodes):
-    return GrpcPort(nodes, Options(timeout_ms=2_000), 0, lambda: 0)
+def guard():
+    return Guard()
+
+
+@pytest.fixture
+def port(nodes, guard):
+    return GrpcPort(nodes, Options(timeout_ms=2_000), 0, lambda: 0, guard)
 
 
 def request():
@@ -151,3 +185,22 @@ async def test_who_is_said_to_lead_is_asked_mostly_and_others_now_and_then(port,
     asked = Counter([(await port.call("DescribeCluster", request())).node for _ in range(80)])
     assert asked[2] > asked[1] > 0
     assert asked[10] == 0
+
+
+@pytest.mark.parametrize(
+    ("api", "request_type", "leaves"),
+    [("RemoveRaftVoter", admin_pb2.RemoveRaftVoterRequest, True), ("AddRaftVoter", admin_pb2.AddRaftVoterRequest, False)],
+)
+async def test_a_change_of_the_voters_is_announced_while_it_is_under_way_and_not_sent_if_it_must_not_be(
+    port, first, guard, api, request_type, leaves
+):
+    seen = []
+    first.hold = SimpleNamespace(wait=lambda _: seen.extend(guard.under_way), set=lambda: None)
+    first.header.error_code = ErrorCode.NOT_CONTROLLER
+    with pytest.raises(CallFailed, match="NOT_CONTROLLER"):
+        await port.call(api, request_type(voter_id=2), node=1)
+    assert (seen, guard.under_way) == ([(2, leaves)], [])
+    guard.refusal = "no majority of the voters 1,2 would be whole"
+    with pytest.raises(CallFailed, match="not sent: no majority of the voters 1,2 would be whole") as failed:
+        await port.call(api, request_type(voter_id=2), node=1)
+    assert (failed.value.outcome, len(first.calls)) == ("fail", 1)

@@ -14,10 +14,13 @@ from kraftlab.quorum.core.messages import Diverging, FetchRequest, FetchResponse
 
 
 class Controller:
-    """Stands for the connection to one: answers from what `log` has, as far as `high_watermark` says."""
+    """Stands for the connection to one: answers from what `log` has, as far as `high_watermark` says, if it `leads` in the epoch
+    in which it is asked; None: it leads in any."""
 
     def __init__(self):
-        self.log, self.high_watermark, self.outcome, self.error = [], 0, None, ErrorCode.NONE
+        self.log, self.high_watermark, self.outcome = [], 0, None
+        self.leads, self.view, self.is_dead = None, LeaderView(0), False
+        self.asked = []
         self.crc = 0
 
     def append(self, epoch, *, count=1, previous_crc=None):
@@ -37,9 +40,17 @@ class Controller:
 
     def request(self, api, body, timeout_s):
         asked = msgspec.msgpack.decode(body, type=FetchRequest)
+        if self.is_dead:
+            raise ConnectionRefusedError
+        self.asked.append((asked.epoch, asked.fetch_offset))
+        if self.leads not in (None, asked.epoch):
+            answer = FetchResponse(ErrorCode.FENCED_LEADER_EPOCH, self.view, -1, 0, 0, Records(b""))
+            return msgspec.msgpack.encode(answer)
         data = b"".join(data for base, _, data in self.log if base >= asked.fetch_offset)
         answer = self.outcome or Records(data)
-        return msgspec.msgpack.encode(FetchResponse(self.error, LeaderView(1, asked.epoch), self.high_watermark, 0, 0, answer))
+        return msgspec.msgpack.encode(
+            FetchResponse(ErrorCode.NONE, LeaderView(asked.epoch, 1), self.high_watermark, 0, 0, answer)
+        )
 
     def close(self):
         pass
@@ -80,10 +91,44 @@ def test_it_reads_what_is_committed_and_goes_on_where_it_was(controller, tail):
     assert log.entries[5].request_id == f"{bytes(16).hex()}:5"
 
 
-def test_who_does_not_lead_is_not_believed(controller, tail):
-    controller.append(1)
-    controller.high_watermark, controller.error = 1, ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert tail.advance(1, 1) is False and tail.end == 0
+def test_who_refuses_says_who_leads_and_that_one_is_asked_at_once(controller, tail):
+    deposed = Controller()
+    deposed.leads, deposed.view = 0, LeaderView(7, 1)
+    tail._connections[2] = deposed
+    controller.append(3, count=2)
+    controller.leads, controller.high_watermark = 7, 2
+    assert tail.advance(2, 3) is True and offsets(tail) == [0, 1]
+    assert (deposed.asked, controller.asked) == ([(3, 0)], [(7, 0)])
+
+
+def test_a_leader_is_found_though_nobody_was_heard_to_lead(controller, tail):
+    standby = Controller()
+    standby.leads, standby.view = -1, LeaderView(7, 1)
+    tail._connections[2] = standby
+    controller.append(7)
+    controller.leads, controller.view, controller.high_watermark = 7, LeaderView(7, 1), 1
+    assert tail.advance() is False and tail.advance() is True
+
+
+def test_who_is_not_believed_to_lead_is_asked_in_an_epoch_that_changes_nothing(controller, tail):
+    controller.append(7)
+    controller.high_watermark = 1
+    tail.advance(1, 7)
+    other = Controller()
+    other.leads, other.view = -1, LeaderView(9, 2)
+    tail._connections[2] = other
+    controller.is_dead = True
+    assert tail.advance() is False and other.asked == [(0, 0)]
+    other.leads, other.log, other.high_watermark = 9, controller.log, 1
+    tail.advance()
+    assert other.asked[1:] == [(9, 1)]
+
+
+def test_who_led_an_older_epoch_is_not_asked_any_more(controller, tail):
+    tail._connections[2] = Controller()
+    tail.advance(1, 7)
+    tail.advance(2, 6)
+    assert ([epoch for epoch, _ in controller.asked], tail._connections[2].asked) == ([7, 7], [])
 
 
 @pytest.mark.parametrize("wrong", [{"epoch": 1}, {"epoch": 2, "previous_crc": 77}], ids=["epoch", "chain"])
@@ -96,12 +141,11 @@ def test_a_batch_that_does_not_follow_the_one_before_is_a_violation(controller, 
     assert len(tail.violations) == 1 and "does not follow what was committed before it" in tail.violations[0]
 
 
-def test_a_later_leader_without_what_was_committed_is_a_violation_and_an_older_one_is_just_behind(controller, tail):
+def test_a_later_leader_without_what_was_committed_is_a_violation(controller, tail):
     controller.append(3)
     controller.high_watermark = 1
     tail.advance(1, 3)
     controller.outcome = Diverging(1, 0)
-    assert tail.advance(1, 2) is False and tail.violations == []
     tail.advance(1, 4)
     assert "is not in the log of node 1, the leader of epoch 4, which agrees up to 0 at most" in tail.violations[0]
 

@@ -156,7 +156,7 @@ def test_no_majority_rots_at_a_time(cluster: LocalCluster) -> None:
     cluster.wait_ready(DEADLINE_S)
     refused = [strike.error for strike in strikes if strike.error]
     assert len(refused) == 2
-    assert all("no majority of 3 would be whole" in error for error in refused)
+    assert all("no majority of the voters 3000,3001,3002 would be whole" in error for error in refused)
 
 
 @pytest.mark.parametrize("wipe", [False, True])

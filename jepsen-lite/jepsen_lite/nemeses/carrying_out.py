@@ -24,6 +24,7 @@ from .kinds import KINDS
 from .leaders import LeaderFinder
 from .ledger import Ledger
 from .powered_disk import PoweredDisk
+from .quorum_guard import QuorumGuard
 from .scene import FindLeader, Scene
 from .words import NEW_LEADER, OF_LEADER, NobodyMeant, nodes_meant
 
@@ -41,6 +42,7 @@ async def carry_out(
     now_ns: Callable[[], int],
     *,
     find_leader: FindLeader | None = None,
+    guard: QuorumGuard | None = None,
     tell: Callable[[Strike], None] = lambda strike: None,
     begun: Callable[[Action], None] = lambda action: None,
     ledger: Ledger | None = None,
@@ -49,13 +51,15 @@ async def carry_out(
     """Strikes as planned; returns when all has been undone, with the strikes by their beginning.
 
     `cluster` is a LocalCluster, `now_ns` the run's clock. `tell` hears of each strike as soon as it is over, also while this is
-    being cancelled; `begun` of each action that has struck. `ledger` is the run's, `disks` are those on which nodes were laid out
-    whose power can be taken. Raises what a harness's own fault raises.
+    being cancelled; `begun` of each action that has struck. `ledger` and `guard` are the run's, `disks` are those on which nodes
+    were laid out whose power can be taken. Raises what a harness's own fault raises.
     """
     with ExitStack() as stack:
-        asks = find_leader or stack.enter_context(closing(LeaderFinder(cluster)))
+        if find_leader is None or guard is None:
+            finder = stack.enter_context(closing(LeaderFinder(cluster)))
+            find_leader, guard = find_leader or finder, guard or QuorumGuard(cluster, finder.voters)
         book = ledger or stack.enter_context(Ledger())
-        return await _carry_out(plan, Scene(cluster, asks, book, disks), now_ns, tell, begun)
+        return await _carry_out(plan, Scene(cluster, find_leader, guard, book, disks), now_ns, tell, begun)
 
 
 async def _carry_out(

@@ -30,7 +30,7 @@ async def membership(scene: Scene, hit: Hit) -> AsyncIterator[None]:
     hit.nodes = hit.nodes[:1]
     (node,) = hit.nodes
     hit.detail = "leaves, and comes back with an empty disk" if hit.arguments.get("wipe") else "leaves and joins"
-    async with scene.weakened(node):
+    async with scene.guard.damaging(node), scene.guard.changing(node, leaves=True):
         try:
             await in_thread(scene.cluster.leave, node, _CHANGE_TIMEOUT_MS)
             async with AsyncExitStack() as stack:
@@ -50,7 +50,7 @@ async def _join(scene: Scene, node: int) -> None:
         while True:
             try:
                 return await _ask(scene, node)
-            except CLUSTER_FAULTS as error:
+            except (CannotStrike, *CLUSTER_FAULTS) as error:
                 if isinstance(error, ApiError) and error.code is ErrorCode.DUPLICATE_VOTER:
                     return None
                 fault = error
@@ -59,7 +59,8 @@ async def _join(scene: Scene, node: int) -> None:
 
 
 async def _ask(scene: Scene, node: int) -> None:
-    await in_thread(scene.cluster.join, node, _CHANGE_TIMEOUT_MS)
+    async with scene.guard.changing(node, leaves=False):
+        await in_thread(scene.cluster.join, node, _CHANGE_TIMEOUT_MS)
 
 
 def draw_move_dirs(random: Random, shape: Shape) -> list[Draft]:

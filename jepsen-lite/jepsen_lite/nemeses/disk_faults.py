@@ -105,8 +105,8 @@ async def bit_rot(scene: Scene, hit: Hit) -> AsyncIterator[None]:
     """Committed bytes of a node's metadata log rot while it is down; it must notice and repair itself from the others."""
     hit.nodes = hit.nodes[:1]
     (node,) = hit.nodes
-    async with scene.weakened(node), scene.kept_down([node]):
-        await scene.while_down(node, lambda node: scene.damaged.update({node: _inflict(scene, node, damage.rot, hit)}))
+    async with scene.guard.damaging(node), scene.kept_down([node]):
+        await scene.while_down(node, lambda node: scene.guard.damaged(node, _inflict(scene, node, damage.rot, hit)))
         yield
 
 
@@ -115,6 +115,8 @@ async def torn(scene: Scene, hit: Hit) -> AsyncIterator[None]:
     """A node dies while it writes: a batch that was not finished stands at the end of its metadata log; it must be cut away."""
     async with scene.kept_down(hit.nodes):
         for node in hit.nodes:
+            if not scene.guard.is_whole(node):
+                raise CannotStrike(f"the log of node {node} is not whole as it is")
             await scene.while_down(node, lambda node: _inflict(scene, node, damage.torn, hit))
         yield
 

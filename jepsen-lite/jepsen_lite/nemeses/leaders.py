@@ -1,7 +1,8 @@
-"""Who leads a cluster of processes, as its controllers say."""
+"""Who leads a cluster of processes, and who votes in it, as its controllers say."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import trio
@@ -29,21 +30,40 @@ class LeaderFinder:
         """None if no controller knows a leader. `above`: as soon as one knows a leader in an epoch above."""
         found: list[Leads] = []
 
+        def heard(_: int, answer: Any) -> bool:
+            if answer.leader_id >= 0:
+                found.append(Leads(answer.leader_id, answer.leader_epoch))
+            return above is not None and answer.leader_id >= 0 and answer.leader_epoch > above
+
+        await self._ask_all(heard)
+        return max(found, key=lambda leads: leads.epoch, default=None)
+
+    async def voters(self) -> dict[int, frozenset[int]]:
+        """Who votes, by the controllers that answer: each by what its own log says, committed or not."""
+        found: dict[int, frozenset[int]] = {}
+
+        def heard(node: int, answer: Any) -> bool:
+            found[node] = frozenset(voter.replica_id for voter in answer.current_voters)
+            return False
+
+        await self._ask_all(heard)
+        return found
+
+    async def _ask_all(self, heard: Callable[[int, Any], bool]) -> None:
+        """`heard` says whether that was enough."""
+
         async def ask(node: int) -> None:
             try:
                 answer = await trio.to_thread.run_sync(self._ask, node, abandon_on_cancel=True)
             except (ApiError, ClusterUnreachable):
                 return
-            if answer.leader_id >= 0:
-                found.append(Leads(answer.leader_id, answer.leader_epoch))
-                if above is not None and answer.leader_epoch > above:
-                    nursery.cancel_scope.cancel()
+            if heard(node, answer):
+                nursery.cancel_scope.cancel()
 
         async with trio.open_nursery() as nursery:
             for node in self._cluster.controller_ids:
                 if self._cluster.pid(node) is not None:
                     nursery.start_soon(ask, node)
-        return max(found, key=lambda leads: leads.epoch, default=None)
 
     def _ask(self, node: int) -> Any:
         from kraftlab.admin.v1 import admin_pb2

@@ -20,10 +20,10 @@ import trio
 
 from kraftlab.cluster.links.shape import LinkShape
 
-from .damage import Damage, is_repairing
 from .faults import CannotStrike, CannotUndo
 from .ledger import Ledger, Process
 from .powered_disk import PoweredDisk
+from .quorum_guard import QuorumGuard
 from .words import View
 
 Link = tuple[int, int]
@@ -96,13 +96,20 @@ async def in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 class Scene:
-    """One cluster under faults. `find_leader` asks who leads; `disks` are those whose power can be taken, by node."""
+    """One cluster under faults. `find_leader` asks who leads, `guard` knows what the quorum can do without; `disks` are those
+    whose power can be taken, by node."""
 
     def __init__(
-        self, cluster: Any, find_leader: FindLeader, ledger: Ledger, disks: Mapping[int, PoweredDisk] = MappingProxyType({})
+        self,
+        cluster: Any,
+        find_leader: FindLeader,
+        guard: QuorumGuard,
+        ledger: Ledger,
+        disks: Mapping[int, PoweredDisk] = MappingProxyType({}),
     ) -> None:
         self.cluster: Any = cluster
         self.find_leader = find_leader
+        self.guard = guard
         self.ledger = ledger
         self.disks = disks
         self.down: Holds[int] = Holds()
@@ -111,9 +118,6 @@ class Scene:
         """Nodes that write no file any more."""
         self.dark: Holds[int] = Holds()
         """Nodes whose disks have no power."""
-        self.damaged: dict[int, Damage] = {}
-        self._weak: Holds[int] = Holds()
-        self._weakening = trio.Lock()
         self.cuts: Holds[Link] = Holds()
         self._shapes: defaultdict[Link, list[LinkShape]] = defaultdict(list)
         self._noted: dict[int, Process] = {}
@@ -222,31 +226,6 @@ class Scene:
                     await in_thread(self.cluster.resume_node, node)
 
     # -- disks ---------------------------------------------------------------------------------------------------------
-
-    @asynccontextmanager
-    async def weakened(self, controller: int) -> AsyncIterator[None]:
-        """The quorum can do without what this controller holds: a majority of the others is whole. CannotStrike if not.
-
-        A broker's metadata is a copy, without which the quorum does at any time.
-        """
-        controllers = self.cluster.controller_ids
-        async with self._weakening:
-            whole = [node for node in controllers if node != controller and await in_thread(self._is_whole, node)]
-            if controller in controllers and len(whole) < len(controllers) // 2 + 1:
-                raise CannotStrike(f"without controller {controller} no majority of {len(controllers)} would be whole")
-            self._weak.add(controller)
-        try:
-            yield
-        finally:
-            self._weak.drop(controller)
-
-    def _is_whole(self, node: int) -> bool:
-        harm = self.damaged.get(node)
-        if harm is not None:
-            if harm.is_there() or is_repairing(self.cluster.metadata_dir(node)):
-                return False
-            del self.damaged[node]
-        return node not in self._weak
 
     async def lose_power(self, node: int) -> None:
         """Of a node that is down. What its disk has not synced is gone."""

@@ -5,6 +5,8 @@ are off, and a call to a node that cannot be reached fails at once, which certai
 it is: while a node is down, another cluster of this machine may be laid out on its ports. Answers come on gRPC's threads
 and wake the task that waits.
 
+A change of the voters is sent only if the guard of the quorum lets it pass: while a log is damaged it may be one too many.
+
 A call that names no node goes to who this process believes to lead, as the last answer said, and now and then to another
 controller: so one that was deposed and does not know it is asked too.
 """
@@ -23,6 +25,8 @@ from kraftlab.metadata.errors import ErrorCode
 from kraftlab.quorum.core.types import Endpoint
 
 from ..history import FAIL
+from ..nemeses.faults import CannotStrike
+from ..nemeses.quorum_guard import QuorumGuard
 from ..outcomes import of_broken_call, of_error_code
 from ..workload import CallFailed, Options, Reply
 
@@ -32,6 +36,10 @@ _ASIDE = 0.15
 """How many calls without a node go to a controller that is not believed to lead."""
 _AVOIDED_S = 1.0
 """How long a node is not chosen that could not be reached."""
+
+
+LEAVES = {"AddRaftVoter": False, "RemoveRaftVoter": True}
+"""Changes of the voters: whether one leaves."""
 
 
 class HasEndpoints(Protocol):
@@ -65,13 +73,13 @@ class Nodes:
 
 
 class GrpcPort:
-    """`workload.Port` of one process. `now_ns` is the run's clock."""
+    """`workload.Port` of one process. `now_ns` is the run's clock, `guard` that of the quorum."""
 
-    def __init__(self, nodes: Nodes, options: Options, process: int, now_ns: Callable[[], int]) -> None:
+    def __init__(self, nodes: Nodes, options: Options, process: int, now_ns: Callable[[], int], guard: QuorumGuard) -> None:
         self.controllers: Sequence[int] = nodes.controllers
         self.brokers: Sequence[int] = nodes.brokers
         self.now_ns = now_ns
-        self._nodes, self._timeout_ms = nodes, options.timeout_ms
+        self._nodes, self._guard, self._timeout_ms = nodes, guard, options.timeout_ms
         self._random: Random = options.random(f"port/{process}")
         self._leader = -1
         self._avoided: dict[int, float] = {}
@@ -81,6 +89,15 @@ class GrpcPort:
 
     async def call(self, api: str, request: Any, *, node: int | None = None, timeout_ms: int | None = None) -> Reply:
         """Sends a request once. CallFailed."""
+        if api not in LEAVES:
+            return await self._send(api, request, node, timeout_ms)
+        try:
+            async with self._guard.changing(request.voter_id, leaves=LEAVES[api]):
+                return await self._send(api, request, node, timeout_ms)
+        except CannotStrike as refused:
+            raise CallFailed(FAIL, f"not sent: {refused}") from None
+
+    async def _send(self, api: str, request: Any, node: int | None, timeout_ms: int | None) -> Reply:
         target = self._likely() if node is None else node
         header = request.header
         if not header.HasField("timeout_ms"):

@@ -2,8 +2,12 @@
 
 Theory of operation. Nodes take snapshots and clean their logs, so the history is read as it is made: as an observer, by Fetch
 from whoever leads (KIP-595), again and again and with little patience. Leaders keep the log for observers that they know, but one
-that has just been elected may have cleaned more: who reads must never be behind by as much as lies between two snapshots. What
-lies below the high watermark never changes: each batch must follow the one before, by offset, by epoch and by the chain of
+that has just been elected may have cleaned more: who reads must never be behind by as much as lies between two snapshots. So the
+leader is found here, by the refusals of those that do not lead, and not waited for until somebody has been asked who it is: where
+leaders make way several times a second that would always be one that was. Who is not believed to lead is asked in epoch 0, which
+every controller refuses, saying whom it believes to lead; in a later epoch than its own it would give way to that.
+
+What lies below the high watermark never changes: each batch must follow the one before, by offset, by epoch and by the chain of
 checksums, which cover all that came before; and every later leader must hold it. What does not is a violation, and is kept as
 such. If the log was cleaned before it could be read, what was read before is given up: the log begins later then, and checkers
 know it.
@@ -17,15 +21,18 @@ import msgspec
 
 from kraftlab.client.data import PeerConnection
 from kraftlab.client.metadata_log import observer_named
+from kraftlab.metadata.errors import ApiError
 from kraftlab.quorum.core.batch import Batch, decode_all
 from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.messages import API_OF, Diverging, FetchRequest, FetchResponse, Records, SnapshotRequired
 from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch
 
 from ..committed_log import CommittedLog, LogBatch, decoded
+from ..nemeses.scene import Leads
 
 TIMEOUT_S = 0.3
 _FETCH_BYTES = 4 << 20
+_NO_EPOCH = 0
 _BEGINNING = OffsetAndEpoch(0, 0)
 _OBSERVER = observer_named("kraftlab chaos")
 _decode = msgspec.msgpack.Decoder(FetchResponse).decode
@@ -40,6 +47,7 @@ class LogTail:
         self._position = _BEGINNING
         self._start = 0
         self._crc: int | None = 0
+        self._leads = Leads(-1, _NO_EPOCH)
         self.violations: list[str] = []
 
     def close(self) -> None:
@@ -51,22 +59,56 @@ class LogTail:
         """One past the last record that was read."""
         return self._position.offset
 
-    def advance(self, leader: int, epoch: int) -> bool:
-        """Reads what that leader has committed by now, or a part of it; whether there was anything. ApiError, OSError,
-        CorruptBatch."""
-        position = self._position
+    def advance(self, leader: int = -1, epoch: int = -1) -> bool:
+        """Reads what is committed by now, or a part of it; whether there was anything. `leader` is who was heard to lead in that
+        epoch, -1 if nobody was. CorruptBatch."""
+        self._believe(leader, epoch)
+        asked: set[Leads] = set()
+        while self._leads.node in self._connections and self._leads not in asked:
+            asked.add(self._leads)
+            answer = self._fetch(*self._leads)
+            if answer is None:
+                break
+            if answer.error is ErrorCode.NONE:
+                return self._take_in(answer, self._leads)
+            self._hear(answer)
+        self._look_around()
+        return False
+
+    def _look_around(self) -> None:
+        """Asks all who leads."""
+        for node in self._connections:
+            if node != self._leads.node:
+                answer = self._fetch(node, _NO_EPOCH)
+                if answer is not None:
+                    self._hear(answer)
+
+    def _hear(self, refusal: FetchResponse) -> None:
+        self._believe(refusal.leader.leader_id, refusal.leader.epoch)
+
+    def _believe(self, node: int, epoch: int) -> None:
+        """Of two leaders the one of the later epoch leads; nobody leads an epoch after another."""
+        if node in self._connections and epoch > self._leads.epoch:
+            self._leads = Leads(node, epoch)
+
+    def _fetch(self, node: int, epoch: int) -> FetchResponse | None:
+        """None if it does not answer."""
+        position = self._position if epoch != _NO_EPOCH else _BEGINNING
         request = FetchRequest(epoch, _OBSERVER, position.offset, position.epoch, -1, 0, _FETCH_BYTES)
-        body = self._connections[leader].request(API_OF[FetchRequest], msgspec.msgpack.encode(request), TIMEOUT_S)
-        answer = _decode(body)
-        if answer.error is not ErrorCode.NONE:
-            return False
+        try:
+            return _decode(self._connections[node].request(API_OF[FetchRequest], msgspec.msgpack.encode(request), TIMEOUT_S))
+        except (ApiError, OSError):
+            return None
+
+    def _take_in(self, answer: FetchResponse, leads: Leads) -> bool:
+        position = self._position
         match answer.outcome:
             case SnapshotRequired() as cleaned:
                 self._begin_at(cleaned.id)
-            case Diverging() if epoch >= position.epoch:
+            case Diverging():
                 self._violated(
-                    f"what was committed up to {position!r} is not in the log of node {leader}, the leader of epoch {epoch}, "
-                    f"which agrees up to {answer.outcome.end_offset} at most"
+                    f"what was committed up to {position!r} is not in the log of node {leads.node}, the leader of epoch "
+                    f"{leads.epoch}, which agrees up to {answer.outcome.end_offset} at most"
                 )
             case Records(data):
                 for batch in decode_all(data):

@@ -26,7 +26,6 @@ from typing import Any
 import trio
 
 from kraftlab.cluster import ClusterError, LocalCluster
-from kraftlab.metadata.errors import ApiError
 from kraftlab.quorum.core.errors import CorruptBatch
 
 from ..committed_log import CommittedLog
@@ -37,8 +36,10 @@ from ..nemeses.capabilities import Found, available_kinds, needed, probe
 from ..nemeses.carrying_out import carry_out
 from ..nemeses.drawing import draw_plan
 from ..nemeses.kinds import ALL, KINDS
+from ..nemeses.leaders import LeaderFinder
 from ..nemeses.ledger import Ledger
 from ..nemeses.powered_disk import PoweredDisk, controllers_on_disks
+from ..nemeses.quorum_guard import QuorumGuard
 from ..workload import Options, Run, Workload
 from .grpc_port import GrpcPort, Nodes
 from .log_tail import LogTail
@@ -153,10 +154,12 @@ class _RealRun:
 
     async def play(self) -> Run:
         self._nodes = nodes = Nodes(self._cluster)
+        self._leaders = leaders = LeaderFinder(self._cluster)
+        self._guard = guard = QuorumGuard(self._cluster, leaders.voters)
         listens = {node_id: self._cluster.node(node_id).listens for node_id in self._cluster.controller_ids}
         tail = LogTail(listens, self._cluster.cluster_id)
         try:
-            self._drive = TrioDrive(lambda process: GrpcPort(nodes, self._options, process, self._drive.now_ns))
+            self._drive = TrioDrive(lambda process: GrpcPort(nodes, self._options, process, self._drive.now_ns, guard))
             self._interpreter = Interpreter(self._workload, self._options, self._drive, self._listener.ended)
             async with _errors_alone(), trio.open_nursery() as watchers:
                 with trio.CancelScope() as phases:
@@ -169,6 +172,7 @@ class _RealRun:
         finally:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             tail.close()
+            leaders.close()
             nodes.close()
 
     async def _stop_on_signal(self, phases: trio.CancelScope) -> None:
@@ -218,6 +222,8 @@ class _RealRun:
             self._plan,
             self._cluster,
             self._drive.now_ns,
+            find_leader=self._leaders,
+            guard=self._guard,
             tell=self._struck,
             begun=lambda action: self._striking.append(action.kind),
             ledger=self._ledger,
@@ -290,12 +296,10 @@ class _RealRun:
     async def _advance(self, tail: LogTail) -> bool:
         """Whether there was more to read. What cannot be read now is read later."""
         leader, epoch, _, _ = newest(self._last)
-        if leader < 0:
-            return False
         async with self._reading:
             try:
                 more: bool = await _in_thread(tail.advance, leader, epoch)
-            except (ApiError, OSError, CorruptBatch):
+            except CorruptBatch:
                 return False
             return more
 

@@ -1,0 +1,361 @@
+"""Whatever a plan does to disks and voters, a majority of those who vote is whole: of every voter set that any node acts on."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jepsen_lite.nemeses import cluster_faults
+from jepsen_lite.nemeses import scene as scenes
+from jepsen_lite.nemeses.carrying_out import carry_out
+from jepsen_lite.nemeses.damage import Damage, batches, log_directory
+from jepsen_lite.nemeses.drawing import draw_plan
+from jepsen_lite.nemeses.faults import CannotStrike
+from jepsen_lite.nemeses.quorum_guard import QuorumGuard, VoterSets, has_whole_majority
+from jepsen_lite.nemeses.scene import Leads
+from jepsen_lite.workload import Options
+from kraftlab.cluster import ClusterError
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.quorum.core.batch import encode
+from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES
+
+KINDS = ("kill", "pause", "bit-rot", "torn", "membership")
+NO_PROCESS = 2**23
+"""No system has process ids above."""
+STEP_S = 0.4
+
+
+def small_log() -> bytes:
+    """A segment of batches, each of which says that those before it are committed."""
+    data, crc = bytes(HEADER_PAGE_BYTES), 0
+    for offset in range(6):
+        batch, crc = encode(
+            b"a record", base_offset=offset, epoch=1, record_count=1, append_time_ms=1, high_watermark=offset, previous_crc=crc
+        )
+        data += batch
+    return data
+
+
+WHOLE = small_log()
+
+
+class Quorum:
+    """Controllers that act on the voters that their own logs say, and elect, replicate, truncate and repair by turns.
+
+    A node's log is its position, (epoch, length), and the voter set that it ends with. Changes are answered, refused, or left
+    open, as chance has it; what is left open is in the leader's log alone.
+    """
+
+    broker_ids = ()
+
+    def __init__(self, count: int, directory: Path, random: Random) -> None:
+        self.controller_ids = tuple(range(3000, 3000 + count))
+        everybody = frozenset(self.controller_ids)
+        self.logs = dict.fromkeys(self.controller_ids, ((1, 1), everybody))
+        self.up, self.stopped = {*self.controller_ids}, set[int]()
+        self.directory, self.random = directory, random
+        self.leader, self.epoch = self.controller_ids[0], 1
+        self.least_whole: list[tuple[frozenset[int], set[int]]] = []
+        for node in self.controller_ids:
+            self._fill(node)
+
+    # -- what faults do to it ------------------------------------------------------------------------------------------
+
+    def metadata_dir(self, node: int) -> Path:
+        return self.directory / str(node)
+
+    def _segment(self, node: int) -> Path:
+        return log_directory(self.metadata_dir(node)) / f"{0:020}.log"
+
+    def _fill(self, node: int) -> None:
+        self._segment(node).parent.mkdir(parents=True, exist_ok=True)
+        self._segment(node).write_bytes(WHOLE)
+
+    def pid(self, node: int) -> int | None:
+        return NO_PROCESS + node if node in self.up else None
+
+    def start_node(self, node: int) -> None:
+        self.up.add(node)
+
+    def kill_node(self, node: int) -> None:
+        self.up.discard(node)
+        self.stopped.discard(node)
+
+    def pause_node(self, node: int) -> None:
+        self.stopped.add(node)
+
+    def resume_node(self, node: int) -> None:
+        self.stopped.discard(node)
+
+    def leave(self, node: int, timeout_ms: int) -> None:
+        self._change(node, leaves=True)
+
+    def join(self, node: int, timeout_ms: int) -> None:
+        self._change(node, leaves=False)
+
+    def wipe_controller(self, node: int) -> None:
+        assert node not in self.up
+        for file in self._segment(node).parent.iterdir():
+            file.unlink()
+        self.logs[node] = ((0, 0), frozenset())
+
+    async def find_leader(self, above: int | None = None) -> Leads | None:
+        await trio.lowlevel.checkpoint()
+        return Leads(self.leader, self.epoch) if self.leader in self.answering else None
+
+    async def find_voters(self) -> dict[int, frozenset[int]]:
+        await trio.lowlevel.checkpoint()
+        return {node: self.logs[node][1] for node in self.answering}
+
+    # -- what it does --------------------------------------------------------------------------------------------------
+
+    @property
+    def answering(self) -> set[int]:
+        return self.up - self.stopped
+
+    def is_whole(self, node: int) -> bool:
+        """Rot is seen where it is; a torn tail costs nothing."""
+        path = self._segment(node)
+        return path.exists() and len(list(batches(path.read_bytes()))) == 6
+
+    def look(self) -> None:
+        """Notes every voter set that is too weak."""
+        whole = {node for node in self.controller_ids if self.is_whole(node)}
+        for voters in {voters for _, voters in self.logs.values()} - {frozenset()}:
+            if not has_whole_majority(voters, {*voters} - whole):
+                self.least_whole.append((voters, whole))
+
+    def _change(self, node: int, *, leaves: bool) -> None:
+        leader = self.leader
+        if leader not in self.answering or not self._is_led():
+            raise ClusterError("nobody leads")
+        position, voters = self.logs[leader]
+        if leaves != (node in voters):
+            raise ApiError(ErrorCode.VOTER_NOT_FOUND if leaves else ErrorCode.DUPLICATE_VOTER, "so it is")
+        if not leaves and not (node in self.answering and self.is_whole(node)):
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "it has not caught up")
+        if self.random.random() < 0.2:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "another change is under way")
+        self.logs[leader] = ((self.epoch, position[1] + 1), voters ^ {node})
+        if self.random.random() < 0.3:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "it is not committed yet")
+        self._replicate()
+
+    def _is_led(self) -> bool:
+        return self._has_majority(self.leader, self.logs[self.leader][1])
+
+    def _has_majority(self, leader: int, voters: frozenset[int]) -> bool:
+        return leader in self.answering and len(voters & self.answering) > len(voters) // 2
+
+    def _replicate(self) -> None:
+        for node in self.answering:
+            if self.random.random() < 0.7:
+                self.logs[node] = self.logs[self.leader]
+                self._repair(node)
+
+    def _repair(self, node: int) -> None:
+        if not self.is_whole(node):
+            self._fill(node)
+
+    def step(self) -> None:
+        if self._is_led() and self.random.random() < 0.9:
+            return self._replicate()
+        candidate = self.random.choice(self.controller_ids)
+        position, voters = self.logs[candidate]
+        granting = {node for node in self.answering & voters if self.logs[node][0] <= position and self.is_whole(node)}
+        if candidate in granting and len(granting) > len(voters) // 2:
+            self.leader, self.epoch = candidate, self.epoch + 1
+            self.logs[candidate] = ((self.epoch, position[1] + 1), voters)
+        return None
+
+    async def live(self) -> None:
+        while True:
+            self.step()
+            self.look()
+            await trio.sleep(STEP_S * self.random.random())
+
+    async def change_voters(self, guard: QuorumGuard) -> None:
+        """As the clients of a workload do."""
+        while True:
+            await trio.sleep(self.random.random())
+            node, leaves = self.random.choice(self.controller_ids), self.random.random() < 0.5
+            if leaves and len(self.logs[self.leader][1]) <= 2:
+                continue
+            try:
+                async with guard.changing(node, leaves=leaves):
+                    await trio.sleep(self.random.random())
+                    self._change(node, leaves=leaves)
+            except (CannotStrike, ClusterError, ApiError):
+                continue
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_threads() -> Any:
+    """The mock clock does not wait for threads."""
+
+    async def in_turn(work: Callable[..., Any], *arguments: Any) -> Any:
+        await trio.sleep(0.05)
+        return work(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (scenes, cluster_faults):
+            patch.setattr(module, "in_thread", in_turn)
+        yield
+
+
+def in_mock_time(work: Callable[[], Awaitable[Any]]) -> Any:
+    return trio.run(work, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 10_000), st.integers(1, 5), st.booleans())
+def test_no_plan_of_any_seed_leaves_voters_without_a_whole_majority(seed: int, controllers: int, clients_change: bool) -> None:
+    options = Options(seed=str(seed), time_s=12, controllers=controllers, brokers=0)
+    plan = draw_plan(options, KINDS)
+
+    async def run() -> None:
+        quorum = Quorum(controllers, Path(directory), options.random("quorum"))
+        guard = QuorumGuard(quorum, quorum.find_voters)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(quorum.live)
+            if clients_change:
+                nursery.start_soon(quorum.change_voters, guard)
+            await carry_out(plan, quorum, lambda: round(trio.current_time() * 1e9), find_leader=quorum.find_leader, guard=guard)
+            nursery.cancel_scope.cancel()
+        assert not quorum.least_whole
+        for _ in range(1_000):
+            quorum.step()
+        assert all(quorum.is_whole(node) for node in quorum.controller_ids), "the quorum did not come back"
+
+    with tempfile.TemporaryDirectory() as directory:
+        in_mock_time(run)
+
+
+# -- which voter sets may be in force --------------------------------------------------------------------------------------
+
+NODES = (1, 2, 3, 4)
+nodes = st.sampled_from(NODES)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("begin"), nodes),
+        st.tuples(st.just("carry out"), st.integers(0, 5), nodes),
+        st.tuples(st.just("end"), st.integers(0, 5)),
+        st.tuples(st.just("copy"), nodes, nodes),
+        st.tuples(st.just("ask"), st.sets(nodes) | st.just(set(NODES))),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=200)
+@given(steps)
+def test_what_any_log_says_is_among_the_sets_that_may_be(steps: list[tuple[Any, ...]]) -> None:
+    """A change is in the log of whoever carried it out, and of those that copied that; nodes answer, or do not."""
+    sets, said = VoterSets(NODES), dict.fromkeys(NODES, frozenset(NODES))
+    running: list[Any] = []
+    for what, *of in steps:
+        match what:
+            case "begin":
+                running.append(sets.begin(of[0]))
+            case "carry out" if of[0] < len(running):
+                said[of[1]] = said[of[1]] ^ {running[of[0]].node}
+            case "end" if of[0] < len(running):
+                sets.end(running.pop(of[0]))
+            case "copy":
+                said[of[1]] = said[of[0]]
+            case "ask":
+                sets.hear(sets.ask(), {node: said[node] for node in of[0]})
+        assert {*said.values()} - {frozenset()} <= sets.possible()
+
+
+def test_what_all_have_said_since_is_all_there_may_be() -> None:
+    sets = VoterSets((1, 2, 3))
+    asked_at = sets.ask()
+    sets.end(sets.begin(3))
+    now = dict.fromkeys((1, 2, 3), frozenset({1, 2}))
+    sets.hear(asked_at, now)
+    assert sets.possible() == {frozenset({1, 2}), frozenset({1, 2, 3})}, "it ended behind the question"
+    sets.hear(sets.ask(), now)
+    assert sets.possible() == {frozenset({1, 2})}
+
+
+# -- what is refused -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def quorum(tmp_path: Path) -> Quorum:
+    return Quorum(3, tmp_path, Random(1))
+
+
+@pytest.fixture
+def guard(quorum: Quorum) -> QuorumGuard:
+    return QuorumGuard(quorum, quorum.find_voters)
+
+
+def rot(quorum: Quorum, node: int) -> Damage:
+    (path,) = log_directory(quorum.metadata_dir(node)).glob("*.log")
+    damage = Damage(path, HEADER_PAGE_BYTES + 20, WHOLE[HEADER_PAGE_BYTES + 20 :][:2], b"??")
+    damage.inflict()
+    return damage
+
+
+async def test_of_three_voters_one_may_be_damaged(guard: QuorumGuard) -> None:
+    async with guard.damaging(3001):
+        with pytest.raises(CannotStrike, match="without the log of node 3002, no majority of the voters 3000,3001,3002 would be"):
+            async with guard.damaging(3002):
+                pass
+    async with guard.damaging(3002):
+        assert not guard.is_whole(3002)
+
+
+async def test_of_two_voters_none_may_be_damaged_and_who_votes_no_more_may_be(quorum: Quorum, guard: QuorumGuard) -> None:
+    quorum.logs = dict.fromkeys(quorum.logs, ((1, 2), frozenset({3000, 3001})))
+    with pytest.raises(CannotStrike, match="no majority of the voters 3000,3001 would be whole"):
+        async with guard.damaging(3000):
+            pass
+    async with guard.damaging(3002):
+        pass
+
+
+async def test_nobody_leaves_while_the_log_of_another_is_damaged_and_everybody_may_once_it_is_repaired(
+    quorum: Quorum, guard: QuorumGuard
+) -> None:
+    async with guard.damaging(3001):
+        guard.damaged(3001, rot(quorum, 3001))
+    with pytest.raises(CannotStrike, match="without node 3000 among the voters, no majority of the voters 3001,3002 would be"):
+        async with guard.changing(3000, leaves=True):
+            pass
+    quorum._fill(3001)
+    async with guard.changing(3000, leaves=True):
+        pass
+
+
+async def test_nothing_is_damaged_while_a_voter_may_be_leaving(guard: QuorumGuard) -> None:
+    async with guard.changing(3000, leaves=True):
+        with pytest.raises(CannotStrike, match="no majority of the voters 3001,3002 would be whole"):
+            async with guard.damaging(3001):
+                pass
+
+
+async def test_a_damaged_node_joins_no_voter_that_would_need_it(quorum: Quorum, guard: QuorumGuard) -> None:
+    quorum.logs = dict.fromkeys(quorum.logs, ((1, 2), frozenset({3000})))
+    guard.damaged(3001, rot(quorum, 3001))
+    with pytest.raises(CannotStrike, match="with node 3001 among the voters, no majority of the voters 3000,3001 would be"):
+        async with guard.changing(3001, leaves=False):
+            pass
+
+
+async def test_what_is_damaged_is_not_damaged_again(quorum: Quorum, guard: QuorumGuard) -> None:
+    guard.damaged(3001, rot(quorum, 3001))
+    with pytest.raises(CannotStrike, match="the log of node 3001 is not whole as it is"):
+        async with guard.damaging(3001):
+            pass
