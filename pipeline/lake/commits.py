@@ -166,18 +166,21 @@ class Lake:
         schema = spark_schema(table)
         files = [uris.for_spark(uri) for uri in self.files(table, as_of, lo=lo, hi=hi)]
         if not files:
-            return spark.createDataFrame([], schema)
+            return (
+                spark.range(1).where("false").selectExpr(*(f"cast(null as {kind}) as {name}" for name, kind in _columns(schema)))
+            )
         return spark.read.schema(schema).parquet(*files)
 
     def arrow(self, table: str, columns: list[str] | None = None, as_of: int | None = None) -> pa.Table:
         """A table without Spark."""
-        return self._arrow(table, self.active(table, as_of), columns)
+        return self.arrow_of_files(table, (each for manifest in self.active(table, as_of) for each in manifest.files), columns)
 
     def arrow_of(self, manifest: Manifest, columns: list[str] | None = None) -> pa.Table:
         """The rows of one commit, without Spark."""
-        return self._arrow(manifest.table, [manifest], columns)
+        return self.arrow_of_files(manifest.table, manifest.files, columns)
 
-    def _arrow(self, table: str, manifests: Iterable[Manifest], columns: list[str] | None) -> pa.Table:
+    def arrow_of_files(self, table: str, files: Iterable[DataFile], columns: list[str] | None = None) -> pa.Table:
+        """The rows of files of a table, committed or not, without Spark."""
         import pyarrow as pa
         from pyarrow import parquet
 
@@ -185,7 +188,7 @@ class Lake:
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns])
         parts = []
-        for data_file in (each for manifest in manifests for each in manifest.files):
+        for data_file in files:
             with self._system.open_input_file(f"{self._root}/{data_file.path}") as stream:
                 parts.append(parquet.ParquetFile(stream).read(columns=schema.names).select(schema.names).cast(schema))
         return pa.concat_tables(parts) if parts else schema.empty_table()
@@ -202,10 +205,31 @@ class Lake:
     ) -> Manifest:
         """Writes the range [lo, hi) of a table and commits it. The caller holds `writing()`. RangeOverlap."""
         self.check_range(table, lo, hi)
-        relative = f"{table_path(table)}/{range_name(lo, hi)}"
+        relative = self.directory(table, lo, hi)
         before = {path for path, _ in self._data_files(relative)}
         write(uris.for_spark(uris.joined(self.uri, relative)))
-        files = tuple(DataFile(path, self._rows(path), size) for path, size in self._data_files(relative) if path not in before)
+        files = [DataFile(path, self._rows(path), size) for path, size in self._data_files(relative) if path not in before]
+        return self.commit_parts(table, lo, hi, files, inputs=inputs, details=details)
+
+    def directory(self, table: str, lo: int, hi: int) -> str:
+        """Where the files of a range stand, relative to the lake."""
+        return f"{table_path(table)}/{range_name(lo, hi)}"
+
+    def commit_parts(
+        self,
+        table: str,
+        lo: int,
+        hi: int,
+        files: Iterable[DataFile],
+        *,
+        inputs: Mapping[str, int] = {},
+        details: Mapping[str, str] = {},
+    ) -> Manifest:
+        """Commits files that were written into `directory`; without any, a range that has no rows. The caller holds `writing()`.
+        RangeOverlap.
+        """
+        self.check_range(table, lo, hi)
+        files = tuple(sorted(files, key=lambda each: each.path))
         self._sync(*(each.path for each in files))
         manifest = Manifest(
             self.latest(table) + 1,
@@ -221,6 +245,11 @@ class Lake:
         )
         self._publish(f"{COMMITS}/{table}/{manifest.number}.json", msgspec.json.format(msgspec.json.encode(manifest)))
         return manifest
+
+    def discard(self, files: Iterable[DataFile]) -> None:
+        """Removes files that were written and shall not be committed."""
+        for each in files:
+            self._system.delete_file(f"{self._root}/{each.path}")
 
     def commit_arrow(
         self,
@@ -351,6 +380,13 @@ class Lake:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+
+
+def _columns(schema: str) -> Iterator[tuple[str, str]]:
+    """(name, type) of a schema text of Spark's."""
+    for column in schema.split(", "):
+        name, _, kind = column.partition(" ")
+        yield name, kind
 
 
 def _write(system: FileSystem, path: str, data: bytes) -> None:

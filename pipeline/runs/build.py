@@ -9,6 +9,7 @@ Snapshots are read where segments have holes, a log's cleaned beginning for one:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,24 +17,17 @@ import msgspec
 
 from ..errors import WrongUse
 from ..lake import uris
-from ..lake.commits import Lake, Manifest
+from ..lake.commits import DataFile, Lake, Manifest
+from ..lake.parts import written
 from ..session.factory import master_of
+from ..sources.taking import BATCHES
 from ..tables import bronze, silver
 from ..tables.batch_rows import Spans
-from .ingest import BATCHES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TOPICS, CHANGES, BROKERS, CONFIGS, OTHER = (
-    "silver.topics",
-    "silver.partition_changes",
-    "silver.brokers",
-    "silver.configs",
-    "silver.other_records",
-)
-TABLES = (TOPICS, CHANGES, BROKERS, CONFIGS, OTHER)
-"""In the order in which they are built: topics give partitions their names."""
+TABLES = TOPICS, CHANGES, BROKERS, CONFIGS, OTHER = silver.TABLES
 
 
 class BuildReport(msgspec.Struct, frozen=True):
@@ -107,62 +101,56 @@ class _Build:
 
     def run(self, lo: int, hi: int) -> BuildReport:
         snapshots = self._needed_snapshots()
-        batches = self._batches(lo, hi, snapshots)
-        rows = silver.others(batches).persist()
-        try:
-            marks = silver.marks(rows)
-            found = silver.transactions(marks.markers)
-            spans = found.aborted
-            if found.open_from is not None:
-                hi = self._batch_with(found.open_from, lo, hi)
-                if hi <= lo:
-                    return BuildReport(lo, lo, open_from=found.open_from)
-                batches = self._batches(lo, hi, snapshots)
-            if spans or found.open_from is not None:
-                rows.unpersist()
-                rows = silver.others(batches, spans, thorough=True).persist()
-                marks = marks._replace(partitions=None)
-            report = self._commit_all(batches, rows, lo, hi, spans, marks.partitions)
-        finally:
-            rows.unpersist()
-        return msgspec.structs.replace(
-            report,
+        seen = silver.marks(self._batches(lo, hi, snapshots))
+        seen = seen._replace(names={**self._known_names(), **seen.names})
+        while True:
+            found = silver.transactions(seen.markers)
+            end = hi if found.open_from is None else self._batch_with(found.open_from, lo, hi)
+            if end <= lo:
+                return BuildReport(lo, lo, open_from=found.open_from)
+            files, missed = self._decoded(lo, end, snapshots, seen, found.aborted)
+            if missed.markers <= seen.markers and not missed.names:
+                break
+            self.lake.discard(each for parts in files.values() for each in parts)
+            seen = silver.Marks(seen.markers | missed.markers, {**seen.names, **missed.names})
+        return BuildReport(
+            lo,
+            end,
+            *self._commit_all(files, lo, end),
             snapshots=tuple(sorted(snapshots)),
-            aborted=spans,
+            aborted=found.aborted,
             open_from=found.open_from,
-            disagreements=self._disagreements(lo, hi),
+            disagreements=self._disagreements(lo, end),
         )
 
-    def _commit_all(
-        self, batches: DataFrame, rows: DataFrame, lo: int, hi: int, spans: Spans, partitions: int | None
-    ) -> BuildReport:
-        """`partitions` is how many partition records `rows` passed over, None if it looked at them."""
-        earlier = self.lake.read(self.spark, TOPICS)
-        topics = silver.topics(rows, earlier)
-        made: Mapping[str, Callable[[], DataFrame]] = {
-            TOPICS: lambda: topics,
-            CHANGES: lambda: silver.partition_changes(batches, silver.topic_names(earlier.unionByName(topics)), spans),
-            BROKERS: lambda: silver.brokers(rows),
-            CONFIGS: lambda: silver.configs(rows),
-        }
-        counts = {
-            table: self._commit(table, made[table](), lo, hi).rows for table in TABLES if table in self.tables and table in made
-        }
-        undecodable: dict[str, int] = {}
-        if OTHER in self.tables:
-            complete = partitions is None or counts.get(CHANGES) == partitions
-            others = rows if complete else silver.others(batches, spans, thorough=True)
-            manifest = self._commit(OTHER, silver.other_records(others), lo, hi)
-            counts[OTHER] = manifest.rows
-            for error in self.lake.arrow_of(manifest, ["error"]).column("error").to_pylist():
-                if error is not None:
-                    undecodable[error] = undecodable.get(error, 0) + 1
-        return BuildReport(lo, hi, counts, undecodable)
+    def _decoded(
+        self, lo: int, hi: int, snapshots: set[str], seen: silver.Marks, spans: Spans
+    ) -> tuple[Mapping[str, Sequence[DataFile]], silver.Marks]:
+        """(files by table, what the first look did not see or saw as well)."""
+        self.progress(", ".join(self.tables))
+        directories = {table: self.lake.directory(table, lo, hi) for table in self.tables}
+        batches = self._batches(lo, hi, snapshots)
+        done = written(silver.tables(batches, seen.names, spans, self.lake.uri, directories))
+        markers = frozenset((offset, number) for each, _ in done.notes for offset, number in each)
+        names = {topic_id: name for _, each in done.notes for topic_id, name in each.items()}
+        return done.files, silver.Marks(markers, names)
 
-    def _commit(self, table: str, rows: DataFrame, lo: int, hi: int) -> Manifest:
-        self.progress(table)
+    def _commit_all(self, files: Mapping[str, Sequence[DataFile]], lo: int, hi: int) -> tuple[dict[str, int], dict[str, int]]:
+        """(rows by table, records that could not be decoded by reason)."""
         newest = max(each.number for each in self.ingested if each.lo < hi and lo < each.hi)
-        return self.lake.commit(table, lo, hi, lambda directory: _write(rows, directory), inputs={BATCHES: newest})
+        done = {
+            table: self.lake.commit_parts(table, lo, hi, files.get(table, ()), inputs={BATCHES: newest})
+            for table in TABLES
+            if table in self.tables
+        }
+        errors = self.lake.arrow_of(done[OTHER], ["error"])["error"].to_pylist() if OTHER in done else []
+        undecodable = Counter(error for error in errors if error is not None)
+        return {table: manifest.rows for table, manifest in done.items()}, dict(undecodable)
+
+    def _known_names(self) -> dict[str, str]:
+        """Names by id of all topics that earlier builds saw."""
+        topics = self.lake.arrow(TOPICS, ["topic_id", "name"]).to_pylist()
+        return {row["topic_id"]: row["name"] for row in topics if row["name"] is not None}
 
     def _batches(self, lo: int, hi: int, snapshots: set[str]) -> DataFrame:
         """Each batch of the range once, and of the snapshots only those that are needed."""
@@ -196,7 +184,3 @@ class _Build:
             for manifest in self.ingested
             if manifest.lo < hi and lo < manifest.hi
         )
-
-
-def _write(rows: DataFrame, directory: str) -> None:
-    rows.write.mode("append").parquet(directory)

@@ -20,10 +20,10 @@ from ..errors import WrongUse
 from ..lake import uris
 from ..lake.commits import Lake
 from ..session.factory import master_of
+from ..sources.taking import BATCHES
 from ..tables import gold
 from ..tables.log_dir_samples import TABLE as SAMPLES
 from .build import BROKERS, CHANGES, TOPICS
-from .ingest import BATCHES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,20 +18,22 @@ import pyarrow as pa
 
 from ..errors import CorruptInput, WrongUse
 from ..lake import uris
-from ..lake.commits import Lake, Manifest
+from ..lake.commits import DataFile, Lake, Manifest
+from ..lake.parts import Written, written
 from ..lake.schemas import arrow_schema
 from ..session.factory import master_of
-from ..sources import register
-from ..sources.columns import MISSING
 from ..sources.formats import FORMATS, KAFKA, KRAFTLAB, LogFormat, format_named
-from ..sources.options import DAMAGES, FAILFAST, PERMISSIVE
+from ..sources.options import FAILFAST, PERMISSIVE, Options
+from ..sources.pruning import Bounds
+from ..sources.reader import tasks_of
 from ..sources.survey import LOG, LogFile, Survey, find_files, reader_of, survey
+from ..sources.taking import BATCHES, QUARANTINE, take
 from ..tables import bronze
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-BATCHES, QUARANTINE, GAPS = "bronze.batches", "bronze.quarantine", "bronze.offset_gaps"
+GAPS = "bronze.offset_gaps"
 TABLES = (BATCHES, QUARANTINE, GAPS)
 ATTEMPTS = 2
 _OWN_STARTS = (b"KLS1", b"KLB1")
@@ -137,7 +139,7 @@ def ingest(
             return report
         for table in TABLES:
             lake.check_range(table, start, end)
-        return _Run(spark, lake, form, found, places, start, end).run(report, mode)
+        return _Run(spark, lake, form, found, start, end).run(report, places, mode)
 
 
 def cluster_of(lake: Lake, form: LogFormat, cluster_id: str | None = None) -> str | None:
@@ -160,76 +162,60 @@ def _next_offset(lake: Lake) -> int:
 class _Run:
     """One range of one survey."""
 
-    def __init__(
-        self, spark: SparkSession, lake: Lake, form: LogFormat, found: Survey, places: Sequence[str], lo: int, hi: int
-    ) -> None:
-        register(spark)
+    def __init__(self, spark: SparkSession, lake: Lake, form: LogFormat, found: Survey, lo: int, hi: int) -> None:
         self.spark, self.lake, self.form, self.found, self.lo, self.hi = spark, lake, form, found, lo, hi
-        self.options = {
-            "paths": msgspec.json.encode([uris.normalised(place) for place in places]).decode(),
-            "startingOffset": str(lo),
-            "endingOffset": str(hi),
-        }
-        if found.cluster_id is not None:
-            self.options["clusterId"] = found.cluster_id
         self.details = {"format": form.name, "controllers": ",".join(str(log.controller_id) for log in found.logs)}
         if found.cluster_id is not None:
             self.details["cluster_id"] = found.cluster_id
 
-    def run(self, report: IngestReport, mode: str) -> IngestReport:
-        damages = self._damages()
-        try:
-            found, count = self._found(damages)
-            known = self._described(found)
-            if mode == FAILFAST:
-                _refuse(known)
-            batches = self._commit(BATCHES, self._source({}))
-            quarantine = self._commit_quarantine(damages, found, count, batches)
-        finally:
-            damages.unpersist()
+    def run(self, report: IngestReport, places: Sequence[str], mode: str) -> IngestReport:
+        taken, records = self._taken(places)
+        damaged = taken.files.get(QUARANTINE, [])
+        known, count = self._damages(damaged)
+        if mode == FAILFAST:
+            for damage in known:
+                if not damage.is_harmless:
+                    self.lake.discard(each for files in taken.files.values() for each in files)
+                    raise _refusal(damage)
+        batches = self._commit(BATCHES, taken.files.get(BATCHES, []))
+        quarantine = self._commit(QUARANTINE, damaged, {BATCHES: batches.number})
         gaps = self._gaps(batches, quarantine)
         self._commit_gaps(gaps, {BATCHES: batches.number, QUARANTINE: quarantine.number})
         return msgspec.structs.replace(
             report,
             batches=batches.rows,
-            records=sum(self.lake.arrow_of(batches, ["n_records"])["n_records"].to_pylist()),
+            records=records,
             damages=known,
             damage_count=count,
             gaps=tuple(Gap(*gap) for gap in gaps),
         )
 
-    def _source(self, more: Mapping[str, str]) -> DataFrame:
-        found: DataFrame = self.spark.read.format(self.form.source).options(**self.options, **more).load()
-        return found
-
-    def _damages(self) -> DataFrame:
-        """Planned once more if files went away meanwhile; those that are missing then are gaps, not damages."""
+    def _taken(self, places: Sequence[str]) -> tuple[Written, int]:
+        """(files, records in their batches). Planned once more if files went away meanwhile; what is missing then are gaps."""
+        directories = {table: self.lake.directory(table, self.lo, self.hi) for table in (BATCHES, QUARANTINE)}
+        options = Options(tuple(places), start_offset=self.lo, end_offset=self.hi)
         for attempt in range(ATTEMPTS):
-            found = self._source({"rows": DAMAGES}).persist()
-            if attempt == ATTEMPTS - 1 or not found.where(f"status = '{MISSING}'").head(1):
+            tasks = tasks_of(self.found, self.form, options, Bounds.of(options))
+            try:
+                taken = written(take(self.spark, tasks, self.form.name, self.lake.uri, directories))
+            except Exception as error:
+                raise _as_fault(error) from error
+            if attempt == ATTEMPTS - 1 or not any(missing for _, missing in taken.notes):
                 break
-            found.unpersist()
-        return found.where(f"status <> '{MISSING}'")
+            self.lake.discard(each for files in taken.files.values() for each in files)
+            self.found = survey(places, self.form, self.found.cluster_id)
+        return taken, sum(records for records, _ in taken.notes)
 
-    def _found(self, damages: DataFrame) -> tuple[pa.Table, int]:
+    def _damages(self, files: Sequence[DataFile]) -> tuple[tuple[Damaged, ...], int]:
         """(the first damages, how many there are)."""
-        found = damages.orderBy("controller_id", "segment", "pos").limit(SHOWN_MAX).toArrow()
-        return found, found.num_rows if found.num_rows < SHOWN_MAX else damages.count()
-
-    def _described(self, found: pa.Table) -> tuple[Damaged, ...]:
-        newest = {file.controller_id: file.name for file in self.found.files if _is_newest(file)}
         columns = ["controller_id", "segment", "pos", "end_pos", "status", "detail"]
-        return tuple(
+        rows = self.lake.arrow_of_files(QUARANTINE, files, columns).sort_by([(name, "ascending") for name in columns[:3]])
+        newest = {file.controller_id: file.name for file in self.found.files if _is_newest(file)}
+        shown = tuple(
             Damaged(**row, is_harmless=row["status"] == "truncated" and newest.get(row["controller_id"]) == row["segment"])
-            for row in found.select(columns).to_pylist()
+            for row in rows.slice(0, SHOWN_MAX).to_pylist()
         )
-
-    def _commit_quarantine(self, damages: DataFrame, found: pa.Table, count: int, batches: Manifest) -> Manifest:
-        """Few damages are in memory already."""
-        inputs = {BATCHES: batches.number}
-        if count > found.num_rows:
-            return self._commit(QUARANTINE, damages, inputs)
-        return self.lake.commit_arrow(found, QUARANTINE, self.lo, self.hi, inputs=inputs, details=self.details)
+        return shown, rows.num_rows
 
     def _gaps(self, batches: Manifest, quarantine: Manifest) -> list[bronze.Gap]:
         starts = {log.controller_id: log.start_offset for log in self.found.logs}
@@ -241,26 +227,18 @@ class _Run:
         rows = pa.Table.from_pylist([gap._asdict() | shared for gap in gaps], schema=arrow_schema(GAPS))
         self.lake.commit_arrow(rows, GAPS, self.lo, self.hi, inputs=inputs, details=self.details)
 
-    def _commit(self, table: str, rows: DataFrame, inputs: Mapping[str, int] = {}) -> Manifest:
-        def write(directory: str) -> None:
-            try:
-                rows.write.mode("append").parquet(directory)
-            except Exception as error:
-                raise _as_fault(error) from error
-
-        return self.lake.commit(table, self.lo, self.hi, write, inputs=inputs, details=self.details)
+    def _commit(self, table: str, files: Sequence[DataFile], inputs: Mapping[str, int] = {}) -> Manifest:
+        return self.lake.commit_parts(table, self.lo, self.hi, files, inputs=inputs, details=self.details)
 
 
 def _is_newest(file: LogFile) -> bool:
     return file.kind == LOG and file.next_offset is None
 
 
-def _refuse(damages: Iterable[Damaged]) -> None:
-    for damage in damages:
-        if not damage.is_harmless:
-            where = f"{damage.segment} of node {damage.controller_id}, position {damage.pos}"
-            reason = f"{where}: {damage.status}: {damage.detail}"
-            raise CorruptInput(f"{reason}. Nothing was taken in; --mode permissive goes around it")
+def _refusal(damage: Damaged) -> CorruptInput:
+    where = f"{damage.segment} of node {damage.controller_id}, position {damage.pos}"
+    reason = f"{where}: {damage.status}: {damage.detail}"
+    return CorruptInput(f"{reason}. Nothing was taken in; --mode permissive goes around it")
 
 
 def _as_fault(error: Exception) -> Exception:

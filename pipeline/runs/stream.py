@@ -30,10 +30,11 @@ from ..session.factory import master_of
 from ..sources import register
 from ..sources.formats import FORMATS, KRAFTLAB
 from ..sources.options import QUORUM
+from ..sources.taking import BATCHES, QUARANTINE
 from ..tables import bronze
 from . import build as silver_build
 from . import gold as gold_build
-from .ingest import BATCHES, GAPS, QUARANTINE, cluster_of, detect, ingest
+from .ingest import GAPS, cluster_of, detect, ingest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

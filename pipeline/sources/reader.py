@@ -34,7 +34,7 @@ from .formats import LogFormat, format_named
 from .options import BATCHES, DAMAGES, FAILFAST, RECORDS, Options
 from .pieces import TASKS_PER_CORE, Piece, cut, packed, piece_bytes
 from .pruning import Bounds, narrowed
-from .survey import LOG, SNAPSHOT, LogFile, reader_of, survey, the_cluster
+from .survey import LOG, SNAPSHOT, LogFile, Survey, reader_of, survey, the_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,20 +65,23 @@ class LogReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """A list, possibly empty: Spark then calls `read` with a partition of its own making, which is nothing to read."""
         form = format_named(self.format_name)
-        options = self.options
-        found = survey(options.places, form, options.cluster_id)
-        bounds = self.bounds
-        if options.committed and options.end_offset is None:
-            bounds = bounds.below_offset(found.committed_end)
-        files = _within(found.files, form, bounds, options.snapshots)
-        share_bytes = piece_bytes(files, options.tasks or TASKS_PER_CORE * processors())
-        pieces = [piece for file in files for piece in _pieces(file, form, share_bytes)]
-        return [Task(task, bounds, found.cluster_id) for task in packed(pieces, share_bytes)]
+        found = survey(self.options.places, form, self.options.cluster_id)
+        return list(tasks_of(found, form, self.options, self.bounds))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Task):
             return iter(())
         return _read_task(partition, format_named(self.format_name), self.options, self.schema)
+
+
+def tasks_of(found: Survey, form: LogFormat, options: Options, bounds: Bounds) -> list[Task]:
+    """What was surveyed, packed into tasks, as far as it lies within the bounds."""
+    if options.committed and options.end_offset is None:
+        bounds = bounds.below_offset(found.committed_end)
+    files = _within(found.files, form, bounds, options.snapshots)
+    share_bytes = piece_bytes(files, options.tasks or TASKS_PER_CORE * processors())
+    pieces = [piece for file in files for piece in _pieces(file, form, share_bytes)]
+    return [Task(task, bounds, found.cluster_id) for task in packed(pieces, share_bytes)]
 
 
 class PushdownLogReader(LogReader):
@@ -261,7 +264,7 @@ def is_harmless(status: str, kind: str, next_offset: int | None) -> bool:
     return status == "torn" and kind == LOG and next_offset is None
 
 
-def _batches(
+def batches_of(
     entries: Iterator[Frame | FoundDamage], file: LogFile, form: LogFormat, bounds: Bounds, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     frames: list[Frame] = []
@@ -284,12 +287,12 @@ def _batches(
 def _damages(
     entries: Iterator[Frame | FoundDamage], file: LogFile, form: LogFormat, bounds: Bounds, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    found = [entry for entry in entries if isinstance(entry, FoundDamage) and _is_near(entry, file, bounds)]
+    found = [entry for entry in entries if isinstance(entry, FoundDamage) and is_near(entry, file, bounds)]
     if found:
         yield from_rows(file, found, form, DAMAGE_COLUMNS, schema)
 
 
-def _is_near(found: FoundDamage, file: LogFile, bounds: Bounds) -> bool:
+def is_near(found: FoundDamage, file: LogFile, bounds: Bounds) -> bool:
     """Whether a damage touches the bounds: it lies between the offsets before and behind it."""
     first = found.prev_offset + 1 if found.prev_offset is not None else max(0, file.base_offset)
     last = found.next_offset if found.next_offset is not None else file.next_offset
@@ -319,5 +322,5 @@ def _records(
         yield from_rows(file, rows, form, RECORD_COLUMNS, schema)
 
 
-ROW_MAKERS = {BATCHES: _batches, DAMAGES: _damages, RECORDS: _records}
+ROW_MAKERS = {BATCHES: batches_of, DAMAGES: _damages, RECORDS: _records}
 """What makes rows of entries, by the option `rows`: (entries, file, format, bounds, schema) → Arrow batches."""

@@ -1,42 +1,29 @@
-"""All records but those of partitions, as rows of one wide shape that the tables of silver are cut from.
+"""All records but those of partitions, each as a row of its table.
 
-Partition records are only counted, by their first bytes, so that logs that consist of them are passed over quickly. If the table
-of partitions then holds fewer rows than were counted, some could not be decoded, and a thorough pass keeps those too.
-
-A record whose type belongs to a table, but which cannot be decoded, is an `other` record with the reason. NoOp records say
-nothing and are left out.
+A record whose type belongs to a table, but which cannot be decoded, is an `other` record with the reason, and so is one with a
+number that the table's column cannot hold.
 """
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from kraftlab.metadata.records import Partition, PartitionChange
+from kraftlab.metadata.records import AnyRecord as MetadataRecord
 
 from ..framing import Frame
 from ..kraft_log.batches import UndecodedRecord
 from ..kraft_log.errors import UndecodableRecord
 from ..kraft_log.plans import decode_metadata as decode_kafka
-from ..kraft_log.tables import METADATA_RECORDS
-from ..lake.schemas import arrow_of
-from ..own_log.records import RECORD_NAMES, decode_one, fields_of, type_number
+from ..lake.schemas import arrow_schema
+from ..own_log.records import RECORD_NAMES, fields_of
 from ..sources.formats import KAFKA, KRAFTLAB, format_named, type_of
-from .batch_rows import NO_SPANS, BatchRow, Spans, is_aborted, raw_records, rows
-from .partition_rows import is_row
+from .batch_rows import BatchRow
 
-SCHEMA_TEXT = (
-    "t string, offset bigint, leader_epoch int, ts_ms bigint, idx_in_batch int, kind string, topic_id string, name string, "
-    "op string, broker_id int, incarnation string, rack string, log_dirs array<string>, fenced boolean, resource_type string, "
-    "resource string, key string, value string, type int, version int, raw binary, error string"
-)
-SCHEMA = arrow_of(SCHEMA_TEXT)
-TOPICS, BROKERS, CONFIGS, OTHER, PARTITIONS = "topics", "brokers", "configs", "other", "partitions"
+TOPICS, BROKERS, CONFIGS, OTHER = "silver.topics", "silver.brokers", "silver.configs", "silver.other_records"
 LOG, SNAPSHOT, CONTROL = "log", "snapshot", "control"
-ROWS_MAX = 10_000
 PARTITION_TYPES = frozenset({3, 5})
 NO_OP = 20
 RESOURCE_TYPES: Mapping[int, str] = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
@@ -77,6 +64,13 @@ def _config(fields: Fields) -> Cells:
     }
 
 
+class Row(NamedTuple):
+    """One row of a table."""
+
+    table: str
+    cells: Cells
+
+
 class TypeRow(NamedTuple):
     """Which table a record type belongs to, and its cells."""
 
@@ -96,79 +90,53 @@ TYPE_ROWS: Mapping[str, TypeRow] = {
 }
 """By the names that both formats share. All other types are `other`."""
 
-_KAFKA_NAMES: Mapping[int, str] = {schema.number: schema.name for schema in METADATA_RECORDS}
 
-
-def decoded(batches: Iterator[pa.RecordBatch], spans: Spans = NO_SPANS, thorough: bool = False) -> Iterator[pa.RecordBatch]:
-    """Rows of SCHEMA for all records that are not of partitions, but for those within `spans`, and per Arrow batch one row of
-    table `partitions` whose `offset` is how many partition records there were. For `mapInArrow`.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        for batch in batches:
-            found: list[Cells] = []
-            partitions = 0
-            for row in rows(batch):
-                partitions += _add(row, spans, thorough, found)
-            found.append({"t": PARTITIONS, "offset": partitions})
-            for start in range(0, len(found), ROWS_MAX):
-                yield _record_batch(found[start : start + ROWS_MAX])
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-def _record_batch(found: list[Cells]) -> pa.RecordBatch:
+def record_batch(table: str, found: list[Cells]) -> pa.RecordBatch:
+    """Rows of a table."""
+    schema = arrow_schema(table)
     return pa.RecordBatch.from_arrays(
-        [pa.array([cells.get(field.name) for cells in found], field.type) for field in SCHEMA], schema=SCHEMA
+        [pa.array([cells.get(field.name) for cells in found], field.type) for field in schema], schema=schema
     )
 
 
-def _add(row: BatchRow, spans: Spans, thorough: bool, found: list[Cells]) -> int:
-    """Adds a batch's rows; how many partition records it has."""
-    if row.is_control:
-        found += _control_cells(row)
-        return 0
-    partitions = 0
-    for entry in raw_records(row):
-        offset = entry.offset if isinstance(entry, UndecodedRecord) else entry[0]
-        if spans and not row.is_snapshot and is_aborted(offset, spans):
-            continue
-        if isinstance(entry, UndecodedRecord):
-            found.append(_place(row, offset, entry.timestamp_ms or row.append_ms) | _unknown(row, entry))
-            continue
-        _, time_ms, raw = entry
-        number = _number_of(row, raw)
-        if number in PARTITION_TYPES:
-            partitions += 1
-            if not thorough or _is_partition_row(row, raw, offset):
-                continue
-        if number != NO_OP:
-            found.append(_place(row, offset, time_ms) | _cells(row, raw, offset))
-    return partitions
+def own_row(row: BatchRow, offset: int, record: MetadataRecord, raw: Callable[[], bytes]) -> Row:
+    """One record of ours that is not of partitions, or fits no row of theirs. `raw` gives its bytes."""
+    name = RECORD_NAMES[record.TYPE]
+    return _row(row, offset, row.append_ms, record.TYPE, name, record.version, fields_of(record), raw)
 
 
-def _number_of(row: BatchRow, raw: bytes) -> int:
-    """A record's type by its first bytes, -1 if it is not so simple."""
-    if not row.is_kafka:
-        return type_number(raw)
-    return raw[1] if len(raw) > 1 and raw[1] < 0x80 else -1
+def kafka_row(row: BatchRow, offset: int, time_ms: int, value: bytes) -> Row:
+    """One record of Kafka's that is not of partitions, or that cannot be decoded."""
+    try:
+        name, version, fields = decode_kafka(value)
+    except UndecodableRecord as error:
+        refused = UndecodedRecord(offset, time_ms, error.reason, value, error.type_number, error.version)
+        return refused_row(row, refused)
+    return _row(row, offset, time_ms, format_named(KAFKA).numbers[name], name, version, fields, lambda: value)
 
 
-def _is_partition_row(row: BatchRow, raw: bytes, offset: int) -> bool:
-    """Whether the table of partitions has this record."""
-    if row.is_kafka:
-        try:
-            decode_kafka(raw)
-        except UndecodableRecord:
-            return False
-        return True
-    record = decode_one(raw, offset)
-    return isinstance(record, Partition | PartitionChange) and is_row(record)
+def refused_row(row: BatchRow, record: UndecodedRecord) -> Row:
+    """A record that could not be decoded."""
+    form = format_named(KAFKA if row.is_kafka else KRAFTLAB)
+    number, name, version = type_of(form, record, row.is_control)
+    cells = {"type": number, "version": version, "raw": record.raw, "name": name, "error": record.error}
+    return Row(OTHER, place(row, record.offset, record.timestamp_ms or row.append_ms) | cells)
 
 
-def _place(row: BatchRow, offset: int, time_ms: int) -> Cells:
+def _row(
+    row: BatchRow, offset: int, time_ms: int, number: int, name: str, version: int, fields: Fields, raw: Callable[[], bytes]
+) -> Row:
+    known = TYPE_ROWS.get(name)
+    if known is not None:
+        cells = known.cells(fields)
+        if -(1 << 31) <= cells.get("broker_id", 0) < 1 << 31:
+            return Row(known.table, place(row, offset, time_ms) | cells)
+    error = None if known is None and number not in PARTITION_TYPES else "a number is too large for the table's column"
+    cells = {"type": number, "version": version, "raw": raw(), "name": name, "error": error}
+    return Row(OTHER, place(row, offset, time_ms) | cells)
+
+
+def place(row: BatchRow, offset: int, time_ms: int) -> Cells:
     return {
         "offset": row.offset_of(offset),
         "leader_epoch": row.leader_epoch,
@@ -178,51 +146,7 @@ def _place(row: BatchRow, offset: int, time_ms: int) -> Cells:
     }
 
 
-def _cells(row: BatchRow, raw: bytes, offset: int) -> Cells:
-    """Table and columns of one record."""
-    try:
-        number, name, version, fields = _kafka_record(raw) if row.is_kafka else _own_record(raw, offset)
-    except _Refused as refused:
-        return _unknown(row, refused.record)
-    known = TYPE_ROWS.get(name)
-    if known is not None:
-        cells = known.cells(fields)
-        if -(1 << 31) <= cells.get("broker_id", 0) < 1 << 31:
-            return {"t": known.table} | cells
-    error = None if known is None and number not in PARTITION_TYPES else "a number is too large for the table's column"
-    return {"t": OTHER, "type": number, "version": version, "raw": raw, "name": name, "error": error}
-
-
-class _Refused(Exception):
-    """A record that cannot be decoded."""
-
-    def __init__(self, record: UndecodedRecord) -> None:
-        super().__init__(record.error)
-        self.record = record
-
-
-def _own_record(raw: bytes, offset: int) -> tuple[int, str, int, Fields]:
-    record = decode_one(raw, offset)
-    if isinstance(record, UndecodedRecord):
-        raise _Refused(record)
-    return record.TYPE, RECORD_NAMES[record.TYPE], record.version, fields_of(record)
-
-
-def _kafka_record(raw: bytes) -> tuple[int, str, int, Fields]:
-    try:
-        name, version, fields = decode_kafka(raw)
-    except UndecodableRecord as error:
-        raise _Refused(UndecodedRecord(0, 0, error.reason, raw, error.type_number, error.version)) from None
-    return format_named(KAFKA).numbers[name], name, version, fields
-
-
-def _unknown(row: BatchRow, record: UndecodedRecord) -> Cells:
-    form = format_named(KAFKA if row.is_kafka else KRAFTLAB)
-    number, name, version = type_of(form, record, row.is_control)
-    return {"t": OTHER, "type": number, "version": version, "raw": record.raw, "name": name, "error": record.error}
-
-
-def _control_cells(row: BatchRow) -> Iterator[Cells]:
+def control_rows(row: BatchRow) -> Iterator[Row]:
     """Records of the quorum's own. `raw` of one that is known is the whole batch's: control batches are small, and so its decoder
     is the batch's.
     """
@@ -246,11 +170,11 @@ def _control_cells(row: BatchRow) -> Iterator[Cells]:
         number, name, version = type_of(form, record, True)
         refused = isinstance(record, UndecodedRecord)
         cells = {
-            "t": OTHER,
             "type": number,
             "version": version,
             "name": name,
             "raw": record.raw if isinstance(record, UndecodedRecord) else row.payload,
             "error": record.error if isinstance(record, UndecodedRecord) else None,
         }
-        yield _place(row, record.offset, row.append_ms if refused else record.timestamp_ms) | cells | {"kind": CONTROL}
+        time_ms = row.append_ms if refused else record.timestamp_ms
+        yield Row(OTHER, place(row, record.offset, time_ms) | cells | {"kind": CONTROL})

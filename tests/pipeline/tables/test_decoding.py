@@ -12,8 +12,9 @@ import pytest
 from kraftlab.metadata import codec
 from kraftlab.metadata import records as r
 from kraftlab.pipeline.lake.schemas import arrow_schema
-from kraftlab.pipeline.tables import other_rows, partition_rows
+from kraftlab.pipeline.tables import decoding
 from kraftlab.pipeline.tables.batch_rows import COLUMNS
+from kraftlab.pipeline.tables.partition_rows import TABLE as CHANGES
 from kraftlab.pipeline.tables.silver import Transactions, needed_snapshots, transactions
 from kraftlab.quorum.core import batch as own_batch
 
@@ -47,15 +48,26 @@ def _arrow(*rows: Any) -> pa.RecordBatch:
     )
 
 
+def _tables(*rows: Any, spans: Any = (), names: Any = None) -> tuple[list[tuple[str, dict[str, Any]]], decoding.Decoder]:
+    decoder = decoding.Decoder({ID_TEXT: "orders"} if names is None else names, spans)
+    found = list(decoder.tables(iter([_arrow(*rows)])))
+    for table, batch in found:
+        assert batch.schema == arrow_schema(table)
+        batch.validate(full=True)
+    return [(table, row) for table, batch in found for row in batch.to_pylist()], decoder
+
+
 def _partitions(*rows: Any, spans: Any = ()) -> list[dict[str, Any]]:
+    return [row for table, row in _tables(*rows, spans=spans)[0] if table == CHANGES]
+
+
+def _others(*rows: Any, spans: Any = (), names: Any = None) -> list[dict[str, Any]]:
+    """Rows of all other tables: what is not null of them, and `t`, their table."""
     return [
-        row for found in partition_rows.decoded(iter([_arrow(*rows)]), {ID_TEXT: "orders"}, spans) for row in found.to_pylist()
+        {"t": table.removeprefix("silver."), **{name: value for name, value in row.items() if value is not None}}
+        for table, row in _tables(*rows, spans=spans, names=names)[0]
+        if table != CHANGES
     ]
-
-
-def _others(*rows: Any, spans: Any = (), thorough: bool = False) -> list[dict[str, Any]]:
-    found = other_rows.decoded(iter([_arrow(*rows)]), spans, thorough)
-    return [{name: value for name, value in row.items() if value is not None} for each in found for row in each.to_pylist()]
 
 
 CHANGE = r.PartitionChange(0, 1, ID, isr=(1, 2), leader=2, adding_replicas=(), target_replicas=(4,), directories=(OTHER_ID,))
@@ -112,23 +124,28 @@ def test_what_stands_in_a_snapshot_has_its_offset_and_its_place_in_it() -> None:
         ([3, 0, 2, ID, [1], [1], [], [], 2**35], "a number is too large"),
     ],
 )
-def test_a_partition_record_that_cannot_be_a_row_is_kept_by_the_thorough_pass(record: list[Any], error: str) -> None:
+def test_a_partition_record_that_cannot_be_a_row_is_kept_among_the_others(record: list[Any], error: str) -> None:
     row = _own(msgpack.packb([[20, 0], record, [5, 0, 1, ID]]), 3)
-    assert [each["offset"] for each in _partitions(row)] == [12]
-    (count,) = _others(row)
-    assert count == {"t": "partitions", "offset": 2}
-    kept, count = _others(row, thorough=True)
-    assert (kept["t"], kept["offset"], kept["type"]) == ("other", 11, record[0])
+    after = _own(*codec.encode([CHANGE] * 2), 13)
+    assert [(each["offset"], each["idx_in_batch"]) for each in _partitions(row, after)] == [(12, 2), (13, 0), (14, 1)]
+    (kept,) = _others(row, after)
+    assert (kept["t"], kept["offset"], kept["idx_in_batch"], kept["type"]) == ("other_records", 11, 1, record[0])
     assert error in kept["error"]
     assert msgpack.unpackb(kept["raw"]) == record
-    assert count["offset"] == 2
+
+
+def test_one_that_cannot_be_a_row_among_changes_alone_is_kept_with_its_place() -> None:
+    row = _own(msgpack.packb([[5, 0, 1, ID], [5, 0, 2, ID, [2**40]], [5, 0, 3, ID]]), 3)
+    assert [(each["offset"], each["partition"]) for each in _partitions(row)] == [(10, 1), (12, 3)]
+    (kept,) = _others(row)
+    assert (kept["offset"], kept["idx_in_batch"], msgpack.unpackb(kept["raw"])[2]) == (11, 1, 2)
 
 
 def test_aborted_stretches_are_left_out() -> None:
     rows = (_own(*codec.encode([CHANGE] * 3)), _own(*codec.encode([CHANGE, CHANGE]), 13))
     assert [row["offset"] for row in _partitions(*rows, spans=[(11, 14)])] == [10, 14]
     topics = _own(*codec.encode([r.Topic(0, "a", ID), r.Topic(0, "b", ID)]))
-    assert [row.get("name") for row in _others(topics, spans=[(0, 11)])] == ["b", None]
+    assert [row.get("name") for row in _others(topics, spans=[(0, 11)])] == ["b"]
 
 
 def test_every_other_record_finds_its_table() -> None:
@@ -148,7 +165,7 @@ def test_every_other_record_finds_its_table() -> None:
     tables = [{key: value for key, value in row.items() if key not in (*place, "offset", "idx_in_batch", "raw")} for row in rows]
     assert tables == [
         {"t": "topics", "topic_id": ID_TEXT, "name": "orders", "op": "create"},
-        {"t": "topics", "topic_id": ID_TEXT, "op": "delete"},
+        {"t": "topics", "topic_id": ID_TEXT, "name": "orders", "op": "delete"},
         {
             "t": "brokers",
             "broker_id": 4,
@@ -162,15 +179,14 @@ def test_every_other_record_finds_its_table() -> None:
         {"t": "brokers", "broker_id": 4, "op": "unregister"},
         {"t": "configs", "resource_type": "TOPIC", "resource": "orders", "key": "retention.ms"},
         {"t": "configs", "resource_type": "99", "resource": "x", "key": "k", "value": "v"},
-        {"t": "other", "type": 12, "version": 0, "name": "FEATURE_LEVEL_RECORD"},
-        {"t": "partitions"},
+        {"t": "other_records", "type": 12, "version": 0, "name": "FEATURE_LEVEL_RECORD"},
     ]
 
 
 def test_unknown_types_and_control_records_are_kept_with_their_bytes() -> None:
     unknown = _own(msgpack.packb([[777, 2, "x"]]), 1)
     control = _own(own_batch.encode_control([own_batch.LeaderChange(0, 1, (1,), (1,))]), 1, 11, control=True)
-    first, second, _ = _others(unknown, control)
+    first, second = _others(unknown, control)
     assert (first["type"], first["version"], first["error"], first["kind"]) == (777, 2, "unknown record type 777", "log")
     assert msgpack.unpackb(first["raw"]) == [777, 2, "x"]
     assert (second["type"], second["name"], second["kind"], second["offset"]) == (2, "LeaderChange", "control", 11)
@@ -193,11 +209,42 @@ def test_kafkas_records_become_the_same_rows(batch: Make, frame: Make, encode: M
     (found,) = _partitions(row)
     assert (found["offset"], found["isr"], found["leader"], found["adding"], found["replicas"]) == (40, [1, 2], 2, [], None)
     assert (found["topic_id"], found["topic"], found["rec_version"], found["kind"]) == (ID_TEXT, "orders", 2, "change")
-    fenced, newer, unknown, count = _others(row, thorough=True)
+    newer, unknown, fenced = sorted(_others(row), key=lambda each: each["t"] == "brokers")
     assert (fenced["t"], fenced["broker_id"], fenced["fenced"]) == ("brokers", 4, False)
-    assert (newer["t"], newer["offset"], newer["type"], newer["version"]) == ("other", 42, 5, 9)
+    assert (newer["t"], newer["offset"], newer["type"], newer["version"]) == ("other_records", 42, 5, 9)
     assert unknown["error"] == "unknown record type 99"
-    assert count["offset"] == 2
+
+
+def test_names_and_markers_that_were_not_given_are_told() -> None:
+    records = [r.BeginTransaction(0), r.Topic(0, "new", OTHER_ID), r.Topic(0, "orders", ID), r.AbortTransaction(0)]
+    _, decoder = _tables(_own(*codec.encode(records)))
+    assert decoder.markers == [(10, 23), (13, 25)]
+    assert decoder.unnamed == {"_____________________w": "new"}
+
+
+def test_marks_are_found_and_the_bytes_with_which_they_begin_are_those_that_programs_write(
+    batch: Make, frame: Make, encode: Make
+) -> None:
+    from kraftlab.pipeline.kraft_log.tables import METADATA_RECORDS
+
+    schemas = {schema.number: schema for schema in METADATA_RECORDS}
+    own = _own(*codec.encode([CHANGE, r.Topic(0, "orders", ID), r.EndTransaction(0)]))
+    values = [
+        frame(2, 0, encode(schemas[2], 0, {"name": "clicks", "topicId": ID_TEXT})),
+        frame(23, 0, encode(schemas[23], 0, {"name": None})),
+    ]
+    snapshot = _own(*codec.encode([r.Topic(0, "old", ID), r.EndTransaction(0)]), segment="1.checkpoint")
+    rows = (own, ("0.log", 40, 3, 77, batch(values, 40), "kafka"), snapshot)
+    (found,) = decoding.marks(iter([_arrow(*rows)]))
+    assert [tuple(row.values()) for row in found.to_pylist()] == [
+        (11, 2, ID_TEXT, "orders"),
+        (12, 24, None, None),
+        (40, 2, ID_TEXT, "clicks"),
+        (41, 23, None, None),
+        (10, 2, ID_TEXT, "old"),
+    ]
+    for row, format_name in zip(rows, ("kraftlab", "kafka", "kraftlab"), strict=True):
+        assert sum(start in row[4] for start in decoding.STARTS[format_name]) == 2
 
 
 def test_transactions_are_paired() -> None:

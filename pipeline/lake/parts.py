@@ -1,0 +1,152 @@
+"""Files that Spark's tasks write themselves.
+
+A task's rows exist as Arrow batches in a Python worker. To have Spark write them, every row would go through a socket into the
+JVM and be encoded there one by one, which costs more than all else that is done with it. So the task writes a file per table
+itself, under a name that never existed, and only says what it wrote: one row of `PARTS` per file, and one with what else it has
+to tell. The driver then commits the files that it was told of (`Lake.commit_parts`).
+
+Nothing depends on a task being run once. One that fails and is tried again writes other files, and those of the first attempt are
+named by no manifest: they are garbage, like what killed runs leave. The size of a file is bounded by its task's rows, the memory
+of a task by a row group of each of its tables.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from . import uris
+from .commits import DataFile
+from .schemas import arrow_of, arrow_schema
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetWriter
+    from pyspark.sql import DataFrame
+
+PARTS = "table string, path string, rows bigint, size_bytes bigint, notes binary"
+"""A file of a table; or, without a table, a task's notes as MessagePack."""
+_PARTS_SCHEMA = arrow_of(PARTS)
+GROUP_ROWS_MAX = 1 << 18
+GROUP_BYTES_MAX = 48 << 20
+_INCOMPRESSIBLE = frozenset({"payload", "raw"})
+"""Columns of which no two values are alike: a dictionary of them would be made in vain."""
+
+
+class Written(NamedTuple):
+    """What the tasks of a job wrote, by table, and their notes."""
+
+    files: dict[str, list[DataFile]]
+    notes: list[Any]
+
+
+class _Part:
+    """One file. It exists from the first row group on."""
+
+    def __init__(self, uri: str, directory: str, table: str) -> None:
+        self.path = f"{directory}/part-{uuid.uuid4().hex}.zstd.parquet"
+        self._system, self._root = uris.file_system(uri)
+        self._schema = arrow_schema(table)
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = self._waiting_bytes = 0
+        self._writer: ParquetWriter | None = None
+        self.rows = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        self._waiting_rows += batch.num_rows
+        self._waiting_bytes += batch.nbytes
+        if self._waiting_rows >= GROUP_ROWS_MAX or self._waiting_bytes >= GROUP_BYTES_MAX:
+            self._write()
+
+    def close(self) -> DataFile:
+        if self._waiting:
+            self._write()
+        if self._writer is not None:
+            self._writer.close()
+        return DataFile(self.path, self.rows, self._system.get_file_info(f"{self._root}/{self.path}").size)
+
+    def abandon(self) -> None:
+        """Removes what was written, as far as that works: it is no table's."""
+        with contextlib.suppress(OSError):
+            if self._writer is not None:
+                self._writer.close()
+                self._system.delete_file(f"{self._root}/{self.path}")
+
+    def _write(self) -> None:
+        if self._writer is None:
+            self._writer = self._opened()
+        self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema), row_group_size=GROUP_ROWS_MAX)
+        self.rows += self._waiting_rows
+        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
+
+    def _opened(self) -> ParquetWriter:
+        from pyarrow import parquet
+
+        path = f"{self._root}/{self.path}"
+        self._system.create_dir(path.rpartition("/")[0])
+        named = [field.name for field in self._schema if field.name not in _INCOMPRESSIBLE]
+        writer: ParquetWriter = parquet.ParquetWriter(
+            path, self._schema, filesystem=self._system, compression="zstd", use_dictionary=named
+        )
+        return writer
+
+
+class TaskFiles:
+    """The files of one task: one of each table that has a directory, and any rows. For a `with`, in which they are written; a
+    task that fails leaves none.
+    """
+
+    def __init__(self, uri: str, directories: Mapping[str, str]) -> None:
+        self._uri, self._directories = uri, directories
+        self._parts: dict[str, _Part] = {}
+        self.notes: Any = None
+
+    def __enter__(self) -> TaskFiles:
+        return self
+
+    def __exit__(self, kind: object, *rest: object) -> None:
+        if kind is not None:
+            for part in self._parts.values():
+                part.abandon()
+
+    def add(self, table: str, batch: pa.RecordBatch) -> None:
+        """Rows of a table. Those of a table without a directory are not wanted."""
+        directory = self._directories.get(table)
+        if directory is None or not batch.num_rows:
+            return
+        part = self._parts.get(table)
+        if part is None:
+            part = self._parts[table] = _Part(self._uri, directory, table)
+        part.add(batch)
+
+    def add_all(self, batches: Iterable[tuple[str, pa.RecordBatch]]) -> None:
+        for table, batch in batches:
+            self.add(table, batch)
+
+    def report(self) -> Iterator[pa.RecordBatch]:
+        """Ends all files. Rows of `PARTS`."""
+        closed = {table: part.close() for table, part in self._parts.items()}
+        rows: list[dict[str, object]] = [
+            {"table": table, "path": file.path, "rows": file.rows, "size_bytes": file.size_bytes}
+            for table, file in closed.items()
+        ]
+        if self.notes is not None:
+            rows.append({"notes": msgspec.msgpack.encode(self.notes)})
+        yield pa.RecordBatch.from_pylist(rows, schema=_PARTS_SCHEMA)
+
+
+def written(job: DataFrame) -> Written:
+    """Runs a job whose rows are `PARTS`."""
+    files: dict[str, list[DataFile]] = {}
+    notes = []
+    for row in job.collect():
+        if row["table"] is None:
+            notes.append(msgspec.msgpack.decode(row["notes"]))
+        else:
+            files.setdefault(row["table"], []).append(DataFile(row["path"], row["rows"], row["size_bytes"]))
+    return Written(files, notes)

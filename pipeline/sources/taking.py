@@ -1,0 +1,74 @@
+"""One pass over logs that takes all of bronze: batches as they stand, and what is damaged between them.
+
+What a data source reads goes through the JVM, once for each kind of row. Here each task reads its pieces once and writes the
+files of both tables itself (`lake.parts`), as soon as an Arrow batch is full. Nothing is decoded.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ..framing import Frame
+from ..lake.parts import PARTS, TaskFiles
+from ..lake.schemas import arrow_schema
+from .columns import DAMAGE_COLUMNS, FoundDamage, from_rows
+from .formats import LogFormat, format_named
+from .reader import Task, batches_of, is_near, piece_entries
+from .survey import reader_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BATCHES, QUARANTINE = "bronze.batches", "bronze.quarantine"
+
+
+def take(spark: SparkSession, tasks: Sequence[Task], format_name: str, uri: str, directories: Mapping[str, str]) -> DataFrame:
+    """A job of these tasks. Its rows are `PARTS`; a task's notes are [records in its batches, files that were gone]."""
+
+    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from taken(tasks[number], format_named(format_name), uri, directories)
+
+    return spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(run, PARTS)
+
+
+def taken(task: Task, form: LogFormat, uri: str, directories: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+    """One task. CorruptInput if a file is of another cluster."""
+    schema, damages_schema = arrow_schema(BATCHES), arrow_schema(QUARANTINE)
+    records, missing = 0, 0
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        with TaskFiles(uri, directories) as files:
+            for piece in task.pieces:
+                try:
+                    read, size_bytes = reader_of(piece.file.uri)
+                except FileNotFoundError:
+                    missing += 1
+                    continue
+                damages: list[FoundDamage] = []
+                entries = _batches_of(piece_entries(piece, form, read, size_bytes, task.cluster_id), damages)
+                for batch in batches_of(entries, piece.file, form, task.bounds, schema):
+                    records += sum(batch.column("n_records").to_pylist())
+                    files.add(BATCHES, batch)
+                near = [found for found in damages if is_near(found, piece.file, task.bounds)]
+                files.add(QUARANTINE, from_rows(piece.file, near, form, DAMAGE_COLUMNS, damages_schema))
+            files.notes = [records, missing]
+            yield from files.report()
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _batches_of(entries: Iterator[Frame | FoundDamage], damages: list[FoundDamage]) -> Iterator[Frame | FoundDamage]:
+    """The batches among what stands in a piece; the damages are put aside."""
+    for entry in entries:
+        if isinstance(entry, FoundDamage):
+            damages.append(entry)
+        else:
+            yield entry

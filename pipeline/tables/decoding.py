@@ -1,0 +1,259 @@
+"""Batches of bronze as rows of all tables of silver, in one pass. Runs in Spark's workers and imports no Spark.
+
+Whole batches of partition changes, of which logs mostly consist, become columns at once; any other batch is looked at record by
+record. What a record says may depend on others that stand elsewhere: partitions and deleted topics have the names of topics, and
+what an aborted transaction wrote never happened. Both are given here, found by a look at the few batches that can hold such
+records (`marks`), and both are checked: a decoder keeps what it finds of either that it was not given, so that who looked too
+superficially is told, and decodes again.
+
+NoOp records say nothing and are left out.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from kraftlab.metadata import records as r
+from kraftlab.metadata.codec import HIGHEST_VERSION
+
+from ..kraft_log.batches import UndecodedRecord
+from ..kraft_log.errors import UndecodableRecord
+from ..kraft_log.plans import decode_metadata as decode_kafka
+from ..kraft_log.primitives import uuid_text
+from ..kraft_log.reader import record_values
+from ..kraft_log.tables import METADATA_RECORDS
+from ..lake.schemas import arrow_of
+from ..own_log.records import decode_metadata, split
+from ..sources.formats import KAFKA, KRAFTLAB
+from .batch_rows import NO_SPANS, BatchRow, Spans, is_aborted, rows, touches
+from .other_rows import NO_OP, TOPICS, Cells, Row, control_rows, kafka_row, own_row, record_batch, refused_row
+from .partition_rows import TABLE as CHANGES
+from .partition_rows import KafkaPartitions, Names, OwnPartitions
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+BEGIN, END, ABORT = MARKERS = (23, 24, 25)
+TOPIC = 2
+ROWS_MAX = 1 << 15
+BATCHES_AT_ONCE = 512
+"""So many batches' bytes are Python objects at one time."""
+
+_OWN_MARKS = (r.Topic(0, "", bytes(16)), r.BeginTransaction(0), r.EndTransaction(0), r.AbortTransaction(0))
+_OWN_PARTITIONS = frozenset({r.Partition, r.PartitionChange})
+_KAFKA_FRAME_VERSION = 1
+_KAFKA_PARTITION_TYPES = frozenset(
+    bytes([schema.number]) for schema in METADATA_RECORDS if schema.name in ("PARTITION_RECORD", "PARTITION_CHANGE_RECORD")
+)
+MARKS_TEXT = "offset bigint, type int, topic_id string, name string"
+_MARKS = arrow_of(MARKS_TEXT)
+
+
+class Decoder:
+    """Rows of what one task is given. `markers` and `unnamed` are what it found by itself: (offset, type) of the records that
+    begin, end and abort transactions, and names by id of topics that were not among `names`.
+    """
+
+    def __init__(self, names: Names, spans: Spans = NO_SPANS) -> None:
+        self._names, self._spans = names, spans
+        self._own, self._kafka = OwnPartitions(), KafkaPartitions()
+        self._others: dict[str, list[Cells]] = {}
+        self.markers: list[tuple[int, int]] = []
+        self.unnamed: dict[str, str] = {}
+
+    def tables(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """(table, some of its rows) of batches that have the columns of `batch_rows`."""
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            for batch in batches:
+                for start in range(0, batch.num_rows, BATCHES_AT_ONCE):
+                    for row in rows(batch.slice(start, BATCHES_AT_ONCE)):
+                        self._add(row)
+                        yield from self._ready(ROWS_MAX)
+            yield from self._ready(1)
+        finally:
+            if was_enabled:
+                gc.enable()
+
+    def _ready(self, least: int) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The rows of tables of which at least so many wait."""
+        if len(self._own) >= least:
+            batch, unfit = self._own.batch(self._names)
+            self._own = OwnPartitions()
+            for row, place in unfit:
+                self._add_unfit(row, place)
+            yield CHANGES, batch
+        if len(self._kafka) >= least:
+            yield CHANGES, self._kafka.batch(self._names)
+            self._kafka = KafkaPartitions()
+        for table, cells in self._others.items():
+            if len(cells) >= least:
+                yield table, record_batch(table, cells)
+                self._others[table] = []
+
+    def _add(self, row: BatchRow) -> None:
+        if row.is_control:
+            for other in control_rows(row):
+                self._add_other(other)
+        elif row.is_kafka:
+            self._add_kafka(row)
+        else:
+            self._add_own(row)
+
+    def _add_own(self, row: BatchRow) -> None:
+        records: list[Any] = decode_metadata(row.body, row.base_offset, row.record_count)
+        aborted = touches(row, row.base_offset + row.record_count, self._spans)
+        if not aborted and set(map(type, records)) == {r.PartitionChange}:
+            self._own.add(row, row.base_offset, records)
+            return
+        index = 0
+        for kind, run in groupby(records, type):
+            found = list(run)
+            if kind in _OWN_PARTITIONS and not aborted:
+                self._own.add(row, row.base_offset + index, found)
+            else:
+                for place, record in enumerate(found, index):
+                    self._add_own_record(row, place, record, self._spans if aborted else NO_SPANS)
+            index += len(found)
+
+    def _add_own_record(self, row: BatchRow, index: int, record: Any, spans: Spans) -> None:
+        is_refused = isinstance(record, UndecodedRecord)
+        offset = record.offset if is_refused else row.base_offset + index
+        number = record.type_number if is_refused else record.TYPE
+        if number in MARKERS and not is_refused and not row.is_snapshot:
+            self.markers.append((offset, number))
+        if number == NO_OP or is_aborted(offset, spans):
+            return
+        if is_refused:
+            self._add_other(refused_row(row, record))
+        elif type(record) in _OWN_PARTITIONS:
+            self._own.add(row, offset, [record])
+        else:
+            self._add_other(own_row(row, offset, record, _raw(row, index)))
+
+    def _add_unfit(self, row: BatchRow, place: int) -> None:
+        """A partition record with a number that is too large for its column."""
+        record: Any = decode_metadata(row.body, row.base_offset, row.record_count)[place]
+        self._add_other(own_row(row, row.base_offset + place, record, _raw(row, place)))
+
+    def _add_kafka(self, row: BatchRow) -> None:
+        spans = NO_SPANS if row.is_snapshot else self._spans
+        for entry in record_values(row.payload):
+            if isinstance(entry, UndecodedRecord):
+                if not is_aborted(entry.offset, spans):
+                    self._add_other(refused_row(row, entry))
+                continue
+            offset, time_ms, value = entry
+            number = value[1] if len(value) > 1 else -1
+            if number in MARKERS and not row.is_snapshot:
+                self._add_marker(offset, value)
+            if number == NO_OP or (spans and is_aborted(offset, spans)):
+                continue
+            if value[1:2] in _KAFKA_PARTITION_TYPES:
+                try:
+                    name, version, fields = decode_kafka(value)
+                except UndecodableRecord:
+                    self._add_other(kafka_row(row, offset, time_ms, value))
+                else:
+                    self._kafka.add(row, offset, time_ms, name, (version, fields))
+            else:
+                self._add_other(kafka_row(row, offset, time_ms, value))
+
+    def _add_marker(self, offset: int, value: bytes) -> None:
+        try:
+            decode_kafka(value)
+        except UndecodableRecord:
+            return
+        self.markers.append((offset, value[1]))
+
+    def _add_other(self, other: Row) -> None:
+        if other.table == TOPICS:
+            topic_id, name = other.cells["topic_id"], other.cells.get("name")
+            if name is None:
+                other.cells["name"] = self._names.get(topic_id)
+            elif topic_id not in self._names:
+                self.unnamed[topic_id] = name
+        self._others.setdefault(other.table, []).append(other.cells)
+
+
+def _raw(row: BatchRow, index: int) -> Callable[[], bytes]:
+    """The bytes of one record of ours."""
+
+    def raw() -> bytes:
+        found = split(row.body, row.base_offset, row.record_count)[index]
+        return found if isinstance(found, bytes) else found.raw
+
+    return raw
+
+
+def marks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """(offset, type, topic id, name) of the records that name topics or mark transactions. Snapshots have no transactions."""
+    for batch in batches:
+        found = [
+            mark for row in rows(batch) if not row.is_control for mark in (_kafka_marks if row.is_kafka else _own_marks)(row)
+        ]
+        columns = list(zip(*found, strict=True)) or [()] * len(_MARKS)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, _MARKS, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=_MARKS)
+
+
+Mark = tuple[int, int, str | None, str | None]
+
+
+def _own_marks(row: BatchRow) -> Iterator[Mark]:
+    for offset, record in enumerate(decode_metadata(row.body, row.base_offset, row.record_count), row.base_offset):
+        if isinstance(record, r.Topic):
+            yield offset, TOPIC, uuid_text(record.topic_id), record.name
+        elif not isinstance(record, UndecodedRecord) and record.TYPE in MARKERS and not row.is_snapshot:
+            yield offset, record.TYPE, None, None
+
+
+def _kafka_marks(row: BatchRow) -> Iterator[Mark]:
+    for entry in record_values(row.payload):
+        if isinstance(entry, UndecodedRecord) or len(entry[2]) < 2 or entry[2][1] not in (TOPIC, *MARKERS):
+            continue
+        try:
+            _, _, fields = decode_kafka(entry[2])
+        except UndecodableRecord:
+            continue
+        if entry[2][1] == TOPIC:
+            yield entry[0], TOPIC, fields["topicId"], fields["name"]
+        elif not row.is_snapshot:
+            yield entry[0], entry[2][1], None, None
+
+
+def _starts() -> dict[str, tuple[bytes, ...]]:
+    own = [
+        msgspec.msgpack.encode(msgspec.structs.replace(record, version=version))[:3]
+        for record in _OWN_MARKS
+        for version in range(HIGHEST_VERSION[record.TYPE] + 1)
+    ]
+    kafka = [
+        bytes([_KAFKA_FRAME_VERSION, schema.number, version])
+        for schema in METADATA_RECORDS
+        if schema.number in (TOPIC, *MARKERS)
+        for version in range(schema.latest + 1)
+    ]
+    return {KRAFTLAB: tuple(own), KAFKA: tuple(kafka)}
+
+
+STARTS: Mapping[str, tuple[bytes, ...]] = _starts()
+"""Format → how records that are marks begin, as programs write them."""
+
+
+def may_have_marks() -> Column:
+    """Which batches to look at: those that have the bytes with which such records begin."""
+    from pyspark.sql import functions as F
+
+    tests = [
+        f"(format = '{name}' and ({' or '.join(f'''contains(payload, X'{start.hex()}')''' for start in starts)}))"
+        for name, starts in STARTS.items()
+    ]
+    return F.expr(" or ".join(tests))
