@@ -16,6 +16,7 @@ from .checkers.judgement import judge
 from .checkers.log_agreement import LogAgreement
 from .checkers.node_crashes import LogScan, NodeCrashes
 from .fault_plan import FaultPlan
+from .nemeses.networks.back_ends import LINKS
 from .store import RunDirectory, RunRecord
 from .verdicts import Verdict
 from .workload import Checker, Options, Run, Workload
@@ -24,7 +25,7 @@ from .worlds.world import Assignment, Listener, Played, world_named
 
 
 class Trial(NamedTuple):
-    """What is to be tested. Without a `plan` faults are drawn for the `nemeses`. `leave_running` as in `Assignment`."""
+    """What is to be tested. Without a `plan` faults are drawn for the `nemeses`. `leave_running` and `net` as in `Assignment`."""
 
     workload: str
     world: str
@@ -33,6 +34,7 @@ class Trial(NamedTuple):
     plan: FaultPlan | None = None
     properties: Mapping[str, str] = {}
     leave_running: bool = False
+    net: str = LINKS
 
     @property
     def command(self) -> str:
@@ -43,6 +45,7 @@ class Trial(NamedTuple):
         words += ["--time", f"{options.time_s:g}", "--rate", f"{options.rate:g}", "--concurrency", str(options.concurrency)]
         words += ["--controllers", str(options.controllers), "--brokers", str(options.brokers)]
         words += ["--ops-per-key", str(options.ops_per_key)]
+        words += ["--net", self.net] if self.net != LINKS else []
         return shlex.join(words)
 
 
@@ -65,7 +68,15 @@ def run_test(trial: Trial, store: str, listener: Listener) -> Tried:
     workload = workload_named(trial.workload)
     directory = RunDirectory.new(store, trial.workload, trial.options.seed)
     assignment = Assignment(
-        workload, trial.options, trial.nemeses, trial.plan, directory, listener, trial.properties, trial.leave_running
+        workload,
+        trial.options,
+        trial.nemeses,
+        trial.plan,
+        directory,
+        listener,
+        trial.properties,
+        trial.leave_running,
+        trial.net,
     )
     played = world_named(trial.world)(assignment)
     try:

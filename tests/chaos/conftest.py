@@ -11,6 +11,8 @@ import pytest
 
 from jepsen_lite.history import Op
 from jepsen_lite.interpreter import Interpreter
+from jepsen_lite.nemeses import capabilities
+from jepsen_lite.nemeses.networks.back_ends import NETNS, NFT
 from jepsen_lite.workload import CallFailed, Completion, Options, Reply, Workload
 
 Answerer = Callable[[str, Any, int], Reply]
@@ -154,3 +156,18 @@ def played() -> Callable[..., list[Op]]:
         return sorted(interpreter.ops, key=lambda op: op.index)
 
     return play
+
+
+@pytest.fixture(scope="session")
+def networks_that_are_off() -> dict[str, str]:
+    """What the doctor says of those that cannot be had here, by name."""
+    found = capabilities.probe((NETNS, NFT))
+    return {row.name: f"{row.detail}; {row.install}" for row in found if not row.is_on}
+
+
+@pytest.fixture(params=(NETNS, NFT))
+def net(request: pytest.FixtureRequest, networks_that_are_off: dict[str, str]) -> str:
+    """A net that makes a network for the run, where that works."""
+    if request.param in networks_that_are_off:
+        pytest.skip(networks_that_are_off[request.param])
+    return str(request.param)

@@ -13,6 +13,7 @@ from jepsen_lite.command import chaos
 from jepsen_lite.nemeses import capabilities, ledger
 from jepsen_lite.nemeses.capabilities import CAPABILITIES, Found
 from jepsen_lite.nemeses.kinds import KINDS
+from jepsen_lite.nemeses.networks.back_ends import NETS
 
 
 @pytest.fixture(autouse=True)
@@ -62,3 +63,32 @@ def test_a_nemesis_is_off_if_anything_that_it_needs_is() -> None:
     assert {name for name, standing in standings.items() if not standing.is_on} == {
         name for name, kind in KINDS.items() if "strace" in kind.needs
     }
+
+
+def test_links_can_be_broken_by_what_is_on_and_able() -> None:
+    found = [
+        Found("links", True, "", ""),
+        Found("netns", True, "", ""),
+        Found("nft", False, "", "nft is not installed", "as root"),
+    ]
+    nets = {standing.name: standing.nets for standing in capabilities.standings(found)}
+    assert nets["partition"] == nets["slow"] == ("links", "netns")
+    assert nets["kill"] == ()
+    found[2] = Found("nft", True, "", "")
+    nets = {standing.name: standing.nets for standing in capabilities.standings(found)}
+    assert (nets["partition"], nets["slow"]) == (("links", "netns", "nft"), ("links", "netns"))
+
+
+def test_a_net_refuses_what_it_cannot_do_to_links_and_says_which_can() -> None:
+    assert not any(capabilities.refusal(net, ["kill", "partition", "loss"]) for net in NETS)
+    assert capabilities.refusal("nft", ["late"]) == "--net nft cannot do to links what late asks; take --net links or netns"
+
+
+def test_the_doctor_says_by_what_links_can_be_broken_and_what_that_cannot_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    lines = CliRunner().invoke(chaos, ["doctor"]).output.splitlines()
+    place = lines.index("Links are broken by (--net):")
+    assert lines[place + 1].split()[:2] == ["on", "links"]
+    (nft,) = (number for number, line in enumerate(lines) if line.split()[:2] == ["off", "nft"] and number < place + 8)
+    assert lines[nft + 1].strip() == "not for late, slow, reorder"
+    assert "needs nft: " in lines[nft + 2] and "apt-get install iproute2 nftables" in lines[nft + 2]

@@ -7,10 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
+from jepsen_lite.nemeses.networks.back_ends import NETNS, NFT
 from jepsen_lite.store import RunDirectory
+from kraftlab.cluster import namespaces
 
 COMMAND = (sys.executable, "-m", "kraftlab.cli.main", "chaos", "test")
 
@@ -24,15 +27,21 @@ def surroundings(tmp_path):
     return {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
 
 
-def left_behind(tmp_path) -> list[str]:
-    """Processes that were started here and still run, and what the harness has written down as still there."""
-    found = [str(path) for path in tmp_path.glob("state/**/*.json")]
+def started(tmp_path) -> list[Path]:
+    """Processes that were started here and still run, as directories of /proc."""
+    found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with suppress(OSError):
                 if str(tmp_path / "state").encode() in (entry / "environ").read_bytes():
-                    found.append((entry / "cmdline").read_bytes().decode(errors="replace"))
+                    found.append(entry)
     return found
+
+
+def left_behind(tmp_path) -> list[str]:
+    """Processes that still run, and what the harness has written down as still there."""
+    words = [(entry / "cmdline").read_bytes().decode(errors="replace") for entry in started(tmp_path)]
+    return words + [str(path) for path in tmp_path.glob("state/**/*.json")]
 
 
 def test_a_cluster_that_is_killed_paused_and_split_keeps_its_promises(tmp_path):
@@ -86,4 +95,49 @@ def test_ctrl_c_stops_the_cluster_and_keeps_the_run_as_far_as_it_came(tmp_path):
     assert run.cut_short == "SIGINT in the phase 'clients'"
     assert run.log is not None and run.log.end > 0
     assert sum(found["ops"].values()) == len(run.history)
+    assert left_behind(tmp_path) == []
+
+
+SMALL = ("--brokers", "1", "--concurrency", "4", "--rate", "50")
+PACKETS = {
+    NETNS: "partition,isolate-leader,one-way,late,slow,loss,duplicate,reorder",
+    NFT: "partition,isolate-leader,one-way,loss",
+}
+
+
+def test_a_cluster_in_a_network_of_its_own_keeps_its_promises_while_packets_are_lost(tmp_path, net):
+    words = words_of(tmp_path, *SMALL, "--net", net, "-n", PACKETS[net], "--time", "10", "--seed", "4")
+    done = subprocess.run(words, capture_output=True, text=True, timeout=150, check=False, env=surroundings(tmp_path))
+    found = json.loads(done.stdout.splitlines()[-1])
+    directory = RunDirectory.find(found["run"])
+    run, record = directory.run(), directory.record()
+    doubts = {verdict.checker: verdict.reason for verdict in record.verdicts if verdict.valid is not True}
+    assert doubts.keys() <= {"stats"}, "on a slow machine an operation may never have succeeded; all else holds"
+    assert done.returncode == (2 if doubts else 0), done.stdout + done.stderr
+    assert (record.links, found["lost"]) == (net, 0) and found["ops"]["ok"] > 0
+    assert {strike.kind for strike in run.strikes if not strike.error} == set(PACKETS[net].split(","))
+    assert all(strike.end_ns is not None for strike in run.strikes)
+    assert "quorum on 198.18.0.1:" in (directory.nodes / "controller-3000.log").read_text()
+    assert left_behind(tmp_path) == []
+
+
+def test_of_a_network_nothing_is_left_after_a_kill_of_the_harness_and_a_cleaning(tmp_path, net):
+    words, around = words_of(tmp_path, *SMALL, "--net", net, "-n", "partition", "--time", "600"), surroundings(tmp_path)
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=around) as running:
+        assert running.stderr is not None
+        try:
+            assert any("clients" in line and "ok 0" not in line for line in running.stderr)
+            entries = started(tmp_path)
+            own = {namespaces.name_of(str(entry / "ns" / "net")) for entry in entries}
+            (node,) = (entry for entry in entries if (entry / "comm").read_text() == "controller-3001\n")
+            os.kill(int(node.name), signal.SIGSTOP)
+        finally:
+            running.kill()
+    assert len(own) == 6 and namespaces.name_of() not in own, "of four nodes, the harness and the switch"
+    cleaned = subprocess.run([*COMMAND[:-1], "clean"], capture_output=True, text=True, timeout=60, check=True, env=around)
+    assert "(node 3001): gone" in cleaned.stdout
+    deadline = time.monotonic() + 30
+    while started(tmp_path):
+        assert time.monotonic() < deadline, left_behind(tmp_path)
+        time.sleep(0.05)
     assert left_behind(tmp_path) == []

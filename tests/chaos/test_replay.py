@@ -11,11 +11,13 @@ import pytest
 from click.testing import CliRunner
 
 from jepsen_lite.command import HarnessError, chaos
+from jepsen_lite.commands.replay import trial_of
 from jepsen_lite.commands.shrink import Search
+from jepsen_lite.commands.shrink import test_text as text_of_test
 from jepsen_lite.fault_plan import FaultPlan
 from jepsen_lite.nemeses.shrink import Case
 from jepsen_lite.runs import Trial
-from jepsen_lite.store import RunDirectory
+from jepsen_lite.store import RunDirectory, RunRecord
 from jepsen_lite.verdicts import Verdict
 from jepsen_lite.workload import Options
 from kraftlab.cli.output import CommandFailed
@@ -54,6 +56,14 @@ def test_a_simulated_run_is_replayed_to_the_last_operation(store: str, told: dic
     first, second = RunDirectory(Path(told["run"])), RunDirectory(Path(again["run"]))
     assert first.run().history[:] == second.run().history[:]
     assert first.plan() == second.plan()
+
+
+@pytest.mark.parametrize(("links", "net"), [("proxy", "links"), ("nft", "nft"), ("", "links")])
+def test_a_run_is_replayed_in_the_net_that_it_was_in(links: str, net: str) -> None:
+    record = RunRecord(workload="registers", world="real", options=Options(), links=links)
+    trial = trial_of(record, FaultPlan(seed="0"))
+    assert trial.net == net
+    assert f"net={json.dumps(net)}," in text_of_test(trial, FaultPlan(seed="0"), ())
 
 
 def test_a_run_with_a_bug_is_shrunk_to_a_test_that_shows_it(store: str, tmp_path: Path) -> None:

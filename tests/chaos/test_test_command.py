@@ -114,12 +114,28 @@ def test_the_exit_code_is_that_of_the_worst_run(world, tmp_path, found, code, va
         (("-w", "registers", "--concurrency", "many"), "many is no number of workers"),
         (("-w", "registers", "--world", "moon"), "'moon' is not one of 'real', 'simulated'"),
         (("-w", "registers", "--leave-running", "--test-count", "2"), "--leave-running is for one run"),
+        (("-w", "registers", "--net", "moon"), "'moon' is not one of 'links', 'netns', 'nft'"),
+        (
+            ("-w", "registers", "--net", "nft", "--world", "simulated"),
+            "--net nft is for real processes, not for --world simulated",
+        ),
+        (
+            ("-w", "registers", "--net", "nft", "-n", "kill,slow,loss,late"),
+            "--net nft cannot do to links what slow, late asks; take --net links or netns",
+        ),
     ],
 )
 def test_what_does_not_exist_is_answered_with_what_does(tmp_path, words, text):
     code, _, said = invoke(tmp_path, "test", *words)
     assert code == 254 and text in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_in_another_net_is_given_it_and_can_be_had_again(world, tmp_path, monkeypatch):
+    code, told, _ = invoke(tmp_path, "test", "-w", "topics", "-n", "loss,all", "--net", "netns")
+    assert code == 0
+    assert told.splitlines()[-1].endswith(" --net netns")
+    assert [given.net for given in world.given] == ["netns"]
 
 
 def test_several_seeds_follow_the_first(world, tmp_path):
@@ -173,7 +189,7 @@ def test_a_matrix_that_has_no_more_time_begins_no_more_runs(world, tmp_path, mon
 def test_a_matrix_leaves_out_what_this_machine_cannot_do_and_says_so(world, tmp_path, monkeypatch):
     cells = [command.Cell("topics", nemeses, 5.0) for nemeses in (("power-loss",), ("kill",), (ALL,))]
     monkeypatch.setitem(command.MATRICES, "ci", lambda: cells)
-    monkeypatch.setattr(command, "available_kinds", lambda: ("kill", "pause"))
+    monkeypatch.setattr(command, "available_kinds", lambda net: ("kill", "pause"))
     _, told, _ = invoke(tmp_path, "test-all")
     assert told.startswith("left out, since this machine cannot do it: power-loss; see kraftlab chaos doctor")
     assert [given.nemeses for given in world.given] == [("kill",), (ALL,)]

@@ -11,7 +11,7 @@ from ..nemeses import ledger
 @click.command(short_help="Undo what killed runs have left behind.")
 @click.option("--dry-run", is_flag=True, help="Only say what is left.")
 def clean(dry_run: bool) -> None:
-    """Ends processes, unmounts disks and removes directories and network namespaces that runs have left which were killed.
+    """Ends processes, unmounts disks and removes directories that runs have left which were killed; networks end with processes.
 
     Runs write down what they make before they make it, in $XDG_STATE_HOME/kraftlab/chaos (~/.local/state/kraftlab/chaos); only
     that is touched, and nothing of a run that still goes on.

@@ -7,6 +7,7 @@ import msgspec
 
 from ..nemeses import capabilities
 from ..nemeses.kinds import KINDS
+from ..nemeses.networks.back_ends import NETS
 
 
 @click.command(short_help="Say which nemeses can strike on this machine, and what the others lack.")
@@ -28,6 +29,15 @@ def doctor(as_json: bool) -> None:
         click.echo(f"  {'on ' if standing.is_on else 'off'}  {standing.name:{width}}  {standing.summary}")
         for name in standing.lacks:
             click.echo(f"       {'':{width}}  needs {name}: {by_name[name].detail}; {standing.install}")
+    click.echo("Links are broken by (--net):")
+    for net in NETS.values():
+        lacks = [by_name[name] for name in net.needs if not by_name[name].is_on]
+        click.echo(f"  {'off' if lacks else 'on '}  {net.name:{width}}  {net.summary}")
+        cannot = [kind.name for kind in KINDS.values() if not capabilities.does(net, kind)]
+        if cannot:
+            click.echo(f"       {'':{width}}  not for {', '.join(cannot)}")
+        for row in lacks:
+            click.echo(f"       {'':{width}}  needs {row.name}: {row.detail}; {row.install}")
     click.echo("This machine:")
     for row in found:
         click.echo(f"  {'on ' if row.is_on else 'off'}  {row.name:{width}}  {row.summary}: {row.detail}")

@@ -8,6 +8,7 @@ from kraftlab.cli.output import Output, json_option
 
 from ..command import WrongUse
 from ..fault_plan import FaultPlan
+from ..nemeses.networks.back_ends import LINKS, NETS
 from ..runs import Trial, Tried
 from ..store import DEFAULT_STORE, RunDirectory, RunRecord
 from ..verdicts import exit_code, worst
@@ -19,7 +20,8 @@ def trial_of(record: RunRecord, plan: FaultPlan) -> Trial:
     """What such a run was, with that plan. WrongUse if nobody can run it here."""
     if record.world not in WORLDS:
         raise WrongUse(f"the run was in the world {record.world!r}; this version has {', '.join(WORLDS)}")
-    return Trial(record.workload, record.world, record.nemeses, record.options, plan, record.properties)
+    net = record.links if record.links in NETS else LINKS
+    return Trial(record.workload, record.world, record.nemeses, record.options, plan, record.properties, net=net)
 
 
 @click.command(

@@ -193,6 +193,7 @@ def test_text(trial: Trial, plan: FaultPlan, verdicts: Iterable[Verdict]) -> str
         name=_file_name(trial.workload),
         title=json.dumps(trial.workload),
         world=json.dumps(trial.world),
+        net=json.dumps(trial.net),
         nemeses=trial.nemeses,
         reasons=reasons.replace("\\", "\\\\").replace('"""', "'''"),
         literals=literals,
@@ -224,6 +225,7 @@ def test_{name}_holds(tmp_path: Path) -> None:
         msgspec.convert(OPTIONS, Options),
         msgspec.convert(PLAN, FaultPlan),
         PROPERTIES,
+        net={net},
     )
     tried = run_test(trial, str(tmp_path), Progress({title}))
     assert [verdict.reason for verdict in tried.verdicts if verdict.valid is False] == []

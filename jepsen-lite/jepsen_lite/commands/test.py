@@ -23,9 +23,11 @@ from kraftlab.quorum.simulation.workers import worker_pool
 from ..command import HarnessError, WrongUse
 from ..history import FAIL, INFO, OK
 from ..interpreter import GeneratorStuck
-from ..nemeses.capabilities import available_kinds
+from ..nemeses.capabilities import available_kinds, refusal
 from ..nemeses.drawing import NoSuchNemesis, chosen_kinds
 from ..nemeses.kinds import ALL, KINDS
+from ..nemeses.networks.back_ends import LINKS, NETS
+from ..nemeses.networks.network import own_network
 from ..progress import Progress
 from ..report.index import Index
 from ..report.page import write_page
@@ -99,6 +101,13 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
                 default="real",
                 show_default=True,
                 help="Processes of this machine, or the simulator.",
+            ),
+            click.option(
+                "--net",
+                type=click.Choice(tuple(NETS)),
+                default=LINKS,
+                show_default=True,
+                help="What links between processes are broken by.",
             ),
             click.option(
                 "--rate",
@@ -242,10 +251,14 @@ def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json:
     store = shared.pop("store")
     output = Output(as_json)
     cells = [cell for cell in MATRICES[matrix]() if shared["world"] in workload_named(cell.workload).worlds]
-    possible = {*(available_kinds() if shared["world"] == "real" else KINDS), ALL}
+    net, is_real = shared["net"], shared["world"] == "real"
+    if is_real and NETS[net].module:
+        own_network()  # before anything is tried in threads
+    possible = {*(available_kinds(net) if is_real else KINDS), ALL}
     missing = [kind for kind in KINDS if any(kind in cell.nemeses for cell in cells) and kind not in possible]
     if missing:
-        output.findings([f"left out, since this machine cannot do it: {', '.join(missing)}; see kraftlab chaos doctor"])
+        by = f" with --net {net}" if net != LINKS else ""
+        output.findings([f"left out, since this machine cannot do it{by}: {', '.join(missing)}; see kraftlab chaos doctor"])
     cells = [cell for cell in cells if possible.issuperset(cell.nemeses)]
     if deadline is not None:
         random.Random(f"{seed}/order").shuffle(cells)
@@ -301,6 +314,7 @@ def _trial(
     rate: float,
     concurrency: str,
     ops_per_key: int,
+    net: str,
     leave_running: bool = False,
 ) -> Trial:
     """WrongUse if there is nothing of that name, or it does not run there."""
@@ -320,7 +334,11 @@ def _trial(
         raise WrongUse(str(error)) from None
     if world not in worlds:
         raise WrongUse(f"{name} does not run in the world {world!r}; it runs in: {', '.join(sorted(worlds))}")
-    return Trial(name, world, nemeses, options, leave_running=leave_running)
+    if world != "real" and net != LINKS:
+        raise WrongUse(f"--net {net} is for real processes, not for --world {world}; leave it out")
+    if refused := refusal(net, [kind for kind in nemeses if kind != ALL]):
+        raise WrongUse(refused)
+    return Trial(name, world, nemeses, options, leave_running=leave_running, net=net)
 
 
 def carried_out(trial: Trial, store: str, output: Output, *, is_told: bool = True) -> Tried:

@@ -12,7 +12,7 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -20,9 +20,15 @@ from typing import NamedTuple
 import msgspec
 import trio
 
+from kraftlab.cluster import ClusterError
+
 from .faults import CannotStrike
+from .kind import Kind
 from .kinds import KINDS
 from .ledger import Ledger, NotUndone
+from .networks.back_ends import LINKS, NETNS, NETS, NFT, BackEnd
+from .networks.network import HeldNetwork
+from .networks.trying import try_out
 from .powered_disk import PoweredDisk
 from .tracing import kept_injected
 
@@ -53,13 +59,16 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """Whether a nemesis can strike here. `lacks` are the capabilities that it needs and that are off."""
+    """Whether a nemesis can strike here. `lacks` are the capabilities that it needs and that are off; `nets` what can do to links
+    what it asks of them, empty if it asks nothing.
+    """
 
     name: str
     is_on: bool
     summary: str
     lacks: tuple[str, ...] = ()
     install: str = ""
+    nets: tuple[str, ...] = ()
 
 
 def _links() -> str:
@@ -111,18 +120,18 @@ def _power() -> str:
     return "ext4 on a loop device that shuts down at once"
 
 
-def _netns() -> str:
-    _require("unshare")
-    _require("ip")
-    _said("unshare", "--net", "ip", "link", "add", "kraftlab-a", "type", "veth", "peer", "name", "kraftlab-b")
-    return "network namespaces with veth pairs"
+def _network(name: str) -> Callable[[], str]:
+    def probe() -> str:
+        if os.geteuid() != 0:
+            raise Refused("only root makes network namespaces")
+        try:
+            with Ledger() as ledger, HeldNetwork(NETS[name].module, (1, 2), ledger) as network:
+                try_out(network, 1, 2)
+        except (OSError, ClusterError, NotUndone) as error:
+            raise Refused(str(error)) from error
+        return "two namespaces, packets between them, and none where the link was cut"
 
-
-def _nft() -> str:
-    _require("unshare")
-    _require("nft")
-    _said("unshare", "--net", "nft", "add", "table", "bridge", "kraftlab")
-    return _said("nft", "--version").strip()
+    return probe
 
 
 def _openable(path: str) -> Callable[[], str]:
@@ -201,9 +210,18 @@ CAPABILITIES: dict[str, Capability] = {
         Capability("power", "take the power from disks", _power, _APT.format("e2fsprogs mount") + "; as root"),
         Capability("clock", "let clocks of nodes run wrong", _clock, "the simulator does: kraftlab chaos test --world simulated"),
         Capability("prlimit", "limit what running processes may use", _prlimit, "Linux has it"),
-        Capability("netns", "give each node a network of its own", _netns, _APT.format("iproute2 util-linux") + "; as root"),
-        Capability("nft", "drop packets in the kernel", _nft, _APT.format("nftables") + "; as root"),
-        Capability("tun", "carry packets between nodes in a program", _openable("/dev/net/tun"), "modprobe tun; as root"),
+        Capability(
+            "netns",
+            "networks of nodes that a program switches",
+            _network(NETNS),
+            _APT.format("iproute2") + "; modprobe tun; as root",
+        ),
+        Capability(
+            "nft",
+            "networks of nodes that the kernel switches and filters",
+            _network(NFT),
+            _APT.format("iproute2 nftables") + "; as root",
+        ),
         Capability("fuse", "serve a file system from a program", _openable("/dev/fuse"), _APT.format("fuse3")),
         Capability("cgroups", "limit processor time, memory and disk of nodes", _cgroups, "as root"),
         Capability("eatmydata", "run a node whose fsyncs do nothing", _eatmydata, _APT.format("eatmydata")),
@@ -234,17 +252,32 @@ def standings(found: Collection[Found]) -> tuple[Standing, ...]:
             kind.summary,
             tuple(name for name in kind.needs if name in off),
             "; ".join(off[name].install for name in kind.needs if name in off),
+            tuple(net.name for net in NETS.values() if kind.asks and does(net, kind) and not off.keys() & set(net.needs)),
         )
         for kind in KINDS.values()
     )
 
 
-def needed(names: Collection[str]) -> frozenset[str]:
-    """The capabilities that these kinds need."""
-    return frozenset(need for name in names for need in KINDS[name].needs)
+def does(net: BackEnd, kind: Kind) -> bool:
+    """Whether that can do to links what the kind asks of them."""
+    return net.does.issuperset(kind.asks)
 
 
-def available_kinds() -> tuple[str, ...]:
-    """The kinds that can strike here, tried now."""
-    found = probe(needed(KINDS))
-    return tuple(standing.name for standing in standings(found) if standing.is_on)
+def refusal(net: str, kinds: Iterable[str]) -> str:
+    """What to say of kinds that ask of links what that net cannot do; "" if there are none."""
+    asking = [kind for kind in kinds if not does(NETS[net], KINDS[kind])]
+    if not asking:
+        return ""
+    able = [other.name for other in NETS.values() if all(does(other, KINDS[kind]) for kind in asking)]
+    return f"--net {net} cannot do to links what {', '.join(asking)} asks; take --net {' or '.join(able)}"
+
+
+def needed(names: Collection[str], net: str = LINKS) -> frozenset[str]:
+    """The capabilities that these kinds need in a cluster whose links are of that net, and that net itself."""
+    return frozenset(need for name in names for need in KINDS[name].needs) | frozenset(NETS[net].needs)
+
+
+def available_kinds(net: str = LINKS) -> tuple[str, ...]:
+    """The kinds that can strike here in a cluster whose links are of that net, tried now."""
+    found = probe(needed(KINDS, net))
+    return tuple(standing.name for standing in standings(found) if standing.is_on and does(NETS[net], KINDS[standing.name]))

@@ -47,13 +47,16 @@ class Rhythm(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """`needs` are names of capabilities (`capabilities.py`). `ends_nodes`: that a node ends by itself is what may be expected."""
+    """`needs` are names of capabilities (`capabilities.py`), `asks` what links must be able to do (`networks/back_ends.py`).
+    `ends_nodes`: that a node ends by itself is what may be expected.
+    """
 
     name: str
     summary: str
     draw: Callable[[Random, Shape], list[Draft]]
     fault: Callable[[Scene, Hit], Fault]
     needs: tuple[str, ...] = ()
+    asks: tuple[str, ...] = ()
     rhythm: Rhythm = Rhythm()
     ends_nodes: bool = False
 

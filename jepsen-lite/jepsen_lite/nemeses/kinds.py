@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import cluster_faults, disk_faults, link_faults, process_faults
 from .kind import Kind, Rhythm
+from .networks.back_ends import CUT, DELAY, DUPLICATE, HOLD, LOSS, REORDER
 
 SELDOM = Rhythm(pause=(0.4, 2.0), duration=(0.3, 1.0))
 """For what a cluster takes a while to get over."""
@@ -23,28 +24,28 @@ KINDS: dict[str, Kind] = {
             "the cluster is split: halves, one node, a ring of majorities, a bridge",
             link_faults.draw_partition,
             link_faults.partition,
-            needs=("links",),
+            asks=(CUT,),
         ),
         Kind(
             "isolate-leader",
             "the leader loses every link, or who has just been elected",
             link_faults.draw_isolated,
             link_faults.isolate,
-            needs=("links",),
+            asks=(CUT,),
         ),
         Kind(
             "one-way",
             "nodes are heard but hear nothing, or the other way round",
             link_faults.draw_one_way,
             link_faults.one_way,
-            needs=("links",),
+            asks=(CUT,),
         ),
         Kind(
             "late",
             "what one node sends another comes late, after elections",
             link_faults.draw_late,
             link_faults.late,
-            needs=("links",),
+            asks=(CUT, HOLD),
             rhythm=Rhythm(duration=(0.5, 2.0)),
         ),
         Kind(
@@ -52,11 +53,11 @@ KINDS: dict[str, Kind] = {
             "messages are late, by the same time or by different ones",
             link_faults.draw_slow,
             link_faults.shaped,
-            ("links",),
+            asks=(DELAY,),
         ),
-        Kind("loss", "messages are lost", link_faults.draw_loss, link_faults.shaped, ("links",)),
-        Kind("duplicate", "messages come twice", link_faults.draw_duplicate, link_faults.shaped, ("links",)),
-        Kind("reorder", "messages overtake each other", link_faults.draw_reorder, link_faults.shaped, ("links",)),
+        Kind("loss", "messages are lost", link_faults.draw_loss, link_faults.shaped, asks=(LOSS,)),
+        Kind("duplicate", "messages come twice", link_faults.draw_duplicate, link_faults.shaped, asks=(DUPLICATE,)),
+        Kind("reorder", "messages overtake each other", link_faults.draw_reorder, link_faults.shaped, asks=(REORDER,)),
         Kind(
             "power-loss",
             "nodes are gone, and what their disks had not synced",

@@ -1,10 +1,11 @@
 """What a harness has made on this machine that would outlive it: written down before it is made, so that anybody can undo it.
 
 Theory of operation. Every process of the harness keeps one file, `$XDG_STATE_HOME/kraftlab/chaos/RUN.json`: who it is, and the
-processes, mounts, directories and network namespaces that are its. An entry stands there before the thing is made (a process: as
-soon as its id is known) and goes when the thing is gone. Whatever is left when the harness ends is undone by the harness, the
-newest first; what a kill -9 of it has left is undone by `kraftlab chaos clean`, from the file. A process is named by its id and
-the moment it began, so that nobody else's is ever killed that got the same id later; after a reboot only directories are left.
+processes, mounts and directories that are its; networks go with the processes that hold them. An entry stands there before the
+thing is made (a process: as soon as its id is known) and goes when the thing is gone. Whatever is left when the harness ends is
+undone by the harness, the newest first; what a kill -9 of it has left is undone by `kraftlab chaos clean`, from the file. A
+process is named by its id and the moment it began, so that nobody else's is ever killed that got the same id later; after a
+reboot only directories are left.
 
 Only what stands in such a file is ever touched, mounts and directories only below directories that the harness has made, which
 have its mark in their names.
@@ -29,7 +30,7 @@ from types import TracebackType
 import msgspec
 
 MARK = "kraftlab-chaos-"
-"""How the names of directories and namespaces begin that a harness has made."""
+"""How the names of directories begin that a harness has made."""
 _GONE_WITHIN_S = 5.0
 _UNUSED_WITHIN_S = 15.0
 _COMMAND_TIMEOUT_S = 20.0
@@ -53,13 +54,7 @@ class Directory(msgspec.Struct, frozen=True, tag="directory"):
     path: str
 
 
-class Namespace(msgspec.Struct, frozen=True, tag="namespace"):
-    """Of the network, as `ip netns` has it."""
-
-    name: str
-
-
-Entry = Process | Mount | Directory | Namespace
+Entry = Process | Mount | Directory
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -204,8 +199,6 @@ def text(entry: Entry) -> str:
             return f"mount {path}"
         case Directory(path=path):
             return f"directory {path}"
-        case Namespace(name=name):
-            return f"network namespace {name}"
 
 
 def is_there(entry: Entry) -> bool:
@@ -216,8 +209,6 @@ def is_there(entry: Entry) -> bool:
             return os.path.ismount(path)
         case Directory(path=path):
             return os.path.isdir(path)
-        case Namespace(name=name):
-            return os.path.exists(f"/run/netns/{name}")
 
 
 def undo(entry: Entry) -> None:
@@ -240,9 +231,6 @@ def undo(entry: Entry) -> None:
             if within:
                 raise NotUndone(f"{text(entry)} has {', '.join(within)} mounted in it")
             shutil.rmtree(path)
-        case Namespace(name=name):
-            _require_mark(f"/{name}", entry)
-            _run("ip", "netns", "delete", name)
 
 
 def _unmount(path: str) -> None:

@@ -86,7 +86,7 @@ def _cut(scene: Scene, hit: Hit, links: splits.Links, what: str) -> Fault:
         raise CannotStrike(f"there is no link to cut around {','.join(map(str, hit.nodes))}")
     reset, drop = bool(hit.arguments.get("reset")), bool(hit.arguments.get("drop"))
     hit.links = tuple(sorted(links))
-    hit.detail = f"{what}, {'connections break' if reset else 'held'}{', then lost' if drop else ''}"
+    hit.detail = f"{what}, {'connections break' if reset else 'nothing passes'}{', what waits is lost' if drop else ''}"
     return scene.kept_cut(hit.links, reset=reset, drop=drop)
 
 

@@ -1,4 +1,4 @@
-"""A run on processes of this machine: a LocalCluster whose links run through proxies, gRPC clients, faults that really strike.
+"""A run on processes of this machine: a LocalCluster whose links can be broken, gRPC clients, faults that really strike.
 
 The phases: the cluster starts, the workload sets up; clients and faults go on for the options' time; everything is healed, nodes
 that ended by themselves are started again, and the cluster has `READY_WITHIN_S` to be ready; the final phase; what the workload
@@ -26,18 +26,21 @@ from typing import Any
 import trio
 
 from kraftlab.cluster import ClusterError, LocalCluster
+from kraftlab.cluster.layout import FIRST_CONTROLLER_ID
 from kraftlab.quorum.core.errors import CorruptBatch
 
 from ..committed_log import CommittedLog
 from ..fault_plan import FaultPlan, Observation, Strike
 from ..history import History
 from ..interpreter import Interpreter
-from ..nemeses.capabilities import Found, available_kinds, needed, probe
+from ..nemeses.capabilities import Found, available_kinds, needed, probe, refusal
 from ..nemeses.carrying_out import carry_out
 from ..nemeses.drawing import draw_plan
 from ..nemeses.kinds import ALL, KINDS
 from ..nemeses.leaders import LeaderFinder
 from ..nemeses.ledger import Ledger
+from ..nemeses.networks.back_ends import NETS
+from ..nemeses.networks.network import HeldNetwork, own_network
 from ..nemeses.powered_disk import PoweredDisk, controllers_on_disks
 from ..nemeses.quorum_guard import QuorumGuard
 from ..workload import Options, Run, Workload
@@ -53,7 +56,7 @@ PROPERTIES: Mapping[str, str] = {
     "broker.heartbeat.interval.ms": "500",
 }
 """A snapshot every two hundred records or so, and brokers that are fenced while a short run still goes on."""
-LINKS = "proxy"
+PROXY = "proxy"
 READY_WITHIN_S = 30.0
 FINAL_WITHIN_S = 60.0
 _START_WITHIN_S = 60.0
@@ -76,6 +79,7 @@ def play(assignment: Assignment) -> Played:
     ledger = Ledger()
     data = ledger.new_directory()
     cluster: LocalCluster | None = None
+    network: HeldNetwork | None = None
     is_kept = False
 
     def close() -> None:
@@ -84,40 +88,63 @@ def play(assignment: Assignment) -> Played:
                 cluster.close()
                 _copy_logs(cluster, assignment.directory.nodes)
         finally:
+            if network is not None:
+                network.close()
             ledger.close()
 
     try:
-        disks = controllers_on_disks(ledger, data, options.controllers) if "power" in _needs(plan) else {}
+        disks = controllers_on_disks(ledger, data, options.controllers) if "power" in _needs(plan, assignment.net) else {}
+        seed = options.random("links").getrandbits(63)
+        network = _network(assignment, ledger, seed)
         cluster = LocalCluster(
             data,
             options.controllers,
             options.brokers,
             overrides=properties,
             allow_chaos=True,
-            link_seed=options.random("links").getrandbits(63),
+            link_seed=seed,
+            network=network,
         )
         run = trio.run(_RealRun(assignment, cluster, plan, ledger, disks).play)
         is_kept = assignment.leave_running
-        return Played(run, plan, LINKS, properties, close if is_kept else None, cluster.bootstrap_servers)
+        where = f" in the network that `nsenter --net={own_network()}` enters" if network is not None else ""
+        endpoints = cluster.bootstrap_servers + where
+        links = PROXY if network is None else assignment.net
+        return Played(run, plan, links, properties, close if is_kept else None, endpoints)
     finally:
         if not is_kept:
             close()
 
 
+def _network(assignment: Assignment, ledger: Ledger, seed: int) -> HeldNetwork | None:
+    """The network of the nodes, None if that is the machine's own. ClusterError."""
+    module, options = NETS[assignment.net].module, assignment.options
+    if not module:
+        return None
+    controllers = range(FIRST_CONTROLLER_ID, FIRST_CONTROLLER_ID + options.controllers)
+    nodes = (*controllers, *range(options.brokers))
+    return HeldNetwork(module, nodes, ledger, seed=seed, observer=own_network())
+
+
 def _plan(assignment: Assignment) -> FaultPlan:
-    """The plan that is given or drawn. WorldFailed if something of it cannot strike on this machine."""
-    names = assignment.nemeses
-    plan = assignment.plan or draw_plan(assignment.options, names, available=available_kinds() if ALL in names else None)
-    missing = [found for found in probe(_needs(plan)) if not found.is_on]
+    """The plan that is given or drawn. WorldFailed if something of it cannot strike on this machine, or in that net."""
+    names, net = assignment.nemeses, NETS[assignment.net]
+    if net.module:
+        own_network()  # before there are threads
+    plan = assignment.plan or draw_plan(assignment.options, names, available=available_kinds(net.name) if ALL in names else None)
+    kinds = tuple(dict.fromkeys(action.kind for action in plan.actions))
+    if refused := refusal(net.name, kinds):
+        raise WorldFailed(refused)
+    missing = [found for found in probe(_needs(plan, net.name)) if not found.is_on]
     if missing:
-        kinds = [kind for kind in dict.fromkeys(action.kind for action in plan.actions) if _needs_any(kind, missing)]
+        struck = ", ".join(kind for kind in kinds if _needs_any(kind, missing)) or f"what --net {net.name} breaks"
         why = "; ".join(f"{found.name}: {found.detail}" for found in missing)
-        raise WorldFailed(f"{', '.join(kinds)} cannot strike on this machine ({why}); see `kraftlab chaos doctor`")
+        raise WorldFailed(f"{struck} cannot strike on this machine ({why}); see `kraftlab chaos doctor`")
     return plan
 
 
-def _needs(plan: FaultPlan) -> frozenset[str]:
-    return needed({action.kind for action in plan.actions})
+def _needs(plan: FaultPlan, net: str) -> frozenset[str]:
+    return needed({action.kind for action in plan.actions}, net)
 
 
 def _needs_any(kind: str, missing: list[Found]) -> bool:

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from ..fault_plan import FaultPlan, Observation
 from ..history import Op
+from ..nemeses.networks.back_ends import LINKS
 from ..store import RunDirectory
 from ..workload import Options, Run, Workload
 
@@ -38,7 +39,8 @@ class Listener(Protocol):
 
 class Assignment(NamedTuple):
     """What is to be run. Without a `plan` the world draws one for the `nemeses`. What else than the run is worth keeping, logs of
-    nodes say, goes into the `directory`. `leave_running`: the cluster is to outlive the run (`Played.close`).
+    nodes say, goes into the `directory`. `leave_running`: the cluster is to outlive the run (`Played.close`). `net` is what links
+    of real clusters are broken by (`nemeses/networks/back_ends.py`).
     """
 
     workload: Workload
@@ -49,6 +51,7 @@ class Assignment(NamedTuple):
     listener: Listener
     properties: Mapping[str, str] = {}
     leave_running: bool = False
+    net: str = LINKS
 
 
 class Played(NamedTuple):

@@ -1,0 +1,53 @@
+"""A network tried: whether packets pass, and do not where a link is cut."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from kraftlab.cluster import ClusterError, namespaces
+from kraftlab.cluster.links.shape import Cut
+
+from .network import HeldNetwork
+
+_PORT = 7
+_PATIENCE_S = 2.0
+
+
+@contextmanager
+def datagrams(network: HeldNetwork, source: int, target: int) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """(one that sends to the target, one that receives there). OSError."""
+    with ExitStack() as stack:
+        sending, receiving = (
+            stack.enter_context(namespaces.socket_in(network.namespace(node), socket.SOCK_DGRAM)) for node in (source, target)
+        )
+        for end in (sending, receiving):
+            end.settimeout(_PATIENCE_S)
+        receiving.bind((network.host(target), _PORT))
+        sending.connect((network.host(target), _PORT))
+        yield sending, receiving
+
+
+def try_out(network: HeldNetwork, source: int, target: int) -> None:
+    """ClusterError if packets do not pass, or pass a cut link. What is lost shows by what comes after it, without waiting."""
+    with datagrams(network, source, target) as (sending, receiving), datagrams(network, target, source) as (answering, hearing):
+        for sent in (b"before", b"cut", b"after"):
+            if sent == b"cut":
+                network.cut([(source, target)], Cut.HOLD)
+            sending.send(sent)
+            if sent == b"cut":
+                answering.send(sent)
+                _expect(sent, hearing, "the other way round")
+                network.heal_all(drop=True)
+            else:
+                _expect(sent, receiving, "a link that is whole")
+
+
+def _expect(sent: bytes, receiving: socket.socket, where: str) -> None:
+    try:
+        received = receiving.recv(64)
+    except TimeoutError:
+        raise ClusterError(f"a packet sent {sent.decode()} a cut did not come within {_PATIENCE_S:g} s ({where})") from None
+    if received != sent:
+        raise ClusterError(f"a packet sent {received.decode()} came where one sent {sent.decode()} was due ({where})")
