@@ -11,6 +11,7 @@ from kraftlab.metadata.records import RequestOutcome
 from kraftlab.quorum.core.batch import encode
 from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.messages import Diverging, FetchRequest, FetchResponse, LeaderView, Records, SnapshotRequired
+from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES
 
 
 class Controller:
@@ -148,6 +149,52 @@ def test_a_later_leader_without_what_was_committed_is_a_violation(controller, ta
     controller.outcome = Diverging(1, 0)
     tail.advance(1, 4)
     assert "is not in the log of node 1, the leader of epoch 4, which agrees up to 0 at most" in tail.violations[0]
+
+
+def on_disk(directory, log):
+    (directory / "__cluster_metadata-0").mkdir(parents=True)
+    data = bytes(HEADER_PAGE_BYTES) + b"".join(data for _, _, data in log) + bytes(64)
+    (directory / "__cluster_metadata-0" / f"{log[0][0]:020}.log").write_bytes(data)
+    return directory
+
+
+def behind_a_snapshot(controller, tail, epoch=1):
+    """The tail has read one batch of four, and the leader has a snapshot of three."""
+    controller.append(1)
+    controller.high_watermark = 1
+    tail.advance(1, 1)
+    for _ in range(3):
+        controller.append(1, count=2)
+    controller.high_watermark, controller.outcome = 7, SnapshotRequired(5, epoch)
+
+
+def test_what_a_leader_holds_no_more_is_read_from_the_disks_of_others(controller, tail, tmp_path):
+    behind_a_snapshot(controller, tail)
+    lacking = on_disk(tmp_path / "lacking", [controller.log[1]])
+    tail._disks = [tmp_path / "gone", lacking, on_disk(tmp_path / "whole", controller.log)]
+    assert tail.advance(1, 1) is True and tail.end == 5
+    controller.outcome = None
+    tail.advance(1, 1)
+    assert (offsets(tail), tail.log().start, tail.violations) == ([0, 1, 2, 3, 4, 5, 6], 0, [])
+
+
+@pytest.mark.parametrize("wrong", ["epoch", "chain", "rot", "hole"])
+def test_what_is_on_a_disk_counts_only_if_it_leads_to_the_snapshot_in_one_chain(controller, tail, tmp_path, wrong):
+    behind_a_snapshot(controller, tail, epoch=2 if wrong == "epoch" else 1)
+    log = list(controller.log)
+    if wrong == "chain":
+        stranger = Controller()
+        stranger.crc = 77
+        for count in (1, 1, 1, 2):
+            stranger.append(1, count=count)
+        log = stranger.log
+    elif wrong == "rot":
+        base, end, data = log[2]
+        log[2] = base, end, data[:-1] + bytes([data[-1] ^ 1])
+    elif wrong == "hole":
+        del log[1]
+    tail._disks = [on_disk(tmp_path / "disk", log)]
+    assert tail.advance(1, 1) is True and (tail.end, tail.log().start) == (5, 5)
 
 
 def test_a_log_that_was_cleaned_too_early_begins_at_the_snapshot(controller, tail):

@@ -9,25 +9,31 @@ every controller refuses, saying whom it believes to lead; in a later epoch than
 
 What lies below the high watermark never changes: each batch must follow the one before, by offset, by epoch and by the chain of
 checksums, which cover all that came before; and every later leader must hold it. What does not is a violation, and is kept as
-such. If the log was cleaned before it could be read, what was read before is given up: the log begins later then, and checkers
-know it.
+such.
+
+A leader may hold less than this has read, by its own snapshots or by one that it was sent. What is missing up to its newest
+snapshot is then read from the disks of the nodes: batches that follow what is here in one chain, and end where that snapshot
+does, in its epoch, are the committed ones. If no disk has all of it, what was read before is given up: the log begins later
+then, and checkers know it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
 from kraftlab.client.data import PeerConnection
 from kraftlab.client.metadata_log import observer_named
 from kraftlab.metadata.errors import ApiError
-from kraftlab.quorum.core.batch import Batch, decode_all
+from kraftlab.quorum.core.batch import Batch, decode, decode_all
 from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.messages import API_OF, Diverging, FetchRequest, FetchResponse, Records, SnapshotRequired
 from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch
 
 from ..committed_log import CommittedLog, LogBatch, decoded
+from ..nemeses.damage import batches, segments
 from ..nemeses.scene import Leads
 
 TIMEOUT_S = 0.3
@@ -39,10 +45,12 @@ _decode = msgspec.msgpack.Decoder(FetchResponse).decode
 
 
 class LogTail:
-    """Of a cluster whose controllers listen for their peers at these endpoints. Not thread-safe; `violations` are sentences."""
+    """Of a cluster whose controllers listen for their peers at these endpoints; `disks` are the metadata directories of all
+    nodes. Not thread-safe; `violations` are sentences."""
 
-    def __init__(self, controllers: Mapping[int, Endpoint], cluster_id: str) -> None:
+    def __init__(self, controllers: Mapping[int, Endpoint], cluster_id: str, disks: Sequence[Path] = ()) -> None:
         self._connections = {node_id: PeerConnection(at, cluster_id) for node_id, at in controllers.items()}
+        self._disks = disks
         self._batches: list[LogBatch] = []
         self._position = _BEGINNING
         self._start = 0
@@ -104,7 +112,11 @@ class LogTail:
         position = self._position
         match answer.outcome:
             case SnapshotRequired() as cleaned:
-                self._begin_at(cleaned.id)
+                missing = self._from_disks(cleaned.id)
+                for batch in missing:
+                    self._take(batch)
+                if not missing:
+                    self._begin_at(cleaned.id)
             case Diverging():
                 self._violated(
                     f"what was committed up to {position!r} is not in the log of node {leads.node}, the leader of epoch "
@@ -116,6 +128,28 @@ class LogTail:
                         break
                     self._take(batch)
         return self._position != position
+
+    def _from_disks(self, until: OffsetAndEpoch) -> list[Batch]:
+        """All batches from here up to that position, if any disk has them; else none."""
+        for disk in self._disks:
+            try:
+                found = self._chain(segments(disk).values())
+            except OSError:
+                continue  # it has no power, or was just taken away
+            ends = [number for number, batch in enumerate(found, 1) if batch.header.end_offset == until.offset]
+            if ends and found[ends[0] - 1].header.epoch == until.epoch:
+                return found[: ends[0]]
+        return []
+
+    def _chain(self, logs: Iterable[bytes]) -> list[Batch]:
+        """The batches that follow what is here."""
+        end, crc, found = self.end, self._crc, list[Batch]()
+        for segment in logs:
+            for placed in batches(segment):
+                if placed.header.base_offset == end and crc in (None, placed.header.previous_crc):
+                    found.append(decode(segment, placed.position))
+                    end, crc = placed.header.end_offset, placed.header.crc
+        return found
 
     def log(self) -> CommittedLog:
         """What was read, decoded. UnreadableRecords, CorruptBatch."""

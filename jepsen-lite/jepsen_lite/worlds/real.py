@@ -184,7 +184,8 @@ class _RealRun:
         self._leaders = leaders = LeaderFinder(self._cluster)
         self._guard = guard = QuorumGuard(self._cluster, leaders.voters)
         listens = {node_id: self._cluster.node(node_id).listens for node_id in self._cluster.controller_ids}
-        tail = LogTail(listens, self._cluster.cluster_id)
+        disks = [self._cluster.metadata_dir(node_id) for node_id in (*self._cluster.controller_ids, *self._cluster.broker_ids)]
+        tail = LogTail(listens, self._cluster.cluster_id, disks)
         try:
             self._drive = TrioDrive(lambda process: GrpcPort(nodes, self._options, process, self._drive.now_ns, guard))
             self._interpreter = Interpreter(self._workload, self._options, self._drive, self._listener.ended)
