@@ -106,6 +106,24 @@ class Reassignment(NamedTuple):
     replicas: tuple[ReplicaProgress, ...]
 
 
+class PartitionState(NamedTuple):
+    """What a partition is: a row of `silver.partition_state`. `since_offset` is that of the last record that changed it. None:
+    the log never said.
+    """
+
+    topic_id: str
+    topic: str | None
+    partition: int
+    replicas: Replicas | None
+    isr: Replicas | None
+    leader: int | None
+    adding: Replicas | None
+    removing: Replicas | None
+    directories: tuple[str, ...] | None
+    rf_settled: int | None
+    since_offset: int
+
+
 class OffsetsStepBack(ValueError):
     """The rows of a partition did not come in the order of the log."""
 
@@ -147,15 +165,35 @@ class _Cycle:
         self.last_ms = ts_ms
 
     def catch_up(self, isr: Replicas, offset: int, ts_ms: int) -> None:
-        for replica in self.adding:
-            if replica in isr and replica not in self.caught_up:
-                self.caught_up[replica] = (offset, ts_ms)
+        caught_up = self.caught_up
+        if len(caught_up) < len(self.adding):
+            for replica in self.adding:
+                if replica in isr and replica not in caught_up:
+                    caught_up[replica] = (offset, ts_ms)
 
 
 class PartitionHistory:
-    """One partition's history so far. Feed it with `step`, then `finish`; ended cycles are appended to `ended` in log order."""
+    """One partition's history so far. Feed it with `step`, then `finish`; ended cycles are appended to `ended` in log order.
 
-    __slots__ = ("_cycle", "_directories", "_isr", "_leader", "_offset", "_replicas", "ended", "partition", "topic", "topic_id")
+    `state` is what the partition is after the last row, and how many replicas it settled on: those of its list while nothing
+    runs; while a reassignment runs, of the list before the first of the run.
+    """
+
+    __slots__ = (
+        "_adding",
+        "_cycle",
+        "_directories",
+        "_isr",
+        "_leader",
+        "_offset",
+        "_removing",
+        "_replicas",
+        "_rf_settled",
+        "ended",
+        "partition",
+        "topic",
+        "topic_id",
+    )
 
     def __init__(self, topic_id: str, topic: str | None, partition: int, ended: list[Reassignment]) -> None:
         self.topic_id = topic_id
@@ -167,7 +205,25 @@ class PartitionHistory:
         self._isr: Replicas | None = None
         self._leader: int | None = None
         self._directories: tuple[str, ...] | None = None
+        self._adding: Replicas | None = None
+        self._removing: Replicas | None = None
+        self._rf_settled: int | None = None
         self._cycle: _Cycle | None = None
+
+    def state(self) -> PartitionState:
+        return PartitionState(
+            self.topic_id,
+            self.topic,
+            self.partition,
+            self._replicas,
+            self._isr,
+            self._leader,
+            self._adding,
+            self._removing,
+            self._directories,
+            self._rf_settled,
+            self._offset,
+        )
 
     def step(self, change: Change) -> None:
         """The next row. OffsetsStepBack if it lies before the one before."""
@@ -196,8 +252,11 @@ class PartitionHistory:
         elif kind == DELETE:
             self._end(DELETED, change)
         if isr is not None:
-            if cycle is not None and self._isr is not None and not set(self._isr) <= set(isr):
-                cycle.isr_shrinks += 1
+            if cycle is not None and self._isr is not None:
+                for replica in self._isr:
+                    if replica not in isr:
+                        cycle.isr_shrinks += 1
+                        break
             self._isr = isr
         if leader is not None:
             self._leader = leader
@@ -211,29 +270,45 @@ class PartitionHistory:
     def _reassign(self, change: Change) -> None:
         """A record with replicas, adding or removing: begins, ends, replaces or reorders."""
         cycle, before = self._cycle, self._replicas
-        after = change.replicas if change.replicas is not None else before or ()
-        adding, removing = change.adding, change.removing
+        _, _, kind, _, _, replicas, adding, removing, _, _, _ = change
+        after = replicas if replicas is not None else before or ()
         if cycle is not None:
             adding = cycle.adding if adding is None else adding
             removing = cycle.removing if removing is None else removing
         runs = bool(adding or removing)
         if cycle is None:
             if runs:
-                self._begin(change, before, after, adding or (), removing or (), seen=change.kind != SNAPSHOT)
+                self._begin(change, before, after, adding or (), removing or (), seen=kind != SNAPSHOT)
             elif before is None:
-                if change.kind == CHANGE and (adding is not None or removing is not None):
+                if kind == CHANGE and (adding is not None or removing is not None):
                     self._write_unknown(change, after)
             elif after != before:
                 self._write_instant(change, before, before, after)
         elif not runs:
             self._end_with(change, cycle, before or (), after)
-        elif set(adding or ()) != set(cycle.adding) or set(removing or ()) != set(cycle.removing):
+        elif not _same(adding or (), cycle.adding) or not _same(removing or (), cycle.removing):
             self._end(SUPERSEDED, change, superseded_by=self._id(change.offset, seen=change.kind != SNAPSHOT), after=after)
             self._begin(change, cycle.orig, after, adding or (), removing or (), seen=change.kind != SNAPSHOT)
-        elif change.replicas is not None or change.target is not None:
+        elif replicas is not None or change.target is not None:
             cycle.target = change.target or tuple(replica for replica in after if replica not in cycle.removing)
-        if change.replicas is not None:
-            self._replicas = change.replicas
+        self._settle(change)
+
+    def _settle(self, change: Change) -> None:
+        _, _, _, _, _, replicas, adding, removing, _, original, _ = change
+        if replicas is not None:
+            self._replicas = replicas
+        if adding is not None:
+            self._adding = adding
+        if removing is not None:
+            self._removing = removing
+        if self._replicas is None:
+            return
+        if not self._adding and not self._removing:
+            self._rf_settled = len(self._replicas)
+        elif original:
+            self._rf_settled = len(original)
+        elif self._rf_settled is None:
+            self._rf_settled = len(set(self._replicas).difference(self._adding or ()))
 
     def _begin(
         self, change: Change, before: Replicas | None, after: Replicas, adding: Replicas, removing: Replicas, *, seen: bool
@@ -301,7 +376,7 @@ class PartitionHistory:
 
     def _progress(self, cycle: _Cycle, change: Change | None) -> tuple[ReplicaProgress, ...]:
         """Adding replicas are looked up where the end left them, removing ones where they were."""
-        known = _placed(self._replicas, self._directories)
+        known = {} if self._directories is None else _placed(self._replicas, self._directories)
         if change is not None and change.directories is not None:
             replicas = change.replicas if change.replicas is not None else self._replicas
             known = known | _placed(replicas, change.directories)
@@ -392,6 +467,11 @@ class PartitionHistory:
 
     def _id(self, offset: int, *, seen: bool) -> str:
         return f"{self.topic or self.topic_id}:{self.partition}:{offset if seen else f'before-{offset}'}"
+
+
+def _same(one: Replicas, other: Replicas) -> bool:
+    """Whether two lists have the same members."""
+    return one == other or set(one) == set(other)
 
 
 def _placed(replicas: Replicas | None, directories: tuple[str, ...] | None) -> dict[int, str]:

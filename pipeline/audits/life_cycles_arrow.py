@@ -1,4 +1,4 @@
-"""The life cycles of whole Arrow batches: what `DataFrame.mapInArrow` runs in Spark's workers.
+"""The histories of whole Arrow batches: life cycles and states, as Spark's workers make them.
 
 The rows come sorted by `ORDER`, all of a partition in one stream; where a batch ends means nothing, so a partition's history
 goes on in the next, and the last one is finished when the stream ends. Rows are taken column by column out of Arrow, since one
@@ -9,21 +9,24 @@ number.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise, repeat
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from kraftlab.pipeline.lake.schemas import arrow_schema, spark_schema
 
-from .life_cycles import Change, PartitionHistory, Reassignment
+from .life_cycles import DELETE, Change, PartitionHistory, PartitionState, Reassignment
 
 KEY = ("topic_id", "partition")
 ORDER = ("topic_id", "partition", "offset", "kind", "idx_in_batch")
 """By kind at equal offsets: a snapshot that ends with a change comes after it, as `snapshot` does in the alphabet."""
 COLUMNS = ("topic_id", "topic", "partition", *Change._fields)
 
+REASSIGNMENTS, REPLICAS, STATE = "gold.reassignments", "gold.reassignment_replicas", "silver.partition_state"
 ROWS_PER_BATCH = 10_000
 _NO_LEADER_FIELD = -(1 << 31)
 
@@ -36,49 +39,89 @@ LIFE_CYCLES_TEXT = f"{spark_schema('gold.reassignments')}, replicas array<struct
 """`gold.reassignments` with its rows of `gold.reassignment_replicas` in a list, so that one pass makes both tables."""
 
 
-def life_cycles_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+Deletions = Mapping[str, tuple[int, int]]
+"""Topic id → (offset, ms) of its removal."""
+NO_DELETIONS: Deletions = MappingProxyType({})
+
+
+def life_cycles_of(batches: Iterable[pa.RecordBatch], deletions: Deletions = NO_DELETIONS) -> Iterator[pa.RecordBatch]:
     """Batches with `COLUMNS`, sorted by `ORDER`, to batches of `LIFE_CYCLES`. OffsetsStepBack."""
     ended: list[Reassignment] = []
-    history: PartitionHistory | None = None
-    key: tuple[str, int] | None = None
-    for batch in batches:
-        collects = gc.isenabled()
-        gc.disable()
-        try:
-            changes = _changes(batch)
-            for start, end in _runs(batch):
-                row_key = (batch["topic_id"][start].as_py(), batch["partition"][start].as_py())
-                if history is None or row_key != key:
-                    if history is not None:
-                        history.finish()
-                    key = row_key
-                    history = PartitionHistory(row_key[0], batch["topic"][start].as_py(), row_key[1], ended)
-                for index in range(start, end):
-                    history.step(changes[index])
-            while len(ended) >= ROWS_PER_BATCH:
-                yield _batch(ended[:ROWS_PER_BATCH])
-                del ended[:ROWS_PER_BATCH]
-        finally:
-            if collects:
-                gc.enable()
-    if history is not None:
-        history.finish()
+    for _ in _finished(batches, deletions, ended):
+        while len(ended) >= ROWS_PER_BATCH:
+            yield _batch(ended[:ROWS_PER_BATCH])
+            del ended[:ROWS_PER_BATCH]
     if ended:
         yield _batch(ended)
 
 
-def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
-    """(start, end) of the rows of each partition, as they follow each other."""
+def histories_of(batches: Iterable[pa.RecordBatch], deletions: Deletions = NO_DELETIONS) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The same rows to rows of three tables: reassignments, their replicas, and states of the partitions that exist."""
+    ended: list[Reassignment] = []
+    states: list[PartitionState] = []
+    for history in _finished(batches, deletions, ended):
+        if history.topic_id not in deletions:
+            states.append(history.state())
+        if len(ended) >= ROWS_PER_BATCH:
+            yield from _of_reassignments(ended)
+            ended.clear()
+        if len(states) >= ROWS_PER_BATCH:
+            yield STATE, _plain_batch(STATE, states)
+            states.clear()
+    if ended:
+        yield from _of_reassignments(ended)
+    if states:
+        yield STATE, _plain_batch(STATE, states)
+
+
+def _finished(batches: Iterable[pa.RecordBatch], deletions: Deletions, ended: list[Reassignment]) -> Iterator[PartitionHistory]:
+    """Each partition's history when it is over; what ended in it has been appended to `ended`."""
+    history: PartitionHistory | None = None
+    key: tuple[str, int] | None = None
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        for batch in batches:
+            changes = _changes(batch)
+            for start, end, row_key in _runs(batch):
+                if history is None or row_key != key:
+                    if history is not None:
+                        yield _ended(history, deletions)
+                    key = row_key
+                    history = PartitionHistory(row_key[0], batch["topic"][start].as_py(), row_key[1], ended)
+                step = history.step
+                for change in changes[start:end]:
+                    step(change)
+        if history is not None:
+            yield _ended(history, deletions)
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _ended(history: PartitionHistory, deletions: Deletions) -> PartitionHistory:
+    deletion = deletions.get(history.topic_id)
+    if deletion is not None:
+        history.step(Change(*deletion, kind=DELETE))
+    history.finish()
+    return history
+
+
+def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, int, tuple[str, int]]]:
+    """(start, end, key) of the rows of each partition, as they follow each other."""
     if not batch.num_rows:
         return
-    encoded = batch["topic_id"].dictionary_encode().indices.to_numpy()
-    partitions = batch["partition"].to_numpy()
-    changed = (encoded[1:] != encoded[:-1]) | (partitions[1:] != partitions[:-1])
-    edges = [0, *(changed.nonzero()[0] + 1).tolist(), batch.num_rows]
-    yield from pairwise(edges)
+    encoded = batch["topic_id"].dictionary_encode()
+    codes, partitions = encoded.indices.to_numpy(), batch["partition"].to_numpy()
+    changed = (codes[1:] != codes[:-1]) | (partitions[1:] != partitions[:-1])
+    starts = np.concatenate(([0], changed.nonzero()[0] + 1))
+    texts = encoded.dictionary.to_pylist()
+    keys = zip((texts[code] for code in codes[starts].tolist()), partitions[starts].tolist(), strict=True)
+    yield from zip(starts.tolist(), [*starts[1:].tolist(), batch.num_rows], keys, strict=True)
 
 
 def _changes(batch: pa.RecordBatch) -> list[Change]:
+    """The rows."""
     leaders = batch["leader"].fill_null(_NO_LEADER_FIELD).to_numpy().tolist()
     columns: list[Any] = [
         batch["offset"].to_numpy().tolist(),
@@ -116,6 +159,22 @@ def _batch(rows: list[Reassignment]) -> pa.RecordBatch:
     columns = list(zip(*rows, strict=True))
     arrays = [pa.array(column, field.type) for column, field in zip(columns, LIFE_CYCLES, strict=False)][:-1]
     return pa.RecordBatch.from_arrays([*arrays, _replica_lists(columns[-1])], schema=LIFE_CYCLES)
+
+
+def _of_reassignments(rows: list[Reassignment]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    yield REASSIGNMENTS, _plain_batch(REASSIGNMENTS, rows)
+    of_replicas = [(row[0], *replica) for row in rows for replica in row[-1]]
+    if of_replicas:
+        yield REPLICAS, _plain_batch(REPLICAS, of_replicas)
+
+
+def _plain_batch(table: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    """Rows of a table; what they have more than it has columns is left out."""
+    schema = arrow_schema(table)
+    columns = zip(*rows, strict=True)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=False)], schema=schema
+    )
 
 
 def _replica_lists(lists: Sequence[tuple[Any, ...]]) -> pa.ListArray:

@@ -8,25 +8,8 @@ that begins with a running reassignment leaves the list without the adding repli
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
-from .life_cycles import Change, PartitionKey, Replicas
-
-
-class PartitionState(NamedTuple):
-    """A row of `silver.partition_state`. `since_offset` is that of the last record that changed it. None: the log never said."""
-
-    topic_id: str
-    topic: str | None
-    partition: int
-    replicas: Replicas | None
-    isr: Replicas | None
-    leader: int | None
-    adding: Replicas | None
-    removing: Replicas | None
-    directories: tuple[str, ...] | None
-    rf_settled: int | None
-    since_offset: int
+from .life_cycles import Change, PartitionKey, PartitionState
 
 
 def partition_states(

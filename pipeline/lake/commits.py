@@ -18,6 +18,7 @@ One process writes at a time (`lock.py`); readers need no lock: files of replace
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import os
 import time
@@ -32,7 +33,7 @@ from .schemas import arrow_schema, spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyarrow.fs import FileSystem
+    from pyarrow.fs import FileInfo, FileSystem
     from pyspark.sql import DataFrame, SparkSession
 
 COMMITS = "_commits"
@@ -86,9 +87,20 @@ def active(manifests: Iterable[Manifest]) -> list[Manifest]:
     """Those that count after all of these were committed, by range."""
     found: list[Manifest] = []
     for manifest in sorted(manifests, key=lambda each: each.number):
-        found = [each for each in found if not (manifest.lo <= each.lo and each.hi <= manifest.hi)]
-        found.append(manifest)
+        _replace(found, manifest)
     return sorted(found, key=lambda each: each.lo)
+
+
+def _replace(found: list[Manifest], manifest: Manifest) -> list[Manifest]:
+    """Puts a newer manifest among those that count; those that no longer do. Most stand behind all others."""
+    if not found or manifest.lo >= found[-1].hi:
+        replaced = []
+    else:
+        replaced = [each for each in found if manifest.lo <= each.lo and each.hi <= manifest.hi]
+        found[:] = sorted((each for each in found if each not in replaced), key=lambda each: each.lo)
+    at = bisect.bisect(found, manifest.lo, key=lambda each: each.lo)
+    found.insert(at, manifest)
+    return replaced
 
 
 def range_name(lo: int, hi: int) -> str:
@@ -107,6 +119,8 @@ class Lake:
         self.uri = uris.normalised(place)
         self._system, self._root = uris.file_system(self.uri)
         self._is_held = False
+        self._manifests: dict[str, tuple[tuple[int, int | None], Manifest]] = {}
+        """Those that were read, by path, with their file's size and time: none is ever written again."""
 
     def __repr__(self) -> str:
         return f"the lake {self.place()}"
@@ -127,19 +141,25 @@ class Lake:
         """All of a table's, oldest first. NoSuchTable; CorruptInput for one that cannot be read."""
         arrow_schema(table)
         found = []
-        for path, _ in self._list(f"{COMMITS}/{table}"):
-            if not path.endswith(".json") or path.rpartition("/")[2].startswith(_HIDDEN):
+        for info in self._infos(f"{COMMITS}/{table}"):
+            if not info.path.endswith(".json") or info.base_name.startswith(_HIDDEN):
                 continue
-            with self._system.open_input_stream(f"{self._root}/{path}") as stream:
-                data = stream.read()
-            try:
-                found.append(msgspec.json.decode(data, type=Manifest))
-            except msgspec.DecodeError as error:
-                where = uris.joined(uris.shown(self.uri), path)
-                raise CorruptInput(
-                    f"{where} is no manifest: {error}; restore it, or remove it to lose what it committed"
-                ) from None
+            version = (info.size, info.mtime_ns)
+            known, manifest = self._manifests.get(info.path, (None, None))
+            if manifest is None or known != version:
+                manifest = self._manifest(info.path)
+                self._manifests[info.path] = version, manifest
+            found.append(manifest)
         return sorted(found, key=lambda each: each.number)
+
+    def _manifest(self, path: str) -> Manifest:
+        with self._system.open_input_stream(path) as stream:
+            data = stream.read()
+        try:
+            return msgspec.json.decode(data, type=Manifest)
+        except msgspec.DecodeError as error:
+            where = uris.joined(uris.shown(self.uri), path[len(self._root) + 1 :])
+            raise CorruptInput(f"{where} is no manifest: {error}; restore it, or remove it to lose what it committed") from None
 
     def active(self, table: str, as_of: int | None = None) -> list[Manifest]:
         """The manifests that count, by range; `as_of` a manifest's number, counted those up to it only."""
@@ -149,6 +169,15 @@ class Lake:
         """The number of the newest manifest, 0 if there is none."""
         manifests = self.manifests(table)
         return manifests[-1].number if manifests else 0
+
+    def changed(self, table: str) -> int:
+        """The number of the newest manifest that gave the table other rows, 0 if it never had any."""
+        newest = 0
+        before: list[Manifest] = []
+        for manifest in self.manifests(table):
+            if any(each.rows for each in _replace(before, manifest)) or manifest.rows:
+                newest = manifest.number
+        return newest
 
     def files(self, table: str, as_of: int | None = None, *, lo: int | None = None, hi: int | None = None) -> list[str]:
         """URIs of the files that count, of ranges that touch [lo, hi)."""
@@ -347,11 +376,14 @@ class Lake:
         ]
 
     def _list(self, relative: str) -> list[tuple[str, int]]:
+        start = len(self._root) + 1
+        return sorted((info.path[start:], info.size) for info in self._infos(relative))
+
+    def _infos(self, relative: str) -> list[FileInfo]:
         from pyarrow.fs import FileSelector, FileType
 
         found = self._system.get_file_info(FileSelector(f"{self._root}/{relative}", recursive=True, allow_not_found=True))
-        start = len(self._root) + 1
-        return sorted((info.path[start:], info.size) for info in found if info.type == FileType.File)
+        return [info for info in found if info.type == FileType.File]
 
     def _publish(self, relative: str, data: bytes) -> None:
         """A file that appears whole or not at all."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from . import uris
+from . import buckets, uris
 from .commits import DataFile
 from .schemas import arrow_of, arrow_schema
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 PARTS = "table string, path string, rows bigint, size_bytes bigint, notes binary"
 """A file of a table; or, without a table, a task's notes as MessagePack."""
 _PARTS_SCHEMA = arrow_of(PARTS)
-GROUP_ROWS_MAX = 1 << 18
+GROUP_ROWS_MAX = 1 << 19
 GROUP_BYTES_MAX = 48 << 20
 _INCOMPRESSIBLE = frozenset({"payload", "raw"})
 """Columns of which no two values are alike: a dictionary of them would be made in vain."""
@@ -51,6 +51,8 @@ class _Part:
         self.path = f"{directory}/part-{uuid.uuid4().hex}.zstd.parquet"
         self._system, self._root = uris.file_system(uri)
         self._schema = arrow_schema(table)
+        self._is_bucketed = table in buckets.BUCKETED
+        self._groups: list[int] = []
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = self._waiting_bytes = 0
         self._writer: ParquetWriter | None = None
@@ -67,6 +69,8 @@ class _Part:
         if self._waiting:
             self._write()
         if self._writer is not None:
+            if self._groups:
+                self._writer.add_key_value_metadata(buckets.metadata(self._groups))
             self._writer.close()
         return DataFile(self.path, self.rows, self._system.get_file_info(f"{self._root}/{self.path}").size)
 
@@ -80,7 +84,13 @@ class _Part:
     def _write(self) -> None:
         if self._writer is None:
             self._writer = self._opened()
-        self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema), row_group_size=GROUP_ROWS_MAX)
+        rows = pa.Table.from_batches(self._waiting, self._schema)
+        if self._is_bucketed:
+            for bucket, some in buckets.cut(rows):
+                self._writer.write_table(some, row_group_size=some.num_rows)
+                self._groups.append(bucket)
+        else:
+            self._writer.write_table(rows, row_group_size=rows.num_rows)
         self.rows += self._waiting_rows
         self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
 

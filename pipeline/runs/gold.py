@@ -6,7 +6,9 @@ what is open, and every partition's last list, ISR and leader, would have to be 
 silver that is built again, as after a damaged log was taken in once more, would leave rows behind that nothing says are wrong.
 What a whole build costs is seconds for a million changes, and grows with them alone.
 
-A build does nothing if what it would be made of is what the last one was made of, which the manifests say.
+Each thing is made once: reassignments, their replicas and the states of partitions in one pass over the changes, and what follows
+from those of the tables as they were committed. A table is made again only if one that it is made of has got other rows since,
+which the manifests say: a range that adds none, as most micro-batches do to most tables, makes nothing stale.
 """
 
 from __future__ import annotations
@@ -15,13 +17,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow.compute as pc
 
 from ..errors import WrongUse
 from ..lake import uris
 from ..lake.commits import Lake
+from ..lake.parts import written
 from ..session.factory import master_of
 from ..sources.taking import BATCHES
 from ..tables import gold
+from ..tables.histories import histories
 from ..tables.log_dir_samples import TABLE as SAMPLES
 from .build import BROKERS, CHANGES, TOPICS
 
@@ -37,15 +42,16 @@ INPUTS = {
     REASSIGNMENTS: (CHANGES, TOPICS),
     REPLICAS: (CHANGES, TOPICS),
     STATE: (CHANGES, TOPICS),
-    DRIFT: (CHANGES, TOPICS),
-    BROKER_LOAD: (SAMPLES, BROKERS, CHANGES, TOPICS),
-    DIR_SKEW: (SAMPLES, BROKERS, CHANGES, TOPICS),
+    DRIFT: (REASSIGNMENTS, STATE),
+    BROKER_LOAD: (SAMPLES, BROKERS, STATE),
+    DIR_SKEW: (SAMPLES, BROKERS, STATE),
     EPOCHS: (BATCHES,),
     DIVERGENCE: (BATCHES,),
 }
-"""Table → the tables that it is made of."""
+"""Table → the tables that it is made of; without rows in the first of them it has none."""
 TABLES = tuple(INPUTS)
-_OF_CYCLES = {REASSIGNMENTS, REPLICAS, DRIFT}
+_OF_HISTORIES = (REASSIGNMENTS, REPLICAS, STATE)
+_LARGE = frozenset({DRIFT})
 
 
 class GoldReport(msgspec.Struct, frozen=True):
@@ -57,15 +63,30 @@ class GoldReport(msgspec.Struct, frozen=True):
 
 
 def stale(lake: Lake, tables: Iterable[str]) -> list[str]:
-    """Those whose inputs have manifests that they were not made of."""
-    latest = {name: lake.latest(name) for name in {each for table in tables for each in INPUTS[table]}}
-    found = []
-    for table in tables:
-        manifests = lake.active(table)
-        made_of = manifests[-1].inputs if manifests else None
-        if made_of != {name: latest[name] for name in INPUTS[table]}:
-            found.append(table)
-    return found
+    """Those that were made of other rows than their inputs have now, or are made of such tables."""
+    known: dict[str, bool] = {}
+
+    def is_stale(table: str) -> bool:
+        if table not in known:
+            made = lake.active(table)
+            behind = not made or made[-1].inputs != _made_of(lake, table)
+            known[table] = behind or any(is_stale(each) for each in INPUTS[table] if each in INPUTS)
+        return known[table]
+
+    return [table for table in tables if is_stale(table)]
+
+
+def _made_of(lake: Lake, table: str) -> dict[str, int]:
+    return {name: lake.changed(name) for name in INPUTS[table]}
+
+
+def _needed(tables: Iterable[str]) -> list[str]:
+    """The tables and all of gold that they are made of, in the order in which they are built."""
+    wanted = set(tables)
+    for table in reversed(TABLES):
+        if table in wanted:
+            wanted.update(INPUTS[table])
+    return [table for table in TABLES if table in wanted]
 
 
 def build(
@@ -89,7 +110,7 @@ def build(
             raise WrongUse(f"{lake} holds no tables; the next step: kraftlab pipeline ingest LOGDIR... --lake {lake.place()}")
         if lake.latest(BATCHES) and not lake.latest(CHANGES):
             raise WrongUse(f"{lake} has no silver tables; the next step: kraftlab pipeline build silver --lake {lake.place()}")
-        chosen = stale(lake, tables)
+        chosen = stale(lake, _needed(tables))
         end = max([1, *ends, *(each.hi for table in chosen for each in lake.active(table))])
         if not chosen:
             return GoldReport(end, end)
@@ -103,35 +124,52 @@ class _Build:
         self.spark, self.lake, self.progress = spark, lake, progress
 
     def run(self, tables: Sequence[str], end: int) -> GoldReport:
-        changes, topics = self._read(CHANGES), self._read(TOPICS)
-        states = gold.partition_states(changes, topics)
-        cycles = gold.life_cycles(changes, topics)
-        if len(_OF_CYCLES.intersection(tables)) > 1:
-            cycles = cycles.persist()
-        try:
-            made: dict[str, Callable[[], DataFrame]] = {
-                REASSIGNMENTS: lambda: gold.reassignments(cycles),
-                REPLICAS: lambda: gold.reassignment_replicas(cycles),
-                STATE: lambda: states,
-                DRIFT: lambda: gold.rf_drift(gold.reassignments(cycles), states),
-                BROKER_LOAD: lambda: gold.broker_load(self._read(SAMPLES), self._read(BROKERS), states),
-                DIR_SKEW: lambda: gold.log_dir_skew(self._read(SAMPLES), self._read(BROKERS), states),
-                EPOCHS: lambda: gold.leader_epochs(self._read(BATCHES)),
-                DIVERGENCE: lambda: gold.log_divergence(self._read(BATCHES)),
-            }
-            return GoldReport(0, end, {table: self._commit(table, made[table](), end) for table in tables})
-        finally:
-            cycles.unpersist()
+        made: dict[str, Callable[[], DataFrame]] = {
+            DRIFT: lambda: gold.rf_drift(self._read(REASSIGNMENTS), self._read(STATE)),
+            BROKER_LOAD: lambda: gold.broker_load(self._read(SAMPLES), self._read(BROKERS), self._read(STATE)),
+            DIR_SKEW: lambda: gold.log_dir_skew(self._read(SAMPLES), self._read(BROKERS), self._read(STATE)),
+            EPOCHS: lambda: gold.leader_epochs(self._read(BATCHES)),
+            DIVERGENCE: lambda: gold.log_divergence(self._read(BATCHES)),
+        }
+        rows = self._histories([table for table in _OF_HISTORIES if table in tables], end)
+        for table in tables:
+            if table in made:
+                rows[table] = self._commit(table, made[table], end)
+        return GoldReport(0, end, rows)
+
+    def _histories(self, tables: Sequence[str], end: int) -> dict[str, int]:
+        """Rows by table, of those that come of the histories of partitions."""
+        if not tables:
+            return {}
+        self.progress(", ".join(tables))
+        inputs = _made_of(self.lake, tables[0])
+        changes = [file for manifest in self.lake.active(CHANGES) for file in manifest.files]
+        directories = {table: self.lake.directory(table, 0, end) for table in tables}
+        job = histories(self.spark, changes, self._deletions(), self.lake.uri, directories)
+        files = written(job).files if changes else {}
+        return {table: self.lake.commit_parts(table, 0, end, files.get(table, ()), inputs=inputs).rows for table in tables}
+
+    def _deletions(self) -> dict[str, tuple[int, int]]:
+        """Topic id → (offset, ms) of its removal."""
+        topics = self.lake.arrow(TOPICS, ["topic_id", "offset", "ts_ms", "op"])
+        removed = topics.filter(pc.equal(topics["op"], "delete")).sort_by([("offset", "descending")]).to_pylist()
+        return {row["topic_id"]: (row["offset"], row["ts_ms"]) for row in removed}
+
+    def _is_one_log(self) -> bool:
+        """Whether bronze has the log of one controller alone, with which nothing can disagree."""
+        named = [each.details.get("controllers") for each in self.lake.active(BATCHES)]
+        return None not in named and len({name for names in named for name in (names or "").split(",")}) < 2
 
     def _read(self, table: str) -> DataFrame:
         return self.lake.read(self.spark, table)
 
-    def _commit(self, table: str, rows: DataFrame, end: int) -> int:
+    def _commit(self, table: str, make: Callable[[], DataFrame], end: int) -> int:
         self.progress(table)
-        inputs = {name: self.lake.latest(name) for name in INPUTS[table]}
-        written = rows.coalesce(1) if table not in _OF_CYCLES else rows
-        return self.lake.commit(table, 0, end, lambda directory: _write(written, directory), inputs=inputs).rows
-
-
-def _write(rows: DataFrame, directory: str) -> None:
-    rows.write.mode("append").parquet(directory)
+        inputs = _made_of(self.lake, table)
+        if not self.lake.changed(INPUTS[table][0]) or (table == DIVERGENCE and self._is_one_log()):
+            return self.lake.commit_parts(table, 0, end, (), inputs=inputs).rows
+        rows = make()
+        ready = rows if table in _LARGE else rows.coalesce(1)
+        return self.lake.commit(
+            table, 0, end, lambda directory: ready.write.mode("append").parquet(directory), inputs=inputs
+        ).rows

@@ -86,7 +86,7 @@ class Decoder:
         """The rows of tables of which at least so many wait."""
         if len(self._own) >= least:
             batch, unfit = self._own.batch(self._names)
-            self._own = OwnPartitions()
+            self._own.clear()
             for row, place in unfit:
                 self._add_unfit(row, place)
             yield CHANGES, batch

@@ -14,6 +14,7 @@ Everything here runs over Spark Connect as well: no RDD, no context of Spark's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -38,22 +39,17 @@ STATE_FIELDS = ("replicas", "isr", "leader", "adding", "removing", "directories"
 
 def life_cycles(changes: DataFrame, topics: DataFrame | None = None) -> DataFrame:
     """`silver.partition_changes` (and `silver.topics`, for topics that were deleted) to reassignments, each with its replicas in
-    a list: what `reassignments` and `reassignment_replicas` are made of. Keep it (`persist`) if both are wanted.
+    a list: what `reassignments` and `reassignment_replicas` are made of. Keep it (`persist`) if both are wanted. What topics were
+    deleted is collected at once: it goes to the workers with the tasks.
     """
-    rows = changes.select(*COLUMNS, "idx_in_batch")
-    if topics is not None:
-        rows = rows.unionByName(_deletions(changes, topics), allowMissingColumns=True)
-    ordered = rows.repartition(*KEY).sortWithinPartitions(*ORDER)
-    return ordered.mapInArrow(life_cycles_of, LIFE_CYCLES_TEXT)
+    ordered = changes.select(*COLUMNS, "idx_in_batch").repartition(*KEY).sortWithinPartitions(*ORDER)
+    return ordered.mapInArrow(partial(life_cycles_of, deletions={} if topics is None else _deletions(topics)), LIFE_CYCLES_TEXT)
 
 
-def _deletions(changes: DataFrame, topics: DataFrame) -> DataFrame:
-    """One row for each partition of a deleted topic, to be stepped after its changes."""
+def _deletions(topics: DataFrame) -> dict[str, tuple[int, int]]:
+    """Topic id → (offset, ms) of its removal."""
     deleted = topics.where("op = 'delete'").groupBy("topic_id").agg(F.min(F.struct("offset", "ts_ms")).alias("deletion"))
-    partitions = changes.join(F.broadcast(deleted), "topic_id").groupBy("topic_id", "partition")
-    return partitions.agg(F.max("topic").alias("topic"), F.max("deletion").alias("deletion")).select(
-        "topic_id", "topic", "partition", "deletion.*", F.lit("delete").alias("kind"), F.lit(0).alias("idx_in_batch")
-    )
+    return {row["topic_id"]: tuple(row["deletion"]) for row in deleted.collect()}
 
 
 def reassignments(cycles: DataFrame) -> DataFrame:
@@ -188,14 +184,15 @@ def _union_races(found: DataFrame, race_window_ms: int) -> DataFrame:
 
 def leader_epochs(batches: DataFrame) -> DataFrame:
     """`gold.leader_epochs` of `bronze.batches`."""
-    first = F.min_by(F.struct("base_offset", "append_ms", "payload", "format"), F.struct("base_offset", "pos"))
-    starts = (
-        batches.where(~F.col("segment").like(SNAPSHOTS))
-        .groupBy("controller_id", "leader_epoch")
-        .agg(first.alias("first"), (F.max("last_offset") + 1).alias("end_offset"), F.max("append_ms").alias("last_ms"))
-        .select("controller_id", "leader_epoch", "first.*", "end_offset", "last_ms")
+    logs = batches.where(~F.col("segment").like(SNAPSHOTS))
+    first = F.min(F.struct("base_offset", "pos")).alias("first")
+    ends = (F.max("last_offset") + 1).alias("end_offset"), F.max("append_ms").alias("last_ms")
+    spans = logs.groupBy("controller_id", "leader_epoch").agg(first, *ends)
+    place = ["controller_id", "leader_epoch", "base_offset", "pos"]
+    starts = logs.select(*place, "append_ms", "payload", "format").join(
+        F.broadcast(spans.select("controller_id", "leader_epoch", "first.*", "end_offset", "last_ms")), place
     )
-    return starts.coalesce(1).mapInArrow(_epochs, spark_schema("gold.leader_epochs"))
+    return starts.drop("pos").coalesce(1).mapInArrow(_epochs, spark_schema("gold.leader_epochs"))
 
 
 def _epochs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

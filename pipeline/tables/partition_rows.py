@@ -7,9 +7,9 @@ ranges and repetitions, which numpy makes. What has a number that no column can 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -47,7 +47,6 @@ KafkaRecord = tuple[int, dict[str, Any]]
 """(version, fields)."""
 Names = Mapping[str, str]
 """Topics' names by id."""
-Id = TypeVar("Id", bytes, str)
 
 
 class _Places:
@@ -102,6 +101,11 @@ class OwnPartitions:
     """Records of ours that wait to become rows."""
 
     def __init__(self) -> None:
+        self._texts = _Texts()
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets them; ids of topics are remembered."""
         self._places = _Places()
         self._records: list[PartitionRecord] = []
 
@@ -117,11 +121,12 @@ class OwnPartitions:
     def batch(self, names: Names) -> tuple[pa.RecordBatch, list[tuple[BatchRow, int]]]:
         """The rows, and the (batch, place in it) of records that cannot be any."""
         try:
-            return _own_batch(self._places, self._records, names), []
+            return _own_batch(self._places, self._records, names, self._texts), []
         except (pa.ArrowInvalid, OverflowError):
             unfit = [number for number, record in enumerate(self._records) if not is_row(record)]
             fitting = [record for record in self._records if is_row(record)]
-            return _own_batch(self._places.all_but(unfit), fitting, names), [self._places.place(number) for number in unfit]
+            batch = _own_batch(self._places.all_but(unfit), fitting, names, self._texts)
+            return batch, [self._places.place(number) for number in unfit]
 
 
 class KafkaPartitions:
@@ -141,7 +146,7 @@ class KafkaPartitions:
 
     def batch(self, names: Names) -> pa.RecordBatch:
         data = [fields for _, fields in self._records]
-        topic_id, topic = _topics([fields["topicId"] for fields in data], str, names)
+        topic_id, topic = _topics([fields["topicId"] for fields in data], names)
         return _record_batch(
             self._places.columns(),
             topic_id=topic_id,
@@ -163,10 +168,10 @@ def is_row(record: PartitionRecord) -> bool:
     return all(-_INT32_END <= number < _INT32_END for number in numbers)
 
 
-def _own_batch(places: _Places, records: list[PartitionRecord], names: Names) -> pa.RecordBatch:
+def _own_batch(places: _Places, records: list[PartitionRecord], names: Names, texts: _Texts) -> pa.RecordBatch:
     has_partitions = any(isinstance(record, Partition) for record in records)
     epochs = [record.partition_epoch if isinstance(record, Partition) else None for record in records] if has_partitions else None
-    topic_id, topic = _topics(list(map(_TOPIC_ID, records)), uuid_text, names)
+    topic_id, topic = _topics(map(texts.__getitem__, map(_TOPIC_ID, records)), names)
     return _record_batch(
         places.columns(),
         topic_id=topic_id,
@@ -178,12 +183,18 @@ def _own_batch(places: _Places, records: list[PartitionRecord], names: Names) ->
     )
 
 
-def _topics(ids: list[Id], text: Callable[[Id], str], names: Names) -> tuple[pa.Array, pa.Array]:
-    """(ids as text, names): each id of the batch is looked at once."""
-    places: dict[Id, int] = {}
-    indexes = pa.array([places.setdefault(each, len(places)) for each in ids], pa.int32())
-    texts = [text(each) for each in places]
-    return pa.array(texts, pa.string()).take(indexes), pa.array(map(names.get, texts), pa.string()).take(indexes)
+def _topics(ids: Iterable[str], names: Names) -> tuple[pa.Array, pa.Array]:
+    """(ids, names)."""
+    texts = list(ids)
+    return pa.array(texts, pa.string()), pa.array(map(names.get, texts), pa.string())
+
+
+class _Texts(dict[bytes, str]):
+    """Uuids as text, each made once."""
+
+    def __missing__(self, uuid: bytes) -> str:
+        text = self[uuid] = uuid_text(uuid)
+        return text
 
 
 def _text_lists(lists: Iterable[tuple[bytes, ...] | None]) -> pa.Array:

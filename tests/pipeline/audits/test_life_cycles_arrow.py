@@ -19,7 +19,16 @@ from kraftlab.pipeline.audits.life_cycles import (
     ReplicaProgress,
     all_life_cycles,
 )
-from kraftlab.pipeline.audits.life_cycles_arrow import COLUMNS, LIFE_CYCLES, life_cycles_of
+from kraftlab.pipeline.audits.life_cycles_arrow import (
+    COLUMNS,
+    LIFE_CYCLES,
+    REASSIGNMENTS,
+    REPLICAS,
+    STATE,
+    histories_of,
+    life_cycles_of,
+)
+from kraftlab.pipeline.audits.state import partition_states
 from kraftlab.pipeline.lake.schemas import arrow_schema
 
 Rows = list[tuple[PartitionKey, Change]]
@@ -67,6 +76,28 @@ def test_where_batches_are_cut_means_nothing(logs: st.SearchStrategy[Rows], data
     sizes = data.draw(st.sampled_from([[], [1] * 30, [7] * 5]) | st.lists(st.integers(0, 6), max_size=10))
     stepped = _stepped(_cut(_table(numbered), sizes))
     assert sorted(stepped) == sorted(all_life_cycles(numbered))
+
+
+def _plain(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(tuple(value) if isinstance(value, list) else value for value in row.values())
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_the_three_tables_of_histories_are_those_of_the_oracles(logs: st.SearchStrategy[Rows], data: st.DataObject):
+    rows = data.draw(logs)
+    numbered = [(key, change._replace(offset=number)) for number, (key, change) in enumerate(rows)]
+    deletions = {"id-a": (len(rows), 50)} if data.draw(st.booleans()) else {}
+    tables: dict[str, list[Any]] = {REASSIGNMENTS: [], REPLICAS: [], STATE: []}
+    for table, batch in histories_of(_cut(_table(numbered), data.draw(st.sampled_from([[], [1] * 30]))), deletions):
+        assert batch.schema == arrow_schema(table)
+        batch.validate(full=True)
+        tables[table] += map(_plain, batch.to_pylist())
+    expected = all_life_cycles(numbered, deletions)
+    assert sorted(tables[REASSIGNMENTS], key=repr) == sorted((tuple(cycle[:-1]) for cycle in expected), key=repr)
+    replicas = [(cycle.reassignment_id, *replica) for cycle in expected for replica in cycle.replicas]
+    assert sorted(tables[REPLICAS], key=repr) == sorted(replicas, key=repr)
+    assert sorted(tables[STATE], key=repr) == sorted(map(tuple, partition_states(numbered, None, deletions)), key=repr)
 
 
 def test_a_recorded_log_in_batches_of_any_size(kafka: Any):

@@ -1,0 +1,123 @@
+"""The histories of all partitions, made of the files of `silver.partition_changes` where they lie.
+
+Each task takes the partitions of some buckets (`lake.buckets`): it reads their row groups, sorts their rows and steps them
+through the same state machine that is the oracle (`audits.life_cycles`), and writes all three tables that come of it in one pass.
+No row is sent from one task to another, and none through the JVM, whose sort of rows with lists takes longer than all of that.
+`gold.life_cycles` and `gold.partition_states` say the same of any DataFrame, with one shuffle.
+
+At most some hundred thousand rows are in a task's memory: a larger bucket is read several times, each time for part of its keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ..audits.life_cycles_arrow import COLUMNS, ROWS_PER_BATCH, Deletions, histories_of
+from ..lake import uris
+from ..lake.buckets import ANY, BUCKETS, groups_of, hashes
+from ..lake.commits import DataFile
+from ..lake.parts import PARTS, TaskFiles
+from ..lake.schemas import arrow_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CHANGES = "silver.partition_changes"
+ROWS_PER_TASK = 150_000
+ROWS_AT_ONCE = 400_000
+_SCHEMA = pa.schema([arrow_schema(CHANGES).field(name) for name in (*COLUMNS, "idx_in_batch")])
+
+
+class Unit(NamedTuple):
+    """What is in memory at one time: the keys of some buckets whose hash falls into `part` of `parts`."""
+
+    buckets: frozenset[int]
+    part: int
+    parts: int
+
+
+class _File(NamedTuple):
+    path: str
+    groups: list[tuple[int, int, int]]
+
+
+def histories(
+    spark: SparkSession, changes: Sequence[DataFile], deletions: Deletions, uri: str, directories: Mapping[str, str]
+) -> DataFrame:
+    """A job that writes reassignments, their replicas and states, as far as they have a directory in the lake. Its rows are
+    `PARTS`.
+    """
+    paths = [file.path for file in changes]
+    tasks = min(BUCKETS, 1 + sum(file.rows for file in changes) // ROWS_PER_TASK)
+
+    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                with TaskFiles(uri, directories) as files:
+                    for rows in units_of(uri, paths, number, tasks):
+                        files.add_all(histories_of(rows.to_batches(max_chunksize=ROWS_PER_BATCH), deletions))
+                    yield from files.report()
+
+    return spark.range(0, tasks, 1, tasks).mapInArrow(run, PARTS)
+
+
+def units_of(uri: str, paths: Sequence[str], number: int, tasks: int, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[pa.Table]:
+    """The rows of one task of several, unit by unit, each sorted by partition and in the order of the log."""
+    from pyarrow import parquet
+
+    system, root = uris.file_system(uri)
+    files = []
+    for path in paths:
+        with parquet.ParquetFile(f"{root}/{path}", filesystem=system) as file:
+            files.append(_File(path, groups_of(file)))
+    for unit in _units(files, frozenset(range(number, BUCKETS, tasks)), tasks, rows_at_once):
+        parts = []
+        for path, groups in files:
+            wanted = [group for group, bucket, _ in groups if bucket == ANY or bucket in unit.buckets]
+            if wanted:
+                with parquet.ParquetFile(f"{root}/{path}", filesystem=system) as file:
+                    rows = file.read_row_groups(wanted, columns=_SCHEMA.names, use_threads=False).select(_SCHEMA.names)
+                parts.append(_of_unit(rows.cast(_SCHEMA), unit, any(bucket == ANY for _, bucket, _ in groups)))
+        if parts:
+            yield _in_order(pa.concat_tables(parts))
+
+
+def _units(files: Sequence[_File], mine: frozenset[int], tasks: int, rows_at_once: int) -> Iterator[Unit]:
+    sizes = dict.fromkeys(mine, 0)
+    for _, bucket, rows in (group for file in files for group in file.groups):
+        for each in mine if bucket == ANY else mine & {bucket}:
+            sizes[each] += rows // BUCKETS + 1 if bucket == ANY else rows
+    if sum(sizes.values()) <= rows_at_once:
+        yield Unit(mine, 0, 1)
+        return
+    for bucket, rows in sorted(sizes.items()):
+        parts = -(-rows // rows_at_once)
+        for part in range(parts):
+            yield Unit(frozenset({bucket}), part, parts)
+
+
+def _of_unit(rows: pa.Table, unit: Unit, has_others: bool) -> pa.Table:
+    """Those whose keys are the unit's."""
+    if not has_others and unit.parts == 1:
+        return rows
+    found = hashes(rows)
+    is_mine = np.isin(found % BUCKETS, list(unit.buckets)) & ((found // BUCKETS) % unit.parts == unit.part)
+    return rows.filter(pa.array(is_mine))
+
+
+def _in_order(rows: pa.Table) -> pa.Table:
+    """Sorted by `ORDER`, but for the order among topics, which means nothing."""
+    rows = rows.combine_chunks()
+    topics = rows["topic_id"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+    keys = topics << 32 | rows["partition"].to_numpy()
+    offsets = rows["offset"].to_numpy()
+    by_offset = np.argsort(offsets, kind="stable")
+    if (np.diff(offsets[by_offset]) == 0).any():  # what stands in a snapshot has one offset
+        kinds = rows["kind"].combine_chunks().dictionary_encode()
+        ranks = np.argsort(np.argsort(kinds.dictionary.to_numpy(zero_copy_only=False)))[kinds.indices.to_numpy()]
+        by_offset = np.lexsort((rows["idx_in_batch"].to_numpy(), ranks, offsets))
+    return rows.take(pa.array(by_offset[np.argsort(keys[by_offset], kind="stable")]))
