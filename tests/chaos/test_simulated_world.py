@@ -22,12 +22,17 @@ from jepsen_lite.verdicts import USAGE, Verdict, combined
 from jepsen_lite.workload import CallFailed, Completion, Options, Port, Workload
 from jepsen_lite.workloads import WORKLOADS, workload_named
 from jepsen_lite.worlds.simulated import SimulatedRun, play, run_many, run_simulated
-from jepsen_lite.worlds.simulated_faults import NoSuchFault
+from jepsen_lite.worlds.simulated_drive import SimulatedPort
+from jepsen_lite.worlds.simulated_faults import NoSuchFault, draw_world
+from jepsen_lite.worlds.simulated_world import ChaosWorld
 from jepsen_lite.worlds.world import Assignment
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli import main
 from kraftlab.controller.simulation.mutants import MUTANTS
+from kraftlab.quorum.simulation.fault_atlas import sets_in_force
+from kraftlab.quorum.simulation.machine import Rot
 from kraftlab.quorum.simulation.mutants import planted
+from kraftlab.quorum.simulation.transcript import Transcript
 
 QUICK = Options(time_s=3, timeout_ms=1_000, rate=150)
 SEEDS = 4
@@ -208,3 +213,19 @@ def test_the_command_plays_seeds_beside_each_other(tmp_path: Path, capsys: pytes
 def test_only_simulated_runs_are_played_beside_each_other(capsys: pytest.CaptureFixture[str]):
     assert main.run(["chaos", "test", "-w", "registers", "--jobs", "2"]) == USAGE
     assert "--jobs is for simulated runs" in capsys.readouterr().err
+
+
+def test_nobody_takes_out_a_voter_who_is_needed_beside_a_rotten_disk():
+    options = Options(seed="1", time_s=2, rate=20)
+    world = ChaosWorld(draw_world(options, ["membership"]), Transcript(), 1, {}, is_judged=True)
+    asked: list[Any] = []
+    world._remove_voter = lambda key, timeout_ms, process=None: asked.append(key)
+    first, second, *_ = sorted(sets_in_force(world)[0].voters, key=lambda voter: voter.key.node_id)
+    assert len(sets_in_force(world)[0].voters) == 3
+    world.machines[second.key.node_id].rot = Rot("a segment", 3, False)
+    world.operators.remove(first.key, 600)
+    with pytest.raises(CallFailed, match=f"not sent: without node {first.key.node_id} no majority") as refused:
+        SimulatedPort(world, options, 0).call("RemoveRaftVoter", pb.RemoveRaftVoterRequest(voter_id=first.key.node_id)).send(None)
+    assert (asked, refused.value.outcome) == ([], "fail")
+    world.operators.remove(second.key, 600)
+    assert asked == [second.key]

@@ -11,12 +11,14 @@ from kraftlab.controller.simulation.admin_network import Unanswered
 from kraftlab.controller.simulation.coroutines import Resume, Task, sleep, waiting
 from kraftlab.metadata.errors import ErrorCode
 
+from ..history import FAIL
 from ..outcomes import of_broken_call, of_error_code
 from ..workload import CallFailed, Options, Port, Reply
 
 if TYPE_CHECKING:
     from .simulated_world import ChaosWorld
 
+REMOVE_VOTER = "RemoveRaftVoter"
 KNOWN_LEADER_RATE = 0.9
 """How many of the calls to nobody in particular go to who was last heard to lead."""
 
@@ -111,6 +113,8 @@ class SimulatedPort:
         node_id = self._likely() if node is None else node
         if node_id not in (*self.controllers, *self.brokers):
             raise ValueError(f"there is no node {node_id}; there are {[*self.controllers, *self.brokers]}")
+        if api == REMOVE_VOTER and not self._world.may_leave(request.voter_id):
+            raise CallFailed(FAIL, f"not sent: without node {request.voter_id} no majority of the voters would be whole")
         try:
             response = await self._world.admin_network.ask(self._random, node_id, api, request, timeout_ms)
         except Unanswered as error:

@@ -4,6 +4,9 @@ Theory of operation. It is the world of `kraftlab sim --metadata`, with all the 
 stays away; its brokers register, report and follow as they do there, and go on when everything has healed. What happens is one
 coroutine (`Play`): the cluster comes up on a calm network, the workload prepares it, then faults strike while clients ask; all
 heals and has to come together; the final phase asks once more. Nothing is demanded of liveness before the heal.
+
+The simulator sees to it that no disk rots which a majority of the voters needs; here nobody takes out a voter either who is
+needed beside a rotten disk, neither a fault nor a client. A change that waits for its turn while another disk rots is not seen.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from kraftlab.controller.simulation.simulated_broker import Habits
 from kraftlab.controller.simulation.simulated_controller import SimulatedController
 from kraftlab.controller.simulation.world import FIRST_BROKER_ID, MetadataWorld, People
 from kraftlab.quorum.core import batch as batches
+from kraftlab.quorum.core.types import ReplicaKey
+from kraftlab.quorum.simulation.fault_atlas import is_whole, sets_in_force
 from kraftlab.quorum.simulation.invariants import Violation
 from kraftlab.quorum.simulation.options import CALM, SimulationOptions
 from kraftlab.quorum.simulation.options import Strike as Blow
@@ -59,6 +64,8 @@ class ChaosWorld(MetadataWorld):
         self.play: Play | None = None
         self._has_come_together = Signal()
         self._down_since_us: dict[int, int] = {}
+        self._remove_voter = self.operators.remove
+        self.operators.remove = self._remove_if_not_needed  # type: ignore[method-assign]
         self.network.be(CALM)
 
     # Phases
@@ -105,6 +112,18 @@ class ChaosWorld(MetadataWorld):
     def _strike(self, strike: Blow) -> None:
         if not self.is_healed:
             super()._strike(strike)
+
+    def may_leave(self, node_id: int) -> bool:
+        """Whether every voter set that somebody acts on has a majority of whole disks without that voter."""
+        for voters in sets_in_force(self):
+            others = [self.machine_of(voter.key) for voter in voters.voters if voter.key.node_id != node_id]
+            if 0 < len(others) < len(voters.voters) and sum(is_whole(other) for other in others) <= len(others) // 2:
+                return False
+        return True
+
+    def _remove_if_not_needed(self, key: ReplicaKey, timeout_ms: int, process: SimulatedProcess | None = None) -> None:
+        if self.may_leave(key.node_id):
+            self._remove_voter(key, timeout_ms, process)
 
     # What is written down
 
