@@ -2,7 +2,8 @@
 
 Theory of operation. A namespace is part of a thread, not of a process: what a thread makes (sockets, threads, processes) belongs
 where the thread was at that moment, and stays there. So a process moves as a whole only while it has one thread. A namespace is
-named by a path under `/proc`, and is gone when nobody is in it and nobody holds such a file open. Moving takes root.
+named by a path under `/proc`, and is gone when nobody is in it and nobody holds such a file open. Moving takes root; who is not
+can become root of a user namespace, and of the networks that are made in that.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 OWN = "/proc/self/ns/net"
 """Where the first thread of a process is."""
-_CLONE_NEWNET = 0x40000000
+_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 
 
 def enter(path: str) -> None:
@@ -30,6 +31,14 @@ def enter(path: str) -> None:
 def enter_new() -> None:
     """Moves this thread into a namespace of its own, in which nothing is but a loopback device that is down. OSError."""
     _call("unshare", None, _CLONE_NEWNET)
+
+
+def become_root() -> None:
+    """Moves this process, which has one thread, into a user namespace where it is root; outside it stays who it is. OSError."""
+    user, group = os.geteuid(), os.getegid()
+    _call("unshare", None, _CLONE_NEWUSER)
+    for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
+        Path("/proc/self", name).write_text(text)
 
 
 def is_alone() -> bool:

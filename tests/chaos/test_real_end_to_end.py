@@ -11,6 +11,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from jepsen_lite.nemeses.networks.back_ends import NETNS, NFT
 from jepsen_lite.store import RunDirectory
 from kraftlab.cluster import namespaces
@@ -106,7 +108,7 @@ PACKETS = {
 
 
 def test_a_cluster_in_a_network_of_its_own_keeps_its_promises_while_packets_are_lost(tmp_path, net):
-    words = words_of(tmp_path, *SMALL, "--net", net, "-n", PACKETS[net], "--time", "10", "--seed", "4")
+    words = words_of(tmp_path, *SMALL, "--net", net, "-n", PACKETS[net], "--time", "6", "--seed", "4")
     done = subprocess.run(words, capture_output=True, text=True, timeout=150, check=False, env=surroundings(tmp_path))
     found = json.loads(done.stdout.splitlines()[-1])
     directory = RunDirectory.find(found["run"])
@@ -129,15 +131,36 @@ def test_of_a_network_nothing_is_left_after_a_kill_of_the_harness_and_a_cleaning
             assert any("clients" in line and "ok 0" not in line for line in running.stderr)
             entries = started(tmp_path)
             own = {namespaces.name_of(str(entry / "ns" / "net")) for entry in entries}
-            (node,) = (entry for entry in entries if (entry / "comm").read_text() == "controller-3001\n")
-            os.kill(int(node.name), signal.SIGSTOP)
+            (holder,) = (entry for entry in entries if b"jepsen_lite.nemeses.networks" in (entry / "cmdline").read_bytes())
+            os.kill(int(holder.name), signal.SIGSTOP)
         finally:
             running.kill()
     assert len(own) == 6 and namespaces.name_of() not in own, "of four nodes, the harness and the switch"
     cleaned = subprocess.run([*COMMAND[:-1], "clean"], capture_output=True, text=True, timeout=60, check=True, env=around)
-    assert "(node 3001): gone" in cleaned.stdout
+    assert f"process {holder.name} (network): gone" in cleaned.stdout
     deadline = time.monotonic() + 30
     while started(tmp_path):
         assert time.monotonic() < deadline, left_behind(tmp_path)
         time.sleep(0.05)
+    assert left_behind(tmp_path) == []
+
+
+def unprivileged() -> tuple[str, ...]:
+    """What lets a command run without what root may do; who may do nothing of that anyway needs nothing."""
+    return ("setpriv", "--bounding-set=-all,+setfcap", "--inh-caps=-all", "--") if os.geteuid() == 0 else ()
+
+
+def test_who_is_not_root_has_networks_where_user_namespaces_are_allowed(tmp_path):
+    around = surroundings(tmp_path)
+    doctor = (*unprivileged(), *COMMAND[:-1], "doctor", "--json")
+    told = json.loads(subprocess.run(doctor, capture_output=True, text=True, timeout=60, check=True, env=around).stdout)
+    off = {row["name"]: row["detail"] for row in told["capabilities"] if not row["is_on"]}
+    if NFT in off:
+        pytest.skip(off[NFT])
+    assert "power" in off
+    words = words_of(tmp_path, *SMALL, "--net", NFT, "-n", "partition,kill", "--time", "4", "--seed", "4")
+    done = subprocess.run([*unprivileged(), *words], capture_output=True, text=True, timeout=150, check=False, env=around)
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["ops"]["ok"] > 0 and found["valid"] is not False, done.stderr
+    assert RunDirectory.find(found["run"]).record().links == NFT
     assert left_behind(tmp_path) == []

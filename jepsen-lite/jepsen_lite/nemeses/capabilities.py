@@ -20,19 +20,15 @@ from typing import NamedTuple
 import msgspec
 import trio
 
-from kraftlab.cluster import ClusterError
-
 from .faults import CannotStrike
 from .kind import Kind
 from .kinds import KINDS
 from .ledger import Ledger, NotUndone
 from .networks.back_ends import LINKS, NETNS, NETS, NFT, BackEnd
-from .networks.network import HeldNetwork
-from .networks.trying import try_out
 from .powered_disk import PoweredDisk
 from .tracing import kept_injected
 
-_TIMEOUT_S = 10.0
+_TIMEOUT_S = 20.0
 
 
 class Refused(Exception):
@@ -122,14 +118,10 @@ def _power() -> str:
 
 def _network(name: str) -> Callable[[], str]:
     def probe() -> str:
-        if os.geteuid() != 0:
-            raise Refused("only root makes network namespaces")
-        try:
-            with Ledger() as ledger, HeldNetwork(NETS[name].module, (1, 2), ledger) as network:
-                try_out(network, 1, 2)
-        except (OSError, ClusterError, NotUndone) as error:
-            raise Refused(str(error)) from error
-        return "two namespaces, packets between them, and none where the link was cut"
+        done = _ended(sys.executable, "-m", f"{__package__}.networks.trying", name)
+        if done.returncode != 0:
+            raise Refused((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
+        return done.stdout.strip()
 
     return probe
 
@@ -186,13 +178,18 @@ def _require(program: str) -> None:
 
 def _said(*command: str) -> str:
     """What a command says. Refused if it fails."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise Refused(f"`{' '.join(command)}` did not end within {_TIMEOUT_S:g} s") from error
+    done = _ended(*command)
     if done.returncode != 0:
         raise Refused(f"`{' '.join(command)}`: {done.stderr.strip() or f'exit code {done.returncode}'}")
     return done.stdout
+
+
+def _ended(*command: str) -> subprocess.CompletedProcess[str]:
+    """A command that has ended. Refused if it does not."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise Refused(f"`{' '.join(command)}` did not end within {_TIMEOUT_S:g} s") from error
 
 
 _APT = "on Debian: apt-get install {}"
@@ -214,13 +211,13 @@ CAPABILITIES: dict[str, Capability] = {
             "netns",
             "networks of nodes that a program switches",
             _network(NETNS),
-            _APT.format("iproute2") + "; modprobe tun; as root",
+            _APT.format("iproute2") + "; modprobe tun; as root, or who may open /dev/net/tun",
         ),
         Capability(
             "nft",
             "networks of nodes that the kernel switches and filters",
             _network(NFT),
-            _APT.format("iproute2 nftables") + "; as root",
+            _APT.format("iproute2 nftables") + "; as root, or where user namespaces are allowed",
         ),
         Capability("fuse", "serve a file system from a program", _openable("/dev/fuse"), _APT.format("fuse3")),
         Capability("cgroups", "limit processor time, memory and disk of nodes", _cgroups, "as root"),

@@ -34,12 +34,16 @@ def own_network() -> str:
     """Moves this process, which must have one thread, into a network namespace of its own; its path. ClusterError.
 
     Whatever it starts from then on is in there as well. It has a loopback device, and later those of networks that are made with
-    this path as `observer`.
+    this path as `observer`. Who is not root becomes that first, in a user namespace.
     """
     try:
         if not namespaces.is_alone():
             raise CannotMake("this process has several threads, which do not move together; start a new one")
-        namespaces.enter_new()
+        try:
+            namespaces.enter_new()
+        except PermissionError:
+            namespaces.become_root()
+            namespaces.enter_new()
         ip("link set dev lo up")
     except (OSError, CannotMake) as error:
         raise ClusterError(f"cannot have a network of its own: {error}; see kraftlab chaos doctor") from error

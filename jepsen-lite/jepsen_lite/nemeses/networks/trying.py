@@ -1,18 +1,24 @@
-"""A network tried: whether packets pass, and do not where a link is cut."""
+"""A network tried: whether packets pass, and do not where a link is cut.
+
+As a program (`python -m jepsen_lite.nemeses.networks.trying NET`) it makes one for that, and says what it found or why it failed.
+"""
 
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from kraftlab.cluster import ClusterError, namespaces
 from kraftlab.cluster.links.shape import Cut
 
-from .network import HeldNetwork
+from ..ledger import Ledger, NotUndone
+from .back_ends import NETS
+from .network import HeldNetwork, own_network
 
 _PORT = 7
-_PATIENCE_S = 2.0
+_PATIENCE_S = 5.0
 
 
 @contextmanager
@@ -51,3 +57,18 @@ def _expect(sent: bytes, receiving: socket.socket, where: str) -> None:
         raise ClusterError(f"a packet sent {sent.decode()} a cut did not come within {_PATIENCE_S:g} s ({where})") from None
     if received != sent:
         raise ClusterError(f"a packet sent {received.decode()} came where one sent {sent.decode()} was due ({where})")
+
+
+def main(name: str) -> str:
+    """What was found. ClusterError, OSError, NotUndone."""
+    own_network()
+    with Ledger() as ledger, HeldNetwork(NETS[name].module, (1, 2), ledger) as network:
+        try_out(network, 1, 2)
+    return "packets passed between two namespaces, and none where the link was cut"
+
+
+if __name__ == "__main__":
+    try:
+        print(main(sys.argv[1]))
+    except (OSError, ClusterError, NotUndone) as error:
+        sys.exit(str(error))
