@@ -18,11 +18,12 @@ from ..core.errors import CorruptBatch
 from ..core.types import VoterSet
 from ..storage.identity import partition_directory
 from ..storage.segment import HEADER_PAGE_BYTES
-from ..storage.snapshot_file import BOOTSTRAP_ID, snapshot_id
+from ..storage.snapshot_file import BOOTSTRAP_ID, snapshot_id, snapshot_name
 from .machine import DIRECTORY, Rot
 
 if TYPE_CHECKING:
     from .machine import Machine
+    from .process import SimulatedProcess
     from .world import World
 
 
@@ -115,3 +116,18 @@ def damage(machine: Machine, target: Target, random: Random) -> None:
     for _ in range(random.choice((1, 1, 3))):
         machine.file_system.flip(target.path, random.randrange(target.start, target.end), random.randrange(8))
     machine.rot = Rot(target.path, target.until, target.is_fatal)
+
+
+def rot_newest_snapshot(world: World, leader: SimulatedProcess, random: Random) -> None:
+    """It rots under the leader, and a node that nobody counts as a voter gets an empty disk, and needs it. Nothing happens where
+    there is no such node, or where too many disks are damaged already.
+    """
+    machine = leader.machine
+    path = f"{partition_directory(DIRECTORY)}/{snapshot_name(leader.raft.snapshots[-1])}"
+    found = [target for target in targets(world, machine) if target.path == path]
+    others = [other for other in world.machines if not any(voters.has(other.key) for voters in sets_in_force(world))]
+    if found and others and machine.rot is None and may_be_lost(world, machine):
+        world.note(f"rot on n{machine.node_id}, which leads: {found[0]}")
+        damage(machine, found[0], random)
+        world.has_rotted = True
+        random.choice(others).wipe("and needs what has rotted")

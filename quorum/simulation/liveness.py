@@ -16,7 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.leader import Leader
-from .fault_atlas import is_whole, sets_in_force
+from .fault_atlas import is_whole, rot_newest_snapshot, sets_in_force
 from .invariants import Violation
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ CATCH_UP_MS = 10_000
 POLL_US = 50_000
 STABLE_MS = 3_000
 CORES_TRIED = 20
+LOOKS_BEFORE_ROT = 20
+"""At most, for the leader to have a snapshot of all there is."""
 FOR_EVER_US = 1 << 50
 
 
@@ -52,6 +54,7 @@ class Liveness:
         self._epoch = 0
         self._raises = 0
         self._waits_from_us = 0
+        self._looks_before_rot = LOOKS_BEFORE_ROT if world.options.rots_in_the_end else 0
 
     @property
     def waited_ms(self) -> int:
@@ -126,10 +129,25 @@ class Liveness:
             if self._together_at_us is None:
                 self._together_at_us = self.world.now_us
                 self._cut_links_to_leader()
-            if not self.outside or self.world.now_us - self._together_at_us >= STABLE_MS * 1000:
+            if self._looks_before_rot:
+                self._let_rot()
+            elif not self.outside or self.world.now_us - self._together_at_us >= STABLE_MS * 1000:
                 self.world.converged()
                 return
         self.world.after(POLL_US, self._look)
+
+    def _let_rot(self) -> None:
+        """The leader takes a snapshot of all there is, which then rots under it, and somebody needs it. Nothing newer comes: all
+        must come together once more, with what the leader makes of that.
+        """
+        leader = self.leader()
+        self._looks_before_rot -= 1
+        if leader is None or leader.snapshots.take() or leader.raft.snapshots[-1:] == ():
+            return
+        if leader.raft.snapshots[-1].offset == leader.applied_offset:
+            self._looks_before_rot = 0
+            self._waits_from_us = self.world.now_us
+            rot_newest_snapshot(self.world, leader, self._random)
 
     def _first_unmet(self) -> str | None:
         """What is missing; None if nothing is. Raises if its time is over and nothing excuses it."""

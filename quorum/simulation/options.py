@@ -81,6 +81,8 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes that are no voters make themselves voters."""
     heals_everything: bool = True
     """False: only a random core with a majority heals, what is wrong outside stays so for ever."""
+    rots_in_the_end: bool = False
+    """When everything has healed and come together, the leader's newest snapshot rots, and a node needs just that."""
 
     def random(self, component: str) -> Random:
         """The component's own generator: another component that draws more or less does not shift its draws."""
@@ -132,7 +134,10 @@ def draw_options(seed: int | str, fault_names: Iterable[str], *, fault_phase_ms:
         dynamic_voters=is_dynamic,
         auto_join=is_dynamic and latest.random() < 0.3,
     )
-    return _milder(options, latest) if is_dynamic and latest.random() < 0.7 else options
+    if is_dynamic and latest.random() < 0.7:
+        options = _milder(options, latest)
+    rots_in_the_end = Random(f"{seed}/newest options").random() < 0.7
+    return msgspec.structs.replace(options, rots_in_the_end=rots_in_the_end and options.heals_everything)
 
 
 def _milder(options: SimulationOptions, random: Random) -> SimulationOptions:

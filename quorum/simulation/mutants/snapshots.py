@@ -46,6 +46,22 @@ def _newest_voters_in_snapshot(_original: object) -> Callable[..., Any]:
     return mutated
 
 
+def _only_newer(lost: Callable[..., bool]) -> Callable[[Snapshots, OffsetAndEpoch], bool]:
+    def mutated(self: Snapshots, snapshot: OffsetAndEpoch) -> bool:
+        is_asked_for = lost(self, snapshot)
+        self._lost = None
+        return is_asked_for
+
+    return mutated
+
+
+def _never_missed(_original: object) -> Callable[[Snapshots, OffsetAndEpoch], bool]:
+    def mutated(self: Snapshots, snapshot: OffsetAndEpoch) -> bool:
+        return False
+
+    return mutated
+
+
 def _cleaned_too_far(clean: Callable[..., None]) -> Callable[[LocalLog, OffsetAndEpoch], None]:
     def mutated(self: LocalLog, start: OffsetAndEpoch) -> None:
         clean(self, self.view.position_at(self.high_watermark) or start)
@@ -209,6 +225,22 @@ MUTANTS = (
         rules=("LogCorrupt", "L1", "L2", "D2", "S13"),
         seeds_max=100,
         faults=ROT,
+    ),
+    Mutant(
+        "rotten-snapshot-stays",
+        "a snapshot that can not be read is not written again",
+        Snapshots,
+        "lost",
+        _never_missed,
+        rules=("L2",),
+    ),
+    Mutant(
+        "rotten-snapshot-waits-for-news",
+        "a snapshot that can not be read is replaced when there is a newer one, not before",
+        Snapshots,
+        "lost",
+        _only_newer,
+        rules=("L2",),
     ),
     Mutant(
         "chunk-at-the-end",
