@@ -19,7 +19,7 @@ from .messages import Request, Response
 from .types import Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
 
 
-class Barrier(msgspec.Struct, frozen=True):
+class Barrier(msgspec.Struct, frozen=True, gc=False):
     """What must be durable before a message may leave. Zeros: nothing."""
 
     election_version: int = 0
@@ -34,7 +34,7 @@ ANYBODY = -1
 """Where a request goes that any member of the quorum may answer."""
 
 
-class ElectionState(msgspec.Struct, frozen=True):
+class ElectionState(msgspec.Struct, frozen=True, gc=False):
     """The durable part of an election (KIP-595): one atomic record. `leader_id` -1: none; `voted_key` None: no vote."""
 
     epoch: int
@@ -46,7 +46,7 @@ class ElectionState(msgspec.Struct, frozen=True):
         return f"e{self.epoch} L{self.leader_id if self.leader_id >= 0 else '-'} V{vote}"
 
 
-class StoreElectionState(msgspec.Struct, frozen=True):
+class StoreElectionState(msgspec.Struct, frozen=True, gc=False):
     """Replace the stored election state; report `ElectionStateStored(version)` when it is durable. Versions rise by one."""
 
     version: int
@@ -56,7 +56,7 @@ class StoreElectionState(msgspec.Struct, frozen=True):
         return f"Store(es{self.version} {self.state})"
 
 
-class Append(msgspec.Struct, frozen=True):
+class Append(msgspec.Struct, frozen=True, gc=False):
     """Write whole batches `[base_offset, end_offset)` at the log's end. Report `StorageCompleted(append_id)` once durable.
 
     Visible to ReadLog and Apply at once, durable or not.
@@ -71,7 +71,7 @@ class Append(msgspec.Struct, frozen=True):
         return f"Append(a{self.append_id} {self.base_offset}..{self.end_offset} {len(self.data)}B)"
 
 
-class Truncate(msgspec.Struct, frozen=True):
+class Truncate(msgspec.Struct, frozen=True, gc=False):
     """Drop everything at or above `to_offset` (a batch boundary), durably, in order with the appends."""
 
     append_id: int
@@ -81,7 +81,7 @@ class Truncate(msgspec.Struct, frozen=True):
         return f"Truncate(a{self.append_id} to {self.to_offset})"
 
 
-class Send(msgspec.Struct, frozen=True):
+class Send(msgspec.Struct, frozen=True, gc=False):
     """A request to a node. `destination` ANYBODY: any bootstrap endpoint or voter, the shell picks with its own randomness.
 
     The shell reports ResponseReceived or RequestFailed with the same `correlation`, never both, at latest after `timeout_ms`.
@@ -98,7 +98,7 @@ class Send(msgspec.Struct, frozen=True):
         return f"Send(#{self.correlation} {destination} {self.request} {self.after})"
 
 
-class Reply(msgspec.Struct, frozen=True):
+class Reply(msgspec.Struct, frozen=True, gc=False):
     """The answer to RequestReceived number `correlation`."""
 
     correlation: int
@@ -109,7 +109,7 @@ class Reply(msgspec.Struct, frozen=True):
         return f"Reply(#{self.correlation} {self.response} {self.after})"
 
 
-class ReadLog(msgspec.Struct, frozen=True):
+class ReadLog(msgspec.Struct, frozen=True, gc=False):
     """Read whole batches from `start_offset` (a batch boundary) on, up to `max_bytes` but at least one; report RecordsRead.
 
     May be answered from memory at once or from disk later; unflushed batches count.
@@ -123,7 +123,7 @@ class ReadLog(msgspec.Struct, frozen=True):
         return f"ReadLog(r{self.read_id} from {self.start_offset})"
 
 
-class Apply(msgspec.Struct, frozen=True):
+class Apply(msgspec.Struct, frozen=True, gc=False):
     """`high_watermark` has risen: everything below it is committed. The shell feeds the state machine in order."""
 
     high_watermark: int
@@ -132,7 +132,7 @@ class Apply(msgspec.Struct, frozen=True):
         return f"Apply(hw={self.high_watermark})"
 
 
-class LeaderChanged(msgspec.Struct, frozen=True):
+class LeaderChanged(msgspec.Struct, frozen=True, gc=False):
     """Who leads, as this node sees it (-1: nobody known). Own leadership is told by BecameLeader, not here."""
 
     epoch: int
@@ -143,7 +143,7 @@ class LeaderChanged(msgspec.Struct, frozen=True):
         return f"LeaderChanged(e{self.epoch} L{self.leader_id if self.leader_id >= 0 else '-'})"
 
 
-class BecameLeader(msgspec.Struct, frozen=True):
+class BecameLeader(msgspec.Struct, frozen=True, gc=False):
     """This node leads `epoch` and everything before `epoch_start_offset + 1` is committed: once the state machine has applied it,
     it may be told that it is active and may propose."""
 
@@ -154,7 +154,7 @@ class BecameLeader(msgspec.Struct, frozen=True):
         return f"BecameLeader(e{self.epoch} start={self.epoch_start_offset})"
 
 
-class Resigned(msgspec.Struct, frozen=True):
+class Resigned(msgspec.Struct, frozen=True, gc=False):
     """This node no longer leads `epoch`: proposals whose commit was not seen have an unknown outcome."""
 
     epoch: int
@@ -164,7 +164,7 @@ class Resigned(msgspec.Struct, frozen=True):
         return f"Resigned(e{self.epoch}: {self.reason})"
 
 
-class Proposed(msgspec.Struct, frozen=True):
+class Proposed(msgspec.Struct, frozen=True, gc=False):
     """Answer to Propose, in the same step: the batch stands at `[base_offset, end_offset)`, not yet committed."""
 
     epoch: int
@@ -175,7 +175,7 @@ class Proposed(msgspec.Struct, frozen=True):
         return f"Proposed({self.base_offset}..{self.end_offset}@{self.epoch})"
 
 
-class Rejected(msgspec.Struct, frozen=True):
+class Rejected(msgspec.Struct, frozen=True, gc=False):
     """Answer to Propose, in the same step: this node does not lead that epoch, or its queue is full (`overloaded`)."""
 
     leader_id: int
@@ -187,7 +187,7 @@ class Rejected(msgspec.Struct, frozen=True):
         return f"Rejected(e{self.epoch}/{leader}{' overloaded' if self.overloaded else ''})"
 
 
-class ReadIndexReady(msgspec.Struct, frozen=True):
+class ReadIndexReady(msgspec.Struct, frozen=True, gc=False):
     """Answer to ReadIndexAsked, perhaps steps later: state with everything below `offset` applied reflects whatever was
     acknowledged before the read was asked. `Apply` has told of that offset.
     """
@@ -199,7 +199,7 @@ class ReadIndexReady(msgspec.Struct, frozen=True):
         return f"ReadIndexReady(t{self.token} {self.offset})"
 
 
-class ReadIndexRefused(msgspec.Struct, frozen=True):
+class ReadIndexRefused(msgspec.Struct, frozen=True, gc=False):
     """Answer to ReadIndexAsked: this node does not lead, or lost the leadership before it was sure, or too many reads wait
     (`overloaded`).
     """
@@ -214,7 +214,7 @@ class ReadIndexRefused(msgspec.Struct, frozen=True):
         return f"ReadIndexRefused(t{self.token} e{self.epoch}/{leader}{' overloaded' if self.overloaded else ''})"
 
 
-class ReadSnapshot(msgspec.Struct, frozen=True):
+class ReadSnapshot(msgspec.Struct, frozen=True, gc=False):
     """Read up to `max_bytes` of the finished snapshot `id` from `position` on; report SnapshotRead.
 
     `max_bytes` 0: no bytes are wanted, only the size. A `position` beyond the end: no bytes, and the size.
@@ -229,7 +229,7 @@ class ReadSnapshot(msgspec.Struct, frozen=True):
         return f"ReadSnapshot(r{self.read_id} {self.id} from {self.position})"
 
 
-class RewriteSnapshot(msgspec.Struct, frozen=True):
+class RewriteSnapshot(msgspec.Struct, frozen=True, gc=False):
     """The finished snapshot `id`, this node's newest, can not be read: another is to take its place as soon as there can be one,
     at the same position, over what is left of the file, or at a later one if more is applied. Report SnapshotTaken.
 
@@ -242,7 +242,7 @@ class RewriteSnapshot(msgspec.Struct, frozen=True):
         return f"RewriteSnapshot({self.id})"
 
 
-class OpenSnapshot(msgspec.Struct, frozen=True):
+class OpenSnapshot(msgspec.Struct, frozen=True, gc=False):
     """A copy of the leader's snapshot `id` begins or goes on; unfinished copies of others are pointless. Report
     SnapshotChunkStored with how many bytes an earlier attempt has left, perhaps of an earlier process.
     """
@@ -253,7 +253,7 @@ class OpenSnapshot(msgspec.Struct, frozen=True):
         return f"OpenSnapshot({self.id})"
 
 
-class StoreSnapshotChunk(msgspec.Struct, frozen=True):
+class StoreSnapshotChunk(msgspec.Struct, frozen=True, gc=False):
     """Write `data` at `position` of the unfinished copy of `id`, not durably, and drop what it held from there on; report
     SnapshotChunkStored.
     """
@@ -266,7 +266,7 @@ class StoreSnapshotChunk(msgspec.Struct, frozen=True):
         return f"StoreChunk({self.id} {self.position}+{len(self.data)})"
 
 
-class VerifySnapshot(msgspec.Struct, frozen=True):
+class VerifySnapshot(msgspec.Struct, frozen=True, gc=False):
     """The copy of `id` has all its bytes: make it durable, check header, chain and digest; report SnapshotVerified or
     SnapshotRefused.
     """
@@ -277,7 +277,7 @@ class VerifySnapshot(msgspec.Struct, frozen=True):
         return f"VerifySnapshot({self.id})"
 
 
-class InstallSnapshot(msgspec.Struct, frozen=True):
+class InstallSnapshot(msgspec.Struct, frozen=True, gc=False):
     """The verified copy of `id` takes the place of the whole log, which is empty and starts at `id` from now on.
 
     In order with Append and Truncate and numbered with them: report StorageCompleted(append_id) when the copy has its name and
@@ -294,7 +294,7 @@ class InstallSnapshot(msgspec.Struct, frozen=True):
         return f"InstallSnapshot(a{self.append_id} {self.id})"
 
 
-class CleanLog(msgspec.Struct, frozen=True):
+class CleanLog(msgspec.Struct, frozen=True, gc=False):
     """The log starts at the end of snapshot `start` from now on: what lies below, older snapshots included, may be removed.
 
     Nothing waits for it, and a crash in between is harmless.
@@ -306,14 +306,14 @@ class CleanLog(msgspec.Struct, frozen=True):
         return f"CleanLog(to {self.start})"
 
 
-class RepairEnded(msgspec.Struct, frozen=True):
+class RepairEnded(msgspec.Struct, frozen=True, gc=False):
     """Everything that rot had damaged was fetched again and is durable: what was set aside is no longer needed."""
 
     def __repr__(self) -> str:
         return "RepairEnded"
 
 
-class VotersChanged(msgspec.Struct, frozen=True):
+class VotersChanged(msgspec.Struct, frozen=True, gc=False):
     """The voter set this node acts on has changed: appended, installed or truncated, committed or not."""
 
     voters: VoterSet
@@ -322,7 +322,7 @@ class VotersChanged(msgspec.Struct, frozen=True):
         return f"VotersChanged({self.voters})"
 
 
-class Move(msgspec.Struct, frozen=True):
+class Move(msgspec.Struct, frozen=True, gc=False):
     """A state transition as data. `source` "": the boot. Leader and vote are -1 if there is none."""
 
     source: str
@@ -332,7 +332,7 @@ class Move(msgspec.Struct, frozen=True):
     voted_id: int
 
 
-class Trace(msgspec.Struct, frozen=True):
+class Trace(msgspec.Struct, frozen=True, gc=False):
     """One line for people and checkers: a state transition (then `move` says which) or a decision worth seeing."""
 
     kind: str

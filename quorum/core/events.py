@@ -9,7 +9,7 @@ from .messages import Request, Response
 from .types import OffsetAndEpoch, ReplicaKey
 
 
-class RequestReceived(msgspec.Struct, frozen=True):
+class RequestReceived(msgspec.Struct, frozen=True, gc=False):
     """A peer asks. `correlation` is the shell's own token for the reply; `sender` is the frame's claim of who it is."""
 
     correlation: int
@@ -20,7 +20,7 @@ class RequestReceived(msgspec.Struct, frozen=True):
         return f"Request(#{self.correlation} {self.sender} {self.request})"
 
 
-class ResponseReceived(msgspec.Struct, frozen=True):
+class ResponseReceived(msgspec.Struct, frozen=True, gc=False):
     """A peer answered the request that went out as `Send` number `correlation`."""
 
     correlation: int
@@ -31,7 +31,7 @@ class ResponseReceived(msgspec.Struct, frozen=True):
         return f"Response(#{self.correlation} n{self.source} {self.response})"
 
 
-class RequestFailed(msgspec.Struct, frozen=True):
+class RequestFailed(msgspec.Struct, frozen=True, gc=False):
     """No answer to `correlation`: timed out, connection lost, or `refused` (nothing listens there: the process is gone)."""
 
     correlation: int
@@ -42,7 +42,7 @@ class RequestFailed(msgspec.Struct, frozen=True):
         return f"Failed(#{self.correlation} n{self.destination}{' refused' if self.refused else ''})"
 
 
-class RequestAbandoned(msgspec.Struct, frozen=True):
+class RequestAbandoned(msgspec.Struct, frozen=True, gc=False):
     """The peer that sent request `correlation` hung up: a parked reply to it is pointless."""
 
     correlation: int
@@ -51,14 +51,14 @@ class RequestAbandoned(msgspec.Struct, frozen=True):
         return f"Abandoned(#{self.correlation})"
 
 
-class TimerFired(msgspec.Struct, frozen=True):
+class TimerFired(msgspec.Struct, frozen=True, gc=False):
     """`next_deadline_ms()` has passed."""
 
     def __repr__(self) -> str:
         return "Timer"
 
 
-class Propose(msgspec.Struct, frozen=True):
+class Propose(msgspec.Struct, frozen=True, gc=False):
     """Append one data batch as leader of `epoch`: `body` is one MessagePack array of `record_count` records.
 
     Refused (`Rejected`) unless this node leads exactly that epoch. All or nothing.
@@ -72,7 +72,7 @@ class Propose(msgspec.Struct, frozen=True):
         return f"Propose(e{self.epoch} {self.record_count} records {len(self.body)}B)"
 
 
-class StorageCompleted(msgspec.Struct, frozen=True):
+class StorageCompleted(msgspec.Struct, frozen=True, gc=False):
     """Every storage effect up to and including `append_id` is durable (one FIFO stream of Append, Truncate and
     InstallSnapshot)."""
 
@@ -82,7 +82,7 @@ class StorageCompleted(msgspec.Struct, frozen=True):
         return f"Durable(a{self.append_id})"
 
 
-class ElectionStateStored(msgspec.Struct, frozen=True):
+class ElectionStateStored(msgspec.Struct, frozen=True, gc=False):
     """The election state with this version (and all before it) is durable."""
 
     version: int
@@ -91,7 +91,7 @@ class ElectionStateStored(msgspec.Struct, frozen=True):
         return f"Stored(es{self.version})"
 
 
-class RecordsRead(msgspec.Struct, frozen=True):
+class RecordsRead(msgspec.Struct, frozen=True, gc=False):
     """Answer to a ReadLog effect: whole batches from `start_offset` on (empty if that range is gone)."""
 
     read_id: int
@@ -101,7 +101,7 @@ class RecordsRead(msgspec.Struct, frozen=True):
         return f"Read(r{self.read_id} {len(self.data)}B)"
 
 
-class StorageFailed(msgspec.Struct, frozen=True):
+class StorageFailed(msgspec.Struct, frozen=True, gc=False):
     """The disk refuses writes that may succeed later (no space). The leader resigns; nothing is lost."""
 
     reason: str
@@ -110,7 +110,7 @@ class StorageFailed(msgspec.Struct, frozen=True):
         return f"StorageFailed({self.reason})"
 
 
-class ResignAsked(msgspec.Struct, frozen=True):
+class ResignAsked(msgspec.Struct, frozen=True, gc=False):
     """The state machine gives up leadership of `epoch` (ignored in any other epoch)."""
 
     epoch: int
@@ -120,7 +120,7 @@ class ResignAsked(msgspec.Struct, frozen=True):
         return f"ResignAsked(e{self.epoch}: {self.reason})"
 
 
-class ReadIndexAsked(msgspec.Struct, frozen=True):
+class ReadIndexAsked(msgspec.Struct, frozen=True, gc=False):
     """Which offset must a read that begins now reflect? Answered by one ReadIndexReady or ReadIndexRefused with this token."""
 
     token: int
@@ -129,14 +129,14 @@ class ReadIndexAsked(msgspec.Struct, frozen=True):
         return f"ReadIndexAsked(t{self.token})"
 
 
-class ShutdownAsked(msgspec.Struct, frozen=True):
+class ShutdownAsked(msgspec.Struct, frozen=True, gc=False):
     """Graceful stop: a leader sends EndQuorumEpoch and resigns; requests are then answered BROKER_NOT_AVAILABLE."""
 
     def __repr__(self) -> str:
         return "ShutdownAsked"
 
 
-class SnapshotTaken(msgspec.Struct, frozen=True):
+class SnapshotTaken(msgspec.Struct, frozen=True, gc=False):
     """The shell has made a snapshot of the state machine, as `RaftNode.snapshot_context` described it, and it is durable. It may
     have taken the place of one of the same id that could not be read (RewriteSnapshot).
     """
@@ -147,7 +147,7 @@ class SnapshotTaken(msgspec.Struct, frozen=True):
         return f"SnapshotTaken({self.id})"
 
 
-class SnapshotRead(msgspec.Struct, frozen=True):
+class SnapshotRead(msgspec.Struct, frozen=True, gc=False):
     """Answer to ReadSnapshot: bytes from the position asked for. `size_bytes` -1: there is no such snapshot (any more), or it
     does not hold and nobody must be given it.
     """
@@ -160,7 +160,7 @@ class SnapshotRead(msgspec.Struct, frozen=True):
         return f"SnapshotRead(r{self.read_id} {len(self.data)}B of {self.size_bytes})"
 
 
-class SnapshotChunkStored(msgspec.Struct, frozen=True):
+class SnapshotChunkStored(msgspec.Struct, frozen=True, gc=False):
     """Answer to OpenSnapshot and StoreSnapshotChunk: the unfinished copy of `id` holds `position` bytes (0: nothing usable)."""
 
     id: OffsetAndEpoch
@@ -170,7 +170,7 @@ class SnapshotChunkStored(msgspec.Struct, frozen=True):
         return f"ChunkStored({self.id} through {self.position})"
 
 
-class SnapshotVerified(msgspec.Struct, frozen=True):
+class SnapshotVerified(msgspec.Struct, frozen=True, gc=False):
     """Answer to VerifySnapshot: the copy of `id` is whole and durable. `last_crc` and `control` are what it says."""
 
     id: OffsetAndEpoch
@@ -181,7 +181,7 @@ class SnapshotVerified(msgspec.Struct, frozen=True):
         return f"SnapshotVerified({self.id} crc={self.last_crc:08x})"
 
 
-class SnapshotRefused(msgspec.Struct, frozen=True):
+class SnapshotRefused(msgspec.Struct, frozen=True, gc=False):
     """Answer to VerifySnapshot: the copy of `id` is not what it claims to be. Or to OpenSnapshot or StoreSnapshotChunk: it
     can not be written. It was discarded; the leader will be asked again what is needed.
     """

@@ -10,7 +10,8 @@ replica from one to the other, so that an observer that becomes a voter counts f
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+
+import msgspec
 
 from .epoch_state import NEVER_MS, EpochState
 from .messages import AddVoterRequest, FetchRequest, FetchSnapshotRequest, RemoveVoterRequest, TransferLeadershipRequest
@@ -58,7 +59,7 @@ class ReplicaProgress:
         return f"{self.key!r}:{self.end_offset}"
 
 
-class PendingRead(NamedTuple):
+class PendingRead(msgspec.Struct, frozen=True, gc=False):
     """A fetch whose records, or whose part of a snapshot, are being read."""
 
     correlation: int

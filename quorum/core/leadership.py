@@ -146,8 +146,7 @@ class Leadership:
         if not log.view.is_boundary(fetch_offset):
             quorum.out.append(Reply(correlation, quorum.refusal_of(request, ErrorCode.OFFSET_OUT_OF_RANGE), quorum.barrier))
             return
-        self._acknowledge(leader, request, now_ms)
-        is_voter = self._is_voter(request.replica)
+        is_voter = self._acknowledge(leader, request, now_ms)
         useful_end_offset = log.view.end_offset if is_voter else log.high_watermark
         wait_ms = 0 if lacks_round else min(request.max_wait_ms, self._fetch_max_wait_ms)
         if leader.high_watermark > request.high_watermark:
@@ -192,14 +191,17 @@ class Leadership:
             return Diverging(epoch, end_offset)
         return None
 
-    def _acknowledge(self, leader: Leader, request: FetchRequest, now_ms: int) -> None:
+    def _acknowledge(self, leader: Leader, request: FetchRequest, now_ms: int) -> bool:
+        """True if the sender votes."""
         progress = self.heard_from(leader, request.replica, now_ms)
         if progress is None:
-            return
+            return False
         before = progress.end_offset
         progress.fetched(request.fetch_offset, self._log.view.end_offset, now_ms)
-        if request.fetch_offset > before and leader.voters.get(progress.key.node_id) is progress:
+        is_voter = leader.voters.get(progress.key.node_id) is progress
+        if is_voter and request.fetch_offset > before:
             self.advance_high_watermark(leader, now_ms)
+        return is_voter
 
     def heard_from(self, leader: Leader, key: ReplicaKey, now_ms: int) -> ReplicaProgress | None:
         """The replica follows this leader in this epoch, which counts for check-quorum if it votes. None: it is anonymous."""

@@ -34,8 +34,8 @@ class Membership:
 
     __slots__ = (
         "_high_watermark",
-        "_keys",
         "_relocated",
+        "_voters_by_id",
         "has_moved",
         "history",
         "initial_voters",
@@ -75,7 +75,7 @@ class Membership:
     def _refresh(self) -> None:
         self.voters: VoterSet = self.history.voters
         self.kraft_version = self.history.kraft_version
-        self._keys = {voter.key.node_id: voter.key for voter in self.voters.voters}
+        self._voters_by_id = {voter.key.node_id: voter for voter in self.voters.voters}
         self.is_voter = self.has(self.own_key)
         self.others: tuple[Voter, ...] = tuple(v for v in self.voters.voters if v.key.node_id != self.own_key.node_id)
         self.is_eligible = self.is_voter or self._is_removed_perhaps()
@@ -128,17 +128,18 @@ class Membership:
         return self.history.offset
 
     def has(self, key: ReplicaKey) -> bool:
-        stored = self._keys.get(key.node_id)
-        return stored is not None and key.matches(stored)
+        voter = self._voters_by_id.get(key.node_id)
+        return voter is not None and key.matches(voter.key)
 
     def key_of(self, node_id: int) -> ReplicaKey:
         """The voter's stored key; for a node that is no voter, its id with an unknown directory."""
-        return self._keys.get(node_id) or ReplicaKey(node_id)
+        voter = self._voters_by_id.get(node_id)
+        return voter.key if voter is not None else ReplicaKey(node_id)
 
     def endpoints_of(self, node_id: int) -> dict[str, Endpoint]:
         """The voter's endpoints as the set has them."""
-        voter = self.voters.get(node_id)
-        return voter.endpoints if voter else {}
+        voter = self._voters_by_id.get(node_id)
+        return voter.endpoints if voter is not None else {}
 
     def address_of(self, node_id: int) -> dict[str, Endpoint]:
         """Where the voter is reached: what it said itself counts until the set says something new."""
@@ -157,7 +158,7 @@ class Membership:
 
     def can_reach(self, node_id: int, endpoints: dict[str, Endpoint]) -> bool:
         """True if this node would know where to send a request to `node_id`."""
-        return bool(endpoints) or self.voters.get(node_id) is not None
+        return bool(endpoints) or node_id in self._voters_by_id
 
     def __repr__(self) -> str:
         return f"{self.voters!r}{'' if self.is_voter else ' (observer)'}"

@@ -1,7 +1,8 @@
 """The RPCs of the quorum, one class per request and response (KIP-595, KIP-996).
 
 Cluster id, generation and sender travel in the frame around the body, so a message holds only what the RPC itself says.
-Instances are immutable and print as one short transcript line.
+Instances are immutable and print as one short transcript line. Like events and effects they refer to nothing that could refer
+back, so the garbage collector is not told of them (`gc=False`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Api:
     TRANSFER_LEADERSHIP = 1011
 
 
-class LeaderView(msgspec.Struct, frozen=True, array_like=True):
+class LeaderView(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What every response says about the leadership, as its sender sees it. `leader_id` -1: none known."""
 
     epoch: int
@@ -38,7 +39,7 @@ class LeaderView(msgspec.Struct, frozen=True, array_like=True):
         return f"e{self.epoch}/L{self.leader_id if self.leader_id >= 0 else '-'}"
 
 
-class VoteRequest(msgspec.Struct, frozen=True, array_like=True):
+class VoteRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Asks for a vote. A pre-vote carries the current, unbumped epoch (KIP-996).
 
     `initial_voters` tells voter sets apart that formatting wrote; 0 if the candidate's stands in its log or its configuration.
@@ -64,7 +65,7 @@ def _shown(error: ErrorCode) -> str:
     return "" if error is ErrorCode.NONE else f" {error.name}"
 
 
-class VoteResponse(msgspec.Struct, frozen=True, array_like=True):
+class VoteResponse(msgspec.Struct, frozen=True, gc=False, array_like=True):
     error: ErrorCode
     leader: LeaderView
     granted: bool
@@ -75,7 +76,7 @@ class VoteResponse(msgspec.Struct, frozen=True, array_like=True):
         return f"{kind}Reply({answer} {self.leader}{_shown(self.error)})"
 
 
-class BeginQuorumEpochRequest(msgspec.Struct, frozen=True, array_like=True):
+class BeginQuorumEpochRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The leader of `epoch` tells a voter that it leads."""
 
     epoch: int
@@ -87,7 +88,7 @@ class BeginQuorumEpochRequest(msgspec.Struct, frozen=True, array_like=True):
         return f"Begin(e{self.epoch} L{self.leader_id})"
 
 
-class BeginQuorumEpochResponse(msgspec.Struct, frozen=True, array_like=True):
+class BeginQuorumEpochResponse(msgspec.Struct, frozen=True, gc=False, array_like=True):
     error: ErrorCode
     leader: LeaderView
 
@@ -95,7 +96,7 @@ class BeginQuorumEpochResponse(msgspec.Struct, frozen=True, array_like=True):
         return f"BeginReply({self.leader}{_shown(self.error)})"
 
 
-class EndQuorumEpochRequest(msgspec.Struct, frozen=True, array_like=True):
+class EndQuorumEpochRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The leader of `epoch` resigns; `preferred` orders those that should stand next, best first."""
 
     epoch: int
@@ -106,7 +107,7 @@ class EndQuorumEpochRequest(msgspec.Struct, frozen=True, array_like=True):
         return f"End(e{self.epoch} L{self.leader_id} next={[k.node_id for k in self.preferred]})"
 
 
-class EndQuorumEpochResponse(msgspec.Struct, frozen=True, array_like=True):
+class EndQuorumEpochResponse(msgspec.Struct, frozen=True, gc=False, array_like=True):
     error: ErrorCode
     leader: LeaderView
 
@@ -114,7 +115,7 @@ class EndQuorumEpochResponse(msgspec.Struct, frozen=True, array_like=True):
         return f"EndReply({self.leader}{_shown(self.error)})"
 
 
-class FetchRequest(msgspec.Struct, frozen=True, array_like=True):
+class FetchRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Pulls records, and by asking for `fetch_offset` acknowledges everything below it as durable.
 
     `replica.node_id` -1 is an anonymous observer. `high_watermark` -1: unknown to the sender.
@@ -135,7 +136,7 @@ class FetchRequest(msgspec.Struct, frozen=True, array_like=True):
         return f"Fetch(e{self.epoch} {self.fetch_offset}@{self.last_fetched_epoch} hw={self.high_watermark}{echo})"
 
 
-class Records(msgspec.Struct, frozen=True, array_like=True, tag=0):
+class Records(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=0):
     """Whole batches from the fetch offset on; may be empty."""
 
     data: bytes
@@ -144,7 +145,7 @@ class Records(msgspec.Struct, frozen=True, array_like=True, tag=0):
         return f"{len(self.data)}B"
 
 
-class Diverging(msgspec.Struct, frozen=True, array_like=True, tag=1):
+class Diverging(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
     """The follower's log is not a prefix of the leader's: the largest epoch they may share, and its end."""
 
     epoch: int
@@ -154,7 +155,7 @@ class Diverging(msgspec.Struct, frozen=True, array_like=True, tag=1):
         return f"diverging {self.end_offset}@{self.epoch}"
 
 
-class SnapshotRequired(msgspec.Struct, frozen=True, array_like=True, tag=2):
+class SnapshotRequired(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=2):
     """The leader's log no longer holds the fetch offset: fetch this snapshot."""
 
     end_offset: int
@@ -171,7 +172,7 @@ class SnapshotRequired(msgspec.Struct, frozen=True, array_like=True, tag=2):
 FetchOutcome = Records | Diverging | SnapshotRequired
 
 
-class FetchResponse(msgspec.Struct, frozen=True, array_like=True):
+class FetchResponse(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Answer to a Fetch. `high_watermark` -1: unknown to this leader so far."""
 
     error: ErrorCode
@@ -185,7 +186,7 @@ class FetchResponse(msgspec.Struct, frozen=True, array_like=True):
         return f"FetchReply({self.leader} hw={self.high_watermark} {self.outcome}{_shown(self.error)})"
 
 
-class FetchSnapshotRequest(msgspec.Struct, frozen=True, array_like=True):
+class FetchSnapshotRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Pulls up to `max_bytes` of a snapshot's bytes from `position` on (KIP-630); 0: only its size.
 
     Shows that its sender lives, as a Fetch does.
@@ -202,7 +203,7 @@ class FetchSnapshotRequest(msgspec.Struct, frozen=True, array_like=True):
         return f"FetchSnapshot(e{self.epoch} {self.snapshot} {what})"
 
 
-class FetchSnapshotResponse(msgspec.Struct, frozen=True, array_like=True):
+class FetchSnapshotResponse(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """`data` stands at `position` of a file of `size_bytes`. SNAPSHOT_NOT_FOUND: gone, start over with a Fetch."""
 
     error: ErrorCode
@@ -217,7 +218,7 @@ class FetchSnapshotResponse(msgspec.Struct, frozen=True, array_like=True):
         return f"FetchSnapshotReply({self.leader} {what}{_shown(self.error)})"
 
 
-class ProbeVoterRequest(msgspec.Struct, frozen=True, array_like=True):
+class ProbeVoterRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The leader asks a node that is to become a voter who it is (the part of ApiVersions in KIP-853)."""
 
     epoch: int
@@ -227,7 +228,7 @@ class ProbeVoterRequest(msgspec.Struct, frozen=True, array_like=True):
         return f"Probe(e{self.epoch} {self.voter})"
 
 
-class ProbeVoterResponse(msgspec.Struct, frozen=True, array_like=True):
+class ProbeVoterResponse(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """INVALID_VOTER_KEY if the node's directory is another one; `key` is its own."""
 
     error: ErrorCode
@@ -239,7 +240,7 @@ class ProbeVoterResponse(msgspec.Struct, frozen=True, array_like=True):
         return f"ProbeReply({self.leader} {self.key}{_shown(self.error)})"
 
 
-class AddVoterRequest(msgspec.Struct, frozen=True, array_like=True):
+class AddVoterRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Make `voter` a voter (KIP-853). Answered when the new voter set is committed, or has failed to be, within `timeout_ms`.
 
     `epoch` -1, here and below: whoever leads.
@@ -253,7 +254,7 @@ class AddVoterRequest(msgspec.Struct, frozen=True, array_like=True):
         return f"AddVoter({self.voter})"
 
 
-class RemoveVoterRequest(msgspec.Struct, frozen=True, array_like=True):
+class RemoveVoterRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Make the voter `voter` an observer (KIP-853). Answered when the new voter set is committed."""
 
     epoch: int
@@ -264,7 +265,7 @@ class RemoveVoterRequest(msgspec.Struct, frozen=True, array_like=True):
         return f"RemoveVoter({self.voter})"
 
 
-class UpdateVoterRequest(msgspec.Struct, frozen=True, array_like=True):
+class UpdateVoterRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A voter tells where it can be reached now (KIP-853). Answered when the new voter set is appended."""
 
     epoch: int
@@ -274,7 +275,7 @@ class UpdateVoterRequest(msgspec.Struct, frozen=True, array_like=True):
         return f"UpdateVoter(e{self.epoch} {self.voter})"
 
 
-class TransferLeadershipRequest(msgspec.Struct, frozen=True, array_like=True):
+class TransferLeadershipRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Ask the leader to make way for the voter `target`. Answered when it resigns in the target's favour, which it does once the
     target has its whole log; REQUEST_TIMED_OUT if that takes longer than `timeout_ms`.
     """
@@ -287,7 +288,7 @@ class TransferLeadershipRequest(msgspec.Struct, frozen=True, array_like=True):
         return f"Transfer(to {self.target})"
 
 
-class VoterChangeResponse(msgspec.Struct, frozen=True, array_like=True):
+class VoterChangeResponse(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Answer to the four requests above. `message` says what stands in the way and what to do; empty if all is well."""
 
     error: ErrorCode

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import NamedTuple
+
+import msgspec
 
 from .epoch_state import NEVER_MS
 from .messages import FetchRequest
 from .types import ReplicaKey
 
 
-class ParkedFetch(NamedTuple):
+class ParkedFetch(msgspec.Struct, frozen=True, gc=False):
     """A request that will be answered under `correlation`. `committed_only`: an append is no news to its sender."""
 
     correlation: int
@@ -44,7 +45,8 @@ class Purgatory:
     def reseat(self, is_voter: Callable[[ReplicaKey], bool]) -> None:
         """The voters are others now, and with them those to whom an append is news."""
         for correlation, fetch in self._parked.items():
-            self._parked[correlation] = fetch._replace(committed_only=not is_voter(fetch.request.replica))
+            committed_only = not is_voter(fetch.request.replica)
+            self._parked[correlation] = msgspec.structs.replace(fetch, committed_only=committed_only)
 
     def take_all(self) -> list[ParkedFetch]:
         """Everybody leaves, in the order of arrival."""

@@ -236,7 +236,7 @@ class RaftNode:
             Follower: (self._fetching.poll_follower, self._joining.poll),
             Resigned: (self._elections.poll_resigned,),
         }
-        """Who does what is due in a state; in this order, as long as that does not end the state."""
+        """Who does what is due in a state; in this order, as long as that does not end the state. Nobody, who shuts down."""
 
     # The two things a shell calls
 
@@ -250,7 +250,7 @@ class RaftNode:
         self._handlers[type(event)](event, now_ms)
         quorum, polls, out = self._quorum, self._polls, self._out
         polled = None
-        while polled is not quorum.state and not self._is_shutting_down:
+        while polled is not quorum.state:
             polled = quorum.state
             for poll in polls[type(polled)]:
                 poll(polled, now_ms)
@@ -607,6 +607,7 @@ class RaftNode:
     def _on_shutdown_asked(self, event: ShutdownAsked, now_ms: int) -> None:
         self._leadership.resign("shutting down", now_ms)
         self._is_shutting_down = True
+        self._polls = dict.fromkeys(self._polls, ())
 
 
 def _status(progress: ReplicaProgress) -> ReplicaStatus:

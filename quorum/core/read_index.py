@@ -18,12 +18,13 @@ start anew in every epoch. What is *not* done here: waiting until the state mach
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+
+import msgspec
 
 UNKNOWN_OFFSET = -1
 
 
-class WaitingRead(NamedTuple):
+class WaitingRead(msgspec.Struct, frozen=True, gc=False):
     """`offset` is the high watermark when the read was asked; -1: this leader knew none yet."""
 
     round: int
