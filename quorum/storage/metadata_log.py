@@ -28,7 +28,8 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import NamedTuple
+
+import msgspec
 
 from ..core import batch
 from ..core.batch import BatchHeader
@@ -48,7 +49,7 @@ PREALLOCATE_BYTES = 4 * 1024 * 1024
 CACHE_BYTES = 32 * 1024 * 1024
 
 
-class Taken(NamedTuple):
+class Taken(msgspec.Struct, frozen=True, gc=False):
     """What one flush does: cut the log's bytes at `cut_position` (None: no cut), then add `data` at the end.
 
     `batches` are the added batches: first byte within `data`, base offset, high watermark stamp, epoch, crc.
@@ -439,6 +440,11 @@ class MetadataLog:
     def _write(self, taken: Taken) -> None:
         """Write the batches segment by segment, each made durable before the next begins."""
         batches, count = taken.batches, len(taken.batches)
+        last_segment = self._segments[-1] if self._segments else None
+        if batches and last_segment is not None and self._room(last_segment, taken) >= len(taken.data):
+            self._write_run(last_segment, taken, 0, count)
+            self.durable_end_offset = taken.end_offset
+            return
         epoch, crc = taken.previous_epoch, taken.previous_crc
         number = 0
         while number < count:
@@ -447,7 +453,7 @@ class MetadataLog:
             segment = self._segment_with_room(position, self._end(taken, number) - begin)
             if segment is None:
                 segment = self._new_segment(position, SegmentHeader(self._identity, base_offset, epoch, crc))
-            room = self._segment_bytes - segment.file_position(taken.start_position)
+            room = self._room(segment, taken)
             last = count if len(taken.data) <= room else number + 1
             while last < count and self._end(taken, last) <= room:
                 last += 1
@@ -455,6 +461,10 @@ class MetadataLog:
             _, _, _, epoch, crc = batches[last - 1]
             self.durable_end_offset = batches[last][1] if last < count else taken.end_offset
             number = last
+
+    def _room(self, segment: Segment, taken: Taken) -> int:
+        """How much of `taken`, counted from its first byte, has room in the segment."""
+        return self._segment_bytes - segment.file_position(taken.start_position)
 
     @staticmethod
     def _end(taken: Taken, number: int) -> int:

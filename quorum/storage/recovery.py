@@ -372,7 +372,7 @@ def _walk_segment(data: bytes, number: int, position: int, walk: Walk) -> tuple[
             break
         if not sealed:
             walk.unsealed.append((number, position))
-        if header.is_control:
+        if header.attributes & batch.CONTROL:
             records = _decode_control(data[position + batch.HEADER_BYTES : position + header.size_bytes], header)
             walk.control.extend(enumerate(records, header.base_offset))
         headers.append(header)
@@ -453,7 +453,7 @@ def mend(file_system: FileSystem, directory: str, found: Findings) -> RecoveredL
         file_system.remove(image.file.path)
     if walk.starts and walk.stop_segment < walk.first + len(walk.starts):
         torn = images[walk.stop_segment]
-        if any(torn.read()[walk.stop_position :]):
+        if not _is_blank(torn.read(), walk.stop_position):
             place = f"{torn.file.path} at position {walk.stop_position}, offset {walk.batches.end_offset}"
             notes.append(f"cut {place}: {walk.reason}")
             torn.file.pwrite(bytes(torn.size_bytes - walk.stop_position), walk.stop_position)

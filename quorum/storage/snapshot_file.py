@@ -142,6 +142,8 @@ class SnapshotDecoder:
         self._digest = hashlib.sha256()
         self._buffer = memoryview(b"")
         self._buffer_position = 0
+        self._is_whole_rest = False
+        """Whether the buffer reaches to the end of the file."""
         self._position = 0
         self._next_offset = 0
         self._crc = batch.NO_PREVIOUS_CRC
@@ -198,6 +200,8 @@ class SnapshotDecoder:
     def _window(self, header_bytes: int) -> memoryview:
         """The rest of the buffer, filled up so that it holds the whole next batch if the file does."""
         rest = self._buffer[self._position - self._buffer_position :]
+        if self._is_whole_rest:
+            return rest
         needed = header_bytes
         if len(rest) >= header_bytes:
             needed = batch.read_header(rest).size_bytes
@@ -207,6 +211,7 @@ class SnapshotDecoder:
             rest = self._buffer
             if len(rest) >= header_bytes and len(rest) < (needed := batch.read_header(rest).size_bytes):
                 self._buffer = rest = memoryview(self._file.pread(needed, self._position))
+            self._is_whole_rest = self._position + len(rest) == self._file.size()
         return rest
 
     def _control(self, found: Batch) -> list[ControlRecord]:

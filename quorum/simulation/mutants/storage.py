@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from ...core.batch import BatchHeader
 from ...core.effects import ElectionState
 from ...storage import recovery
@@ -40,7 +42,7 @@ def _no_directory_fsync(_original: object) -> Callable[[SimulatedFileSystem, str
 
 def _half_flush(finish: Callable[[MetadataLog, Taken], None]) -> Callable[[MetadataLog, Taken], None]:
     def mutated(self: MetadataLog, taken: Taken) -> None:
-        cut_only = taken._replace(data=b"", batches=[], end_offset=taken.cut_offset)
+        cut_only = msgspec.structs.replace(taken, data=b"", batches=[], end_offset=taken.cut_offset)
         finish(self, cut_only if taken.cut_position is not None else taken)
 
     return mutated
