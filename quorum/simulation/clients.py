@@ -74,8 +74,7 @@ class ListsStateMachine(HashingStateMachine):
 
     async def apply(self, batches: list[CommittedBatch], high_watermark: int) -> None:
         await super().apply(batches, high_watermark)
-        for batch in batches:
-            body = batch.body
+        for *_, body in batches:
             if len(body) == _BODY_BYTES and body[6] == _APPEND_MARK:
                 key, value = int.from_bytes(body[7:], "big"), int.from_bytes(body[2:6], "big")
                 self.lists[key].append(value)

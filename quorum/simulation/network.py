@@ -34,14 +34,31 @@ class Inbound(msgspec.Struct, frozen=True):
 class SimulatedNetwork:
     """One for the whole world; times in microseconds."""
 
+    __slots__ = (
+        "_after",
+        "_clogged_until_us",
+        "_cuts",
+        "_draw",
+        "_duplicates",
+        "_has_endpoints",
+        "_keeps_order",
+        "_last_arrival_us",
+        "_loss",
+        "_named",
+        "_random",
+        "_replays",
+        "_response_loss",
+        "_twice_delay_us",
+        "_world",
+    )
+
     def __init__(self, world: World) -> None:
         self._world = world
+        self._after = world.after
         self._random = world.options.random("network")
         self._draw = self._random.random
         options = world.options
-        self._options = options.network
-        self._twice_delay_us = 2 * self._options.delay_us
-        self._keeps_order = not self._options.reordering
+        self.be(options.network)
         self._has_endpoints = options.dynamic_voters
         self._named = range(options.voters + options.observers if options.dynamic_voters else options.voters)
         """The nodes that everybody's configuration names; no others ever vote."""
@@ -50,9 +67,10 @@ class SimulatedNetwork:
         self._last_arrival_us: dict[tuple[int, int], int] = {}
 
     def be(self, options: NetworkOptions) -> None:
-        """So good or bad from now on; cuts and what is held stay."""
-        self._options = options
-        self._twice_delay_us = 2 * options.delay_us
+        """So good or bad from now on; cuts and what is held stay. Fractions are floats, like the draws they are compared with."""
+        self._twice_delay_us = 2.0 * options.delay_us
+        self._loss, self._response_loss = float(options.loss), float(options.response_loss)
+        self._duplicates, self._replays = float(options.duplicates), float(options.replays)
         self._keeps_order = not options.reordering
 
     @property
@@ -93,14 +111,14 @@ class SimulatedNetwork:
         delay_us = 20 + int(draw() * self._twice_delay_us)
         if draw() < 0.02:
             delay_us *= 10
-        if way in self._clogged_until_us:
+        if self._clogged_until_us and way in self._clogged_until_us:
             delay_us += max(0, self._clogged_until_us[way] - self._world.now_us)
         if self._keeps_order:
-            now_us, last_arrival_us = self._world.now_us, self._last_arrival_us
-            arrival_us = now_us + delay_us
-            if way in last_arrival_us and arrival_us < last_arrival_us[way]:
-                return last_arrival_us[way] - now_us
-            last_arrival_us[way] = arrival_us
+            now_us = self._world.now_us
+            arrival_us, last_arrival_us = now_us + delay_us, self._last_arrival_us.get(way, 0)
+            if arrival_us < last_arrival_us:
+                return last_arrival_us - now_us
+            self._last_arrival_us[way] = arrival_us
         return delay_us
 
     def send(self, caller: SimulatedProcess, send: Send) -> None:
@@ -109,19 +127,19 @@ class SimulatedNetwork:
             target = self._anybody(caller)
             if target < 0:
                 delay_us = self._delay_us((target, source))
-                self._world.after(delay_us, caller.fail, RequestFailed(send.correlation, target, refused=True))
+                self._after(delay_us, caller.fail, RequestFailed(send.correlation, target, refused=True))
                 return
         elif self._has_endpoints and not self._finds(caller, send):
             return
-        way, options, draw = (source, target), self._options, self._draw
-        if way in self._cuts or (options.loss and draw() * 1000 < options.loss):
+        way, draw = (source, target), self._draw
+        if way in self._cuts or (self._loss and draw() * 1000.0 < self._loss):
             return
-        inbound, after = Inbound(caller, send.correlation, send.request), self._world.after
-        after(self._delay_us(way), self._arrive, inbound, target)
-        if options.duplicates and draw() * 1000 < options.duplicates:
-            after(self._delay_us(way), self._arrive, inbound, target)
-        if options.replays and draw() * 1000 < options.replays:
-            after(self._replay_us(), self._arrive, inbound, target)
+        inbound, after, arrive = Inbound(caller, send.correlation, send.request), self._after, self._arrive
+        after(self._delay_us(way), arrive, inbound, target)
+        if self._duplicates and draw() * 1000.0 < self._duplicates:
+            after(self._delay_us(way), arrive, inbound, target)
+        if self._replays and draw() * 1000.0 < self._replays:
+            after(self._replay_us(), arrive, inbound, target)
 
     def _anybody(self, caller: SimulatedProcess) -> int:
         """Who is found at one of the endpoints in the caller's address book; -1: nobody any more.
@@ -145,7 +163,7 @@ class SimulatedNetwork:
         if endpoint is not None and endpoint.port == self._world.machines[target].port:
             return True
         delay_us = 1 if endpoint is None else self._delay_us((target, caller.node_id))
-        self._world.after(delay_us, caller.fail, RequestFailed(send.correlation, target, refused=endpoint is not None))
+        self._after(delay_us, caller.fail, RequestFailed(send.correlation, target, refused=endpoint is not None))
         return False
 
     def _arrive(self, inbound: Inbound, target: int) -> None:
@@ -156,18 +174,18 @@ class SimulatedNetwork:
         caller = inbound.caller
         way = (target, caller.node_id)
         if way not in self._cuts:
-            self._world.after(self._delay_us(way), caller.fail, RequestFailed(inbound.correlation, target, refused=True))
+            self._after(self._delay_us(way), caller.fail, RequestFailed(inbound.correlation, target, refused=True))
 
     def reply(self, server: SimulatedProcess, inbound: Inbound, response: Response) -> None:
-        source, caller, options, draw = server.node_id, inbound.caller, self._options, self._draw
+        source, caller, draw = server.node_id, inbound.caller, self._draw
         way = (source, caller.node_id)
-        if way in self._cuts or (options.response_loss and draw() * 1000 < options.response_loss):
+        if way in self._cuts or (self._response_loss and draw() * 1000.0 < self._response_loss):
             return
-        answered, correlation, after = caller.answered, inbound.correlation, self._world.after
+        answered, correlation, after = caller.answered, inbound.correlation, self._after
         after(self._delay_us(way), answered, correlation, source, response)
-        if options.duplicates and draw() * 1000 < options.duplicates:
+        if self._duplicates and draw() * 1000.0 < self._duplicates:
             after(self._delay_us(way), answered, correlation, source, response, True)
-        if options.replays and draw() * 1000 < options.replays:
+        if self._replays and draw() * 1000.0 < self._replays:
             after(self._replay_us(), answered, correlation, source, response, True)
 
     def _replay_us(self) -> int:
@@ -180,7 +198,7 @@ class SimulatedNetwork:
             caller = inbound.caller
             way = (process.node_id, caller.node_id)
             if self._random.random() < 0.5 and way not in self._cuts:
-                self._world.after(self._delay_us(way), caller.fail, RequestFailed(inbound.correlation, process.node_id))
+                self._after(self._delay_us(way), caller.fail, RequestFailed(inbound.correlation, process.node_id))
         for machine in self._world.machines:
             server = machine.process
             if server is None or server is process:
@@ -188,4 +206,4 @@ class SimulatedNetwork:
             for token, inbound in server.inbound.items():
                 if inbound.caller is process and self._random.random() < 0.5:
                     delay_us = self._delay_us((process.node_id, server.node_id))
-                    self._world.after(delay_us, server.abandoned, RequestAbandoned(token))
+                    self._after(delay_us, server.abandoned, RequestAbandoned(token))

@@ -70,6 +70,7 @@ from ..trace import TraceWriter
 from .network import Inbound
 from .snapshot_work import SnapshotWork
 from .state_machine import run_at_once
+from .transcript import pack_step
 from .voter_trail import VoterTrail
 
 if TYPE_CHECKING:
@@ -91,9 +92,10 @@ def committed_batches(data: bytes) -> tuple[CommittedBatch, ...]:
     batches: list[CommittedBatch] = []
     position = 0
     for header in batch.check_all(data):
-        end = position + header.size_bytes
-        body = b"" if header.is_control else data[position + batch.HEADER_BYTES : end]
-        batches.append(CommittedBatch(header.base_offset, header.end_offset, header.epoch, header.append_time_ms, body))
+        end, base_offset = position + header.size_bytes, header.base_offset
+        body = b"" if header.attributes & batch.CONTROL else data[position + batch.HEADER_BYTES : end]
+        end_offset = base_offset + header.record_count
+        batches.append(CommittedBatch(base_offset, end_offset, header.epoch, header.append_time_ms, body))
         position = end
     return tuple(batches)
 
@@ -274,7 +276,9 @@ class SimulatedProcess:
         state, log = self.quorum.state, self.local_log
         view, kind = log.view, EVENT_KINDS[type(event)]
         self._record(
-            (now_us, self.node_id, kind, state.epoch, state.leader_id, view.end_offset, log.high_watermark, view.last_crc)
+            pack_step(
+                now_us, self.node_id, kind, state.epoch, state.leader_id, view.end_offset, log.high_watermark, view.last_crc
+            )
         )
         if self._is_watched:
             self._show(event, effects)

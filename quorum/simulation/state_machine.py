@@ -42,14 +42,12 @@ class HashingStateMachine:
         self.active_epoch = -1
 
     async def apply(self, batches: list[CommittedBatch], high_watermark: int) -> None:
-        for batch in batches:
-            if batch.base_offset != self.end_offset or batch.end_offset > high_watermark:
-                raise AssertionError(
-                    f"{batch.base_offset}..{batch.end_offset} applied behind {self.end_offset}, hw {high_watermark}"
-                )
-            position = _POSITION.pack(batch.base_offset, batch.end_offset, batch.epoch, batch.append_time_ms)
-            self._digest = zlib.crc32(position + batch.body, self._digest)
-            self.end_offset = batch.end_offset
+        for base_offset, end_offset, epoch, append_time_ms, body in batches:
+            if base_offset != self.end_offset or end_offset > high_watermark:
+                raise AssertionError(f"{base_offset}..{end_offset} applied behind {self.end_offset}, hw {high_watermark}")
+            position = _POSITION.pack(base_offset, end_offset, epoch, append_time_ms)
+            self._digest = zlib.crc32(position + body, self._digest)
+            self.end_offset = end_offset
 
     async def leader_changed(self, epoch: int, leader_id: int, endpoints: dict[str, Endpoint]) -> None:
         """Nothing depends on it."""

@@ -11,7 +11,6 @@ import hashlib
 import struct
 from collections import deque
 from collections.abc import Callable
-from itertools import starmap
 from typing import NamedTuple
 
 from ..core.effects import Effects, Trace
@@ -19,11 +18,10 @@ from ..core.local_log import LocalLog
 from ..core.quorum_state import State
 
 TAIL_LINES = 40
-StepNumbers = tuple[int, int, int, int, int, int, int, int]
-"""Of one step: time in microseconds, node id, the number of the event's type, epoch, leader id, log end offset, high watermark,
-and the crc at the log's end.
+pack_step = struct.Struct("<QiiqqqqI").pack
+"""The numbers of one step: time in microseconds, node id, the number of the event's type, epoch, leader id, log end offset, high
+watermark, and the crc at the log's end.
 """
-_pack = struct.Struct("<QiiqqqqI").pack
 
 
 class StepEntry(NamedTuple):
@@ -56,8 +54,8 @@ class Transcript:
         self.is_read = write is not None or tail_lines > 0
         """Whether anybody wants lines: then `show` is to be called at every step."""
         self._hash = hashlib.blake2b(digest_size=16)
-        self.gathered: list[StepNumbers] = []
-        """The newest steps, not hashed yet."""
+        self.gathered: list[bytes] = []
+        """The newest steps, packed and not hashed yet."""
         self._steps_hashed = 0
 
     @property
@@ -66,7 +64,7 @@ class Transcript:
 
     def hash_steps(self) -> None:
         """Take in what has gathered."""
-        self._hash.update(b"".join(starmap(_pack, self.gathered)))
+        self._hash.update(b"".join(self.gathered))
         self._steps_hashed += len(self.gathered)
         self.gathered.clear()
 

@@ -1,4 +1,4 @@
-"""The simulated world: a heap of actions, by virtual time and sequence number, and everything the actions happen to.
+"""The simulated world: actions by virtual time, a heap of those times, and everything the actions happen to.
 
 A run has two phases. In the fault phase everything that the seed has drawn may go wrong while a workload proposes batches to
 whoever leads, and asks it for linearizable reads; clients do both as well, and keep a history. Then everything heals for good, or
@@ -36,9 +36,8 @@ from .transcript import Transcript
 from .voter_trail import Voters
 
 HEALTHY_DISK_US = 200
-EVENTS_MAX = 3_000_000
-EVENTS_AT_ONCE = 1_000
-NUMBER_BITS = 32
+TIMES_MAX = 3_000_000
+TIMES_AT_ONCE = 200
 BURSTS = (1, 1, 1, 1, 4)
 """Batches proposed at once; several of them travel and reach the disk together."""
 BODY_BYTES = (0, 10, 200, 900, 3_000)
@@ -51,11 +50,10 @@ class World:
 
     __slots__ = (
         "_due",
-        "_heap",
         "_is_done",
         "_readers",
-        "_sequence",
         "_strike_random",
+        "_times_us",
         "_tuning",
         "_workload",
         "acknowledged",
@@ -131,10 +129,10 @@ class World:
         self.static_voters = VoterSet(())
         """Those that the configuration names; nobody if they live in the log."""
         self.voters = Voters(self._first_voters())
-        self._heap: list[int] = []
-        """Of each action that is due, its time and, in the lowest bits, its number: integers are quickly compared."""
-        self._due: dict[int, tuple[Callable[..., object], tuple[object, ...]]] = {}
-        self._sequence = 0
+        self._times_us: list[int] = []
+        """A heap of the times at which anything is due, each once: integers are quickly compared."""
+        self._due: dict[int, list[tuple[Callable[..., object], tuple[object, ...]]]] = {}
+        """What is due at each of them, in the order of the calls."""
         self._workload = options.random("workload")
         self._readers = options.random("readers")
         self._strike_random = options.random("strikes")
@@ -211,10 +209,12 @@ class World:
 
     def after(self, delay_us: int, action: Callable[..., object], *arguments: object) -> None:
         """Schedule an action; equal times keep the order of the calls."""
-        self._sequence = number = self._sequence + 1
-        key = self.now_us + delay_us << NUMBER_BITS | number
-        self._due[key] = (action, arguments)
-        heappush(self._heap, key)
+        time_us, due = self.now_us + delay_us, self._due
+        if time_us in due:
+            due[time_us].append((action, arguments))
+        else:
+            due[time_us] = [(action, arguments)]
+            heappush(self._times_us, time_us)
 
     def process_died(self, process: SimulatedProcess) -> None:
         """Whoever is connected with it may notice."""
@@ -243,12 +243,12 @@ class World:
         self.note(f"{self.options}")
         CheckQuorum(self).start()
         self.begin()
-        for _ in range(EVENTS_MAX // EVENTS_AT_ONCE):
+        for _ in range(TIMES_MAX // TIMES_AT_ONCE):
             self._go_on()
             if self._is_done:
                 return
             self.transcript.hash_steps()
-        raise Violation(f"L0 {EVENTS_MAX} events without an end")
+        raise Violation(f"L0 {TIMES_MAX} times without an end")
 
     def begin(self) -> None:
         """Schedules what happens of the world's own accord."""
@@ -266,15 +266,17 @@ class World:
             self.after(self.until_us, self.finish)
 
     def _go_on(self) -> None:
-        """The next actions, at most so many that what they leave behind for the transcript does not grow large."""
-        heap, take = self._heap, self._due.pop
-        for _ in repeat(None, EVENTS_AT_ONCE):
-            key = heappop(heap)
-            self.now_us = key >> NUMBER_BITS
-            action, arguments = take(key)
-            action(*arguments)
-            if self._is_done:
-                return
+        """What is due next, for so many times that what it leaves behind for the transcript does not grow large.
+
+        An action that is due at once runs behind all that were due by then: it finds its time gone, and makes it anew.
+        """
+        times_us, take = self._times_us, self._due.pop
+        for _ in repeat(None, TIMES_AT_ONCE):
+            self.now_us = time_us = heappop(times_us)
+            for action, arguments in take(time_us):
+                action(*arguments)
+                if self._is_done:
+                    return
 
     # The workload
 
