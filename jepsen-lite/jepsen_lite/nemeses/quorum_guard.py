@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
-from itertools import combinations, count
+from itertools import count
 from typing import Any
 
 import trio
@@ -33,10 +33,10 @@ FindVoters = Callable[[], Awaitable[Mapping[int, VoterIds]]]
 class Change:
     """One voter joins or leaves, perhaps. `ended_at`: None as long as it is under way."""
 
-    __slots__ = ("ended_at", "node")
+    __slots__ = ("ended_at", "leaves", "node")
 
-    def __init__(self, node: int) -> None:
-        self.node = node
+    def __init__(self, node: int, leaves: bool) -> None:
+        self.node, self.leaves = node, leaves
         self.ended_at: int | None = None
 
 
@@ -49,9 +49,9 @@ class VoterSets:
         self._changes: list[Change] = []
         self._times = count()
 
-    def begin(self, node: int) -> Change:
-        """From now on that node may join or leave."""
-        change = Change(node)
+    def begin(self, node: int, *, leaves: bool) -> Change:
+        """From now on that node may join, or leave."""
+        change = Change(node, leaves)
         self._changes.append(change)
         return change
 
@@ -71,9 +71,10 @@ class VoterSets:
         self._said.update(said.values())
 
     def possible(self) -> set[VoterIds]:
-        nodes = {change.node for change in self._changes}
-        some = [frozenset(chosen) for number in range(len(nodes) + 1) for chosen in combinations(nodes, number)]
-        return {voters ^ changed for voters in self._said for changed in some} - {frozenset()}
+        found = set(self._said)
+        for node, leaves in {(change.node, change.leaves) for change in self._changes}:
+            found |= {voters - {node} if leaves else voters | {node} for voters in found}
+        return found - {frozenset()}
 
 
 def has_whole_majority(voters: VoterIds, weak: Collection[int]) -> bool:
@@ -124,7 +125,7 @@ class QuorumGuard:
                 weak.discard(node)
             after = {voters - {node} if leaves else voters | {node} for voters in sets} - {frozenset()}
             _demand(after, weak, f"{'without' if leaves else 'with'} node {node} among the voters")
-            change = self._voters.begin(node)
+            change = self._voters.begin(node, leaves=leaves)
         try:
             yield
         finally:
