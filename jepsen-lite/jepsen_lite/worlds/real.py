@@ -14,6 +14,7 @@ way between nodes.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -107,7 +108,7 @@ def play(assignment: Assignment) -> Played:
         )
         run = trio.run(_RealRun(assignment, cluster, plan, ledger, disks).play)
         is_kept = assignment.leave_running
-        where = f" in the network that `nsenter --net={own_network()}` enters" if network is not None else ""
+        where = "" if network is None else f" in the network of process {os.getpid()} (nsenter -n -t {os.getpid()})"
         endpoints = cluster.bootstrap_servers + where
         links = PROXY if network is None else assignment.net
         return Played(run, plan, links, properties, close if is_kept else None, endpoints)
