@@ -89,6 +89,7 @@ def draw_world(options: Options, nemeses: Collection[str]) -> SimulationOptions:
         clock_drift=drawn.clock_drift and (ALL in nemeses or "clock" in nemeses),
         dynamic_voters=is_dynamic,
         auto_join=drawn.auto_join and is_dynamic,
+        rots_in_the_end=False,
         clients=0,
         read_interval_us=0,
     )
