@@ -46,11 +46,6 @@ def is_alone() -> bool:
     return len(os.listdir("/proc/self/task")) == 1
 
 
-def name_of(path: str = OWN) -> str:
-    """What the system calls a namespace, "net:[4026531840]"; the same for all paths to it. OSError."""
-    return str(Path(path).readlink())
-
-
 def socket_in(path: str, kind: socket.SocketKind) -> socket.socket:
     """An IPv4 socket in that namespace, for whoever is elsewhere. OSError."""
     made: list[socket.socket | OSError] = []

@@ -67,8 +67,8 @@ def test_a_network_that_works_passes_its_own_trial_both_ways(network: HeldNetwor
 
 
 def test_each_node_has_a_namespace_and_an_address_and_nobody_else_does(network: HeldNetwork) -> None:
-    names = {namespaces.name_of(network.namespace(node)) for node in (A, B, C)}
-    assert len({*names, namespaces.name_of()}) == 4
+    names = {os.readlink(network.namespace(node)) for node in (A, B, C)}
+    assert len({*names, os.readlink(namespaces.OWN)}) == 4
     assert len({network.host(node) for node in (A, B, C)}) == 3
     with pytest.raises(ClusterError, match="node 3002 has no place in this network"):
         network.host(3002)
@@ -201,8 +201,8 @@ def test_nothing_is_left_of_the_network_of_a_harness_that_was_killed(net: str, h
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as harness:
         assert harness.stdout is not None
         pid, *paths = harness.stdout.readline().split()
-        names = {namespaces.name_of(path) for path in paths}
-        assert len(names) == 3 and names <= inhabited() and namespaces.name_of() not in names
+        names = {os.readlink(path) for path in paths}
+        assert len(names) == 3 and names <= inhabited() and os.readlink(namespaces.OWN) not in names
         if stands_still:
             os.kill(int(pid), signal.SIGSTOP)
         harness.kill()
@@ -220,7 +220,7 @@ def test_nothing_is_left_of_the_network_of_a_harness_that_was_killed(net: str, h
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes network namespaces")
 def test_a_process_with_threads_does_not_move(home: Path) -> None:
-    before, over = namespaces.name_of(), threading.Event()
+    before, over = os.readlink(namespaces.OWN), threading.Event()
     waiting = threading.Thread(target=over.wait)
     waiting.start()
     try:
@@ -229,7 +229,7 @@ def test_a_process_with_threads_does_not_move(home: Path) -> None:
     finally:
         over.set()
         waiting.join()
-    assert namespaces.name_of() == before
+    assert os.readlink(namespaces.OWN) == before
 
 
 def test_a_namespace_that_is_none_is_an_error(tmp_path: Path) -> None:

@@ -130,12 +130,12 @@ def test_of_a_network_nothing_is_left_after_a_kill_of_the_harness_and_a_cleaning
         try:
             assert any("clients" in line and "ok 0" not in line for line in running.stderr)
             entries = started(tmp_path)
-            own = {namespaces.name_of(str(entry / "ns" / "net")) for entry in entries}
+            own = {os.readlink(entry / "ns" / "net") for entry in entries}
             (holder,) = (entry for entry in entries if b"jepsen_lite.nemeses.networks" in (entry / "cmdline").read_bytes())
             os.kill(int(holder.name), signal.SIGSTOP)
         finally:
             running.kill()
-    assert len(own) == 6 and namespaces.name_of() not in own, "of four nodes, the harness and the switch"
+    assert len(own) == 6 and os.readlink(namespaces.OWN) not in own, "of four nodes, the harness and the switch"
     cleaned = subprocess.run([*COMMAND[:-1], "clean"], capture_output=True, text=True, timeout=60, check=True, env=around)
     assert f"process {holder.name} (network): gone" in cleaned.stdout
     deadline = time.monotonic() + 30

@@ -22,7 +22,7 @@ from kraftlab.cluster.links.network import Links
 from kraftlab.cluster.links.shape import PLAIN, Cut, LinkShape
 
 from ..ledger import Ledger
-from .places import OBSERVER, PLACES_MAX, CannotMake, Change, Place, Setup, Told, Wish, ip, places
+from .places import PLACES_MAX, CannotMake, Change, Place, Setup, Told, Wish, ip, places
 
 _END_WITHIN_S = 10.0
 _encode = msgspec.json.Encoder().encode
@@ -78,11 +78,6 @@ class HeldNetwork:
 
     def host(self, node_id: int) -> str:
         return self._place(node_id).address
-
-    @property
-    def observer_host(self) -> str:
-        """The address of the harness, if it takes part."""
-        return self._places[OBSERVER].address
 
     def namespace(self, node_id: int) -> str:
         self._place(node_id)
