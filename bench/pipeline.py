@@ -1,9 +1,9 @@
 """The pipeline on one machine: records per second of each step, cold and warm, beside plain Python that does the same.
 
 A log of reassignments whose truth is known (`reassignment_log`) is written as a controller of ours writes it. Spark, in one
-session with a small heap, then takes it in (bronze), decodes it (silver) and steps the life cycles, each twice: the first run
-pays for compiling, the second does not. Plain Python does the same in this process, on one core, and stores nothing. Every way
-must give the counts of the truth.
+session with a small heap, then takes it in (bronze), decodes it (silver) and builds the life cycles with their replicas and the
+partitions' states (gold), as the commands do, each twice: the first run pays for compiling, the second does not. Plain Python
+does the same in this process, on one core, and stores nothing. Every way must give the counts of the truth.
 
 Beside the time on the wall stands the processor's, of all processes together: on a machine that does other things too, only the
 latter can be compared.
@@ -208,9 +208,9 @@ def _stepped(log: Path) -> Counter[str]:
 def on_spark(spark: SparkSession, log: Path, way: Way, warm_runs: int) -> None:
     """The commands' own functions, each run into a lake of its own."""
     from kraftlab.pipeline.lake.commits import Lake
-    from kraftlab.pipeline.runs.build import CHANGES, TOPICS, build
+    from kraftlab.pipeline.runs import gold
+    from kraftlab.pipeline.runs.build import CHANGES, build
     from kraftlab.pipeline.runs.ingest import ingest
-    from kraftlab.pipeline.tables import gold
 
     def taken_in(lake: Lake) -> int:
         return ingest(spark, lake, [str(log)], hi=way.records).records
@@ -219,9 +219,8 @@ def on_spark(spark: SparkSession, log: Path, way: Way, warm_runs: int) -> None:
         return build(spark, lake).rows[CHANGES]
 
     def statuses(lake: Lake) -> dict[str, int]:
-        found = gold.life_cycles(lake.read(spark, CHANGES), lake.read(spark, TOPICS))
-        rows = gold.reassignments(found).groupBy("status").count().collect()
-        return {row["status"]: row["count"] for row in rows}
+        gold.build(spark, lake, (gold.REASSIGNMENTS, gold.REPLICAS, gold.STATE))
+        return dict(Counter(lake.arrow(gold.REASSIGNMENTS, ["status"])["status"].to_pylist()))
 
     changes = way.records - (way.truth.partitions + 2) // 3
     for number in range(1 + warm_runs):

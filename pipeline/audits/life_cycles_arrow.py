@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, pairwise, repeat
 from types import MappingProxyType
 from typing import Any
@@ -28,7 +29,6 @@ COLUMNS = ("topic_id", "topic", "partition", *Change._fields)
 
 REASSIGNMENTS, REPLICAS, STATE = "gold.reassignments", "gold.reassignment_replicas", "silver.partition_state"
 ROWS_PER_BATCH = 10_000
-_NO_LEADER_FIELD = -(1 << 31)
 
 _REPLICA = pa.struct(list(arrow_schema("gold.reassignment_replicas"))[1:])
 LIFE_CYCLES: pa.Schema = pa.schema(
@@ -122,23 +122,28 @@ def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, int, tuple[str, int]]]:
 
 def _changes(batch: pa.RecordBatch) -> list[Change]:
     """The rows."""
-    leaders = batch["leader"].fill_null(_NO_LEADER_FIELD).to_numpy().tolist()
     columns: list[Any] = [
         batch["offset"].to_numpy().tolist(),
         batch["ts_ms"].to_numpy().tolist(),
         _texts(batch["kind"]),
         _lists(batch["isr"]),
-        [None if leader == _NO_LEADER_FIELD else leader for leader in leaders],
+        _numbers(batch["leader"]),
         *(_lists(batch[name]) for name in Change._fields[5:]),
     ]
-    return list(map(Change._make, zip(*columns, strict=False)))
+    return list(map(partial(tuple.__new__, Change), zip(*columns, strict=False)))
 
 
 def _texts(column: pa.StringArray) -> list[str]:
     """Few different texts, each as one object."""
     encoded = column.dictionary_encode()
-    texts = encoded.dictionary.to_pylist()
-    return [texts[index] for index in encoded.indices.to_numpy().tolist()]
+    return list(map(encoded.dictionary.to_pylist().__getitem__, encoded.indices.to_numpy().tolist()))
+
+
+def _numbers(column: pa.Int32Array) -> list[int | None]:
+    numbers: list[int | None] = column.fill_null(0).to_numpy().tolist()
+    if not column.null_count:
+        return numbers
+    return [number if given else None for number, given in zip(numbers, _valid(column), strict=True)]
 
 
 def _lists(column: pa.ListArray) -> Sequence[tuple[Any, ...] | None] | repeat[None]:
@@ -147,12 +152,16 @@ def _lists(column: pa.ListArray) -> Sequence[tuple[Any, ...] | None] | repeat[No
         return repeat(None)
     offsets = column.offsets.to_numpy()
     values = column.values[offsets[0] : offsets[-1]]  # of a slice, the values are those of the whole column
-    items = values.to_pylist() if pa.types.is_string(values.type) else values.to_numpy().tolist()
+    items = tuple(values.to_pylist() if pa.types.is_string(values.type) else values.to_numpy().tolist())
     edges = (offsets - offsets[0]).tolist()
     if not column.null_count:
-        return [tuple(items[start:end]) for start, end in pairwise(edges)]
-    valid = column.is_valid().to_numpy(zero_copy_only=False).tolist()
-    return [tuple(items[start:end]) if given else None for given, (start, end) in zip(valid, pairwise(edges), strict=True)]
+        return [items[start:end] for start, end in pairwise(edges)]
+    return [items[start:end] if given else None for given, start, end in zip(_valid(column), edges, edges[1:], strict=False)]
+
+
+def _valid(column: pa.Array) -> list[bool]:
+    valid: list[bool] = column.is_valid().to_numpy(zero_copy_only=False).tolist()
+    return valid
 
 
 def _batch(rows: list[Reassignment]) -> pa.RecordBatch:
