@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from kraftlab.cluster import ClusterError, LocalCluster, layout
+from kraftlab.cluster.links.shape import Cut, LinkShape
 from kraftlab.config import storage
 from kraftlab.config.models import load_any, load_broker, load_controller
 from kraftlab.metadata.uuids import to_text
@@ -216,3 +217,58 @@ def test_links_without_proxies_are_not_cut_and_no_node_has_one_to_itself(tmp_pat
         assert [(link.source, link.target, link.cut) for link in cluster.links_status()] == [(3000, 0, "hold")]
         cluster.heal_all()
         assert cluster.links_status() == []
+
+
+class MadeUpNetwork:
+    """A network that is only told what to do."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+
+    def host(self, node_id: int) -> str:
+        if node_id > 3000:
+            raise ClusterError(f"node {node_id} has no place in this network")
+        return f"198.18.0.{1 if node_id == 3000 else node_id + 2}"
+
+    def namespace(self, node_id: int) -> str:
+        return f"/proc/1/fd/{node_id}"
+
+    def cut(self, pairs: list[tuple[int, int]], cut: Cut) -> None:
+        self.told.append((cut.value, pairs))
+
+    def heal(self, pairs: list[tuple[int, int]], *, drop: bool = False) -> None:
+        self.told.append(("heal", pairs, drop))
+
+    def shape(self, pairs: list[tuple[int, int]], shape: LinkShape) -> None:
+        self.told.append((shape, pairs))
+
+    def heal_all(self, *, drop: bool = False) -> None:
+        self.told.append(("heal all", drop))
+
+
+def test_nodes_in_a_network_have_its_addresses_and_it_does_to_links_what_is_wanted(tmp_path: Path) -> None:
+    network = MadeUpNetwork()
+    with contextlib.closing(LocalCluster(tmp_path, 1, 2, 1, allow_chaos=True, network=network)) as cluster:
+        assert not cluster.links_are_proxied
+        assert [node.host for node in cluster.plan.nodes] == ["198.18.0.1", "198.18.0.2", "198.18.0.3"]
+        broker = load_broker(tmp_path / "broker-1" / "server.properties")
+        assert {endpoint.host for endpoint in broker.listeners.values()} == {"198.18.0.3"}
+        assert cluster.node(1).listens == cluster.node(1).peer
+        cluster.cut(3000, 0)
+        cluster.cut(0, 1, reset=True)
+        cluster.shape(0, 1, LinkShape(loss=0.5))
+        cluster.heal(3000, 0, drop=True)
+        cluster.heal_all()
+        with pytest.raises(ClusterError, match="broker-0 has no link to itself"):
+            cluster.cut(0, 0)
+        with pytest.raises(ClusterError, match="node 3001 has no place in this network"):
+            cluster.add_controller()
+    assert network.told == [
+        ("hold", [(3000, 0)]),
+        ("reset", [(0, 1)]),
+        (LinkShape(loss=0.5), [(0, 1)]),
+        ("heal", [(3000, 0)], True),
+        ("heal all", False),
+    ]
+    with contextlib.closing(LocalCluster(tmp_path)) as cluster:
+        assert {node.host for node in cluster.plan.nodes} == {layout.HOST}
