@@ -148,6 +148,7 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
 Examples:
   kraftlab chaos test -w registers -n kill,pause,partition --time 30
   kraftlab chaos test -w topics,list-append -n isolate-leader --seed 7 --json
+  kraftlab chaos test -w registers -n partition,one-way,loss --net netns
   kraftlab chaos test -w exactly-once -n all --world simulated --test-count 20 --jobs 2
 
 \b
