@@ -38,7 +38,7 @@ class AddressBook:
         """Where to reach a node; ANYBODY is any voter or bootstrap endpoint but this node's own."""
         if node_id != ANYBODY:
             return self._endpoints_of(node_id).get(self._listener)
-        return self._random.choice(candidates) if (candidates := tuple(self.everybody())) else None
+        return self._random.choice(candidates) if (candidates := sorted(self.everybody(), key=str)) else None
 
     def everybody(self) -> set[Endpoint]:
         """Every other place where a member of the quorum is, or may be."""

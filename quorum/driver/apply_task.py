@@ -27,8 +27,8 @@ from ..core.types import OffsetAndEpoch
 from ..state_machine import CommittedBatch, StateMachine
 from ..storage.metadata_log import MetadataLog
 from ..storage.snapshot_store import SnapshotStore
-from .disk_threads import DiskThreads
 from .interpreter import loading_state
+from .outside import Threads
 from .signal import Signal
 from .snapshot_taker import SnapshotTaker
 
@@ -45,7 +45,7 @@ class ApplyTask:
         self,
         log: MetadataLog,
         snapshots: SnapshotStore,
-        threads: DiskThreads,
+        threads: Threads,
         newest_snapshot: Callable[[], OffsetAndEpoch | None],
         state_machine: StateMachine,
         taker: SnapshotTaker,
@@ -136,7 +136,13 @@ class ApplyTask:
     def _read_snapshot(self, snapshot: OffsetAndEpoch) -> tuple[int, Any]:
         reader = self._snapshots.reader(snapshot)
         with loading_state():
-            return reader.append_time_ms, self._state_machine.read_snapshot(_cancellable(reader.bodies()))
+            return reader.append_time_ms, self._state_machine.read_snapshot(self._cancellable(reader.bodies()))
+
+    def _cancellable(self, bodies: Iterator[bytes]) -> Iterator[bytes]:
+        """Worker thread: ends when the task that waits for it is cancelled."""
+        for body in bodies:
+            self._threads.check_cancelled()
+            yield body
 
     # --- batches -------------------------------------------------------------------------------------------------------------
 
@@ -161,13 +167,6 @@ class ApplyTask:
             )
             for header, body, _ in decode_all(data)
         ]
-
-
-def _cancellable(bodies: Iterator[bytes]) -> Iterator[bytes]:
-    """Worker thread: ends when the task that waits for it is cancelled."""
-    for body in bodies:
-        trio.from_thread.check_cancelled()
-        yield body
 
 
 def _split(data: bytes) -> list[CommittedBatch]:

@@ -14,6 +14,8 @@ from typing import ParamSpec, TypeVar
 
 import trio
 
+from .worker_thread import WorkerThread
+
 SETTLE_TIMEOUT_S = 2.0
 """How long the end of a task waits for a disk that does not answer."""
 _LOOK_INTERVAL_S = 0.01
@@ -37,6 +39,14 @@ class DiskThreads:
     async def run(self, function: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
         """What `function` returns or raises, in a thread."""
         return await self.run_limited(None, function, *arguments, **options)
+
+    def check_cancelled(self) -> None:
+        """In a function that runs here: ends it if nobody waits for it any more."""
+        trio.from_thread.check_cancelled()
+
+    def worker(self, name: str) -> WorkerThread:
+        """A thread for one task alone."""
+        return WorkerThread(name)
 
     async def run_limited(
         self, limiter: trio.CapacityLimiter | None, function: Callable[P, R], *arguments: P.args, **options: P.kwargs

@@ -5,7 +5,7 @@ correlation, cluster_id, generation, sender, body]`. There is no hello: every fr
 generation of it the sender belongs to, so a node of another cluster is found out at its first frame. `body` is opaque
 here.
 
-`FrameConnection` is a socket with one task. Writing is synchronous: a frame goes to the kernel in one `send` from
+`FrameConnection` is a wire with one task. Writing is synchronous: a frame goes to the kernel in one `send` from
 wherever it was made, and only what the kernel does not take at once waits in memory for a drain task that exists just
 then. That saves a task switch per message on the commit path, and keeps the order of writes. Reading is buffered: one
 `recv` may yield many frames.
@@ -19,7 +19,6 @@ Not checked here: who the sender really is (there is no authentication yet; hand
 from __future__ import annotations
 
 import math
-import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -28,6 +27,7 @@ import msgspec
 import trio
 
 from ..core.types import ReplicaKey
+from .network import Wire
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 MAX_OUTBOUND_BYTES = 64 * 1024 * 1024
@@ -91,7 +91,7 @@ class FrameBuffer:
     def unread_bytes(self) -> int:
         return self._end - self._start
 
-    def receive_from(self, source: socket.socket) -> int:
+    def receive_from(self, source: Wire) -> int:
         """One `recv`; the number of bytes it gave (0: the peer closed). BlockingIOError if there is nothing to read."""
         if self._end == len(self._buffer):
             self._make_room()
@@ -142,17 +142,15 @@ class FrameBuffer:
 
 
 class FrameConnection:
-    """A connected socket that carries frames. `run` reads until either side closes; `write` may be called at any time.
+    """A connection that carries frames. `run` reads until either side closes; `write` may be called at any time.
 
     `on_frame(frame, size_bytes)` is called for each frame, on the event loop, and must not block. If it returns False, reading
     pauses until `resume()`: that is how a reader is held back. `run` returns when the peer closed or `close()` was called, and
-    raises FrameError for garbage. The socket belongs to the connection and is closed when `run` ends.
+    raises FrameError for garbage. The wire belongs to the connection and is closed when `run` ends.
     """
 
-    def __init__(self, connected: socket.socket, on_frame: Callable[[Frame, int], bool]) -> None:
-        connected.setblocking(False)
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket = connected
+    def __init__(self, connected: Wire, on_frame: Callable[[Frame, int], bool]) -> None:
+        self._wire = connected
         self._on_frame = on_frame
         self._buffer = FrameBuffer()
         self._outbound: deque[memoryview] = deque()
@@ -186,7 +184,7 @@ class FrameConnection:
         finally:
             self._closed = True
             self._outbound.clear()
-            self._socket.close()
+            self._wire.close()
 
     def nursery(self) -> trio.Nursery:
         """Tasks started here are cancelled when the connection ends."""
@@ -200,7 +198,7 @@ class FrameConnection:
         rest = memoryview(data)
         if not self._outbound:
             try:
-                sent = self._socket.send(data)
+                sent = self._wire.send(data)
             except BlockingIOError:
                 sent = 0
             except OSError:
@@ -226,9 +224,9 @@ class FrameConnection:
 
     async def _receive(self) -> None:
         while True:
-            await trio.lowlevel.wait_readable(self._socket)
+            await self._wire.wait_readable()
             try:
-                count = self._buffer.receive_from(self._socket)
+                count = self._buffer.receive_from(self._wire)
             except BlockingIOError:
                 continue
             except OSError:
@@ -254,9 +252,9 @@ class FrameConnection:
 
     async def _drain(self) -> None:
         while self._outbound:
-            await trio.lowlevel.wait_writable(self._socket)
+            await self._wire.wait_writable()
             try:
-                sent = self._socket.send(self._outbound[0])
+                sent = self._wire.send(self._outbound[0])
             except BlockingIOError:
                 continue
             except OSError:

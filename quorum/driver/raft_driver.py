@@ -20,8 +20,6 @@ that hears of a newer generation of the cluster ends with GenerationOver: what i
 from __future__ import annotations
 
 import logging
-import random
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -89,10 +87,10 @@ from ..storage.snapshot_store import SnapshotInfo
 from ..trace import TraceWriter
 from .address_book import AddressBook
 from .apply_task import ApplyTask
-from .disk_threads import DiskThreads
 from .driver_config import DriverConfig, DriverStatistics
 from .errors import NoSnapshot, NotLeader, Overloaded, only_cause
 from .generation import generation_over
+from .outside import Outside, this_machine
 from .own_request import OwnRequest
 from .peer_desk import PeerDesk
 from .quorum_description import DESCRIBE_QUORUM, QuorumDescription, describe_quorum
@@ -130,12 +128,18 @@ class RaftDriver:
     `run` is started with `nursery.start` and returns after `stop`. All methods belong to the event loop's thread.
     """
 
-    def __init__(self, config: DriverConfig, state_machine: StateMachine, file_system: FileSystem | None = None) -> None:
+    def __init__(
+        self,
+        config: DriverConfig,
+        state_machine: StateMachine,
+        file_system: FileSystem | None = None,
+        outside: Outside | None = None,
+    ) -> None:
         self.config = config
         self._identity: PeerIdentity | None = None
         self._state_machine = state_machine
         self._file_system = file_system or RealFileSystem()
-        self._random = random.Random()
+        self._network, self._threads, self._random, self._wall_s = outside or this_machine()
         self._core: RaftNode | None = None
         self._stepping = False
         self._inbox: deque[Event] = deque()
@@ -148,14 +152,13 @@ class RaftDriver:
         self._armed_ms = 0
         self._clock_anchor_ms = 0.0
         self._scope = trio.CancelScope()
-        self._threads = DiskThreads()
         self._limit = LineLimit(LINES_AT_ONCE, LINE_INTERVAL_S)
         self._repairs = trio.Event()
         """Set when there is nothing left to repair."""
         self._fatal: Exception | None = None
         """What broke the core: `run` raises it, whoever else the exception went to."""
         self._trace: TraceWriter | None = None
-        self._trace_file = TraceFile(config.trace_file) if config.trace_file is not None else None
+        self._trace_file = TraceFile(config.trace_file, self._threads) if config.trace_file is not None else None
         self._has_begun = False
         self._ended = trio.Event()
         self._carry_out: dict[type[Effect], Callable[[Any], None]] = {
@@ -324,10 +327,10 @@ class RaftDriver:
         DiskFailed later), LogTruncationRefused (the leader lacks committed records), GenerationOver and InvariantViolation; and
         ValueError if a snapshot or a record cannot be understood.
         """
-        self._store = store = await trio.to_thread.run_sync(self._open)
+        self._store = store = await self._threads.run(self._open)
         self._identity = PeerIdentity(self.config.cluster_id, store.identity.generation, self.config.raft.key)
         self._log = store.log
-        self._writer = LogWriter(store.log, self._storage_completed, self._storage_full)
+        self._writer = LogWriter(store.log, self._threads, self._storage_completed, self._storage_full)
         self._has_begun = True
         for note in store.notes:
             logger.warning("node %d: %s", self.config.raft.node_id, note)
@@ -363,8 +366,8 @@ class RaftDriver:
 
     async def _run(self, store: MetadataStore, task_status: trio.TaskStatus[None]) -> None:
         config = self.config
-        self._clock_anchor_ms = time.time() * 1000 - trio.current_time() * 1000
-        self._election_writer = ElectionWriter(store.election_store, self._election_state_stored)
+        self._clock_anchor_ms = self._wall_s() * 1000 - trio.current_time() * 1000
+        self._election_writer = ElectionWriter(store.election_store, self._threads, self._election_state_stored)
         self._taker = SnapshotTaker(
             store.snapshots,
             self._threads,
@@ -374,6 +377,7 @@ class RaftDriver:
             self._snapshot_context,
             lambda snapshot: self._step(SnapshotTaken(snapshot)),
             self._wake_applier,
+            self._wall_s,
         )
         core = RaftNode(config.raft, store.log_view(), store.election, self._random, self._now_ms(), store.boot)
         self._applier = ApplyTask(
@@ -392,7 +396,7 @@ class RaftDriver:
         with self._scope, self._writer:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                self._peers.connect(PeerPool(nursery, self.identity), addresses)
+                self._peers.connect(PeerPool(nursery, self.identity, self._network), addresses)
                 self._core = core
                 tasks = (self._writer.run, self._election_writer.run, self._applier.run, self._taker.run, self._copies.run)
                 for task in (*tasks, self._run_deferred, self._run_timer, self._watch_disk):

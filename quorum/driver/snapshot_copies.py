@@ -25,7 +25,7 @@ from ..core.types import OffsetAndEpoch
 from ..storage.errors import StorageFull
 from ..storage.snapshot_file import SnapshotInvalid
 from ..storage.snapshot_store import SnapshotStore
-from .disk_threads import DiskThreads
+from .outside import Threads
 from .signal import Signal
 
 logger = logging.getLogger("kraftlab.quorum")
@@ -56,7 +56,7 @@ class SnapshotCopies:
     def __init__(
         self,
         store: SnapshotStore,
-        threads: DiskThreads,
+        threads: Threads,
         step: Callable[[Event], None],
         on_rotten: Callable[[OffsetAndEpoch, str], None],
     ) -> None:
@@ -90,7 +90,7 @@ class SnapshotCopies:
 
     async def _check(self, snapshot: OffsetAndEpoch, check: _Check) -> None:
         try:
-            await self._threads.run(self._store.check, snapshot, trio.from_thread.check_cancelled)
+            await self._threads.run(self._store.check, snapshot, self._threads.check_cancelled)
         except SnapshotInvalid as error:
             self._checks.pop(snapshot, None)
             self._on_rotten(snapshot, str(error))

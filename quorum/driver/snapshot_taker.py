@@ -26,8 +26,8 @@ from ..core.types import OffsetAndEpoch
 from ..state_machine import CommittedBatch, FrozenState, StateMachine
 from ..storage.errors import StorageFull
 from ..storage.snapshot_store import SnapshotStore
-from .disk_threads import DiskThreads
 from .errors import NoSnapshot
+from .outside import Threads
 from .signal import Signal
 
 logger = logging.getLogger("kraftlab.quorum")
@@ -45,13 +45,14 @@ class SnapshotTaker:
     def __init__(
         self,
         store: SnapshotStore,
-        threads: DiskThreads,
+        threads: Threads,
         state_machine: StateMachine,
         max_new_bytes: int,
         max_interval_ms: int,
         context: Callable[[int, int], SnapshotContext | str],
         on_taken: Callable[[OffsetAndEpoch], None],
         wake: Callable[[], None],
+        wall_s: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._threads = threads
@@ -61,6 +62,7 @@ class SnapshotTaker:
         self._context = context
         self._on_taken = on_taken
         self._wake = wake
+        self._wall_s = wall_s
         self._new_bytes = 0
         self._old_at: float | None = None
         """When the last snapshot is old enough for another; without one, the first batch."""
@@ -128,7 +130,7 @@ class SnapshotTaker:
 
     def _when_old(self, append_time_ms: int) -> float:
         """When something of that time is old, on this node's clock: not later than if it were new, not before now."""
-        age_ms = min(max(0.0, time.time() * 1000 - append_time_ms), float(self._max_interval_ms))
+        age_ms = min(max(0.0, self._wall_s() * 1000 - append_time_ms), float(self._max_interval_ms))
         return trio.current_time() + (self._max_interval_ms - age_ms) / 1000
 
     # --- others --------------------------------------------------------------------------------------------------------------
@@ -202,7 +204,7 @@ class SnapshotTaker:
         records = 0
         try:
             for body, count in frozen.batches():
-                trio.from_thread.check_cancelled()
+                self._threads.check_cancelled()
                 writer.append(body, count)
                 records += count
             return records if writer.finish() else None

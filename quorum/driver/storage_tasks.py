@@ -25,8 +25,8 @@ from ..storage.election_store import ElectionStateStore
 from ..storage.errors import StorageFull
 from ..storage.metadata_log import MetadataLog
 from .disk_threads import SETTLE_TIMEOUT_S
+from .outside import Threads, Worker
 from .signal import Signal
-from .worker_thread import WorkerThread
 
 logger = logging.getLogger("kraftlab.quorum")
 
@@ -39,13 +39,15 @@ class LogWriter:
     Use as `with LogWriter(…) as writer`, with `run` as a task.
     """
 
-    def __init__(self, log: MetadataLog, on_durable: Callable[[int], None], on_full: Callable[[str], None]) -> None:
+    def __init__(
+        self, log: MetadataLog, threads: Threads, on_durable: Callable[[int], None], on_full: Callable[[str], None]
+    ) -> None:
         self._log = log
         self._on_durable = on_durable
         self._on_full = on_full
         self._idle = trio.Event()
         self._idle.set()
-        self._worker = WorkerThread("metadata-log")
+        self._worker = threads.worker("metadata-log")
         self._staged_id = 0
         self._flushing_id = 0
         self._durable_id = 0
@@ -149,8 +151,9 @@ class LogWriter:
 class ElectionWriter:
     """Stores election states, the newest only. `on_stored(version)` says that it and all before it are durable."""
 
-    def __init__(self, store: ElectionStateStore, on_stored: Callable[[int], None]) -> None:
+    def __init__(self, store: ElectionStateStore, threads: Threads, on_stored: Callable[[int], None]) -> None:
         self._store = store
+        self._threads = threads
         self._on_stored = on_stored
         self._wanted = Signal()
         self._newest: StoreElectionState | None = None
@@ -161,7 +164,7 @@ class ElectionWriter:
         self._wanted.set()
 
     async def run(self) -> None:
-        with WorkerThread("election-state") as worker:
+        with self._threads.worker("election-state") as worker:
             try:
                 while True:
                     await self._wanted.wait()
@@ -170,7 +173,7 @@ class ElectionWriter:
             finally:
                 await worker.settle(SETTLE_TIMEOUT_S)
 
-    async def _store_durably(self, worker: WorkerThread, newest: StoreElectionState) -> None:
+    async def _store_durably(self, worker: Worker, newest: StoreElectionState) -> None:
         try:
             worker.start(partial(self._store.store, newest.state))
             await worker.finished()

@@ -10,6 +10,8 @@ import logging
 
 import trio
 
+from .outside import Threads
+
 logger = logging.getLogger("kraftlab.quorum")
 
 FLUSH_INTERVAL_S = 0.2
@@ -19,8 +21,9 @@ PENDING_BYTES_MAX = 32 * 1024 * 1024
 class TraceFile:
     """`write` takes lines, `run` appends them to the file at `path`, `close` does what is left."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, threads: Threads) -> None:
         self._path = path
+        self._threads = threads
         self._lines: list[str] = []
         self._pending_bytes = 0
         self._dropped = 0
@@ -40,7 +43,7 @@ class TraceFile:
             await trio.sleep(FLUSH_INTERVAL_S)
             lines = self._take()
             if lines:
-                await trio.to_thread.run_sync(self._append, lines)
+                await self._threads.run(self._append, lines)
 
     def close(self) -> None:
         self._append(self._take())

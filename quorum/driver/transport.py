@@ -16,8 +16,6 @@ Half frames and silent connections are closed after a while by a sweep; garbage 
 from __future__ import annotations
 
 import logging
-import random
-import socket
 from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import NamedTuple
 
@@ -28,6 +26,7 @@ from ..core.errors import ErrorCode, InvariantViolation
 from ..core.types import Endpoint, ReplicaKey
 from ..line_limit import LineLimit
 from .frames import ERROR, REQUEST, RESPONSE, Frame, FrameConnection, FrameError, encode_frame
+from .network import TCP, Network, Wire
 
 logger = logging.getLogger("kraftlab.peer")
 
@@ -41,7 +40,6 @@ FIRST_FRAME_TIMEOUT_S = 10.0
 PARTIAL_FRAME_TIMEOUT_S = 30.0
 IDLE_TIMEOUT_S = 600.0
 SWEEP_INTERVAL_S = 1.0
-CONNECT_TIMEOUT_S = 2.0
 RECONNECT_BACKOFF_S = 0.02
 RECONNECT_BACKOFF_MAX_S = 0.2
 LINES_AT_ONCE = 30
@@ -178,43 +176,43 @@ class PeerServer:
         identity: PeerIdentity,
         handlers: Mapping[int, PeerHandler | DirectHandler],
         on_newer_generation: Callable[[int, str], None] | None = None,
+        network: Network = TCP,
     ) -> None:
         self.identity = identity
+        self._network = network
         self.handlers = handlers
         self.on_newer_generation = on_newer_generation
-        self._connections: set[_ServedConnection] = set()
+        self._connections: dict[_ServedConnection, None] = {}
         self.warnings = _LimitedWarnings()
 
     async def serve(self, host: str, port: int, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         """Listens until cancelled; reports the port (0 asks for a free one) once it accepts. ListenError if it can not."""
         try:
-            listeners = await trio.open_tcp_listeners(port, host=host or None)
+            listening = await self._network.listen(host, port)
         except OSError as error:
             raise ListenError(
                 f"cannot listen on {host or '*'}:{port}: {error.strerror or error}; is another process using the port?"
             ) from error
-        bound_port: int = listeners[0].socket.getsockname()[1]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._sweep)
-            task_status.started(bound_port)
-            await trio.serve_listeners(self._serve_connection, listeners, handler_nursery=nursery)
+            task_status.started(listening.number)
+            await listening.serve(self._serve_connection, nursery)
 
     def statistics(self) -> dict[str, int]:
         """How many connections are open and how many requests they have in work."""
         return {"connections": len(self._connections), "requests": sum(c.requests for c in self._connections)}
 
-    async def _serve_connection(self, stream: trio.SocketStream) -> None:
-        connected = socket.socket(fileno=stream.socket.detach())
+    async def _serve_connection(self, connected: Wire, source: str) -> None:
         if len(self._connections) >= MAX_CONNECTIONS:
             self.warnings.warn("refused a connection: %d are open already", len(self._connections))
             connected.close()
             return
-        connection = _ServedConnection(self, connected)
-        self._connections.add(connection)
+        connection = _ServedConnection(self, connected, source)
+        self._connections[connection] = None
         try:
             await connection.run()
         finally:
-            self._connections.discard(connection)
+            del self._connections[connection]
 
     async def _sweep(self) -> None:
         while True:
@@ -228,11 +226,11 @@ class PeerServer:
 class _ServedConnection:
     """One accepted connection with its requests in work."""
 
-    def __init__(self, server: PeerServer, connected: socket.socket) -> None:
+    def __init__(self, server: PeerServer, connected: Wire, source: str) -> None:
         self._server = server
-        self.source = _address_of(connected)
+        self.source = source
         self._frames = FrameConnection(connected, self._on_frame)
-        self._open: set[Responder] = set()
+        self._open: dict[Responder, None] = {}
         self._request_bytes = 0
         self._paused = False
         self._seen_frame = False
@@ -270,7 +268,7 @@ class _ServedConnection:
     def answer(self, responder: Responder, request: Frame, size_bytes: int, kind: int, body: bytes) -> None:
         if responder not in self._open:
             return
-        self._open.discard(responder)
+        del self._open[responder]
         self._request_bytes -= size_bytes
         self._write(request, kind, body)
         if self._paused and not self._full():
@@ -292,7 +290,7 @@ class _ServedConnection:
         handler = self._server.handlers[frame.api]
         request = PeerRequest(frame.api, frame.version, frame.sender, frame.body, ANONYMOUS, self.source)
         responder = Responder(self, frame, size_bytes)
-        self._open.add(responder)
+        self._open[responder] = None
         self._request_bytes += size_bytes
         if isinstance(handler, DirectHandler):
             handler.accept(request, responder)
@@ -365,14 +363,6 @@ def _shown(claim: str) -> str:
     return claim if claim.isprintable() and len(claim) <= CLAIM_CHARACTERS_MAX else repr(claim[:CLAIM_CHARACTERS_MAX]) + "…"
 
 
-def _address_of(connected: socket.socket) -> str:
-    try:
-        name = connected.getpeername()
-    except OSError:
-        return "a peer that has gone"
-    return str(Endpoint(name[0], name[1]))
-
-
 class PeerAnswer(NamedTuple):
     """A peer's response and who gave it."""
 
@@ -396,8 +386,9 @@ class PeerClient:
     `send` is synchronous and calls back once; `request` waits. Cancelling `request` forgets the request, it does not undo it.
     """
 
-    def __init__(self, nursery: trio.Nursery, identity: PeerIdentity, endpoint: Endpoint) -> None:
+    def __init__(self, nursery: trio.Nursery, identity: PeerIdentity, endpoint: Endpoint, network: Network = TCP) -> None:
         self.endpoint = endpoint
+        self._network = network
         self._nursery = nursery
         self._identity = identity
         self._pending: dict[int, _Pending] = {}
@@ -489,10 +480,10 @@ class PeerClient:
     async def _exchange(self) -> PeerUnreachable:
         """Connects and reads until the connection ends; why it ended."""
         try:
-            connected = await _connect(self.endpoint)
+            connected = await self._network.connect(self.endpoint)
         except OSError as error:
             self._backoff_s = min(max(self._backoff_s * 2, RECONNECT_BACKOFF_S), RECONNECT_BACKOFF_MAX_S)
-            self._next_attempt = trio.current_time() + self._backoff_s * random.uniform(0.5, 1.0)
+            self._next_attempt = trio.current_time() + self._backoff_s * self._network.chance.uniform(0.5, 1.0)
             self._unsent.clear()
             refused = isinstance(error, ConnectionRefusedError)
             return PeerUnreachable(f"cannot connect to {self.endpoint}: {error.strerror or error}", refused=refused)
@@ -505,7 +496,7 @@ class PeerClient:
             await connection.run()
         except* FrameError as errors:
             self._warnings.warn("closed connection to %s: it sent %s", self.endpoint, errors.exceptions[0])
-        self._next_attempt = trio.current_time() + RECONNECT_BACKOFF_S * random.uniform(0.5, 1.0)
+        self._next_attempt = trio.current_time() + RECONNECT_BACKOFF_S * self._network.chance.uniform(0.5, 1.0)
         return PeerUnreachable(f"the connection to {self.endpoint} was lost")
 
     def _on_frame(self, frame: Frame, size_bytes: int) -> bool:
@@ -565,43 +556,19 @@ def _decode_error(frame: Frame) -> PeerError:
     return PeerError(code, message)
 
 
-async def _connect(endpoint: Endpoint) -> socket.socket:
-    """A connected socket. OSError of the last address tried; ConnectionRefusedError only if every address refused.
-
-    Endpoints come from logs and from peers: one that can be none is an OSError too.
-    """
-    failures: list[OSError] = []
-    try:
-        with trio.fail_after(CONNECT_TIMEOUT_S):
-            addresses = await trio.socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
-            for family, kind, protocol, _, address in addresses:
-                connecting = trio.socket.socket(family, kind, protocol)
-                try:
-                    await connecting.connect(address)
-                    return socket.socket(fileno=connecting.detach())
-                except OSError as error:
-                    failures.append(error)
-                finally:
-                    connecting.close()
-    except trio.TooSlowError as error:
-        raise TimeoutError(f"no connection within {CONNECT_TIMEOUT_S:.0f} s") from error
-    except (ValueError, OverflowError) as error:
-        raise OSError(f"that is no address: {error}") from error
-    raise next((error for error in failures if not isinstance(error, ConnectionRefusedError)), failures[-1])
-
-
 class PeerPool:
     """Clients by endpoint, made when first asked for. Its tasks live in `nursery`; `close` ends its connections."""
 
-    def __init__(self, nursery: trio.Nursery, identity: PeerIdentity) -> None:
+    def __init__(self, nursery: trio.Nursery, identity: PeerIdentity, network: Network = TCP) -> None:
         self.identity = identity
         self._nursery = nursery
+        self._network = network
         self._clients: dict[Endpoint, PeerClient] = {}
 
     def client(self, endpoint: Endpoint) -> PeerClient:
         client = self._clients.get(endpoint)
         if client is None:
-            client = self._clients[endpoint] = PeerClient(self._nursery, self.identity, endpoint)
+            client = self._clients[endpoint] = PeerClient(self._nursery, self.identity, endpoint, self._network)
         return client
 
     async def request(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +14,6 @@ from kraftlab.quorum import CommittedBatch
 from kraftlab.quorum.core.batch import SnapshotHeader
 from kraftlab.quorum.core.snapshots import SnapshotContext
 from kraftlab.quorum.core.types import OffsetAndEpoch
-from kraftlab.quorum.driver import snapshot_taker
 from kraftlab.quorum.driver.disk_threads import DiskThreads
 from kraftlab.quorum.driver.snapshot_taker import SnapshotTaker
 from kraftlab.quorum.storage.file_system import RealFileSystem
@@ -47,7 +47,7 @@ class Taking:
     """A taker whose node applies one batch per call, which waits for the snapshot if there is one; `taken` are the end offsets
     of its snapshots."""
 
-    def __init__(self, directory: Any, interval_ms: int) -> None:
+    def __init__(self, directory: Any, interval_ms: int, wall_s: Callable[[], float] = time.time) -> None:
         store = SnapshotStore(RealFileSystem(), str(directory), LogIdentity("c", bytes(16)))
         self.taken: list[int] = []
         self.offset = 0
@@ -62,6 +62,7 @@ class Taking:
             self._context,
             lambda taken: self.taken.append(taken.offset),
             lambda: None,
+            wall_s,
         )
 
     def _context(self, offset: int, append_time_ms: int) -> SnapshotContext:
@@ -83,22 +84,19 @@ class Taking:
 
 @pytest.mark.parametrize("lag_s", [2 * HOUR_S, 0.0, -2 * HOUR_S], ids=["behind", "equal", "ahead"])
 async def test_a_leader_whose_clock_is_wrong_does_not_make_snapshots_more_frequent_or_rare(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, mock_clock: trio.testing.MockClock, lag_s: float
+    tmp_path: Any, mock_clock: trio.testing.MockClock, lag_s: float
 ) -> None:
     """Or whose machine has slept: its clock does not, and what it appends bears times long past."""
 
-    class Wall:
-        @staticmethod
-        def time() -> float:
-            return 1e9 + trio.current_time()
+    def wall_s() -> float:
+        return 1e9 + trio.current_time()
 
-    monkeypatch.setattr(snapshot_taker, "time", Wall)
-    taking = Taking(tmp_path, int(HOUR_S * 1000))
+    taking = Taking(tmp_path, int(HOUR_S * 1000), wall_s)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(taking.taker.run)
-        taking.taker.loaded(OffsetAndEpoch(0, 1), int((Wall.time() - lag_s) * 1000))
+        taking.taker.loaded(OffsetAndEpoch(0, 1), int((wall_s() - lag_s) * 1000))
         for _ in range(50):
-            await taking.apply(int((Wall.time() - lag_s) * 1000))
+            await taking.apply(int((wall_s() - lag_s) * 1000))
             mock_clock.jump(HOUR_S / 10)
         nursery.cancel_scope.cancel()
     assert 4 <= len(taking.taken) <= 6

@@ -76,7 +76,7 @@ async def test_settling_waits_for_work_under_way_even_when_cancelled() -> None:
 async def test_nothing_is_flushed_on_behalf_of_peers_that_are_heard_after_the_writer_has_ended(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     flushed: list[int] = []
-    with LogWriter(log, flushed.append, lambda reason: None) as writer:
+    with LogWriter(log, DiskThreads(), flushed.append, lambda reason: None) as writer:
         with trio.CancelScope() as scope:
             scope.cancel()
             await writer.run()
