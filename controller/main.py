@@ -10,8 +10,6 @@ says what is wrong and what to do.
 from __future__ import annotations
 
 import logging
-import random
-import time
 from typing import Any
 
 import msgspec
@@ -25,7 +23,7 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.peer_rpc import Api, ControllerRegistrationRequest, ControllerRegistrationResponse
 from kraftlab.metadata.records import Listener
-from kraftlab.metadata.uuids import Uuid, random_uuid, to_text
+from kraftlab.metadata.uuids import Uuid, to_text
 from kraftlab.node.metadata_digests import MetadataDigests
 from kraftlab.node.process import run_to_end, through_generations, watch_signals
 from kraftlab.node.replica import driver_config
@@ -34,9 +32,11 @@ from kraftlab.node.time_travel import TimeTravel
 from kraftlab.quorum.core.messages import LeaderView
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver.interpreter import tame_interpreter
+from kraftlab.quorum.driver.outside import Outside, this_machine
 from kraftlab.quorum.driver.quorum_description import QuorumDescription
 from kraftlab.quorum.driver.raft_driver import RaftDriver
 from kraftlab.quorum.driver.transport import PeerError, PeerPool, PeerServer, PeerTimeout, PeerUnreachable, merged_handlers
+from kraftlab.quorum.storage.file_system import FileSystem
 from kraftlab.quorum.storage.identity import LogIdentity
 from kraftlab.rpc import api_versions
 from kraftlab.rpc.server import AdminServer
@@ -45,10 +45,11 @@ from kraftlab.rpc.versions import CONTROLLER_OFFERS
 from .cluster import controllers
 from .configs import policies
 from .doors.service import ControllerService
+from .doors.waits import Waits
 from .engine.aside import on_a_thread
 from .engine.queue import NEVER_MS
-from .engine.quorum_controller import QuorumController
-from .engine.state import CONTROLLER, QuorumFacts, Settings
+from .engine.quorum_controller import Aside, QuorumController
+from .engine.state import CONTROLLER, QuorumFacts, Settings, fresh_uuid
 from .quorum_operations import QuorumOperations
 
 logger = logging.getLogger("kraftlab.controller")
@@ -77,14 +78,27 @@ async def run(config: ControllerConfig) -> None:
 
 
 class ControllerNode:
-    """Everything of one controller process."""
+    """Everything of one controller process. `outside`, `file_system`, `aside` and `waits` are this machine's own if not given;
+    with others the same controller runs in another world, without its signals and its gRPC server (`take_part`).
+    """
 
-    def __init__(self, config: ControllerConfig, directory: MetaProperties) -> None:
+    def __init__(
+        self,
+        config: ControllerConfig,
+        directory: MetaProperties,
+        outside: Outside | None = None,
+        *,
+        file_system: FileSystem | None = None,
+        aside: Aside | None = on_a_thread,
+        waits: Waits | None = None,
+    ) -> None:
         self._config = config
+        outside = outside or this_machine()
+        self._network = outside.network
         self._clock = trio.lowlevel.current_clock()
-        self._anchor_ms = time.time() * 1000 - trio.current_time() * 1000
+        self._anchor_ms = outside.wall_s() * 1000 - trio.current_time() * 1000
         self._alarm = trio.CancelScope()
-        self._incarnation_id = random_uuid()
+        self._incarnation_id = fresh_uuid(outside.chance, {})
         self._refused_with: str | None = None
         self._directory_id = directory.directory_id
         settings = Settings(
@@ -100,8 +114,8 @@ class ControllerNode:
             config.unclean_leader_election_interval_ms,
             bootstrap_levels.read(config.metadata_log_dir),
         )
-        self.controller = QuorumController(settings, self._now_ms, random.Random(), self._timer_changed, on_a_thread)
-        self.driver = RaftDriver(driver_config(config, directory), self.controller)
+        self.controller = QuorumController(settings, self._now_ms, outside.chance, self._timer_changed, aside)
+        self.driver = RaftDriver(driver_config(config, directory), self.controller, file_system, outside)
         self.controller.attach(self.driver)
         digests = MetadataDigests(
             config.node_id, str(config.metadata_log_dir), lambda: self.controller.applied_offset, self.controller.image_at
@@ -115,7 +129,7 @@ class ControllerNode:
             "DescribeMetadata": digests.describe,
             "ApiVersions": self._api_versions,
         }
-        self.service = ControllerService(self.controller, self._now_ms, local, config.access, self._quorum_facts)
+        self.service = ControllerService(self.controller, self._now_ms, local, config.access, self._quorum_facts, waits)
 
     async def run(self) -> None:
         """Serves until a signal comes or the state machine has to stop."""
@@ -124,12 +138,7 @@ class ControllerNode:
         async with trio.open_nursery() as nursery:
             await nursery.start(watch_signals, ends)
             nursery.start_soon(_when_set, self.controller.failed, ends)
-            await nursery.start(self.driver.run)
-            nursery.start_soon(self._run_timer)
-            handlers = merged_handlers(self.driver.handlers(), self.service.peer_handlers())
-            peer_server = PeerServer(self.driver.identity, handlers, self.driver.met_newer_generation)
-            await nursery.start(peer_server.serve, config.peer.host, config.peer.port)
-            nursery.start_soon(self._register, nursery)
+            await self.take_part(nursery)
             admin = AdminServer(
                 self.service.dispatch, config.grpc.host, config.grpc.port, accept=self.service.accept, users=config.users
             )
@@ -143,6 +152,18 @@ class ControllerNode:
         if self.controller.failure is not None:
             raise self.controller.failure
         logger.info("controller %d stopped", config.node_id)
+
+    async def take_part(self, nursery: trio.Nursery) -> None:
+        """Starts what makes this node a member of the quorum, with its port for peers; returns when that answers. ListenError,
+        and what `RaftDriver.run` raises.
+        """
+        config = self._config
+        await nursery.start(self.driver.run)
+        nursery.start_soon(self._run_timer)
+        handlers = merged_handlers(self.driver.handlers(), self.service.peer_handlers())
+        peer_server = PeerServer(self.driver.identity, handlers, self.driver.met_newer_generation, self._network)
+        await nursery.start(peer_server.serve, config.peer.host, config.peer.port)
+        nursery.start_soon(self._register, nursery)
 
     async def _api_versions(self, request: Any) -> Message:
         image = self.controller.committed.image
@@ -182,7 +203,7 @@ class ControllerNode:
             tuple(Listener(name, at.host, at.port) for name, at in sorted(config.advertised_listeners.items())),
             supported_features(),
         )
-        pool = PeerPool(nursery, self.driver.identity)
+        pool = PeerPool(nursery, self.driver.identity, self._network)
         pause_s = REGISTRATION_RETRY_S
         while not self._is_registered():
             refusal = await self._ask_to_register(pool, request)
