@@ -48,7 +48,9 @@ class Strike(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node said of itself while the run went on: who it thinks leads, and how far its log goes."""
+    """What a node said of itself while the run went on: who it thinks leads, and how far its log goes. `clock_ahead_ms`: how far
+    its clock is ahead of true time, None where nobody can tell, or where all nodes share one clock.
+    """
 
     at_ns: int
     node: int
@@ -57,3 +59,4 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     leader: int = -1
     high_watermark: int = -1
     log_end: int = -1
+    clock_ahead_ms: int | None = None

@@ -6,9 +6,10 @@
         plan.json                     the fault plan
         history.parquet               one row per operation
         log.jsonl                     the committed metadata log, decoded, one record per line
-        strikes.json  observations.jsonl
+        strikes.json  observations.json
         nodes/NAME.log                what nodes said
         transcript.txt                the last steps of a simulated run, if a rule broke
+        trace.ndjson.gz               every transition and message of the quorum of a simulated run
         report/index.html
         shrunk/                       once it was shrunk: the least plan, a test, and in least-run the path of a run of it
 
@@ -18,7 +19,9 @@
 from __future__ import annotations
 
 import datetime
+import gzip
 import os
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,6 +40,8 @@ SHRUNK = "shrunk"
 LEAST_RUN = "least-run"
 TRANSCRIPT = "transcript.txt"
 """The last steps of a simulated run before a rule broke."""
+TRACE = "trace.ndjson.gz"
+"""What the nodes of a simulated run did, a JSON object per line (`kraftlab.quorum.trace`)."""
 _RECORD = "run.json"
 T = TypeVar("T")
 
@@ -147,6 +152,10 @@ class RunDirectory:
     def write_record(self, record: RunRecord) -> None:
         self._write_json(_RECORD, record)
 
+    def write_trace(self, lines: Iterable[str]) -> None:
+        """The same lines give the same file."""
+        _replace(self.path / TRACE, gzip.compress("".join(lines).encode(), mtime=0))
+
     def _write_json(self, name: str, value: Any) -> None:
         _replace(self.path / name, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
 
@@ -189,6 +198,14 @@ class RunDirectory:
             cut_short=record.cut_short,
             data=record.data,
         )
+
+    def trace(self) -> list[bytes]:
+        """The lines of the trace, none if there is no trace. StoreError."""
+        path = self.path / TRACE
+        try:
+            return gzip.decompress(path.read_bytes()).splitlines() if path.is_file() else []
+        except (OSError, EOFError, zlib.error) as error:
+            raise StoreError(f"{path} cannot be read: {error}; run it again") from error
 
     def _read_json(self, name: str, kind: type[T]) -> T:
         path = self.path / name

@@ -16,6 +16,7 @@ from jepsen_lite.checkers.judgement import judge
 from jepsen_lite.fault_plan import Action, FaultPlan
 from jepsen_lite.generators import Invocation, Source, limit
 from jepsen_lite.history import FAIL, INFO, OK
+from jepsen_lite.report.messages import from_trace
 from jepsen_lite.runs import EVERY_RUN
 from jepsen_lite.store import TRANSCRIPT, RunDirectory
 from jepsen_lite.verdicts import USAGE, Verdict, combined
@@ -154,6 +155,30 @@ def test_the_rules_of_the_world_end_the_run_of_a_planted_bug_and_its_last_steps_
         played = play(Assignment(workload_named("registers"), options, ("all",), None, directory, Silent()))
     assert played.run.violations[0].startswith("M3 ")
     assert "n0" in directory.path.joinpath(TRANSCRIPT).read_text()
+
+
+def test_what_nodes_did_is_kept_and_a_run_is_the_same_whether_it_is_or_not():
+    lines: list[str] = []
+    watched = run_simulated(workload_named("registers"), 5, QUICK, trace=lines.append)
+    alone = run_simulated(workload_named("registers"), 5, QUICK)
+    assert (watched.trace_hash, watched.history_hash) == (alone.trace_hash, alone.history_hash)
+    happenings = from_trace(line.encode() for line in lines)
+    assert {each.kind for each in happenings} >= {"boot", "state", "sent", "commit"}
+    arrived = [each for each in happenings if each.kind == "sent" and each.arrived_us is not None]
+    assert len(arrived) > 100
+    assert all(each.arrived_us > each.at_us for each in arrived)
+    elected = {(each.node, each.epoch) for each in happenings if each.state == "leader" and each.kind == "state"}
+    seen = {(each.node, each.epoch) for each in watched.run.observations if each.is_up and each.leader == each.node}
+    assert elected >= seen
+    assert seen
+
+
+def test_clocks_that_run_wrong_are_seen_where_time_is_known():
+    plan = FaultPlan(seed="5", actions=(Action(at_ms=400, kind="clock-jump", for_ms=0),))
+    played = run_simulated(workload_named("registers"), 5, QUICK, plan)
+    ahead = {seen.clock_ahead_ms for seen in played.run.observations if seen.is_up}
+    assert None not in ahead
+    assert max(ahead) - min(ahead) > 0
 
 
 def test_a_broker_passes_a_call_on_and_a_standby_does_not_carry_it_out():

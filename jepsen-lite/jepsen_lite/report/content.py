@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -17,20 +17,23 @@ from .. import evidence
 from ..evidence import Cycle, Evidence
 from ..fault_plan import FaultPlan, Strike
 from ..history import Op
-from ..store import TRANSCRIPT, RunDirectory, RunRecord
-from ..verdicts import Verdict
+from ..store import TRACE, TRANSCRIPT, RunDirectory, RunRecord
+from ..verdicts import VALID, Verdict, exit_code
 from ..workload import Run
 from . import words
-from .curves import Curve, Quantiles, Rate, bin_width_ns, offset_curves, overall, quantiles, rates, sample
+from .curves import Clock, Curve, Quantiles, Rate, bin_width_ns, clock_curves, offset_curves, overall, quantiles, rates, sample
 from .effects import Effect, effects
 from .lanes import Lane, fault_lanes, node_lanes, process_lanes
+from .messages import from_logs, from_trace
 from .orders import Illegal, Ring, illegal, ring
+from .space_time import SpaceTime, space_time
 
 TIMELINE = 10_000
 """Operations in the timeline."""
+NAMED_IN_DIAGRAM = 12
 LISTED = 200
 """Operations of a minimal run, steps of a simulation."""
-DOWNLOADS = ("history.parquet", "plan.json", "log.jsonl", "strikes.json", "observations.json", "run.json", TRANSCRIPT)
+DOWNLOADS = ("history.parquet", "plan.json", "log.jsonl", "strikes.json", "observations.json", "run.json", TRANSCRIPT, TRACE)
 _NUMBER = re.compile(r"(\d+)$")
 
 
@@ -89,6 +92,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[Lane, ...]
     node_names: dict[int, str]
     curves: tuple[Curve, ...]
+    clocks: tuple[Clock, ...]
     points: tuple[tuple[int, int, int, int, str], ...]
     width_us: int
     quantiles: dict[str, tuple[Quantiles, ...]]
@@ -123,6 +127,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     downloads: tuple[Download, ...]
     node_logs: tuple[Download, ...]
     transcript: tuple[str, ...]
+    space_time: SpaceTime
     scene: Scene
 
     @property
@@ -172,6 +177,7 @@ def gather(directory: RunDirectory) -> Report:
         downloads=_files(directory, DOWNLOADS),
         node_logs=node_logs,
         transcript=_transcript(directory),
+        space_time=_space_time(directory, record, run, names),
         scene=Scene(
             span_us=span_ns // 1000,
             healed_us=run.healed_ns // 1000,
@@ -182,6 +188,7 @@ def gather(directory: RunDirectory) -> Report:
             nodes=nodes,
             node_names=names,
             curves=offset_curves(run.observations),
+            clocks=clock_curves(run.observations),
             points=tuple(_point(op, place[op.f]) for op in points.ops),
             width_us=width_ns // 1000,
             quantiles={f: quantiles(ops, width_ns) for f, ops in by_function.items()},
@@ -210,6 +217,31 @@ def _minimal(directory: RunDirectory) -> Minimal | None:
 def _transcript(directory: RunDirectory) -> tuple[str, ...]:
     path = directory.path / TRANSCRIPT
     return tuple(path.read_text(encoding="utf-8").splitlines()[-LISTED:]) if path.is_file() else ()
+
+
+def _space_time(directory: RunDirectory, record: RunRecord, run: Run, names: dict[int, str]) -> SpaceTime:
+    """From the trace if there is one, else from the logs of nodes."""
+    happenings = from_trace(directory.trace())
+    has_both_ends = bool(happenings)
+    if not has_both_ends and record.started_at_ms:
+        logs = [path.read_text(encoding="utf-8", errors="replace") for path in sorted(directory.nodes.glob("*.log"))]
+        happenings = from_logs(logs, record.started_at_ms)
+    violation_us, ops = _violation(record, run)
+    return space_time(happenings, names, has_both_ends=has_both_ends, violation_us=violation_us, named=ops, strikes=run.strikes)
+
+
+def _violation(record: RunRecord, run: Run) -> tuple[int | None, Sequence[Op]]:
+    """When something was first known to be wrong: a broken rule ends a run; a checker names operations. None: it was not, or
+    nobody knows when.
+    """
+    decided = exit_code(record.verdicts)
+    if run.violations:
+        return run.ended_ns // 1000, ()
+    deciding = next((verdict for verdict in record.verdicts if exit_code((verdict,)) == decided), None)
+    if decided == VALID or deciding is None:
+        return None, ()
+    ops = [run.history[index] for index in deciding.ops[:NAMED_IN_DIAGRAM] if 0 <= index < len(run.history)]
+    return max((op.ended_ns for op in ops), default=0) // 1000 or None, ops
 
 
 def _timeline(count: int, named: int) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -44,6 +44,13 @@ class Curve(msgspec.Struct, frozen=True):
 
     node: int
     points: tuple[tuple[int, int, int], ...]
+
+
+class Clock(msgspec.Struct, frozen=True):
+    """How far a node's clock had moved ahead of true time since it was first seen: (time in µs, ms)."""
+
+    node: int
+    points: tuple[tuple[int, int], ...]
 
 
 class Sample(NamedTuple):
@@ -127,7 +134,23 @@ def offset_curves(observations: Iterable[Observation], points_max: int = CURVE_P
     )
 
 
-def _thinned(points: list[tuple[int, int, int]], points_max: int) -> tuple[tuple[int, int, int], ...]:
+def clock_curves(observations: Iterable[Observation], points_max: int = CURVE_POINTS) -> tuple[Clock, ...]:
+    """One for each node of whose clock anybody could tell; none if all of them ran true."""
+    by_node: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    first_ms: dict[int, int] = {}
+    for seen in sorted(observations, key=lambda observation: observation.at_ns):
+        if seen.clock_ahead_ms is not None:
+            ahead_ms = seen.clock_ahead_ms - first_ms.setdefault(seen.node, seen.clock_ahead_ms)
+            by_node[seen.node].append((seen.at_ns // 1000, ahead_ms))
+    if not any(ahead_ms for points in by_node.values() for _, ahead_ms in points):
+        return ()
+    return tuple(Clock(node, _thinned(points, points_max)) for node, points in sorted(by_node.items()))
+
+
+Point = TypeVar("Point", tuple[int, int], tuple[int, int, int])
+
+
+def _thinned(points: list[Point], points_max: int) -> tuple[Point, ...]:
     last = len(points) - 1
     kept = [point for place, point in enumerate(points) if place in (0, last) or point[1:] != points[place - 1][1:]]
     step = -(-len(kept) // points_max)

@@ -62,18 +62,26 @@ def validity(verdict: Verdict) -> str:
 
 def short_json(value: Any, length: int = LONG) -> str:
     """The value as JSON, cut if it is long; a text without quotes."""
-    text = value if isinstance(value, str) else "" if value is None else msgspec.json.encode(value).decode()
+    return cut(value if isinstance(value, str) else "" if value is None else msgspec.json.encode(value).decode(), length)
+
+
+def cut(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def operation(op: Op, length: int = LONG, *, key: bool = True) -> str:
     """As `set x 5`, `get x → 5`, `cas x [4,5] ✕ INVALID_REQUEST`, `set x 5 ? UNAVAILABLE`; without its key if asked."""
-    parts = (op.f, short_json(op.key, length) if key else "", short_json(op.value, length))
-    asked = " ".join(part for part in parts if part)
+    said = asked(op, length, key=key)
     if op.outcome == OK:
         answered = short_json(op.result, length)
-        return f"{asked} → {answered}" if answered else asked
-    return f"{asked} {'✕' if op.outcome == FAIL else '?'} {op.error}".rstrip()
+        return f"{said} → {answered}" if answered else said
+    return f"{said} {'✕' if op.outcome == FAIL else '?'} {op.error}".rstrip()
+
+
+def asked(op: Op, length: int = LONG, *, key: bool = True) -> str:
+    """What a client wanted, without what came of it: `set x 5`."""
+    parts = (op.f, short_json(op.key, length) if key else "", short_json(op.value, length))
+    return " ".join(part for part in parts if part)
 
 
 def moment(at_ms: int) -> str:

@@ -97,17 +97,20 @@ def run_simulated(
     with_tail: bool = False,
     on_op: Callable[[Op], None] = lambda op: None,
     write: Callable[[str], None] | None = None,
+    trace: Callable[[str], object] | None = None,
 ) -> SimulatedRun:
     """Plays one seed. Without a plan the seed draws what strikes, among what `nemeses` name; with one, that strikes.
 
     `is_judged` False: the controller's rules do not end the run, so that what clients see tells alone. `is_checked` False: there
-    are no verdicts. `write` gets the transcript line by line. NoSuchFault, SetupFailed, GeneratorStuck.
+    are no verdicts. `write` gets the transcript line by line, `trace` what nodes do as NDJSON. NoSuchFault, SetupFailed,
+    GeneratorStuck.
     """
     options = msgspec.structs.replace(options, seed=str(seed))
     begun_s = time.process_time()
     with collector_at_rest():
         transcript = Transcript(write)
         played = _Played(workload, options, plan, nemeses, transcript, is_judged, on_op)
+        played.world.trace = trace
         violation = played.play()
         tail: tuple[str, ...] = ()
         if violation and with_tail:
@@ -133,9 +136,9 @@ def run_simulated(
 
 
 def play(assignment: Assignment) -> Played:
-    """Plays what is to be run; of a run that broke a rule the last steps are kept. WorldFailed."""
+    """Plays what is to be run; keeps what its nodes did, and of a run that broke a rule the last steps. WorldFailed."""
     workload, options, listener = assignment.workload, assignment.options, assignment.listener
-    told_s = -1
+    told_s, trace = -1, list[str]()
 
     def ended(op: Op) -> None:
         nonlocal told_s
@@ -155,9 +158,11 @@ def play(assignment: Assignment) -> Played:
             is_checked=False,
             with_tail=True,
             on_op=ended,
+            trace=trace.append,
         )
     except NoSuchFault as error:
         raise WorldFailed(str(error)) from error
+    assignment.directory.write_trace(trace)
     if played.tail:
         assignment.directory.path.joinpath(TRANSCRIPT).write_text("\n".join(played.tail) + "\n")
     return Played(played.run, played.plan, properties=properties)

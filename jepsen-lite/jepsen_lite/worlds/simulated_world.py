@@ -22,6 +22,7 @@ from kraftlab.quorum.core import batch as batches
 from kraftlab.quorum.core.types import ReplicaKey
 from kraftlab.quorum.simulation.fault_atlas import is_whole, sets_in_force
 from kraftlab.quorum.simulation.invariants import Violation
+from kraftlab.quorum.simulation.machine import ANCHOR_MS
 from kraftlab.quorum.simulation.options import CALM, SimulationOptions
 from kraftlab.quorum.simulation.options import Strike as Blow
 from kraftlab.quorum.simulation.process import SimulatedProcess
@@ -196,6 +197,7 @@ class ChaosWorld(MetadataWorld):
                     leader=raft.leader_id,
                     high_watermark=raft.high_watermark,
                     log_end=raft.log_end_offset,
+                    clock_ahead_ms=machine.now_ms() - ANCHOR_MS - self.now_us // 1_000,
                 )
             )
 

@@ -4,7 +4,7 @@ const kraftlab = (() => {
   const scene = JSON.parse(document.getElementById("scene").textContent);
   const [INDEX, LANE, BEGIN, END, F, OUTCOME, PROCESS, NODE, OFFSET, EPOCH, TEXT] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
   const OUTCOMES = { o: "ok", f: "fail", i: "info" };
-  const GUTTER = 132, RIGHT = 14, AXIS = 20;
+  const GUTTER = innerWidth < 720 ? 108 : 132, RIGHT = 14, AXIS = 20;
   const ops = new Map(scene.ops.map((op) => [op[INDEX], op]));
   const span = Math.max(scene.span_us, 1);
   const view = { from: 0, to: span };
@@ -29,8 +29,9 @@ const kraftlab = (() => {
   const hideTip = () => { tip.hidden = true; };
   const colour = (letter, place) => `var(--${letter}${((place % 8) + 8) % 8})`;
   const kindColour = (kind) => colour("f", scene.kinds.indexOf(kind));
-  const leaderColour = (about) => (["", "up", "down"].includes(about) ? "var(--faint)" : colour("c", scene.leaders.indexOf(about)));
-  const nodeColour = (node) => colour("c", scene.leaders.includes(String(node)) ? scene.leaders.indexOf(String(node)) : scene.leaders.length + node);
+  const nodesByColour = [...new Set([...scene.leaders.map(Number), ...scene.curves.map((curve) => curve.node).sort((a, b) => b - a), ...Object.keys(scene.node_names).map(Number)])];
+  const nodeColour = (node) => colour("c", nodesByColour.indexOf(Number(node)));
+  const leaderColour = (about) => (["", "up", "down"].includes(about) ? "var(--faint)" : nodeColour(about));
   const nodeName = (node) => scene.node_names[node] || `node ${node}`;
 
   // --- numbers ----------------------------------------------------------------------------------------------------------
@@ -108,7 +109,7 @@ const kraftlab = (() => {
         if (each.begin_us > view.to || end < view.from) continue;
         const x = this.x(each.begin_us), width = this.x(end) - x;
         const isInstant = width < 1;
-        this.plot.append(draw("rect", { x, y: 0, width: Math.max(width, 1.5), height: this.height, fill: kindColour(each.about), opacity: isInstant ? (many ? 0.25 : 0.7) : "var(--shade)" }));
+        this.plot.append(draw("rect", { x, y: 0, width: Math.max(width, 1.5), height: this.height, fill: kindColour(each.about), opacity: isInstant ? (many ? 0.2 : 0.7) : many ? 0.07 : "var(--shade)" }));
       }
     }
     scale(ticks, y, said) {
@@ -191,11 +192,14 @@ const kraftlab = (() => {
   };
 
   // --- lanes ------------------------------------------------------------------------------------------------------------
-  const laneChart = (id, lanes, height, paintOf, label) => {
-    const chart = new Chart(id, lanes.length * (height + 5) + 4, (self) => {
+  const laneChart = (id, lanes, height, paintOf, label, below = 0) => {
+    const fits = Math.floor((GUTTER - 12) / 6.2);
+    const chart = new Chart(id, lanes.length * (height + 5) + 4 + below, (self) => {
       lanes.forEach((lane, number) => {
         const y = number * (height + 5) + 4;
-        self.back.append(draw("text", { class: "label", x: GUTTER - 10, y: y + height / 2 + 4 }, lane.label));
+        const name = draw("text", { class: "label", x: GUTTER - 10, y: y + height / 2 + 4 }, lane.label.length > fits ? `${lane.label.slice(0, fits - 1)}…` : lane.label);
+        if (lane.label.length > fits) name.append(draw("title", {}, lane.label));
+        self.back.append(name);
         for (const each of lane.spans) {
           const end = each.end_us === null ? span : each.end_us;
           if (each.begin_us > view.to || end < view.from) continue;
@@ -269,6 +273,26 @@ const kraftlab = (() => {
         return `${nodeName(curve.node)}: ${point && point[2] >= 0 ? `high watermark ${point[1]}, log end ${point[2]}` : "does not answer"}`;
       });
       return { text: [moment(at), ...rows].join("\n") };
+    };
+  };
+
+  const clockChart = () => {
+    legend("legend-clocks", scene.clocks.map(({ node }) => ({ text: nodeName(node), mark: [line(nodeColour(node))] })));
+    const ahead = (ms) => (ms && Math.abs(ms) < 1000 ? `${ms} ms` : `${+(ms / 1000).toFixed(3)} s`);
+    const values = scene.clocks.flatMap((clock) => clock.points.map((point) => point[1]));
+    const low = values.reduce((a, b) => Math.min(a, b), 0), high = values.reduce((a, b) => Math.max(a, b), 0);
+    const chart = new Chart("chart-clocks", 130, (self) => {
+      const y = (ms) => self.height - 8 - ((ms - low) / Math.max(high - low, 1)) * (self.height - 16);
+      self.scale(steps(low, high, 3), y, ahead);
+      for (const clock of scene.clocks) {
+        const d = clock.points.map((point) => `${self.x(point[0]).toFixed(1)},${y(point[1]).toFixed(1)}`).join("L");
+        self.plot.append(draw("path", { d: `M${d}`, fill: "none", stroke: nodeColour(clock.node), "stroke-width": 1.8 }));
+      }
+    }, "How far the clock of each node has gone ahead over time");
+    if (chart.host) chart.hits = (event) => {
+      const at = chart.at(event.clientX);
+      const rows = scene.clocks.map((clock) => [clock.node, clock.points.filter((point) => point[0] <= at).at(-1)]);
+      return { text: [moment(at), ...rows.map(([node, point]) => `${nodeName(node)}: ${point ? ahead(point[1]) : "not seen yet"}`)].join("\n") };
     };
   };
 
@@ -416,10 +440,11 @@ const kraftlab = (() => {
   };
 
   // --- begin ------------------------------------------------------------------------------------------------------------
-  laneChart("chart-faults", scene.faults, 22, (each) => ({ fill: kindColour(each.about), opacity: 1 }), "Faults over time, by kind");
+  laneChart("chart-faults", scene.faults, 22, (each) => ({ fill: kindColour(each.about), opacity: 1 }), "Faults over time, by kind", 16);
   legend("legend-leaders", scene.leaders.map((leader) => ({ text: nodeName(leader), mark: [draw("rect", { x: 2, y: 1, width: 18, height: 10, rx: 3, fill: leaderColour(leader) })] })));
   laneChart("chart-nodes", scene.nodes, 20, (each) => ({ fill: leaderColour(each.about), opacity: each.about === "down" ? 0.3 : each.short.startsWith("★") ? 1 : 0.6 }), "Which leader each node knew, over time");
   offsetChart();
+  clockChart();
   latencyChart();
   quantileChart();
   rateChart();

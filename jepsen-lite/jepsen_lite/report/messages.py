@@ -1,0 +1,157 @@
+"""What nodes wrote down of their quorum: changes of state, and messages with both of their ends.
+
+Pure. There are two sources. A trace (`kraftlab.quorum.trace`) holds every message that a node sent or got, so an arrow has a
+beginning and an end; what was sent and is not in its receiver's trace did not arrive while the run went on. A node's log holds
+changes of state alone, some of which name the node whose message led to them: then only the end of the arrow is known, and when
+the message was sent is not made up.
+
+A trace does not number messages. An arrival belongs to the newest message on its way that says the same between the same two
+nodes; one that finds none is an arrival once more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+
+import msgspec
+
+BOOT, STATE, COMMIT, SENT, AGAIN = "boot", "state", "commit", "sent", "again"
+OUTWARDS = frozenset({"send", "reply"})
+INWARDS = frozenset({"receive", "answer"})
+ELECTION = frozenset(f"{name}{end}" for name in ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch") for end in ("Request", "Response"))
+"""The messages by which leaders change."""
+LEADER = "leader"
+QUARTER_US = 15 * 60 * 1_000_000
+"""Zones of time differ by whole quarters of an hour."""
+_STATE = re.compile(r"^(\S+ \S+),(\d{3}) \w+ kraftlab\.quorum: node (\d+): state (?:.* -> )?(\w+) e(\d+)(?: L(\d+))?([^:]*.*)$")
+_NAMED = (
+    re.compile(r"^n(\d+) (?:asks for a vote|fetches in a higher epoch)"),
+    re.compile(r"^node (\d+) (?:names the leader|knows a higher epoch)"),
+)
+_OF_THE_LEADER = frozenset({"BeginQuorumEpoch", "EndQuorumEpoch", "the leader has resigned"})
+
+
+class Happening(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that a node wrote down. `kind` is one of the words above. A message (`SENT`) goes to `peer` (-1: to whoever is
+    found) and arrives at `arrived_us` at `target`, None if that is not written down; `AGAIN` arrives from `peer` once more. A
+    change of `STATE` may name the `peer` whose message led to it. `state` is the state after it.
+    """
+
+    at_us: int
+    node: int
+    kind: str
+    text: str
+    state: str = ""
+    epoch: int = -1
+    peer: int = -1
+    message: str = ""
+    arrived_us: int | None = None
+    target: int = -1
+
+    @property
+    def is_of_an_election(self) -> bool:
+        return self.kind in (BOOT, STATE) or self.message in ELECTION
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """What is needed of a line of a trace."""
+
+    time_us: int
+    node: int
+    event: str
+    state: str
+    epoch: int
+    hw: int
+    peer: int = -1
+    message: str = ""
+    about: str = ""
+    leader: int = -1
+    voted: int = -1
+    before: str = msgspec.field(name="from", default="")
+    """The state before; a node that starts had none, and says that it boots."""
+
+
+def from_trace(lines: Iterable[bytes]) -> list[Happening]:
+    """Of all nodes, by time. Lines that are no trace's are passed over: a node may have died while it wrote one."""
+    decode = msgspec.json.Decoder(_Line).decode
+    found: list[Happening] = []
+    on_their_way: dict[tuple[int, int, str], list[int]] = {}
+    read: list[_Line] = []
+    for text in lines:
+        try:
+            read.append(decode(text))
+        except msgspec.DecodeError:
+            continue
+    read.sort(key=lambda line: line.time_us)
+    for line in read:
+        if line.event in OUTWARDS:
+            on_their_way.setdefault((line.node, line.peer, line.about), []).append(len(found))
+            found.append(_message(line, SENT))
+        elif line.event in INWARDS:
+            ways = ((line.peer, line.node, line.about), (line.peer, -1, line.about))
+            waiting = next((on_their_way[way] for way in ways if on_their_way.get(way)), None)
+            if waiting is None:
+                found.append(_message(line, AGAIN))
+            else:
+                place = waiting.pop()
+                found[place] = msgspec.structs.replace(found[place], arrived_us=line.time_us, target=line.node)
+        elif line.event == STATE and line.before:
+            found.append(_of_node(line, STATE, _said_of_state(line)))
+        elif line.event == BOOT:
+            found.append(_of_node(line, BOOT, f"starts, {line.state} e{line.epoch}"))
+        elif line.event == COMMIT:
+            found.append(_of_node(line, COMMIT, f"committed to {line.hw}"))
+    return found
+
+
+def _said_of_state(line: _Line) -> str:
+    if line.state == "follower":
+        return f"follower e{line.epoch} of {line.leader}"
+    has_voted = line.state == "unattached" and line.voted >= 0
+    return f"{line.state} e{line.epoch}{f', votes for {line.voted}' if has_voted else ''}"
+
+
+def _of_node(line: _Line, kind: str, text: str) -> Happening:
+    return Happening(at_us=line.time_us, node=line.node, kind=kind, text=text, state=line.state, epoch=line.epoch)
+
+
+def _message(line: _Line, kind: str) -> Happening:
+    return msgspec.structs.replace(_of_node(line, kind, line.about), peer=line.peer, message=line.message)
+
+
+def from_logs(logs: Iterable[str], started_at_ms: int) -> list[Happening]:
+    """Changes of state in the logs of nodes, by time since the run began.
+
+    Logs speak in the time of their zone; the first of all lines, which is about as old as the run, tells which one that was.
+    """
+    found = [happening for log in logs for happening in _changes(log)]
+    if not found:
+        return []
+    ahead_us = min(happening.at_us for happening in found) - started_at_ms * 1000
+    zero_us = started_at_ms * 1000 + round(ahead_us / QUARTER_US) * QUARTER_US
+    moved = (msgspec.structs.replace(happening, at_us=happening.at_us - zero_us) for happening in found)
+    return sorted(moved, key=lambda happening: happening.at_us)
+
+
+def _changes(log: str) -> Iterator[Happening]:
+    for line in log.splitlines():
+        seen = _STATE.match(line)
+        if seen is None:
+            continue
+        clock, ms, node, state, epoch, leader, rest = seen.groups()
+        reason = rest.partition(": ")[2]
+        named = next((match[1] for match in (pattern.match(reason) for pattern in _NAMED) if match), None)
+        if named is None and reason in _OF_THE_LEADER:
+            named = leader
+        at_us = int(datetime.strptime(clock, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()) * 1_000_000
+        yield Happening(
+            at_us=at_us + int(ms) * 1000,
+            node=int(node),
+            kind=BOOT if reason == BOOT else STATE,
+            text=f"{state} e{epoch}: {reason}" if reason else f"{state} e{epoch}",
+            state=state,
+            epoch=int(epoch),
+            peer=-1 if named is None or named == node else int(named),
+        )

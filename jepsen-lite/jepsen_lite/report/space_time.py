@@ -1,0 +1,217 @@
+"""Space-time diagrams: a lane for each node, time downwards, around the moments that matter.
+
+Pure. Time is compressed: whatever was written down has a row of its own, so that nothing overlaps and order can be read; the time
+stands beside it. What is drawn is what `messages.py` has found, with faults that began or ended meanwhile, and operations that
+the verdict names; nothing between is made up. A moment is a violation with all that was written down before it, or the
+election of a leader with what belongs to elections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from ..fault_plan import Strike
+from ..history import Op
+from . import words
+from .lanes import said_of
+from .messages import AGAIN, COMMIT, LEADER, SENT, STATE, Happening
+
+BEFORE_VIOLATION = 200
+"""Happenings in the diagram of a violation."""
+BEFORE_LEADER, AFTER_LEADER = 40, 14
+LEADERS = 6
+"""Elections that are drawn."""
+LEADER_FROM_US, LEADER_UNTIL_US = 2_000_000, 500_000
+GUTTER, LANE, ROW, TOP, RIGHT = 92, 190, 20, 34, 60
+LABEL = 29
+"""Characters that fit between two lanes."""
+OPERATION, FAULT = "operation", "fault"
+CONTROLLER = "controller"
+"""Nodes of such names, and of none, stand at the left."""
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """Text at a place; `look` is "state", "leader", "commit", "boot", "again", "fault" or "operation"; the last two go across."""
+
+    x: int
+    y: int
+    text: str
+    whole: str
+    look: str
+    is_told: bool = False
+    """An arrow ends there, so that text has to stand above it."""
+
+
+class Arrow(msgspec.Struct, frozen=True):
+    """A message from (x1, y1) to (x2, y2); `look` is "sent", "later" (it arrives, but not in this picture), "lost"
+    (nobody wrote down that it arrived) or "told" (from the node that a log names; only its end is true)."""
+
+    x1: int
+    y1: int
+    x2: int
+    y2: int
+    text: str
+    whole: str
+    look: str
+
+
+class Diagram(msgspec.Struct, frozen=True, kw_only=True):
+    """One moment, drawn. `lanes` are names with their x, `times` what stands at the left, with its y. `shown` of `total` that
+    were written down up to there are in it.
+    """
+
+    title: str
+    lanes: tuple[tuple[int, str], ...]
+    times: tuple[tuple[int, str], ...]
+    marks: tuple[Mark, ...]
+    arrows: tuple[Arrow, ...]
+    width: int
+    height: int
+    shown: int
+    total: int
+
+
+class SpaceTime(msgspec.Struct, frozen=True):
+    """The diagrams of a run. `has_both_ends`: they come from a trace. `leaders`: how many elections there were."""
+
+    diagrams: tuple[Diagram, ...]
+    has_both_ends: bool
+    leaders: int
+
+
+def space_time(
+    happenings: Sequence[Happening],
+    names: dict[int, str],
+    *,
+    has_both_ends: bool,
+    violation_us: int | None = None,
+    named: Sequence[Op] = (),
+    strikes: Iterable[Strike] = (),
+) -> SpaceTime:
+    """The violation first, if there is one, then elections: the last ones before a violation, or the first ones since the clients
+    began.
+    """
+    struck = _faults(strikes)
+    diagrams = []
+    if violation_us is not None:
+        before = [each for each in happenings if each.at_us <= violation_us]
+        if before:
+            asked = [row for op in named for row in _asked(op)]
+            drawn = before[-BEFORE_VIOLATION:]
+            extra = [row for row in (*struck, *asked) if drawn[0].at_us <= row.at_us <= violation_us]
+            diagrams.append(_diagram("Before the violation", drawn, extra, names, len(before), violation_us))
+    elected = [each for each in happenings if each.kind == STATE and each.state == LEADER]
+    chosen = _chosen(elected, violation_us)
+    diagrams += [_election(leader, happenings, struck, names) for leader in chosen]
+    return SpaceTime(tuple(diagrams), has_both_ends, len(elected))
+
+
+def _chosen(elected: Sequence[Happening], violation_us: int | None) -> Sequence[Happening]:
+    if violation_us is not None:
+        return [each for each in elected if each.at_us <= violation_us][-LEADERS:]
+    return ([each for each in elected if each.at_us >= 0] or elected)[:LEADERS]
+
+
+def _election(leader: Happening, happenings: Sequence[Happening], struck: Sequence[Happening], names: dict[int, str]) -> Diagram:
+    near = [
+        each for each in happenings if each.is_of_an_election and -LEADER_FROM_US <= each.at_us - leader.at_us <= LEADER_UNTIL_US
+    ]
+    place = next(place for place, each in enumerate(near) if each is leader)
+    drawn = near[max(place - BEFORE_LEADER, 0) : place + 1 + AFTER_LEADER]
+    extra = [row for row in struck if drawn[0].at_us <= row.at_us <= drawn[-1].at_us]
+    who = names.get(leader.node, f"node {leader.node}")
+    title = f"{who} leads epoch {leader.epoch} at {leader.at_us / 1e6:.3f} s"
+    return _diagram(title, drawn, extra, names, len(near), drawn[-1].at_us + LEADER_UNTIL_US)
+
+
+def _faults(strikes: Iterable[Strike]) -> list[Happening]:
+    rows = []
+    for strike in strikes:
+        if not strike.error:
+            said = said_of(strike)
+            rows.append(Happening(at_us=strike.begin_ns // 1000, node=-1, kind=FAULT, text=said))
+            if strike.end_ns is not None and strike.end_ns > strike.begin_ns:
+                rows.append(Happening(at_us=strike.end_ns // 1000, node=-1, kind=FAULT, text=f"over: {said}"))
+    return rows
+
+
+def _asked(op: Op) -> Iterable[Happening]:
+    said = f"operation {op.index}, process {op.process}"
+    yield Happening(at_us=op.invoked_ns // 1000, node=-1, kind=OPERATION, text=f"{said} begins: {words.asked(op)}")
+    yield Happening(at_us=op.ended_ns // 1000, node=-1, kind=OPERATION, text=f"{said} ends: {words.operation(op)}")
+
+
+def _diagram(
+    title: str, drawn: Sequence[Happening], extra: Iterable[Happening], names: dict[int, str], total: int, until_us: int
+) -> Diagram:
+    """A row for each happening and for each arrival until then, by time; what came first stands first at equal times."""
+    rows = sorted([*drawn, *extra], key=lambda each: each.at_us)
+    moments = [(each.at_us, 0, place) for place, each in enumerate(rows)]
+    moments += [
+        (each.arrived_us, 1, place)
+        for place, each in enumerate(rows)
+        if each.arrived_us is not None and each.arrived_us <= until_us
+    ]
+    moments.sort()
+    y_of = {(place, is_arrival): TOP + ROW * (number + 1) for number, (_, is_arrival, place) in enumerate(moments)}
+    found = {node for each in rows for node in (each.node, each.peer, each.target) if node >= 0}
+    nodes = sorted(found, key=lambda node: (not names.get(node, CONTROLLER).startswith(CONTROLLER), node))
+    x_of = {node: GUTTER + 20 + LANE * place for place, node in enumerate(nodes)}
+    marks: list[Mark] = []
+    arrows: list[Arrow] = []
+    for place, each in enumerate(rows):
+        y = y_of[place, 0]
+        if each.kind == SENT:
+            arrows.append(_arrow(each, x_of, y, y_of.get((place, 1))))
+            continue
+        if each.kind == STATE and each.peer >= 0:
+            arrows.append(
+                Arrow(x_of[each.peer], y, x_of[each.node], y, "", f"the log of node {each.node} names {each.peer}", "told")
+            )
+        marks.append(_mark(each, x_of, y))
+    return Diagram(
+        title=title,
+        lanes=tuple((x_of[node], names.get(node, f"node {node}")) for node in nodes),
+        times=tuple((y_of[place, is_arrival], f"{at_us / 1e6:.4f} s") for at_us, is_arrival, place in _without_repeats(moments)),
+        marks=tuple(marks),
+        arrows=tuple(arrows),
+        width=GUTTER + 20 + LANE * max(len(nodes), 1) + RIGHT,
+        height=TOP + ROW * (len(moments) + 1),
+        shown=len(drawn),
+        total=total,
+    )
+
+
+def _without_repeats(moments: Sequence[tuple[int, int, int]]) -> Iterable[tuple[int, int, int]]:
+    """Those whose time is another one than that of the row above."""
+    return [moment for place, moment in enumerate(moments) if place == 0 or moments[place - 1][0] != moment[0]]
+
+
+def _arrow(each: Happening, x_of: dict[int, int], y: int, arrives_y: int | None) -> Arrow:
+    target = each.target if each.target >= 0 else each.peer
+    to = "whoever is found" if target < 0 else f"node {target}"
+    x = x_of[each.node]
+    if arrives_y is None:
+        stub = 46 if target < 0 or x_of[target] >= x else -46
+        look, came = ("lost", "nobody wrote down that it arrived") if each.arrived_us is None else ("later", "arrives later")
+        return Arrow(x, y, x + stub, y + 12, words.cut(each.text, LABEL), f"node {each.node} to {to}: {each.text}; {came}", look)
+    assert each.arrived_us is not None
+    whole = f"node {each.node} to {to}: {each.text}; {words.seconds((each.arrived_us - each.at_us) * 1000)} on its way"
+    return Arrow(x, y, x_of[target], arrives_y, words.cut(each.text, LABEL), whole, "sent")
+
+
+def _mark(each: Happening, x_of: dict[int, int], y: int) -> Mark:
+    if each.kind in (FAULT, OPERATION):
+        return Mark(GUTTER, y, words.cut(each.text, 90), each.text, each.kind)
+    look = LEADER if each.kind == STATE and each.state == LEADER else each.kind
+    text = f"again from {each.peer}: {each.text}" if each.kind == AGAIN else each.text
+    return Mark(
+        x_of[each.node],
+        y,
+        words.cut(text, LABEL + (6 if each.kind == COMMIT else 0)),
+        f"node {each.node}: {text}",
+        look,
+        each.peer >= 0 and each.kind == STATE,
+    )

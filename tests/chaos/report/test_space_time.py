@@ -1,0 +1,191 @@
+"""What nodes wrote down, as arrows: both ends from a trace, the known end alone from logs, and nothing that was not written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from jepsen_lite.fault_plan import Strike
+from jepsen_lite.history import Op
+from jepsen_lite.report import content, page
+from jepsen_lite.report.messages import AGAIN, BOOT, COMMIT, SENT, STATE, Happening, from_logs, from_trace
+from jepsen_lite.report.space_time import BEFORE_VIOLATION, LEADERS, Diagram, space_time
+from jepsen_lite.verdicts import Verdict
+
+NAMES = {3000: "controller-3000", 3001: "controller-3001", 0: "broker-0"}
+
+
+def line(time_us: int, node: int, event: str, **others: Any) -> bytes:
+    fields = {"v": 1, "time_us": time_us, "node": node, "event": event, "state": "follower", "epoch": 2, "leader": 3001}
+    return json.dumps(fields | {"voted": -1, "end": 4, "hw": 3, "durable": 4, "config": [3000, 3001]} | others).encode()
+
+
+def vote(time_us: int, node: int, event: str, peer: int, about: str = "Vote(e2 log=4@1)") -> bytes:
+    return line(time_us, node, event, peer=peer, message="VoteRequest", about=about)
+
+
+def test_a_message_has_both_ends_where_both_wrote_it_down() -> None:
+    (sent,) = from_trace([vote(10, 3000, "send", 3001), vote(25, 3001, "receive", 3000)])
+    assert (sent.kind, sent.node, sent.target, sent.at_us, sent.arrived_us) == (SENT, 3000, 3001, 10, 25)
+
+
+def test_an_arrival_belongs_to_the_newest_message_that_says_the_same() -> None:
+    lost, sent = from_trace([vote(10, 3000, "send", 3001), vote(50, 3000, "send", 3001), vote(60, 3001, "receive", 3000)])
+    assert (lost.arrived_us, sent.arrived_us) == (None, 60)
+
+
+def test_what_arrives_once_more_is_no_message_of_its_own() -> None:
+    lines = [vote(10, 3000, "send", 3001), vote(20, 3001, "receive", 3000), vote(90, 3001, "receive", 3000)]
+    assert [(each.kind, each.at_us) for each in from_trace(lines)] == [(SENT, 10), (AGAIN, 90)]
+
+
+def test_a_message_to_whoever_is_found_arrives_where_it_was_found() -> None:
+    (sent,) = from_trace([vote(10, 0, "send", -1), vote(20, 3001, "receive", 0)])
+    assert (sent.peer, sent.target) == (-1, 3001)
+
+
+def test_a_trace_tells_starts_changes_and_what_is_committed_and_a_torn_line_nothing() -> None:
+    lines = [
+        line(0, 3000, "boot", state="unattached", epoch=0),
+        line(0, 3000, "state", state="unattached", epoch=0),
+        line(5, 3000, "state", state="unattached", epoch=1, voted=3001, **{"from": "unattached"}),
+        line(7, 3000, "state", state="follower", epoch=1, leader=3001, **{"from": "unattached"}),
+        line(9, 3000, "commit", hw=12),
+        b'{"v":1,"time_us":10,"no',
+    ]
+    assert [(each.kind, each.text) for each in from_trace(lines)] == [
+        (BOOT, "starts, unattached e0"),
+        (STATE, "unattached e1, votes for 3001"),
+        (STATE, "follower e1 of 3001"),
+        (COMMIT, "committed to 12"),
+    ]
+
+
+LOG = """\
+2026-01-01 {hour}:00:00,500 INFO kraftlab.quorum: node 3000: state unattached e0: boot
+2026-01-01 {hour}:00:01,250 INFO kraftlab.quorum: node 3000: state unattached e0 -> unattached e1: n3001 asks for a vote
+2026-01-01 {hour}:00:01,260 INFO kraftlab.quorum: node 3000: state unattached e1 -> unattached e1 V3001: votes for n3001
+2026-01-01 {hour}:00:01,300 INFO kraftlab.quorum: node 3000: state unattached e1 V3001 -> follower e1 L3001: BeginQuorumEpoch
+2026-01-01 {hour}:00:01,900 INFO kraftlab.controller: snapshot 214@1: 94 records in 0.00 s
+2026-01-01 {hour}:00:02,000 INFO kraftlab.quorum: node 3000: state candidate e2 -> leader e2 L3000 [n3001:-1]: majority of votes
+"""
+NOON_MS = 1_767_268_801_000
+"""A second after the log of twelve o'clock UTC begins its minute."""
+
+
+def test_logs_name_who_made_a_node_change_its_state() -> None:
+    found = from_logs([LOG.format(hour=12)], NOON_MS)
+    assert [(each.at_us, each.kind, each.state, each.epoch, each.peer) for each in found] == [
+        (-500_000, "boot", "unattached", 0, -1),
+        (250_000, "state", "unattached", 1, 3001),
+        (260_000, "state", "unattached", 1, -1),
+        (300_000, "state", "follower", 1, 3001),
+        (1_000_000, "state", "leader", 2, -1),
+    ]
+    assert all(each.arrived_us is None for each in found)
+
+
+def test_logs_of_any_zone_tell_the_same_times() -> None:
+    assert from_logs([LOG.format(hour=17)], NOON_MS) == from_logs([LOG.format(hour=12)], NOON_MS)
+
+
+def happening(at_us: int, node: int, kind: str = COMMIT, **others: Any) -> Happening:
+    return Happening(at_us=at_us, node=node, kind=kind, text=others.pop("text", "so"), **others)
+
+
+def leader(at_us: int, node: int, epoch: int) -> Happening:
+    return happening(at_us, node, STATE, state="leader", epoch=epoch)
+
+
+def drawn(*happenings: Happening, **others: Any) -> list[Diagram]:
+    return list(space_time(happenings, NAMES, has_both_ends=True, **others).diagrams)
+
+
+def test_every_happening_and_every_arrival_has_a_row_of_its_own_in_order_of_time() -> None:
+    sent = happening(20, 3000, SENT, message="VoteRequest", peer=3001, target=3001, arrived_us=40)
+    (diagram,) = drawn(happening(10, 3000, STATE), sent, happening(30, 3001, STATE), leader(50, 3000, 2))
+    (arrow,) = diagram.arrows
+    before, between, elected = diagram.marks
+    assert before.y < arrow.y1 < between.y < arrow.y2 < elected.y
+    assert (arrow.look, elected.look) == ("sent", "leader")
+    assert {before.x, elected.x, arrow.x1} == {diagram.lanes[0][0]}
+    assert {between.x, arrow.x2} == {diagram.lanes[1][0]}
+    assert [text for _, text in diagram.times] == ["0.0000 s", "0.0000 s", "0.0000 s", "0.0000 s", "0.0001 s"]
+
+
+def test_controllers_stand_left_of_brokers() -> None:
+    (diagram,) = drawn(happening(1, 0, STATE), happening(2, 3001, STATE), leader(3, 3000, 2))
+    assert [name for _, name in diagram.lanes] == ["controller-3000", "controller-3001", "broker-0"]
+
+
+def test_what_did_not_arrive_ends_between_the_lanes_and_what_comes_later_is_not_lost() -> None:
+    lost = happening(1, 3000, SENT, message="VoteRequest", peer=3001)
+    late = happening(2, 3000, SENT, message="VoteRequest", peer=3001, target=3001, arrived_us=9_000_000)
+    (diagram,) = drawn(lost, late, leader(3, 3001, 2))
+    assert [arrow.look for arrow in diagram.arrows] == ["lost", "later"]
+    assert all(arrow.x1 < arrow.x2 < diagram.lanes[1][0] for arrow in diagram.arrows)
+
+
+def test_an_arrow_from_a_log_has_no_time_of_sending() -> None:
+    named = happening(5, 3000, STATE, peer=3001, state="follower", epoch=2)
+    (diagram,) = drawn(named, leader(9, 3001, 2))
+    (arrow,) = diagram.arrows
+    assert (arrow.look, arrow.y1) == ("told", arrow.y2)
+
+
+def test_before_a_violation_stands_everything_and_around_elections_what_belongs_to_them() -> None:
+    fetched = happening(5, 3000, SENT, message="FetchRequest", peer=3001, target=3001, arrived_us=6)
+    wrong, elected = drawn(leader(1, 3001, 2), fetched, happening(8, 3000), violation_us=7)
+    assert (wrong.title, wrong.shown, len(wrong.arrows)) == ("Before the violation", 2, 1)
+    assert (elected.title, len(elected.arrows)) == ("controller-3001 leads epoch 2 at 0.000 s", 0)
+
+
+def test_only_the_last_happenings_before_a_violation_are_drawn_and_it_says_of_how_many() -> None:
+    (wrong,) = drawn(*(happening(at_us, 3000) for at_us in range(500)), violation_us=10_000)
+    assert (wrong.shown, wrong.total, len(wrong.marks)) == (BEFORE_VIOLATION, 500, BEFORE_VIOLATION)
+
+
+def test_the_elections_that_are_drawn_are_the_first_or_the_last_before_a_violation() -> None:
+    elections = [leader(number * 10_000_000, 3000, number) for number in range(20)]
+    found = space_time(elections, NAMES, has_both_ends=True)
+    assert (found.leaders, len(found.diagrams)) == (20, LEADERS)
+    assert "epoch 0 at 0.000 s" in found.diagrams[0].title
+    _, *before = drawn(*elections, violation_us=155_000_000)
+    assert [diagram.title.split()[3] for diagram in before] == ["10", "11", "12", "13", "14", "15"]
+
+
+def test_faults_and_named_operations_stand_across() -> None:
+    strikes = (
+        Strike(kind="kill", begin_ns=2_000, end_ns=4_000, nodes=(3000,)),
+        Strike(kind="pause", begin_ns=3_000, end_ns=3_500, error="there was none"),
+    )
+    op = Op(index=7, process=1, f="get", key="x", outcome="ok", result=1, invoked_ns=3_000, ended_ns=5_000)
+    (wrong,) = drawn(happening(1, 3000), happening(6, 3000), violation_us=6, strikes=strikes, named=(op,))
+    assert [(mark.look, mark.text) for mark in wrong.marks[1:-1]] == [
+        ("fault", "kill 3000"),
+        ("operation", "operation 7, process 1 begins: get x"),
+        ("fault", "over: kill 3000"),
+        ("operation", "operation 7, process 1 ends: get x → 1"),
+    ]
+
+
+def test_a_page_draws_the_logs_of_a_real_run(new_run) -> None:
+    directory = new_run([], [Verdict(checker="stats", valid=True)], started_at_ms=NOON_MS)
+    assert content.gather(directory).space_time.diagrams == ()
+    assert 'id="messages"' not in page.render(content.gather(directory))
+    (directory.nodes / "controller-3000.log").write_text(LOG.format(hour=12))
+    found = content.gather(directory).space_time
+    assert (found.has_both_ends, found.leaders) == (False, 1)
+    assert "controller-3000 leads epoch 2 at 1.000 s" in page.render(content.gather(directory))
+
+
+def test_a_page_draws_the_trace_up_to_what_a_checker_names(new_run) -> None:
+    op = Op(index=0, process=0, f="get", key="x", outcome="ok", invoked_ns=30_000, ended_ns=80_000)
+    directory = new_run([op], [Verdict(checker="witness", valid=False, ops=(0,))], world="simulated", strikes=())
+    directory.write_trace(
+        each.decode() + "\n" for each in (vote(10, 3000, "send", 3001), vote(50, 3001, "receive", 3000), line(90, 3000, "commit"))
+    )
+    (diagram,) = content.gather(directory).space_time.diagrams
+    assert [(arrow.look, arrow.text) for arrow in diagram.arrows] == [("sent", "Vote(e2 log=4@1)")]
+    assert [mark.look for mark in diagram.marks] == ["operation", "operation"]
+    assert "../trace.ndjson.gz" in page.render(content.gather(directory))
