@@ -150,11 +150,12 @@ class TaskFiles:
         yield pa.RecordBatch.from_pylist(rows, schema=_PARTS_SCHEMA)
 
 
-def written(job: DataFrame) -> Written:
-    """Runs a job whose rows are `PARTS`."""
+def written(job: DataFrame | Iterable[pa.RecordBatch]) -> Written:
+    """Runs a job whose rows are `PARTS`, here or in Spark."""
+    found = job.toArrow().to_batches() if hasattr(job, "toArrow") else job
     files: dict[str, list[DataFile]] = {}
     notes = []
-    for row in job.collect():
+    for row in (row for batch in found for row in batch.to_pylist()):
         if row["table"] is None:
             notes.append(msgspec.msgpack.decode(row["notes"]))
         else:

@@ -8,7 +8,8 @@ What a whole build costs is seconds for a million changes, and grows with them a
 
 Each thing is made once: reassignments, their replicas and the states of partitions in one pass over the changes, and what follows
 from those of the tables as they were committed. A table is made again only if one that it is made of has got other rows since,
-which the manifests say: a range that adds none, as most micro-batches do to most tables, makes nothing stale.
+which the manifests say: a range that adds none, as most micro-batches do to most tables, makes nothing stale. Tables of small
+inputs are made without Spark (`small`).
 """
 
 from __future__ import annotations
@@ -25,18 +26,16 @@ from ..lake.commits import Lake
 from ..lake.parts import written
 from ..session.factory import master_of
 from ..sources.taking import BATCHES
-from ..tables import gold
-from ..tables.histories import histories
+from ..tables import gold, histories
 from ..tables.log_dir_samples import TABLE as SAMPLES
+from . import small
 from .build import BROKERS, CHANGES, TOPICS
+from .small import BROKER_LOAD, DIR_SKEW, DIVERGENCE, DRIFT, EPOCHS, REASSIGNMENTS, STATE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-REASSIGNMENTS, REPLICAS, DRIFT = "gold.reassignments", "gold.reassignment_replicas", "gold.rf_drift"
-STATE = "silver.partition_state"
-BROKER_LOAD, DIR_SKEW = "gold.broker_load", "gold.log_dir_skew"
-EPOCHS, DIVERGENCE = "gold.leader_epochs", "gold.log_divergence"
+REPLICAS = "gold.reassignment_replicas"
 
 INPUTS = {
     REASSIGNMENTS: (CHANGES, TOPICS),
@@ -48,9 +47,10 @@ INPUTS = {
     EPOCHS: (BATCHES,),
     DIVERGENCE: (BATCHES,),
 }
-"""Table → the tables that it is made of; without rows in the first of them it has none."""
+"""Table → the tables that it is made of."""
 TABLES = tuple(INPUTS)
 _OF_HISTORIES = (REASSIGNMENTS, REPLICAS, STATE)
+_OF_SAMPLES = frozenset({BROKER_LOAD, DIR_SKEW})
 _LARGE = frozenset({DRIFT})
 
 
@@ -145,8 +145,9 @@ class _Build:
         inputs = _made_of(self.lake, tables[0])
         changes = [file for manifest in self.lake.active(CHANGES) for file in manifest.files]
         directories = {table: self.lake.directory(table, 0, end) for table in tables}
-        job = histories(self.spark, changes, self._deletions(), self.lake.uri, directories)
-        files = written(job).files if changes else {}
+        job = histories.job_of(changes, self._deletions(), self.lake.uri, directories)
+        is_small = small.is_small(self.lake, (CHANGES,))
+        files = written(histories.run_task(job, 0) if is_small else histories.run(self.spark, job)).files
         return {table: self.lake.commit_parts(table, 0, end, files.get(table, ()), inputs=inputs).rows for table in tables}
 
     def _deletions(self) -> dict[str, tuple[int, int]]:
@@ -166,8 +167,10 @@ class _Build:
     def _commit(self, table: str, make: Callable[[], DataFrame], end: int) -> int:
         self.progress(table)
         inputs = _made_of(self.lake, table)
-        if not self.lake.changed(INPUTS[table][0]) or (table == DIVERGENCE and self._is_one_log()):
+        if (table in _OF_SAMPLES and not self.lake.latest(SAMPLES)) or (table == DIVERGENCE and self._is_one_log()):
             return self.lake.commit_parts(table, 0, end, (), inputs=inputs).rows
+        if small.is_small(self.lake, INPUTS[table]):
+            return self.lake.commit_arrow(small.MADE_HERE[table](self.lake), table, 0, end, inputs=inputs).rows
         rows = make()
         ready = rows if table in _LARGE else rows.coalesce(1)
         return self.lake.commit(

@@ -45,24 +45,39 @@ class _File(NamedTuple):
     groups: list[tuple[int, int, int]]
 
 
-def histories(
-    spark: SparkSession, changes: Sequence[DataFile], deletions: Deletions, uri: str, directories: Mapping[str, str]
-) -> DataFrame:
-    """A job that writes reassignments, their replicas and states, as far as they have a directory in the lake. Its rows are
-    `PARTS`.
-    """
-    paths = [file.path for file in changes]
-    tasks = min(BUCKETS, 1 + sum(file.rows for file in changes) // ROWS_PER_TASK)
+class Job(NamedTuple):
+    """What all tasks of one job are told. `directories` are those of the tables that are wanted, in the lake at `uri`."""
 
-    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    uri: str
+    paths: list[str]
+    tasks: int
+    deletions: Deletions
+    directories: Mapping[str, str]
+
+
+def job_of(changes: Sequence[DataFile], deletions: Deletions, uri: str, directories: Mapping[str, str]) -> Job:
+    """The job that writes reassignments, their replicas and states, as far as they have a directory."""
+    tasks = min(BUCKETS, 1 + sum(file.rows for file in changes) // ROWS_PER_TASK)
+    return Job(uri, [file.path for file in changes], tasks, deletions, directories)
+
+
+def run(spark: SparkSession, job: Job) -> DataFrame:
+    """All of it in Spark's workers. Its rows are `PARTS`."""
+
+    def run_tasks(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                with TaskFiles(uri, directories) as files:
-                    for rows in units_of(uri, paths, number, tasks):
-                        files.add_all(histories_of(rows.to_batches(max_chunksize=ROWS_PER_BATCH), deletions))
-                    yield from files.report()
+                yield from run_task(job, number)
 
-    return spark.range(0, tasks, 1, tasks).mapInArrow(run, PARTS)
+    return spark.range(0, job.tasks, 1, job.tasks).mapInArrow(run_tasks, PARTS)
+
+
+def run_task(job: Job, number: int) -> Iterator[pa.RecordBatch]:
+    """One task, wherever it runs."""
+    with TaskFiles(job.uri, job.directories) as files:
+        for rows in units_of(job.uri, job.paths, number, job.tasks):
+            files.add_all(histories_of(rows.to_batches(max_chunksize=ROWS_PER_BATCH), job.deletions))
+        yield from files.report()
 
 
 def units_of(uri: str, paths: Sequence[str], number: int, tasks: int, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[pa.Table]:

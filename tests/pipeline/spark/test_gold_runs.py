@@ -15,6 +15,7 @@ from kraftlab.pipeline.audits.life_cycles import all_life_cycles
 from kraftlab.pipeline.lake.commits import Lake
 from kraftlab.pipeline.lake.schemas import arrow_schema
 from kraftlab.pipeline.runs import gold as run_of_gold
+from kraftlab.quorum.core import batch as own_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +53,73 @@ def test_a_build_is_done_once_and_again_when_silver_was_built_again(
     assert capsys.readouterr().out.startswith("Nothing new")
     commit(lake, "silver.topics", lake.arrow("silver.topics").to_pylist())
     assert run_of_gold.stale(lake, ["gold.reassignments", "gold.rf_drift"]) == ["gold.reassignments", "gold.rf_drift"]
+
+
+def _rows(lake: Lake, table: str) -> list[str]:
+    return sorted(map(repr, lake.arrow(table).to_pylist()))
+
+
+def test_what_is_made_without_spark_is_what_spark_makes(
+    spark: SparkSession, kafka: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Lake(str(tmp_path / "lake"))
+    rows = [{**key._asdict(), **change._asdict(), "idx_in_batch": 0} for key, change in kafka.rows]
+    commit(found, "silver.partition_changes", rows)
+    deletions = [{"topic_id": each, "offset": at, "ts_ms": ms, "op": "delete"} for each, (at, ms) in kafka.deletions.items()]
+    commit(found, "silver.topics", deletions[:3])
+    samples = [
+        {
+            "sampled_ms": at,
+            "broker_id": broker,
+            "path": path,
+            "topic": rows[0]["topic"],
+            "partition": 0,
+            "size_bytes": at * broker,
+        }
+        for at in (5, 9)
+        for broker in (1, 2)
+        for path in ("/a", "/b")
+    ]
+    commit(found, "silver.log_dir_samples", samples)
+    brokers = [{"broker_id": 1, "rack": rack, "op": "register", "offset": at, "kind": "log"} for at, rack in ((3, "b"), (1, "a"))]
+    commit(found, "silver.brokers", brokers)
+    body = own_batch.encode_control([own_batch.LeaderChange(0, 7, (1,), (1,))])
+    place = {"base_offset": 0, "epoch": 1, "record_count": 1, "append_time_ms": 5, "high_watermark": 0, "previous_crc": 0}
+    payload, _ = own_batch.encode(body, **place, attributes=own_batch.CONTROL)
+    batch = {"segment": "0.log", "append_ms": 5, "format": "kraftlab", "payload": payload, "pos": 0, "leader_epoch": 1}
+    batches = [
+        batch | {"controller_id": node, "base_offset": at, "last_offset": at, "crc": at * node if at > 1 else 0}
+        for node in (1, 2)
+        for at in range(4)
+    ]
+    commit(found, "bronze.batches", batches)
+    assert run_of_gold.build(spark, found).rows.keys() == set(run_of_gold.TABLES)
+    here = {table: _rows(found, table) for table in run_of_gold.TABLES}
+    monkeypatch.setattr("kraftlab.pipeline.runs.small.ROWS_MAX", 0)
+    for table in ("silver.partition_changes", "bronze.batches", "silver.log_dir_samples"):
+        commit(found, table, found.arrow(table).to_pylist())
+    assert run_of_gold.build(spark, found).rows.keys() == set(run_of_gold.TABLES)
+    assert {table: _rows(found, table) for table in run_of_gold.TABLES} == here
+    assert all(here.values()), "none is empty"
+
+
+def test_what_adds_no_rows_makes_nothing_stale(tmp_path: Path) -> None:
+    found = Lake(str(tmp_path / "lake"))
+    commit(found, "silver.topics", [])
+    change = {"offset": 5, "ts_ms": 1, "kind": "create", "topic_id": "id", "partition": 0, "replicas": [1], "idx_in_batch": 0}
+    commit(found, "silver.partition_changes", [change])
+    built = ("gold.reassignments", "silver.partition_state")
+    with found.writing():
+        for table in built:
+            inputs = {"silver.partition_changes": 1, "silver.topics": 0}
+            found.commit_parts(table, 0, END, (), inputs=inputs)
+        inputs = {"gold.reassignments": 0, "silver.partition_state": 0}
+        found.commit_parts("gold.rf_drift", 0, END, (), inputs=inputs)
+        found.commit_parts("silver.partition_changes", END, END + 5, ())
+        found.commit_parts("silver.topics", END, END + 5, ())
+    assert run_of_gold.stale(found, run_of_gold.TABLES[:4]) == ["gold.reassignment_replicas"], "which was never built"
+    commit(found, "silver.partition_changes", [])
+    assert run_of_gold.stale(found, ["gold.rf_drift"]) == ["gold.rf_drift"], "rows were replaced by none"
 
 
 def test_audits_build_what_they_read_and_find_the_changes_of_the_replication_factor(
