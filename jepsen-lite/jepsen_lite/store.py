@@ -167,6 +167,12 @@ class RunDirectory:
     def plan(self) -> FaultPlan:
         return self._read_json("plan.json", FaultPlan)
 
+    def strikes(self) -> tuple[Strike, ...]:
+        return self._read_json("strikes.json", tuple[Strike, ...])
+
+    def observations(self) -> tuple[Observation, ...]:
+        return self._read_json("observations.json", tuple[Observation, ...])
+
     def least(self) -> RunDirectory | None:
         """The least run that still fails as this one, if it was shrunk and that run is still there."""
         try:
@@ -187,8 +193,8 @@ class RunDirectory:
             options=record.options,
             history=_read_history(self.path / "history.parquet"),
             log=None if entries is None else CommittedLog(entries, record.log_start, record.log_end),
-            strikes=self._read_json("strikes.json", tuple[Strike, ...]),
-            observations=self._read_json("observations.json", tuple[Observation, ...]),
+            strikes=self.strikes(),
+            observations=self.observations(),
             healed_ns=record.healed_ns,
             ended_ns=record.ended_ns,
             started_at_ms=record.started_at_ms,

@@ -10,7 +10,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
@@ -364,9 +365,15 @@ def _write_pages(tried: Tried) -> None:
     """The run's page and its store's index. They can be written later as well: a fault here does not end anything."""
     try:
         write_page(tried.directory)
-        Index(tried.directory.path.parent.parent).write()
+        index_of(tried.directory.path.parent.parent).write()
     except Exception as error:
         logger.warning("the page of %s was not written (%s); try: kraftlab chaos report", tried.directory.name, error)
+
+
+@cache
+def index_of(store: Path) -> Index:
+    """One for all runs of a command, so that none is read twice."""
+    return Index(store)
 
 
 def _hold(tried: Tried, output: Output) -> None:

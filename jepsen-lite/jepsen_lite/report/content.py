@@ -31,6 +31,8 @@ from .space_time import SpaceTime, space_time
 TIMELINE = 10_000
 """Operations in the timeline."""
 NAMED_IN_DIAGRAM = 12
+NAMED_AT_FIRST = 2
+"""Of the operations that a checker names without a picture the first belong together: one lies, by what the other says."""
 LISTED = 200
 """Operations of a minimal run, steps of a simulation."""
 DOWNLOADS = ("history.parquet", "plan.json", "log.jsonl", "strikes.json", "observations.json", "run.json", TRANSCRIPT, TRACE)
@@ -231,17 +233,42 @@ def _space_time(directory: RunDirectory, record: RunRecord, run: Run, names: dic
 
 
 def _violation(record: RunRecord, run: Run) -> tuple[int | None, Sequence[Op]]:
-    """When something was first known to be wrong: a broken rule ends a run; a checker names operations. None: it was not, or
-    nobody knows when.
+    """When something was first wrong, and the operations that show it: a broken rule ends a run; else the first contradiction
+    that is drawn, or the first operations that the deciding checker names. None: nothing was, or nobody knows when.
     """
-    decided = exit_code(record.verdicts)
     if run.violations:
         return run.ended_ns // 1000, ()
-    deciding = next((verdict for verdict in record.verdicts if exit_code((verdict,)) == decided), None)
-    if decided == VALID or deciding is None:
+    decided = exit_code(record.verdicts)
+    if decided == VALID:
         return None, ()
-    ops = [run.history[index] for index in deciding.ops[:NAMED_IN_DIAGRAM] if 0 <= index < len(run.history)]
-    return max((op.ended_ns for op in ops), default=0) // 1000 or None, ops
+    deciding = next(verdict for verdict in record.verdicts if exit_code((verdict,)) == decided)
+    contradictions = [
+        deciding.ops[:NAMED_AT_FIRST],
+        *(found for verdict in record.verdicts for found in _contradictions(verdict)),
+    ]
+    known = [[run.history[index] for index in found if 0 <= index < len(run.history)] for found in contradictions]
+    shown = [ops for ops in (known[1:] if any(known[1:]) else known) if ops]
+    if not shown:
+        return None, ()
+    first = min(shown, key=_complete_ns)
+    return _complete_ns(first) // 1000, first[:NAMED_IN_DIAGRAM]
+
+
+def _complete_ns(ops: Sequence[Op]) -> int:
+    """When the last of them had ended."""
+    return max(op.ended_ns for op in ops)
+
+
+def _contradictions(verdict: Verdict) -> Iterable[tuple[int, ...]]:
+    """Operations that cannot all be as they were answered, one after the other; none if they cannot be read."""
+    try:
+        found = evidence.of(verdict.details)
+    except (msgspec.ValidationError, ValueError):
+        return
+    for each in found.illegal:
+        yield tuple(each.picture.ops)
+    for cycle in found.cycles:
+        yield tuple(edge.source for edge in cycle.edges)
 
 
 def _timeline(count: int, named: int) -> tuple[int, int]:

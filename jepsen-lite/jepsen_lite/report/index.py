@@ -1,22 +1,25 @@
 """The page over all runs of a store: `index.html` in it, which leads to each run's page.
 
-What it says of a run comes from its record, but for the counts of outcomes, which come from its history's column of them; both
-are kept by the time of the record, so that a store of thousands is read once.
+What it says of a run comes from its record, but for how operations ended, which comes from two columns of its history, and for
+what its faults met; all is kept by the time of the record, so that a store of thousands is read once. The grid has the workloads
+of all runs beside what struck them: in a cell stand the runs of both, the newest first.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from .. import store
-from ..history import FAIL, INFO, OK
 from ..store import RunDirectory, RunRecord, StoreError
+from ..verdicts import exit_code, worst
 from . import words
+from .coverage import OUTCOMES, Met, coverage, growth, states_struck
 from .page import PAGE, replace, template, write_assets
 from .words import Word
 
@@ -28,10 +31,29 @@ class Row(msgspec.Struct, frozen=True):
 
     name: str
     record: RunRecord
+    met: Met
     counts: dict[str, int]
     word: Word
     reason: str
     has_page: bool
+
+    @property
+    def nemeses(self) -> str:
+        return ", ".join(self.record.nemeses) or "none"
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """The runs of one workload under the same nemeses, the newest first; `word` is the worst of them, None if there are none."""
+
+    rows: tuple[Row, ...]
+    word: Word | None
+
+
+class Grid(msgspec.Struct, frozen=True):
+    """A line per workload, a column per nemeses."""
+
+    columns: tuple[str, ...]
+    lines: tuple[tuple[str, tuple[Cell, ...]], ...]
 
 
 class Index:
@@ -42,14 +64,15 @@ class Index:
     def __init__(self, place: Path, *, builds_pages: bool = False) -> None:
         self._place = place
         self._builds_pages = builds_pages
-        self._read: dict[Path, tuple[int, RunRecord, dict[str, int]]] = {}
+        self._read: dict[Path, tuple[int, RunRecord, Met]] = {}
 
     def write(self) -> Path:
         """StoreError, OSError."""
         write_assets(self._place / ASSETS)
         return replace(self._place / PAGE, self.render().encode())
 
-    def render(self) -> str:
+    def rows(self) -> tuple[list[Row], list[str]]:
+        """The runs, the newest first, and why others cannot be read."""
         rows: list[Row] = []
         unreadable: list[str] = []
         for directory in store.all_runs(self._place):
@@ -57,11 +80,19 @@ class Index:
                 rows.append(self._row(directory))
             except StoreError as error:
                 unreadable.append(str(error))
+        return rows, unreadable
+
+    def render(self) -> str:
+        rows, unreadable = self.rows()
         names = {row.name for row in rows}
+        met = coverage([row.met for row in reversed(rows)])
         counted = Counter(row.word for row in rows)
         return template("index.html.j2").render(
             store=self._place,
             rows=rows,
+            grid=grid(rows),
+            coverage=met,
+            growth=growth(met.pairs) if len(rows) > 1 else None,
             unreadable=unreadable,
             unfinished=[name for name in unfinished(self._place) if name not in names],
             counts={word.name: (word, count) for word, count in sorted(counted.items())},
@@ -87,24 +118,44 @@ class Index:
         written = (directory.path / "run.json").stat().st_mtime_ns
         known = self._read.get(directory.path)
         if known is None or known[0] != written:
-            known = self._read[directory.path] = (written, directory.record(), counts_of(directory))
-        _, record, counts = known
+            known = self._read[directory.path] = (written, directory.record(), met_by(directory))
+        _, record, met = known
+        counts: dict[str, int] = {
+            outcome: sum(met.outcomes[pair] for pair in met.outcomes if pair[1] == outcome) for outcome in OUTCOMES
+        }
         verdicts = record.verdicts
         has_page = self._builds_pages or (directory.report / PAGE).is_file()
-        return Row(directory.name, record, counts, words.word(verdicts), words.reason(verdicts), has_page)
+        return Row(directory.name, record, met, counts, words.word(verdicts), words.short_reason(verdicts), has_page)
 
 
-def counts_of(directory: RunDirectory) -> dict[str, int]:
-    """How many operations ended in each way, from that one column. StoreError."""
+def grid(rows: Sequence[Row]) -> Grid:
+    """Nemeses in the order of their names, those of several behind those of one."""
+    columns = sorted({row.nemeses for row in rows}, key=lambda nemeses: (nemeses.count(","), nemeses))
+    cells: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        cells.setdefault((row.record.workload, row.nemeses), []).append(row)
+    workloads = sorted({row.record.workload for row in rows})
+    lines = [(workload, tuple(_cell(cells.get((workload, nemeses), [])) for nemeses in columns)) for workload in workloads]
+    return Grid(tuple(columns), tuple(lines))
+
+
+def _cell(rows: Sequence[Row]) -> Cell:
+    judged = [exit_code(row.record.verdicts) for row in rows if row.record.verdicts]
+    return Cell(tuple(rows), words.WORDS[worst(judged)] if judged else words.NOT_JUDGED if rows else None)
+
+
+def met_by(directory: RunDirectory) -> Met:
+    """What a run met, from its strikes, its observations, and two columns of its history. StoreError."""
     import pyarrow.parquet as pq
 
     path = directory.path / "history.parquet"
     try:
-        column: Any = pq.ParquetFile(path).read(["outcome"]).column("outcome")
+        table: Any = pq.ParquetFile(path).read(["f", "outcome"])
     except (OSError, ValueError) as error:
         raise StoreError(f"{path} cannot be read: {error}; run it again") from error
-    found = {row["values"]: row["counts"] for row in column.value_counts().to_pylist()}
-    return {outcome: found.get(outcome, 0) for outcome in (OK, FAIL, INFO)}
+    counted = table.group_by(["f", "outcome"]).aggregate([([], "count_all")]).to_pylist()
+    outcomes = {(row["f"], row["outcome"]): row["count_all"] for row in counted}
+    return Met(states_struck(directory.strikes(), directory.observations()), outcomes)
 
 
 def unfinished(place: Path) -> list[str]:

@@ -101,7 +101,9 @@ def space_time(
             asked = [row for op in named for row in _asked(op)]
             drawn = before[-BEFORE_VIOLATION:]
             extra = [row for row in (*struck, *asked) if drawn[0].at_us <= row.at_us <= violation_us]
-            diagrams.append(_diagram("Before the violation", drawn, extra, names, len(before), violation_us))
+            diagrams.append(
+                _diagram(f"Before the violation at {violation_us / 1e6:.3f} s", drawn, extra, names, len(before), violation_us)
+            )
     elected = [each for each in happenings if each.kind == STATE and each.state == LEADER]
     chosen = _chosen(elected, violation_us)
     diagrams += [_election(leader, happenings, struck, names) for leader in chosen]

@@ -55,6 +55,13 @@ def reason(verdicts: Sequence[Verdict]) -> str:
     return f"{deciding.checker}: {deciding.reason}" if deciding.reason else f"{deciding.checker} gives no reason."
 
 
+def short_reason(verdicts: Sequence[Verdict]) -> str:
+    """As `reason`, where a valid run needs no words: how many checkers looked."""
+    if not verdicts or exit_code(verdicts) != VALID:
+        return reason(verdicts)
+    return f"{len(verdicts)} checker{'' if len(verdicts) == 1 else 's'}"
+
+
 def validity(verdict: Verdict) -> str:
     """Of one checker: "valid", "violated", "unknown"."""
     return "unknown" if verdict.valid == UNKNOWN else "valid" if verdict.valid else "violated"

@@ -60,13 +60,13 @@ const found = {};
 """
 
 INDEX = """
-const rows = () => [...document.querySelectorAll("tbody tr")].filter((row) => !row.hidden).length;
+const rows = () => [...document.querySelectorAll("#all tbody tr")].filter((row) => !row.hidden).length;
 const put = (name, value) => {
   const field = document.querySelector(`[data-filter=${name}]`);
   field.value = value;
   field.dispatchEvent(new Event("input"));
 };
-const found = { all: rows(), linked: document.querySelectorAll("tbody a").length };
+const found = { all: rows(), linked: document.querySelectorAll("#all tbody a").length };
 put("workload", "topics"); found.topics = rows();
 put("workload", ""); put("nemesis", "kill"); found.kill = rows();
 put("nemesis", ""); put("verdict", "liveness"); found.liveness = rows(); found.address = location.hash;
@@ -84,7 +84,20 @@ setTimeout(() => {
 """
 
 
-def visited(path: Path, script: str, folder: Path) -> dict[str, Any]:
+NARROW = """
+const until = async (holds) => { while (!holds()) await new Promise((done) => setTimeout(done, 20)); };
+(async () => {
+  const chart = document.getElementById("chart-latency");
+  await until(() => !chart || chart.querySelector("svg").childElementCount > 0);
+  const sections = [...document.querySelectorAll("section")];
+  const wide = sections.filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.id);
+  const pictures = [...document.querySelectorAll(".space svg, .growth")].map((each) => each.getBoundingClientRect().height);
+  document.body.dataset.found = JSON.stringify({ overflow: document.documentElement.scrollWidth > innerWidth, wide, pictures });
+})();
+"""
+
+
+def visited(path: Path, script: str, folder: Path, width: int = 1300) -> dict[str, Any]:
     """What the script found on the page; fails if the browser complained."""
     (path.parent / "probe.js").write_text(script)
     text = path.read_text()
@@ -93,7 +106,7 @@ def visited(path: Path, script: str, folder: Path) -> dict[str, Any]:
     done = subprocess.run(
         [
             str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom",
-            "--window-size=1300,900", "--virtual-time-budget=20000", f"--user-data-dir={folder}", probed.as_uri(),
+            f"--window-size={width},900", "--virtual-time-budget=20000", f"--user-data-dir={folder}", probed.as_uri(),
         ],
         capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
@@ -151,3 +164,16 @@ def test_filters_of_the_index_leave_the_runs_that_they_name(new_run, tmp_path: P
         "text": 1,
         "again": 2,
     }
+
+
+def test_pages_fit_a_phone(new_run, illegal_run: RunDirectory, tmp_path: Path) -> None:
+    move = '{"v":1,"time_us":%d,"node":%d,"event":"state","state":"%s","epoch":2,"hw":0,"from":"follower"}\n'
+    illegal_run.write_trace([move % (70_000, 3000, "candidate"), move % (74_000, 3001, "leader")])
+    new_run(list(illegal_run.run().history), [Verdict(checker="stats", valid=True)], nemeses=("a-fault-with-a-long-name",) * 9)
+    found = visited(page.write_page(illegal_run), NARROW, tmp_path / "profile", width=500)
+    assert (found["overflow"], found["wide"]) == (False, [])
+    assert len(found["pictures"]) == 2
+    assert found["pictures"][0] > 80
+    found = visited(Index(tmp_path).write(), NARROW, tmp_path / "profile", width=500)
+    assert (found["overflow"], found["wide"]) == (False, [])
+    assert found["pictures"][0] > 60

@@ -13,10 +13,11 @@ from click.testing import CliRunner, Result
 
 from jepsen_lite.command import chaos
 from jepsen_lite.history import Op
-from jepsen_lite.report.index import Index
+from jepsen_lite.report import words
+from jepsen_lite.report.index import Index, grid
 from jepsen_lite.report.server import StoreServer
 from jepsen_lite.store import RunDirectory
-from jepsen_lite.verdicts import Verdict
+from jepsen_lite.verdicts import SAFETY, Verdict
 from kraftlab.cli.output import CommandFailed
 
 OPS = [
@@ -41,6 +42,46 @@ def test_a_row_has_what_filters_need(new_run, tmp_path: Path) -> None:
 def test_counts_of_outcomes_are_those_of_the_history(new_run, tmp_path: Path) -> None:
     new_run(OPS, VALID)
     assert '<td class="n">1</td><td class="n">0</td><td class="n">1</td>' in Index(tmp_path).render()
+
+
+BROKEN = (Verdict(checker="witness", valid=False, reason="one lies"),)
+
+
+def test_the_grid_has_workloads_beside_what_struck_them_with_the_newest_run_first(new_run, tmp_path: Path) -> None:
+    new_run(OPS, BROKEN, nemeses=("kill",))
+    new_run(OPS, VALID, nemeses=("kill",))
+    new_run(OPS, VALID, nemeses=("kill", "pause"))
+    new_run(OPS, VALID, workload="topics", nemeses=())
+    index = Index(tmp_path)
+    found = grid(index.rows()[0])
+    assert found.columns == ("kill", "none", "kill, pause")
+    cells = {
+        (workload, nemeses): cell for workload, line in found.lines for nemeses, cell in zip(found.columns, line, strict=True)
+    }
+    assert [row.word.name for row in cells["registers", "kill"].rows] == ["valid", "safety"]
+    assert cells["registers", "kill"].word == words.WORDS[SAFETY]
+    assert (cells["topics", "kill"].rows, cells["topics", "kill"].word) == ((), None)
+    text = index.render()
+    assert text.count('class="cell good"') == 3
+    assert text.count('class="cell bad"') == 1
+    assert "safety violated, 1 ok, 0 fail, 1 info" in text
+
+
+def test_a_cell_shows_three_runs_and_how_many_more_there_are(new_run, tmp_path: Path) -> None:
+    for _ in range(5):
+        new_run(OPS, VALID, nemeses=("kill",))
+    new_run(OPS, VALID, nemeses=("pause",))
+    text = Index(tmp_path).render()
+    assert text.count('class="cell good"') == 4
+    assert '<small class="good">+2</small>' in text
+
+
+def test_what_a_valid_run_was_judged_by_is_a_number_and_what_is_wrong_is_told(new_run, tmp_path: Path) -> None:
+    new_run(OPS, (*VALID, Verdict(checker="witness", valid=True)))
+    new_run(OPS, BROKEN)
+    text = Index(tmp_path).render()
+    assert '<td class="wrap">2 checkers</td>' in text
+    assert '<td class="wrap">witness: one lies</td>' in text
 
 
 def test_a_run_is_linked_once_it_has_a_page(new_run, tmp_path: Path) -> None:

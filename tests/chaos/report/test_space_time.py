@@ -10,6 +10,7 @@ from jepsen_lite.history import Op
 from jepsen_lite.report import content, page
 from jepsen_lite.report.messages import AGAIN, BOOT, COMMIT, SENT, STATE, Happening, from_logs, from_trace
 from jepsen_lite.report.space_time import BEFORE_VIOLATION, LEADERS, Diagram, space_time
+from jepsen_lite.store import RunDirectory
 from jepsen_lite.verdicts import Verdict
 
 NAMES = {3000: "controller-3000", 3001: "controller-3001", 0: "broker-0"}
@@ -136,7 +137,7 @@ def test_an_arrow_from_a_log_has_no_time_of_sending() -> None:
 def test_before_a_violation_stands_everything_and_around_elections_what_belongs_to_them() -> None:
     fetched = happening(5, 3000, SENT, message="FetchRequest", peer=3001, target=3001, arrived_us=6)
     wrong, elected = drawn(leader(1, 3001, 2), fetched, happening(8, 3000), violation_us=7)
-    assert (wrong.title, wrong.shown, len(wrong.arrows)) == ("Before the violation", 2, 1)
+    assert (wrong.title, wrong.shown, len(wrong.arrows)) == ("Before the violation at 0.000 s", 2, 1)
     assert (elected.title, len(elected.arrows)) == ("controller-3001 leads epoch 2 at 0.000 s", 0)
 
 
@@ -177,6 +178,16 @@ def test_a_page_draws_the_logs_of_a_real_run(new_run) -> None:
     found = content.gather(directory).space_time
     assert (found.has_both_ends, found.leaders) == (False, 1)
     assert "controller-3000 leads epoch 2 at 1.000 s" in page.render(content.gather(directory))
+
+
+def test_a_violation_is_where_the_first_contradiction_is_complete(illegal_run: RunDirectory, new_run) -> None:
+    illegal_run.write_trace([line(74_000, 3000, "commit").decode() + "\n", line(76_000, 3000, "commit").decode() + "\n"])
+    (diagram,) = content.gather(illegal_run).space_time.diagrams
+    assert (diagram.title, diagram.total) == ("Before the violation at 0.075 s", 1)
+    ops = list(illegal_run.run().history)
+    named = new_run(ops, [Verdict(checker="witness", valid=False, ops=(0, 1, 5))])
+    named.write_trace([line(1_000, 3000, "commit").decode() + "\n"])
+    assert content.gather(named).space_time.diagrams[0].title == "Before the violation at 0.045 s"
 
 
 def test_a_page_draws_the_trace_up_to_what_a_checker_names(new_run) -> None:
