@@ -24,7 +24,7 @@ BEFORE_LEADER, AFTER_LEADER = 40, 14
 LEADERS = 6
 """Elections that are drawn."""
 LEADER_FROM_US, LEADER_UNTIL_US = 2_000_000, 500_000
-GUTTER, LANE, ROW, TOP, RIGHT = 92, 190, 20, 34, 60
+GUTTER, LANE, ROW, TOP, RIGHT = 92, 190, 20, 0, 60
 LABEL = 29
 """Characters that fit between two lanes."""
 OPERATION, FAULT = "operation", "fault"
@@ -63,6 +63,7 @@ class Diagram(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     title: str
+    is_of_violation: bool
     lanes: tuple[tuple[int, str], ...]
     times: tuple[tuple[int, str], ...]
     marks: tuple[Mark, ...]
@@ -102,7 +103,9 @@ def space_time(
             drawn = before[-BEFORE_VIOLATION:]
             extra = [row for row in (*struck, *asked) if drawn[0].at_us <= row.at_us <= violation_us]
             diagrams.append(
-                _diagram(f"Before the violation at {violation_us / 1e6:.3f} s", drawn, extra, names, len(before), violation_us)
+                _diagram(
+                    f"Before the violation at {violation_us / 1e6:.3f} s", drawn, extra, names, len(before), violation_us, True
+                )
             )
     elected = [each for each in happenings if each.kind == STATE and each.state == LEADER]
     chosen = _chosen(elected, violation_us)
@@ -146,7 +149,13 @@ def _asked(op: Op) -> Iterable[Happening]:
 
 
 def _diagram(
-    title: str, drawn: Sequence[Happening], extra: Iterable[Happening], names: dict[int, str], total: int, until_us: int
+    title: str,
+    drawn: Sequence[Happening],
+    extra: Iterable[Happening],
+    names: dict[int, str],
+    total: int,
+    until_us: int,
+    is_of_violation: bool = False,
 ) -> Diagram:
     """A row for each happening and for each arrival until then, by time; what came first stands first at equal times."""
     rows = sorted([*drawn, *extra], key=lambda each: each.at_us)
@@ -175,6 +184,7 @@ def _diagram(
         marks.append(_mark(each, x_of, y))
     return Diagram(
         title=title,
+        is_of_violation=is_of_violation,
         lanes=tuple((x_of[node], names.get(node, f"node {node}")) for node in nodes),
         times=tuple((y_of[place, is_arrival], f"{at_us / 1e6:.4f} s") for at_us, is_arrival, place in _without_repeats(moments)),
         marks=tuple(marks),

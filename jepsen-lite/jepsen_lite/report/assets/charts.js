@@ -460,6 +460,7 @@ const kraftlab = (() => {
     selection.removeAllRanges();
     button.textContent = "Copied";
   });
+  for (const diagram of document.querySelectorAll("[data-from-end]")) diagram.scrollTop = diagram.scrollHeight;
   new ResizeObserver(ask).observe(document.getElementById("main"));
   redraw();
   return { scene, ops, draw, showTip, hideTip, describe, choose, nodeColour, kindColour, NODE, OFFSET, EPOCH };
