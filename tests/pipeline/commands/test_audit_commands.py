@@ -61,11 +61,16 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
 
     def make(**tables: Rows) -> str:
         found = Lake(str(tmp_path / "lake"))
-        for name, rows in sorted(tables.items()):
-            table = name.replace("_", ".", 1)
+        wanted = {name.replace("_", ".", 1): rows for name, rows in tables.items()}
+        for table in reversed(run_of_gold.TABLES):
+            if table in wanted:
+                wanted = {each: [] for each in run_of_gold.INPUTS[table] if each in run_of_gold.INPUTS} | wanted
+        order = [*sorted(wanted.keys() - run_of_gold.INPUTS.keys()), *(each for each in run_of_gold.TABLES if each in wanted)]
+        for table in order:
+            rows = wanted[table]
             content = pa.Table.from_pylist(rows, schema=arrow_schema(table))
             with found.writing():
-                inputs = {each: found.latest(each) for each in run_of_gold.INPUTS.get(table, ())}
+                inputs = {each: found.changed(each) for each in run_of_gold.INPUTS.get(table, ())}
                 made = found.commit_arrow(content, table, 0, 100)
                 if inputs:
                     path = tmp_path / "lake" / "_commits" / table / f"{made.number}.json"
@@ -166,7 +171,7 @@ def test_directories_over_the_band_are_findings_of_the_newest_sample_only(
     samples = [{"sampled_ms": 1_795_255_430_000, "broker_id": 1}]
     place = lake(gold_log_dir_skew=[new, old], silver_log_dir_samples=samples)
     path = Path(place) / "_commits" / "gold.log_dir_skew" / "1.json"
-    inputs = {each: Lake(place).latest(each) for each in run_of_gold.INPUTS["gold.log_dir_skew"]}
+    inputs = {each: Lake(place).changed(each) for each in run_of_gold.INPUTS["gold.log_dir_skew"]}
     path.write_text(json.dumps(json.loads(path.read_text()) | {"inputs": inputs}))
     assert run(["pipeline", "logdirs", "skew", "--lake", place]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "1 rows; at the newest sample 0 over the band or offline"
