@@ -91,7 +91,8 @@ const until = async (holds) => { while (!holds()) await new Promise((done) => se
   await until(() => !chart || chart.querySelector("svg").childElementCount > 0);
   const sections = [...document.querySelectorAll("section")];
   const wide = sections.filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.id);
-  const pictures = [...document.querySelectorAll(".space svg, .growth")].map((each) => each.getBoundingClientRect().height);
+  const drawn = [...document.querySelectorAll(".space svg:not(.names), .growth")];
+  const pictures = drawn.map((each) => each.getBoundingClientRect().height);
   document.body.dataset.found = JSON.stringify({ overflow: document.documentElement.scrollWidth > innerWidth, wide, pictures });
 })();
 """
