@@ -21,6 +21,11 @@ DRAWN = 10_000
 """A scatter with more points would only get slower, not richer."""
 SLOWEST_BINS = 400
 CURVE_POINTS = 2_000
+CLOCK_GRAIN_MS = 2
+"""Clocks show whole milliseconds: what differs by no more is no fault."""
+
+
+Point = TypeVar("Point", tuple[int, int], tuple[int, int, int])
 
 
 class Quantiles(msgspec.Struct, frozen=True, array_like=True):
@@ -135,23 +140,33 @@ def offset_curves(observations: Iterable[Observation], points_max: int = CURVE_P
 
 
 def clock_curves(observations: Iterable[Observation], points_max: int = CURVE_POINTS) -> tuple[Clock, ...]:
-    """One for each node of whose clock anybody could tell; none if all of them ran true."""
+    """One for each node of whose clock anybody could tell; none if all of them ran true. Points in the middle of a line that
+    stays where it is are left out.
+    """
     by_node: dict[int, list[tuple[int, int]]] = defaultdict(list)
     first_ms: dict[int, int] = {}
     for seen in sorted(observations, key=lambda observation: observation.at_ns):
         if seen.clock_ahead_ms is not None:
             ahead_ms = seen.clock_ahead_ms - first_ms.setdefault(seen.node, seen.clock_ahead_ms)
             by_node[seen.node].append((seen.at_ns // 1000, ahead_ms))
-    if not any(ahead_ms for points in by_node.values() for _, ahead_ms in points):
+    if not any(abs(ahead_ms) > CLOCK_GRAIN_MS for points in by_node.values() for _, ahead_ms in points):
         return ()
-    return tuple(Clock(node, _thinned(points, points_max)) for node, points in sorted(by_node.items()))
+    return tuple(Clock(node, tuple(_every(_bends(points), points_max))) for node, points in sorted(by_node.items()))
 
 
-Point = TypeVar("Point", tuple[int, int], tuple[int, int, int])
+def _bends(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    inner = zip(points, points[1:], points[2:], strict=False)
+    bends = [point for before, point, after in inner if not before[1] == point[1] == after[1]]
+    return [*points[:1], *bends, *points[1:][-1:]]
 
 
-def _thinned(points: list[Point], points_max: int) -> tuple[Point, ...]:
+def _thinned(points: list[tuple[int, int, int]], points_max: int) -> tuple[tuple[int, int, int], ...]:
     last = len(points) - 1
     kept = [point for place, point in enumerate(points) if place in (0, last) or point[1:] != points[place - 1][1:]]
-    step = -(-len(kept) // points_max)
-    return tuple(point for place, point in enumerate(kept) if place % step == 0 or place == len(kept) - 1)
+    return tuple(_every(kept, points_max))
+
+
+def _every(points: list[Point], points_max: int) -> Iterable[Point]:
+    """Every so many-th, and the last."""
+    step = max(-(-len(points) // points_max), 1)
+    return (point for place, point in enumerate(points) if place % step == 0 or place == len(points) - 1)

@@ -107,3 +107,22 @@ def test_a_long_curve_is_thinned_and_keeps_its_end() -> None:
 
 def test_a_node_that_never_spoke_of_its_log_has_no_curve() -> None:
     assert curves.offset_curves([_seen(0, -1, -1)]) == ()
+
+
+def shown(at_ms: int, clock_ahead_ms: int | None, node: int = 1) -> Observation:
+    return Observation(at_ns=at_ms * MS, node=node, is_up=True, clock_ahead_ms=clock_ahead_ms)
+
+
+def test_clocks_go_ahead_of_where_they_were_first_seen_and_keep_the_points_at_which_they_bend() -> None:
+    clocks = curves.clock_curves([shown(at_ms, 500 + (0 if at_ms < 50 else 100)) for at_ms in range(0, 100, 10)])
+    assert [(clock.node, clock.points) for clock in clocks] == [(1, ((0, 0), (40_000, 0), (50_000, 100), (90_000, 100)))]
+
+
+def test_clocks_that_run_true_but_for_their_grain_are_not_drawn() -> None:
+    assert curves.clock_curves([shown(0, 0), shown(10, 0), shown(20, -1)]) == ()
+    assert curves.clock_curves([shown(0, None), shown(10, None)]) == ()
+
+
+def test_one_wrong_clock_is_drawn_beside_those_that_are_right() -> None:
+    clocks = curves.clock_curves([shown(0, 0), shown(0, 7, node=2), shown(10, 30), shown(10, 7, node=2)])
+    assert [(clock.node, clock.points) for clock in clocks] == [(1, ((0, 0), (10_000, 30))), (2, ((0, 0), (10_000, 0)))]
