@@ -295,6 +295,12 @@ class RaftDriver:
         """Everything below it has been given to the state machine."""
         return self._applier.applied_offset if self._core is not None else 0
 
+    def committed(self, start_offset: int, max_bytes: int) -> bytes:
+        """Whole batches from there on that this node knows to be committed, as they stand in its log; b"" if there are none, or
+        not any more. What is not in memory is read from the disk at once.
+        """
+        return b"" if self._core is None else self._log.read(start_offset, max_bytes, end_offset=max(0, self.high_watermark))
+
     def describe(self) -> QuorumDescription:
         """The quorum as this node sees it; progress of others and observers only if it leads."""
         core = self._core

@@ -235,9 +235,9 @@ def test_the_command_plays_seeds_beside_each_other(tmp_path: Path, capsys: pytes
     assert document["valid"] is True
 
 
-def test_only_simulated_runs_are_played_beside_each_other(capsys: pytest.CaptureFixture[str]):
+def test_runs_on_processes_are_not_played_beside_each_other(capsys: pytest.CaptureFixture[str]):
     assert main.run(["chaos", "test", "-w", "registers", "--jobs", "2"]) == USAGE
-    assert "--jobs is for simulated runs" in capsys.readouterr().err
+    assert "--jobs is for runs that need nothing but a processor" in capsys.readouterr().err
 
 
 def test_nobody_takes_out_a_voter_who_is_needed_beside_a_rotten_disk():

@@ -112,7 +112,7 @@ def test_the_exit_code_is_that_of_the_worst_run(world, tmp_path, found, code, va
         (("-w", "registers", "-n", "fire"), "there is no nemesis fire; there are kill"),
         (("-w", ","), "-w names no workload; there are: registers"),
         (("-w", "registers", "--concurrency", "many"), "many is no number of workers"),
-        (("-w", "registers", "--world", "moon"), "'moon' is not one of 'real', 'simulated'"),
+        (("-w", "registers", "--world", "moon"), "'moon' is not one of 'real', 'shell', 'simulated'"),
         (("-w", "registers", "--leave-running", "--test-count", "2"), "--leave-running is for one run"),
         (("-w", "registers", "--net", "moon"), "'moon' is not one of 'links', 'netns', 'nft'"),
         (

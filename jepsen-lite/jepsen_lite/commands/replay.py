@@ -38,8 +38,8 @@ Examples:
 def replay(run: str, times: int, store: str, as_json: bool) -> None:
     """Runs what RUN ran (a path, or a name within the store, such as "latest"): workload, options, seed and fault plan.
 
-    In the simulated world the same happens to the last bit. On real processes the same faults strike at the same times, and what
-    processes make of that may differ: try it several times. The exit code is the worst run's.
+    In the worlds simulated and shell the same happens to the last bit. On real processes the same faults strike at the same
+    times, and what processes make of that may differ: try it several times. The exit code is the worst run's.
     """
     directory = RunDirectory.find(run, store)
     trial = trial_of(directory.record(), directory.plan())

@@ -93,7 +93,7 @@ Examples:
 @click.argument("run", metavar="RUN")
 @click.option("--store", metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
 @click.option(
-    "--tries", type=click.IntRange(min=1), metavar="N", help="Until a case passes; default: 1 simulated, 2 on processes."
+    "--tries", type=click.IntRange(min=1), metavar="N", help="Until a case passes; default: 2 on processes, 1 elsewhere."
 )
 @click.option(
     "--time-box", type=click.FloatRange(min=1), default=900.0, show_default=True, metavar="SECONDS", help="How long to search."

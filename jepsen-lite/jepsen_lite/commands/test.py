@@ -38,7 +38,7 @@ from ..verdicts import HARNESS, UNKNOWN, Validity, exit_code, worst
 from ..workload import Options
 from ..workloads import NAMES, UnknownWorkload, workload_named
 from ..workloads.admin import SetupFailed
-from ..worlds.world import WORLDS, WorldFailed
+from ..worlds.world import WORLDS, WorldFailed, kinds_of
 
 logger = logging.getLogger("kraftlab.chaos")
 
@@ -101,7 +101,7 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
                 type=click.Choice(tuple(WORLDS)),
                 default="real",
                 show_default=True,
-                help="Processes of this machine, or the simulator.",
+                help="Processes of this machine, their code in one process on a mock clock (shell), or the simulator.",
             ),
             click.option(
                 "--net",
@@ -151,6 +151,7 @@ Examples:
   kraftlab chaos test -w topics,list-append -n isolate-leader --seed 7 --json
   kraftlab chaos test -w registers -n partition,one-way,loss --net netns
   kraftlab chaos test -w exactly-once -n all --world simulated --test-count 20 --jobs 2
+  kraftlab chaos test -w registers -n kill,partition --world shell --time 10 --seed 7
 
 \b
 Workloads: {", ".join(NAMES)}
@@ -181,7 +182,7 @@ Ctrl-C heals and stops the cluster, and keeps the run as far as it came.""",
     default=1,
     show_default=True,
     metavar="N",
-    help="Play simulated runs in so many processes.",
+    help="Play runs that have no processes of their own, simulated or shell, in so many.",
 )
 @click.option("--leave-running", is_flag=True, help="Keep the cluster of the run until Ctrl-C.")
 @_shared
@@ -204,8 +205,10 @@ def test(
         raise WrongUse(
             "--leave-running is for one run on real processes; give one workload, and neither --test-count nor --world"
         )
-    if jobs > 1 and shared["world"] != "simulated":
-        raise WrongUse("--jobs is for simulated runs, which need nothing but a processor; add --world simulated, or leave it out")
+    if jobs > 1 and shared["world"] == "real":
+        raise WrongUse(
+            "--jobs is for runs that need nothing but a processor; add --world simulated or --world shell, or leave it out"
+        )
     if not names:
         raise WrongUse(f"-w names no workload; there are: {', '.join(NAMES)}")
     seeds = _seeds(shared.pop("seed"), test_count)
@@ -256,11 +259,12 @@ def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json:
     net, is_real = shared["net"], shared["world"] == "real"
     if is_real and NETS[net].module:
         own_network()  # before anything is tried in threads
-    possible = {*(available_kinds(net) if is_real else KINDS), ALL}
+    possible = {*(available_kinds(net) if is_real else kinds_of(shared["world"])), ALL}
     missing = [kind for kind in KINDS if any(kind in cell.nemeses for cell in cells) and kind not in possible]
     if missing:
         by = f" with --net {net}" if net != LINKS else ""
-        output.findings([f"left out, since this machine cannot do it{by}: {', '.join(missing)}; see kraftlab chaos doctor"])
+        who = f"this machine cannot do it{by}" if is_real else f"the world {shared['world']} has it not"
+        output.findings([f"left out, since {who}: {', '.join(missing)}" + ("; see kraftlab chaos doctor" if is_real else "")])
     cells = [cell for cell in cells if possible.issuperset(cell.nemeses)]
     if deadline is not None:
         random.Random(f"{seed}/order").shuffle(cells)
@@ -336,6 +340,8 @@ def _trial(
         raise WrongUse(str(error)) from None
     if world not in worlds:
         raise WrongUse(f"{name} does not run in the world {world!r}; it runs in: {', '.join(sorted(worlds))}")
+    if strange := sorted({*nemeses}.difference(kinds_of(world), {ALL})):
+        raise WrongUse(f"{', '.join(strange)} cannot strike in --world {world}; what can: {', '.join(kinds_of(world))}, all")
     if world != "real" and net != LINKS:
         raise WrongUse(f"--net {net} is for real processes, not for --world {world}; leave it out")
     if refused := refusal(net, [kind for kind in nemeses if kind != ALL]):

@@ -59,16 +59,18 @@ async def carry_out(
             finder = stack.enter_context(closing(LeaderFinder(cluster)))
             find_leader, guard = find_leader or finder, guard or QuorumGuard(cluster, finder.voters)
         book = ledger or stack.enter_context(Ledger())
-        return await _carry_out(plan, Scene(cluster, find_leader, guard, book, disks), now_ns, tell, begun)
+        return await carry_out_in(Scene(cluster, find_leader, guard, book, disks), plan, now_ns, tell=tell, begun=begun)
 
 
-async def _carry_out(
-    plan: FaultPlan,
+async def carry_out_in(
     scene: Scene,
+    plan: FaultPlan,
     now_ns: Callable[[], int],
-    tell: Callable[[Strike], None],
-    begun: Callable[[Action], None],
+    *,
+    tell: Callable[[Strike], None] = lambda strike: None,
+    begun: Callable[[Action], None] = lambda action: None,
 ) -> tuple[Strike, ...]:
+    """The same, on a scene that somebody has set."""
     strikes: list[Strike] = []
 
     def report(struck: Strike) -> None:

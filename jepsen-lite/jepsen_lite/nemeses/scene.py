@@ -90,6 +90,10 @@ class Holds(Generic[T]):
         return self._counts[thing] == 0
 
 
+Work = Callable[..., Awaitable[Any]]
+"""Calls its first argument with the others."""
+
+
 async def in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
     """What blocks, in a thread; returns when it is done even if cancelled."""
     return await trio.to_thread.run_sync(work, *arguments)
@@ -97,20 +101,24 @@ async def in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
 
 class Scene:
     """One cluster under faults. `find_leader` asks who leads, `guard` knows what the quorum can do without; `disks` are those
-    whose power can be taken, by node."""
+    whose power can be taken, by node. `ledger` None: nothing of this cluster can outlive the harness. `work` does what may block,
+    in a thread if not given.
+    """
 
     def __init__(
         self,
         cluster: Any,
         find_leader: FindLeader,
         guard: QuorumGuard,
-        ledger: Ledger,
+        ledger: Ledger | None,
         disks: Mapping[int, PoweredDisk] = MappingProxyType({}),
+        work: Work | None = None,
     ) -> None:
         self.cluster: Any = cluster
         self.find_leader = find_leader
         self.guard = guard
-        self.ledger = ledger
+        self._ledger = ledger
+        self._work = work or in_thread
         self.disks = disks
         self.down: Holds[int] = Holds()
         self.stopped: Holds[int] = Holds()
@@ -123,6 +131,12 @@ class Scene:
         self._noted: dict[int, Process] = {}
         self._turns: defaultdict[int, trio.Lock] = defaultdict(trio.Lock)
         self._links = trio.Lock()
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where those write what they do who do it to processes of this machine."""
+        assert self._ledger is not None, "this cluster has no processes"
+        return self._ledger
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -153,7 +167,7 @@ class Scene:
     async def _take_down(self, node: int) -> None:
         async with self._turns[node]:
             if self.cluster.pid(node) is not None:
-                await in_thread(self.cluster.kill_node, node)
+                await self._work(self.cluster.kill_node, node)
 
     async def _bring_up(self, node: int) -> None:
         if self.down.drop(node):
@@ -162,7 +176,7 @@ class Scene:
 
     async def _start(self, node: int) -> None:
         if node not in self.down and node not in self.dark and self.cluster.pid(node) is None:
-            await in_thread(self.cluster.start_node, node)
+            await self._work(self.cluster.start_node, node)
             self._note(node)
 
     @asynccontextmanager
@@ -173,7 +187,7 @@ class Scene:
         for node in self.nodes:
             self._note(node)
         for disk in self.disks.values():
-            await in_thread(disk.sync)
+            await self._work(disk.sync)
         try:
             yield
         finally:
@@ -181,6 +195,8 @@ class Scene:
                 self.ledger.drop(entry)
 
     def _note(self, node: int) -> None:
+        if self._ledger is None:
+            return
         pid = self.cluster.pid(node)
         before = self._noted.pop(node, None)
         if before is not None:
@@ -199,7 +215,7 @@ class Scene:
         async with self._turns[node]:
             if node in self.dark:
                 raise CannotStrike(f"the disk of node {node} has no power")
-            await in_thread(work, node)
+            await self._work(work, node)
 
     @asynccontextmanager
     async def kept_stopped(self, nodes: Iterable[int]) -> AsyncIterator[None]:
@@ -217,26 +233,26 @@ class Scene:
 
     async def _stop(self, node: int) -> None:
         async with self._turns[node]:
-            await in_thread(self.cluster.pause_node, node)
+            await self._work(self.cluster.pause_node, node)
 
     async def _go_on(self, node: int) -> None:
         if self.stopped.drop(node):
             async with self._turns[node]:
                 if node not in self.stopped:
-                    await in_thread(self.cluster.resume_node, node)
+                    await self._work(self.cluster.resume_node, node)
 
     # -- disks ---------------------------------------------------------------------------------------------------------
 
     async def lose_power(self, node: int) -> None:
         """Of a node that is down. What its disk has not synced is gone."""
         async with self._turns[node]:
-            await in_thread(self.disks[node].lose_power)
+            await self._work(self.disks[node].lose_power)
 
     async def restore_power(self, node: int) -> None:
         if self.dark.drop(node):
             async with self._turns[node]:
                 if node not in self.dark:
-                    await in_thread(self.disks[node].restore_power)
+                    await self._work(self.disks[node].restore_power)
 
     # -- links ---------------------------------------------------------------------------------------------------------
 
@@ -250,7 +266,7 @@ class Scene:
             self.cuts.add(link)
         try:
             async with self._links:
-                await in_thread(partial(self.cluster.cut_all, list(held), reset=reset))
+                await self._work(partial(self.cluster.cut_all, list(held), reset=reset))
             yield
         finally:
             freed = tuple(link for link in held if self.cuts.drop(link))
@@ -260,7 +276,7 @@ class Scene:
         async with self._links:
             freed = [link for link in links if link not in self.cuts]
             if freed:
-                await in_thread(partial(self.cluster.heal_links, freed, drop=drop))
+                await self._work(partial(self.cluster.heal_links, freed, drop=drop))
                 await self._reshape(freed)
 
     @asynccontextmanager
@@ -288,7 +304,7 @@ class Scene:
         for link in links:
             wanted[together(self._shapes[link])].append(link)
         for shape, alike in wanted.items():
-            await in_thread(self.cluster.shape_links, alike, shape)
+            await self._work(self.cluster.shape_links, alike, shape)
 
 
 def together(shapes: Iterable[LinkShape]) -> LinkShape:

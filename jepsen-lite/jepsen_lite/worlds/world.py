@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from ..fault_plan import FaultPlan, Observation
 from ..history import Op
+from ..nemeses.kinds import KINDS
 from ..nemeses.networks.back_ends import LINKS
 from ..store import RunDirectory
 from ..workload import Options, Run, Workload
@@ -72,8 +73,19 @@ class WorldFailed(Exception):
     """A world cannot do what it was given to do; the text says why and what to do."""
 
 
-WORLDS: dict[str, tuple[str, str]] = {"real": ("real", "play"), "simulated": ("simulated", "play")}
+WORLDS: dict[str, tuple[str, str]] = {
+    "real": ("real", "play"),
+    "shell": ("shell", "play"),
+    "simulated": ("simulated", "play"),
+}
 """Name → (module of this room; its function from Assignment to Played)."""
+SHELL_KINDS = ("kill", "pause", "partition", "isolate-leader", "one-way", "late", "slow", "loss", "duplicate", "reorder")
+"""What can strike in the world "shell"."""
+
+
+def kinds_of(world: str) -> Sequence[str]:
+    """What that world has for faults; whether this machine can do them is another question."""
+    return SHELL_KINDS if world == "shell" else tuple(KINDS)
 
 
 def world_named(name: str) -> Callable[[Assignment], Played]:

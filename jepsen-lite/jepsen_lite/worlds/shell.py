@@ -1,0 +1,402 @@
+"""The trio shell on a mock clock: real drivers, controllers and doors in one process, and a seed is a run.
+
+Theory of operation. `ShellCluster` is what a process of each node runs, without sockets, threads and gRPC. Nothing takes time
+there but what waits for the clock, and that jumps to the next thing that is due as soon as nobody can go on; which task goes
+first is drawn from the seed as well. So the same seed gives the same history, however fast the machine is. The phases and the
+faults are those of real processes, carried out by the same code; what nodes commit is read from each of them, and compared.
+
+This shows what the shell does with what the core wants: what is acknowledged before it is durable, who is woken and when, what
+becomes of half-sent frames, of connections that break, of a node that is cancelled anywhere. It does not show gRPC, the kernel's
+sockets and threads, or what a loss of power leaves.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import random
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import msgspec
+import trio
+import trio.testing
+
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.quorum.core.batch import decode_all
+
+from ..committed_log import LogBatch, decoded
+from ..fault_plan import FaultPlan, Observation, Strike
+from ..history import History, Op
+from ..interpreter import Interpreter
+from ..nemeses.carrying_out import carry_out_in
+from ..nemeses.drawing import NoSuchNemesis, draw_plan
+from ..nemeses.quorum_guard import QuorumGuard
+from ..nemeses.scene import Scene
+from ..outcomes import of_broken_call, of_error_code
+from ..workload import CallFailed, Options, Port, Reply, Run, Workload
+from .shell_cluster import STARTED_S, ShellCluster, Unanswered
+from .trio_drive import TrioDrive, first_of
+from .world import SHELL_KINDS, Assignment, Listener, Played, Standing, WorldFailed, newest
+
+PROPERTIES = {"metadata.log.max.record.bytes.between.snapshots": "20000", "broker.session.timeout.ms": "3600000"}
+"""A snapshot every two hundred records or so. Stand-ins for brokers are never fenced: nobody would bring their replicas back."""
+LOG_NAME = "shell.log"
+READY_WITHIN_S = 30.0
+FINAL_WITHIN_S = 60.0
+LOG_WITHIN_S = 15.0
+STEPS_MAX = 20_000_000
+"""Steps of tasks after which a run goes round in circles."""
+OTHER_RATE = 0.15
+"""How many of the calls to nobody in particular go to another controller than the one that was last heard to lead."""
+_GRACE_S = 0.5
+_LOOK_S = 0.05
+_OBSERVE_S = 0.2
+_STANDING_EVERY = 5
+
+
+class ShellRun(NamedTuple):
+    """`steps` of tasks, and the lines of all nodes' `log`, are the same for the same seed."""
+
+    run: Run
+    plan: FaultPlan
+    steps: int
+    log: tuple[str, ...]
+
+
+class Quiet:
+    """A listener that is not told to."""
+
+    def ended(self, op: Op) -> None:
+        """Nobody looks."""
+
+    def stands(self, standing: Standing) -> None:
+        """Nobody looks."""
+
+
+def play(assignment: Assignment) -> Played:
+    """WorldFailed."""
+    properties = dict(assignment.workload.properties) | dict(assignment.properties)
+    played = run_shell(
+        assignment.workload._replace(properties=properties),
+        assignment.options,
+        assignment.plan,
+        nemeses=assignment.nemeses,
+        listener=assignment.listener,
+    )
+    (assignment.directory.nodes / LOG_NAME).write_text("".join(f"{line}\n" for line in played.log))
+    return Played(played.run, played.plan, properties=PROPERTIES | properties)
+
+
+def run_shell(
+    workload: Workload,
+    options: Options,
+    plan: FaultPlan | None = None,
+    *,
+    nemeses: Collection[str] = (),
+    listener: Listener | None = None,
+) -> ShellRun:
+    """Plays one seed, with that plan or the one that the seed draws for the nemeses. WorldFailed, SetupFailed, GeneratorStuck."""
+    plan = plan or _drawn(options, nemeses)
+    refused = sorted({action.kind for action in plan.actions}.difference(SHELL_KINDS))
+    if refused:
+        raise WorldFailed(f"{', '.join(refused)} cannot strike in the world shell, which has {', '.join(SHELL_KINDS)}")
+    steps = _Steps()
+    with _deterministic(options.seed), _logged() as lines:
+        world = _World(workload, options, plan, listener or Quiet(), steps)
+        try:
+            run: Run = trio.run(world.play, clock=trio.testing.MockClock(autojump_threshold=0), instruments=[steps])
+        except BaseExceptionGroup as group:
+            raise first_of(group) from group
+    return ShellRun(run, plan, steps.count, tuple(lines))
+
+
+def _drawn(options: Options, nemeses: Collection[str]) -> FaultPlan:
+    """WorldFailed for a nemesis that there is not. Faults strike controllers alone."""
+    try:
+        return draw_plan(msgspec.structs.replace(options, brokers=0), nemeses, available=SHELL_KINDS)
+    except NoSuchNemesis as error:
+        raise WorldFailed(str(error)) from error
+
+
+@contextmanager
+def _deterministic(seed: str) -> Iterator[None]:
+    """Which task goes first is drawn from the seed, as trio has it for property tests. What nodes have frozen of the collector's
+    (`kraftlab.quorum.driver.interpreter`) is garbage afterwards.
+    """
+    loop: Any = trio._core._run
+    before = loop._ALLOW_DETERMINISTIC_SCHEDULING
+    loop._ALLOW_DETERMINISTIC_SCHEDULING = True
+    loop._r.seed(f"{seed}/tasks")
+    try:
+        yield
+    finally:
+        loop._ALLOW_DETERMINISTIC_SCHEDULING = before
+        gc.unfreeze()
+
+
+@contextmanager
+def _logged() -> Iterator[list[str]]:
+    """What all nodes log, with the mock clock's time."""
+    handler = _Lines()
+    logger = logging.getLogger("kraftlab")
+    before = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield handler.lines
+    finally:
+        logger.removeHandler(handler)
+        logger.level, logger.propagate = before
+
+
+class _Lines(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(f"{trio.current_time():9.4f} {record.levelname:<7} {self.format(record)}")
+
+
+class _Steps(trio.abc.Instrument):
+    """Counts the steps of all tasks, and ends a run that has too many."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.scope = trio.CancelScope()
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += 1
+        if self.count == STEPS_MAX:
+            self.scope.cancel()
+
+
+class ShellPort:
+    """`workload.Port` of one process."""
+
+    def __init__(self, cluster: ShellCluster, options: Options, process: int, now_ns: Callable[[], int]) -> None:
+        self.controllers: Sequence[int] = cluster.controller_ids
+        self.brokers: Sequence[int] = cluster.stand_in_ids
+        self.now_ns = now_ns
+        self._cluster, self._timeout_ms = cluster, options.timeout_ms
+        self._random: random.Random = options.random(f"port/{process}")
+        self._leader = -1
+
+    async def sleep(self, seconds: float) -> None:
+        await trio.sleep(seconds)
+
+    async def call(self, api: str, request: Any, *, node: int | None = None, timeout_ms: int | None = None) -> Reply:
+        """Sends a request once. CallFailed."""
+        target = self._likely() if node is None else node
+        header = request.header
+        if not header.HasField("timeout_ms"):
+            header.timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        header.cluster_id = self._cluster.cluster_id
+        try:
+            response = await self._cluster.ask(self._random, target, api, request, header.timeout_ms / 1000 + _GRACE_S)
+        except Unanswered as error:
+            self._leader = -1
+            raise CallFailed(of_broken_call(error.status, str(error)), error.status, node=target) from None
+        answered = response.header
+        self._leader = answered.leader_id
+        code = answered.error_code
+        if code == ErrorCode.NONE:
+            return Reply(response, target, answered.metadata_offset, answered.epoch)
+        name = ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"UNKNOWN_{code}"
+        outcome = of_error_code(code, outcome_unknown=answered.outcome_unknown)
+        raise CallFailed(outcome, name, node=target, offset=answered.metadata_offset, epoch=answered.epoch)
+
+    def _likely(self) -> int:
+        """A controller that is likely to lead."""
+        chance, other = self._random.random(), self._random.choice(self.controllers)
+        return self._leader if self._leader in self.controllers and chance >= OTHER_RATE else other
+
+
+class Tail:
+    """The committed log, as it grows: what any node applies, every other must have there too. `violations` are sentences."""
+
+    def __init__(self) -> None:
+        self._crcs: dict[int, int] = {}
+        """By the first offset of each batch."""
+        self.batches: list[LogBatch] = []
+        self.end = 0
+        self.violations: list[str] = []
+
+    def hear(self, node: int, data: bytes) -> None:
+        """Of batches that a node applies. Nobody skips what no other node has applied, so there are no gaps."""
+        for batch in decode_all(data):
+            header = batch.header
+            if self._crcs.setdefault(header.base_offset, header.crc) != header.crc:
+                self.violations.append(f"node {node} has committed {header!r}, and another node another batch at that offset")
+            elif header.base_offset == self.end:
+                self.batches.append(
+                    LogBatch(
+                        header.base_offset, header.end_offset, header.epoch, header.append_time_ms, header.is_control, batch.body
+                    )
+                )
+                self.end = header.end_offset
+            elif header.end_offset > self.end:
+                self.violations.append(f"node {node} has committed {header!r}, which does not follow offset {self.end}")
+
+
+class _World:
+    """One run, under trio."""
+
+    def __init__(self, workload: Workload, options: Options, plan: FaultPlan, listener: Listener, steps: _Steps) -> None:
+        self._workload, self._options, self._plan, self._listener, self._steps = workload, options, plan, listener, steps
+        self._observations: list[Observation] = []
+        self._last: dict[int, Observation] = {}
+        self._strikes: list[Strike] = []
+        self._striking: list[str] = []
+        self._phase, self._not_ready = "start", ""
+        self._healed_ns = self._began_ms = 0
+        self._data: dict[str, Any] = {}
+
+    async def play(self) -> Run:
+        options = self._options
+        properties = PROPERTIES | dict(self._workload.properties)
+        self._cluster = cluster = ShellCluster(options.controllers, options.brokers, properties, self._chance)
+        self._tail = Tail()
+        cluster.on_commit = self._tail.hear
+        self._drive = drive = TrioDrive(self._new_port)
+        self._interpreter = Interpreter(self._workload, options, drive, self._listener.ended)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(cluster.run)
+            nursery.start_soon(self._watch)
+            with self._steps.scope:
+                await self._phases()
+            run = self._run()
+            nursery.cancel_scope.cancel()
+        return run
+
+    def _chance(self, name: str) -> random.Random:
+        return self._options.random(f"shell/{name}")
+
+    def _new_port(self, process: int) -> Port:
+        return ShellPort(self._cluster, self._options, process, self._drive.now_ns)
+
+    # -- phases --------------------------------------------------------------------------------------------------------
+
+    async def _phases(self) -> None:
+        self._enter("start")
+        await self._wait_ready()
+        if self._not_ready:
+            raise WorldFailed(f"the cluster did not come up: {self._not_ready}")
+        self._enter("setup")
+        await self._interpreter.setup()
+        self._drive.begin()
+        self._observations.clear()
+        self._began_ms = int((STARTED_S + trio.current_time()) * 1000)
+        self._enter("clients")
+        async with trio.open_nursery() as both:
+            both.start_soon(self._strike)
+            await self._interpreter.clients()
+            both.cancel_scope.cancel()
+        self._enter("heal")
+        self._cluster.heal_all()
+        self._healed_ns = self._drive.now_ns()
+        await self._wait_ready()
+        if not self._not_ready:
+            self._enter("final")
+            with trio.move_on_after(FINAL_WITHIN_S) as final:
+                await self._interpreter.final()
+            if final.cancelled_caught:
+                self._not_ready = f"the final phase had not ended after {FINAL_WITHIN_S:g} s"
+        self._enter("collect")
+        self._data = await self._interpreter.collect()
+        await self._read_log()
+
+    async def _strike(self) -> None:
+        cluster = self._cluster
+        scene = Scene(cluster, cluster.find_leader, QuorumGuard(cluster, cluster.find_voters), None, work=_at_once)
+        begun = self._striking.append
+        await carry_out_in(scene, self._plan, self._drive.now_ns, tell=self._struck, begun=lambda action: begun(action.kind))
+
+    def _struck(self, strike: Strike) -> None:
+        self._strikes.append(strike)
+        if strike.kind in self._striking:
+            self._striking.remove(strike.kind)
+
+    async def _wait_ready(self) -> None:
+        deadline = trio.current_time() + READY_WITHIN_S
+        while lacking := self._cluster.lacking():
+            if trio.current_time() >= deadline:
+                self._not_ready = f"{lacking}, after {READY_WITHIN_S:g} s"
+                return
+            await trio.sleep(_LOOK_S)
+
+    async def _read_log(self) -> None:
+        answered = max((op.offset for op in self._interpreter.ops), default=0)
+        deadline = trio.current_time() + LOG_WITHIN_S
+        while self._tail.end < answered:
+            if trio.current_time() >= deadline:
+                self._not_ready = self._not_ready or f"offset {answered}, which was answered, is not committed anywhere"
+                return
+            await trio.sleep(_LOOK_S)
+
+    def _run(self) -> Run:
+        tail, drive = self._tail, self._drive
+        is_endless = self._steps.scope.cancelled_caught
+        return Run(
+            options=self._options,
+            history=History(self._interpreter.ops),
+            log=decoded(tail.batches),
+            strikes=tuple(sorted(self._strikes, key=lambda strike: (strike.begin_ns, strike.kind))),
+            observations=tuple(self._observations),
+            healed_ns=self._healed_ns or drive.now_ns(),
+            ended_ns=drive.now_ns(),
+            started_at_ms=self._began_ms,
+            node_exits=dict(self._cluster.exits),
+            violations=tuple(tail.violations),
+            not_ready=f"{STEPS_MAX} steps in the phase {self._phase!r}, and no end" if is_endless else self._not_ready,
+            data=self._data,
+        )
+
+    # -- watching ------------------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        looks = 0
+        while True:
+            self._observe()
+            if looks % _STANDING_EVERY == 0:
+                self._tell()
+            looks += 1
+            await trio.sleep(_OBSERVE_S)
+
+    def _observe(self) -> None:
+        up = self._cluster.up()
+        for node in self._cluster.controller_ids:
+            at_ns, life = self._drive.now_ns(), up.get(node)
+            seen = Observation(at_ns=at_ns, node=node, is_up=False)
+            if life is not None:
+                told = life.driver.describe()
+                seen = Observation(
+                    at_ns=at_ns,
+                    node=node,
+                    is_up=True,
+                    epoch=told.leader_epoch,
+                    leader=told.leader_id,
+                    high_watermark=told.high_watermark,
+                    log_end=told.log_end_offset,
+                )
+            self._observations.append(seen)
+            self._last[node] = seen
+
+    def _enter(self, phase: str) -> None:
+        self._phase = phase
+        self._tell()
+
+    def _tell(self) -> None:
+        leader, epoch, committed, lag = newest(self._last)
+        down = tuple(node for node, seen in sorted(self._last.items()) if not seen.is_up)
+        striking = tuple(dict.fromkeys(self._striking))
+        self._listener.stands(Standing(self._phase, self._drive.now_ns(), leader, epoch, committed, lag, down, striking))
+
+
+async def _at_once(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Nothing here blocks."""
+    await trio.lowlevel.checkpoint()
+    return work(*arguments)

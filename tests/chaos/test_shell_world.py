@@ -1,0 +1,140 @@
+"""Workloads on the real shell under a mock clock: a seed is a run, and what is wrong in the shell alone is seen."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from jepsen_lite.checkers.judgement import judge
+from jepsen_lite.fault_plan import Action, FaultPlan
+from jepsen_lite.history import OK
+from jepsen_lite.runs import EVERY_RUN
+from jepsen_lite.store import RunDirectory
+from jepsen_lite.verdicts import USAGE, Verdict
+from jepsen_lite.workload import Options
+from jepsen_lite.workloads import workload_named
+from jepsen_lite.worlds.shell import LOG_NAME, ShellRun, run_shell
+from jepsen_lite.worlds.world import WorldFailed
+from kraftlab.cli import main
+from kraftlab.quorum.core.effects import Append
+from kraftlab.quorum.driver.signal import Signal
+from kraftlab.quorum.driver.storage_tasks import LogWriter
+
+QUICK = Options(time_s=1.5, timeout_ms=1_000, rate=80, brokers=2)
+
+
+def with_seed(seed: int) -> Options:
+    return msgspec.structs.replace(QUICK, seed=str(seed))
+
+
+def bad(name: str, played: ShellRun) -> list[Verdict]:
+    checkers = (*workload_named(name).checkers(played.run.options), *EVERY_RUN)
+    return [verdict for verdict in judge(played.run, checkers) if verdict.valid is False]
+
+
+@pytest.mark.parametrize("name", ["registers", "elections"])
+def test_on_a_calm_cluster_everything_is_answered_and_the_log_is_known_from_its_beginning(name: str):
+    played = run_shell(workload_named(name), with_seed(1))
+    assert not bad(name, played)
+    assert played.run.history.counts()[OK] > 60
+    assert played.run.log is not None
+    assert played.run.log.start == 0
+    assert {"LeaderChange", "Topic", "RequestOutcome"} <= {entry.kind for entry in played.run.log.entries}
+    assert {seen.leader for seen in played.run.observations if seen.is_up} != {-1}
+
+
+@pytest.mark.parametrize(("name", "seed"), [("registers", 2), ("elections", 4), ("list-append", 3)])
+def test_while_nodes_die_and_links_break_nothing_is_wrong(name: str, seed: int):
+    played = run_shell(workload_named(name), with_seed(seed), nemeses=("kill", "partition"))
+    assert not bad(name, played), "\n".join(played.log)
+    assert played.run.history.counts()[OK] > 20
+    assert {"kill", "partition"} <= {strike.kind for strike in played.run.strikes if not strike.error}
+
+
+def test_what_links_do_to_messages_and_nodes_that_stand_still_do_no_harm():
+    names = ("pause", "isolate-leader", "one-way", "late", "slow", "loss", "duplicate", "reorder")
+    played = run_shell(workload_named("registers"), with_seed(6), nemeses=names)
+    assert not bad("registers", played), "\n".join(played.log)
+    assert played.run.history.counts()[OK] > 20
+
+
+SHOW = """
+import hashlib, msgspec
+from jepsen_lite.worlds.shell import run_shell
+from jepsen_lite.workloads import workload_named
+from jepsen_lite.workload import Options
+options = Options(seed="7", time_s=1, timeout_ms=1_000, rate=80, brokers=2)
+played = run_shell(workload_named("registers"), options, nemeses=("kill", "pause", "partition"))
+told = msgspec.json.encode((list(played.run.history), played.run.log, played.run.strikes, played.log))
+print(played.steps, hashlib.sha256(told).hexdigest())
+"""
+
+
+def test_a_seed_is_the_same_history_log_and_steps_in_every_process_however_it_hashes():
+    shown = {
+        subprocess.run(
+            [sys.executable, "-c", SHOW], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(shown) == 1, shown
+
+
+def deaths_of_all() -> FaultPlan:
+    """Everybody dies at once, again and again."""
+    times = range(300, 1_400, 450)
+    return FaultPlan(
+        seed="8",
+        actions=tuple(Action(at_ms=at, kind="kill", target="all", for_ms=50, number=n) for n, at in enumerate(times)),
+    )
+
+
+def test_a_driver_that_answers_before_the_batch_is_on_the_disk_is_found(monkeypatch: pytest.MonkeyPatch):
+    append, kick = LogWriter.append, LogWriter.kick
+
+    def answering(writer: LogWriter, effect: Append) -> None:
+        append(writer, effect)
+        writer._on_durable(effect.append_id)
+
+    def waiting_for_more(writer: LogWriter) -> None:
+        if writer.staged_bytes > 4_000:
+            kick(writer)
+
+    assert not bad("registers", run_shell(workload_named("registers"), with_seed(8), deaths_of_all()))
+    monkeypatch.setattr(LogWriter, "append", answering)
+    monkeypatch.setattr(LogWriter, "kick", waiting_for_more)
+    found = bad("registers", run_shell(workload_named("registers"), with_seed(8), deaths_of_all()))
+    assert "safety" in {verdict.kind for verdict in found}
+
+
+def test_a_wake_up_that_comes_while_nobody_sleeps_and_is_lost_is_found(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Signal, "set", lambda signal: signal._lot.unpark())
+    found = bad("registers", run_shell(workload_named("registers"), with_seed(0), nemeses=("kill",)))
+    assert {verdict.kind for verdict in found} == {"liveness"}
+
+
+def test_what_cannot_strike_here_is_refused(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(WorldFailed, match="bit-rot cannot strike in the world shell, which has kill, pause"):
+        run_shell(workload_named("registers"), QUICK, FaultPlan(seed="1", actions=(Action(at_ms=1, kind="bit-rot"),)))
+    assert main.run(["chaos", "test", "-w", "registers", "-n", "bit-rot", "--world", "shell"]) == USAGE
+    assert "bit-rot cannot strike in --world shell" in capsys.readouterr().err
+
+
+def test_a_run_is_kept_and_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    store = str(tmp_path)
+    asked = ["--world", "shell", "--time", "1", "--rate", "60", "--seed", "9", "--brokers", "1", "--store", store, "--json"]
+    shown = []
+    for command in (["test", "-w", "registers", "-n", "kill", *asked], ["replay", "latest", "--store", store, "--json"]):
+        with pytest.raises(SystemExit):
+            main.run(["chaos", *command])
+        shown.append(json.loads(capsys.readouterr().out.splitlines()[-1]))
+    first, again = (RunDirectory(Path(one["run"])) for one in shown)
+    assert first.path != again.path
+    assert list(first.run().history) == list(again.run().history)
+    assert "-> leader" in (first.nodes / LOG_NAME).read_text()
