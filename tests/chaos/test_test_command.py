@@ -184,6 +184,8 @@ def test_a_matrix_that_has_no_more_time_begins_no_more_runs(world, tmp_path, mon
     assert sorted(ordered) == ["exactly-once", "registers", "topics"]
     invoke(tmp_path, "test-all", "--within", "3600", "--seed", "3")
     assert [given.workload.name for given in world.given][3:] == ordered
+    seeds = [given.options.seed for given in world.given]
+    assert seeds[3:] == seeds[:3] and len(set(seeds[:3])) == 3, "each run's chance is its own, and follows from the seed"
 
 
 def test_a_matrix_leaves_out_what_this_machine_cannot_do_and_says_so(world, tmp_path, monkeypatch):
