@@ -110,6 +110,7 @@ def test_the_exit_code_is_that_of_the_worst_run(world, tmp_path, found, code, va
     [
         (("-w", "regsters"), "there is no workload 'regsters'; there are: registers"),
         (("-w", "registers", "-n", "fire"), "there is no nemesis fire; there are kill"),
+        (("-w", "registers", "-n", "clock"), "clock cannot strike in --world real; what can: kill"),
         (("-w", ","), "-w names no workload; there are: registers"),
         (("-w", "registers", "--concurrency", "many"), "many is no number of workers"),
         (("-w", "registers", "--world", "moon"), "'moon' is not one of 'real', 'shell', 'simulated'"),
@@ -155,6 +156,12 @@ def test_a_harness_that_fails_says_how_and_ends_with_255(world, tmp_path):
     assert invoke(tmp_path, "test", "-w", "topics")[::2] == (255, "Error: the cluster did not come up")
     code, _, text = invoke(tmp_path, "test", "-w", "registers", "--seed", "3")
     assert code == 255 and "the harness failed: ZeroDivisionError: by zero; run again: kraftlab chaos test -w registers" in text
+
+
+def test_a_nemesis_may_strike_in_one_world_only(world, tmp_path):
+    code, _, _ = invoke(tmp_path, "test", "-w", "registers", "-n", "clock", "--world", "simulated")
+    assert code == 0
+    assert [given.nemeses for given in world.given] == [("clock",)]
 
 
 def test_a_matrix_prints_a_line_for_each_run_and_goes_on_after_one_that_failed(world, tmp_path, monkeypatch):

@@ -25,7 +25,6 @@ from ..command import HarnessError, WrongUse
 from ..history import FAIL, INFO, OK
 from ..interpreter import GeneratorStuck
 from ..nemeses.capabilities import available_kinds, refusal
-from ..nemeses.drawing import NoSuchNemesis, chosen_kinds
 from ..nemeses.kinds import ALL, KINDS
 from ..nemeses.networks.back_ends import LINKS, NETS
 from ..nemeses.networks.network import own_network
@@ -340,16 +339,17 @@ def _trial(
     )
     try:
         worlds = workload_named(name).worlds
-        chosen_kinds(options, nemeses)
-    except (UnknownWorkload, NoSuchNemesis) as error:
+    except UnknownWorkload as error:
         raise WrongUse(str(error)) from None
     if world not in worlds:
         raise WrongUse(f"{name} does not run in the world {world!r}; it runs in: {', '.join(sorted(worlds))}")
+    if unknown := sorted({*nemeses}.difference({ALL}, *map(kinds_of, WORLDS))):
+        raise WrongUse(f"there is no nemesis {', '.join(unknown)}; there are {', '.join(kinds_of(world))}, and all")
     if strange := sorted({*nemeses}.difference(kinds_of(world), {ALL})):
         raise WrongUse(f"{', '.join(strange)} cannot strike in --world {world}; what can: {', '.join(kinds_of(world))}, all")
     if world != "real" and net != LINKS:
         raise WrongUse(f"--net {net} is for real processes, not for --world {world}; leave it out")
-    if refused := refusal(net, [kind for kind in nemeses if kind != ALL]):
+    if world == "real" and (refused := refusal(net, [kind for kind in nemeses if kind != ALL])):
         raise WrongUse(refused)
     return Trial(name, world, nemeses, options, leave_running=leave_running, net=net)
 

@@ -81,11 +81,13 @@ WORLDS: dict[str, tuple[str, str]] = {
 """Name → (module of this room; its function from Assignment to Played)."""
 SHELL_KINDS = ("kill", "pause", "partition", "isolate-leader", "one-way", "late", "slow", "loss", "duplicate", "reorder")
 """What can strike in the world "shell"."""
+SIMULATED_KINDS = (*KINDS, "clock")
+"""The same of "simulated", where alone clocks are the harness's."""
 
 
 def kinds_of(world: str) -> Sequence[str]:
     """What that world has for faults; whether this machine can do them is another question."""
-    return SHELL_KINDS if world == "shell" else tuple(KINDS)
+    return {"shell": SHELL_KINDS, "simulated": SIMULATED_KINDS}.get(world, tuple(KINDS))
 
 
 def world_named(name: str) -> Callable[[Assignment], Played]:
