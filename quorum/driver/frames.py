@@ -22,6 +22,7 @@ import math
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import msgspec
 import trio
@@ -79,6 +80,12 @@ def encode_frame(frame: Frame) -> bytearray:
     return data
 
 
+class Source(Protocol):
+    """What bytes are read from: a `Wire`, or a socket that blocks."""
+
+    def recv_into(self, room: memoryview, /) -> int: ...
+
+
 class FrameBuffer:
     """Bytes in, frames out. Holds at most one frame's worth of unread bytes beyond the last `recv`."""
 
@@ -91,7 +98,7 @@ class FrameBuffer:
     def unread_bytes(self) -> int:
         return self._end - self._start
 
-    def receive_from(self, source: Wire) -> int:
+    def receive_from(self, source: Source) -> int:
         """One `recv`; the number of bytes it gave (0: the peer closed). BlockingIOError if there is nothing to read."""
         if self._end == len(self._buffer):
             self._make_room()
