@@ -132,25 +132,14 @@ async def test_a_snapshot_that_can_not_be_read_is_due_at_once_without_anything_n
         nursery.cancel_scope.cancel()
 
 
-async def test_a_snapshot_that_another_has_displaced_need_not_be_replaced(tmp_path: Any) -> None:
+@pytest.mark.parametrize(("loaded", "taken"), [(9, []), (8, [8])])
+async def test_a_rotten_snapshot_is_replaced_unless_a_newer_one_was_loaded(tmp_path: Any, loaded: int, taken: list[int]) -> None:
     taking = Taking(tmp_path, 0)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(taking.taker.run)
         taking.taker.replace(OffsetAndEpoch(8, 1))
-        taking.taker.loaded(OffsetAndEpoch(9, 1), 1_000)
-        taking.taker.consider(9)
+        taking.taker.loaded(OffsetAndEpoch(loaded, 1), 1_000)
+        taking.taker.consider(loaded)
         await taking.written()
-        assert taking.taken == []
-        nursery.cancel_scope.cancel()
-
-
-async def test_a_snapshot_that_was_loaded_just_before_it_rotted_is_replaced(tmp_path: Any) -> None:
-    taking = Taking(tmp_path, 0)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(taking.taker.run)
-        taking.taker.replace(OffsetAndEpoch(8, 1))
-        taking.taker.loaded(OffsetAndEpoch(8, 1), 1_000)
-        taking.taker.consider(8)
-        await taking.written()
-        assert taking.taken == [8]
+        assert taking.taken == taken
         nursery.cancel_scope.cancel()
