@@ -1,9 +1,7 @@
 """A run on processes of this machine: a LocalCluster whose links can be broken, gRPC clients, faults that really strike.
 
-The phases: the cluster starts, the workload sets up; clients and faults go on for the options' time; everything is healed, nodes
-that ended by themselves are started again, and the cluster has `READY_WITHIN_S` to be ready; the final phase; what the workload
-collects; the committed log to its end. Time 0 is when clients begin. Nothing that a client sent is under way when the final phase
-begins: every call has its deadline, on the node too, and workers wait for their own calls.
+The phases are those of `phases.py`, and behind them the committed log is read to its end. Nodes that ended by themselves are
+started again when everything is healed.
 
 Ctrl-C (or SIGTERM) ends the phase that is on; then everything is healed and stopped, and what there is by then is the run. A
 second one ends the harness as it stands; the cluster's processes end with it.
@@ -31,9 +29,7 @@ from kraftlab.cluster.layout import FIRST_CONTROLLER_ID
 from kraftlab.quorum.core.errors import CorruptBatch
 
 from ..committed_log import CommittedLog
-from ..fault_plan import FaultPlan, Observation, Strike
-from ..history import History
-from ..interpreter import Interpreter
+from ..fault_plan import FaultPlan, Observation
 from ..nemeses.capabilities import Found, available_kinds, needed, probe, refusal
 from ..nemeses.carrying_out import carry_out
 from ..nemeses.drawing import draw_plan
@@ -44,12 +40,13 @@ from ..nemeses.networks.back_ends import NETS
 from ..nemeses.networks.network import HeldNetwork, own_network
 from ..nemeses.powered_disk import PoweredDisk, controllers_on_disks
 from ..nemeses.quorum_guard import QuorumGuard
-from ..workload import Options, Run, Workload
+from ..workload import Port, Run
 from .grpc_port import GrpcPort, Nodes
 from .log_tail import LogTail
+from .phases import LOG_WITHIN_S, PhasedRun
 from .sampler import sample
-from .trio_drive import TrioDrive, first_of
-from .world import Assignment, Played, Standing, WorldFailed, newest
+from .trio_drive import first_of
+from .world import Assignment, Played, WorldFailed, newest
 
 PROPERTIES: Mapping[str, str] = {
     "metadata.log.max.record.bytes.between.snapshots": "20000",
@@ -58,10 +55,7 @@ PROPERTIES: Mapping[str, str] = {
 }
 """A snapshot every two hundred records or so, and brokers that are fenced while a short run still goes on."""
 PROXY = "proxy"
-READY_WITHIN_S = 30.0
-FINAL_WITHIN_S = 60.0
 _START_WITHIN_S = 60.0
-_LOG_WITHIN_S = 15.0
 _READY_STEP_S = 2.0
 _STANDING_S = 1.0
 _TAIL_PAUSE_S = 0.05
@@ -106,7 +100,7 @@ def play(assignment: Assignment) -> Played:
             link_seed=seed,
             network=network,
         )
-        run = trio.run(_RealRun(assignment, cluster, plan, ledger, disks).play)
+        run = trio.run(_play, assignment, cluster, plan, ledger, disks)
         is_kept = assignment.leave_running
         where = "" if network is None else f" in the network of process {os.getpid()} (nsenter -n -t {os.getpid()})"
         endpoints = cluster.bootstrap_servers + where
@@ -159,50 +153,56 @@ def _copy_logs(cluster: LocalCluster, target: Path) -> None:
             shutil.copyfile(source, target / source.name)
 
 
-class _RealRun:
+async def _play(
+    assignment: Assignment, cluster: LocalCluster, plan: FaultPlan, ledger: Ledger, disks: dict[int, PoweredDisk]
+) -> Run:
+    return await _RealRun(assignment, cluster, plan, ledger, disks).play()
+
+
+class _RealRun(PhasedRun):
     """One run, under trio."""
+
+    start_within_s = _START_WITHIN_S
 
     def __init__(
         self, assignment: Assignment, cluster: LocalCluster, plan: FaultPlan, ledger: Ledger, disks: dict[int, PoweredDisk]
     ) -> None:
-        self._cluster, self._plan, self._ledger, self._disks = cluster, plan, ledger, disks
-        self._workload: Workload = assignment.workload
-        self._options: Options = assignment.options
-        self._listener = assignment.listener
-        self._observations: list[Observation] = []
-        self._last: dict[int, Observation] = {}
-        self._strikes: list[Strike] = []
-        self._striking: list[str] = []
+        super().__init__(assignment.workload, assignment.options, plan, assignment.listener)
+        self._cluster, self._ledger, self._disks = cluster, ledger, disks
+        self._nodes: Nodes
+        self._leaders: LeaderFinder
+        self._guard: QuorumGuard
+        self._tail: LogTail
+        self._watchers: trio.Nursery
         self._exits: dict[int, tuple[int, str]] = {}
         self._violations: list[str] = []
-        self._phase, self._not_ready, self._cut_short = "start", "", ""
-        self._healed_ns = self._started_at_ms = 0
-        self._data: dict[str, Any] = {}
         self._reading = trio.Lock()
 
+    def _new_port(self, process: int) -> Port:
+        return GrpcPort(self._nodes, self._options, process, self._drive.now_ns, self._guard)
+
     async def play(self) -> Run:
-        self._nodes = nodes = Nodes(self._cluster)
-        self._leaders = leaders = LeaderFinder(self._cluster)
-        self._guard = guard = QuorumGuard(self._cluster, leaders.voters)
-        listens = {node_id: self._cluster.node(node_id).listens for node_id in self._cluster.controller_ids}
-        disks = [self._cluster.metadata_dir(node_id) for node_id in (*self._cluster.controller_ids, *self._cluster.broker_ids)]
-        tail = LogTail(listens, self._cluster.cluster_id, disks)
+        cluster = self._cluster
+        self._nodes = Nodes(cluster)
+        self._leaders = LeaderFinder(cluster)
+        self._guard = QuorumGuard(cluster, self._leaders.voters)
+        listens = {node_id: cluster.node(node_id).listens for node_id in cluster.controller_ids}
+        disks = [cluster.metadata_dir(node_id) for node_id in (*cluster.controller_ids, *cluster.broker_ids)]
+        self._tail = LogTail(listens, cluster.cluster_id, disks)
         try:
-            self._drive = TrioDrive(lambda process: GrpcPort(nodes, self._options, process, self._drive.now_ns, guard))
-            self._interpreter = Interpreter(self._workload, self._options, self._drive, self._listener.ended)
-            async with _errors_alone(), trio.open_nursery() as watchers:
+            async with _errors_alone(), trio.open_nursery() as self._watchers:
                 with trio.CancelScope() as phases:
-                    watchers.start_soon(self._stop_on_signal, phases)
-                    await self._phases(watchers, tail)
+                    self._watchers.start_soon(self._stop_on_signal, phases)
+                    await self._phases()
                 with trio.CancelScope(shield=True):
-                    log = await self._wind_up(tail)
-                watchers.cancel_scope.cancel()
-            return self._run(log, tail)
+                    log = await self._wind_up()
+                self._watchers.cancel_scope.cancel()
+            return self._run(log, self._own_exits(), (*self._violations, *self._tail.violations))
         finally:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            tail.close()
-            leaders.close()
-            nodes.close()
+            self._tail.close()
+            self._leaders.close()
+            self._nodes.close()
 
     async def _stop_on_signal(self, phases: trio.CancelScope) -> None:
         """The first signal ends the phases; from then on Ctrl-C is the system's own, which ends this process at once."""
@@ -214,37 +214,17 @@ class _RealRun:
 
     # -- phases --------------------------------------------------------------------------------------------------------
 
-    async def _phases(self, watchers: trio.Nursery, tail: LogTail) -> None:
-        self._enter("start")
+    async def _start(self) -> None:
         await _in_thread(self._cluster.start)
-        await self._wait_ready(_START_WITHIN_S)
-        if self._not_ready:
-            raise WorldFailed(f"the cluster did not come up: {self._not_ready}")
-        watchers.start_soon(self._sample)
-        await self._read_to_end(tail, 0)
-        watchers.start_soon(self._follow, tail)
-        self._enter("setup")
-        await self._interpreter.setup()
-        self._drive.begin()
-        self._observations.clear()
-        self._started_at_ms = int(time.time() * 1000)
-        watchers.start_soon(self._watch)
-        self._enter("clients")
-        try:
-            async with trio.open_nursery() as both:
-                both.start_soon(self._strike)
-                await self._interpreter.clients()
-                both.cancel_scope.cancel()
-        finally:
-            await self._heal()
-        if not self._not_ready:
-            self._enter("final")
-            with trio.move_on_after(FINAL_WITHIN_S) as final:
-                await self._interpreter.final()
-            if final.cancelled_caught:
-                self._not_ready = f"the final phase had not ended after {FINAL_WITHIN_S:g} s"
-        self._enter("collect")
-        self._data = await self._interpreter.collect()
+
+    async def _came_up(self) -> None:
+        self._watchers.start_soon(self._sample)
+        await self._read_to_end(0)
+        self._watchers.start_soon(self._follow)
+
+    def _begin(self) -> int:
+        self._watchers.start_soon(self._watch)
+        return int(time.time() * 1000)
 
     async def _strike(self) -> None:
         await carry_out(
@@ -259,21 +239,11 @@ class _RealRun:
             disks=self._disks,
         )
 
-    def _struck(self, strike: Strike) -> None:
-        self._strikes.append(strike)
-        if strike.kind in self._striking:
-            self._striking.remove(strike.kind)
-
-    async def _heal(self) -> None:
-        """Every link heals, every node runs again, and the cluster is waited for. Also if the run is being cut short."""
-        self._enter("heal")
-        with trio.CancelScope(shield=True):
-            await _in_thread(self._cluster.heal_all)
-            for node_id in (*self._cluster.controller_ids, *self._cluster.broker_ids):
-                await _in_thread(self._cluster.resume_node, node_id)
-            self._healed_ns = self._drive.now_ns()
-            await self._start_dead()
-        await self._wait_ready(READY_WITHIN_S)
+    async def _mend(self) -> None:
+        await _in_thread(self._cluster.heal_all)
+        for node_id in (*self._cluster.controller_ids, *self._cluster.broker_ids):
+            await _in_thread(self._cluster.resume_node, node_id)
+        await self._start_dead()
 
     async def _start_dead(self) -> None:
         """Nodes that ended by themselves are noted, and started again."""
@@ -298,70 +268,50 @@ class _RealRun:
         self._not_ready = state
         self._note_exits(at_rest=True)
 
-    async def _wind_up(self, tail: LogTail) -> CommittedLog | None:
+    async def _wind_up(self) -> CommittedLog | None:
         """The log to its end, if it can be had."""
         self._enter("log")
+        tail = self._tail
         if not self._interpreter.ops:
             return None
         answered = max((op.offset for op in self._interpreter.ops), default=0)
-        is_whole = await self._read_to_end(tail, answered)
+        is_whole = await self._read_to_end(answered)
         if not is_whole and not self._not_ready and not self._cut_short:
-            self._not_ready = f"the committed log could not be read to its end within {_LOG_WITHIN_S:g} s"
+            self._not_ready = f"the committed log could not be read to its end within {LOG_WITHIN_S:g} s"
         return tail.log() if is_whole or tail.end else None
 
-    async def _read_to_end(self, tail: LogTail, least: int) -> bool:
+    async def _read_to_end(self, least: int) -> bool:
         """Reads the log up to the highest offset that any node says is committed, `least` at least; False if that was not to be
         had in time."""
-        with trio.move_on_after(_LOG_WITHIN_S):
+        with trio.move_on_after(LOG_WITHIN_S):
             while True:
-                more = await self._advance(tail)
+                more = await self._advance()
                 end = max(least, *(observation.high_watermark for observation in (NOTHING_SEEN, *self._last.values())))
-                if not more and 0 < end <= tail.end:
+                if not more and 0 < end <= self._tail.end:
                     return True
                 if not more:
                     await trio.sleep(_TAIL_PAUSE_S)
         return False
 
-    async def _advance(self, tail: LogTail) -> bool:
+    async def _advance(self) -> bool:
         """Whether there was more to read. What cannot be read now is read later."""
         leader, epoch, _, _ = newest(self._last)
         async with self._reading:
             try:
-                more: bool = await _in_thread(tail.advance, leader, epoch)
+                more: bool = await _in_thread(self._tail.advance, leader, epoch)
             except CorruptBatch:
                 return False
             return more
-
-    def _run(self, log: CommittedLog | None, tail: LogTail) -> Run:
-        return Run(
-            options=self._options,
-            history=History(self._interpreter.ops),
-            log=log,
-            strikes=tuple(sorted(self._strikes, key=lambda strike: (strike.begin_ns, strike.kind))),
-            observations=tuple(sorted(self._observations, key=lambda observation: (observation.at_ns, observation.node))),
-            healed_ns=self._healed_ns,
-            ended_ns=self._drive.now_ns(),
-            started_at_ms=self._started_at_ms,
-            node_exits=self._own_exits(),
-            violations=(*self._violations, *tail.violations),
-            not_ready=self._not_ready,
-            cut_short=self._cut_short,
-            data=self._data,
-        )
 
     # -- watching ------------------------------------------------------------------------------------------------------
 
     async def _sample(self) -> None:
         await sample(self._cluster, self._nodes, self._drive.now_ns, self._observed)
 
-    def _observed(self, observation: Observation) -> None:
-        self._observations.append(observation)
-        self._last[observation.node] = observation
-
-    async def _follow(self, tail: LogTail) -> None:
+    async def _follow(self) -> None:
         """Reads the log as it grows."""
         while True:
-            if not await self._advance(tail):
+            if not await self._advance():
                 await trio.sleep(_TAIL_PAUSE_S)
 
     async def _watch(self) -> None:
@@ -385,18 +335,6 @@ class _RealRun:
             for node_id, (at_ns, words) in self._exits.items()
             if not any(begin_ns <= at_ns and node_id in nodes for begin_ns, nodes in expected)
         }
-
-    def _enter(self, phase: str) -> None:
-        self._phase = phase
-        self._tell()
-
-    def _tell(self) -> None:
-        leader, epoch, committed, lag = newest(self._last)
-        down = tuple(node for node, observation in sorted(self._last.items()) if not observation.is_up)
-        now_ns = self._drive.now_ns()
-        self._listener.stands(
-            Standing(self._phase, now_ns, leader, epoch, committed, lag, down, tuple(dict.fromkeys(self._striking)))
-        )
 
 
 async def _in_thread(work: Callable[..., Any], *arguments: Any) -> Any:

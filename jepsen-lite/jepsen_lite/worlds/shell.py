@@ -17,6 +17,7 @@ import logging
 import random
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,25 +28,22 @@ from kraftlab.metadata.errors import ErrorCode
 from kraftlab.quorum.core.batch import decode_all
 
 from ..committed_log import LogBatch, decoded
-from ..fault_plan import FaultPlan, Observation, Strike
-from ..history import History, Op
-from ..interpreter import Interpreter
+from ..fault_plan import FaultPlan, Observation
+from ..history import Op
 from ..nemeses.carrying_out import carry_out_in
 from ..nemeses.drawing import NoSuchNemesis, draw_plan
 from ..nemeses.quorum_guard import QuorumGuard
 from ..nemeses.scene import Scene
 from ..outcomes import of_broken_call, of_error_code
 from ..workload import CallFailed, Options, Port, Reply, Run, Workload
+from .phases import LOG_WITHIN_S, PhasedRun
 from .shell_cluster import STARTED_S, ShellCluster, Unanswered
-from .trio_drive import TrioDrive, first_of
-from .world import SHELL_KINDS, Assignment, Listener, Played, Standing, WorldFailed, newest
+from .trio_drive import first_of
+from .world import SHELL_KINDS, Assignment, Listener, Played, Standing, WorldFailed
 
 PROPERTIES = {"metadata.log.max.record.bytes.between.snapshots": "20000", "broker.session.timeout.ms": "3600000"}
 """A snapshot every two hundred records or so. Stand-ins for brokers are never fenced: nobody would bring their replicas back."""
 LOG_NAME = "shell.log"
-READY_WITHIN_S = 30.0
-FINAL_WITHIN_S = 60.0
-LOG_WITHIN_S = 15.0
 STEPS_MAX = 20_000_000
 """Steps of tasks after which a run goes round in circles."""
 OTHER_RATE = 0.15
@@ -104,9 +102,10 @@ def run_shell(
         raise WorldFailed(f"{', '.join(refused)} cannot strike in the world shell, which has {', '.join(SHELL_KINDS)}")
     steps = _Steps()
     with _deterministic(options.seed), _logged() as lines:
-        world = _World(workload, options, plan, listener or Quiet(), steps)
+        told = listener or Quiet()
         try:
-            run: Run = trio.run(world.play, clock=trio.testing.MockClock(autojump_threshold=0), instruments=[steps])
+            clock = trio.testing.MockClock(autojump_threshold=0)
+            run: Run = trio.run(partial(_play, workload, options, plan, told, steps), clock=clock, instruments=[steps])
         except BaseExceptionGroup as group:
             raise first_of(group) from group
     return ShellRun(run, plan, steps.count, tuple(lines))
@@ -242,34 +241,29 @@ class Tail:
                 self.violations.append(f"node {node} has committed {header!r}, which does not follow offset {self.end}")
 
 
-class _World:
+async def _play(workload: Workload, options: Options, plan: FaultPlan, listener: Listener, steps: _Steps) -> Run:
+    return await _ShellRun(workload, options, plan, listener, steps).play()
+
+
+class _ShellRun(PhasedRun):
     """One run, under trio."""
 
     def __init__(self, workload: Workload, options: Options, plan: FaultPlan, listener: Listener, steps: _Steps) -> None:
-        self._workload, self._options, self._plan, self._listener, self._steps = workload, options, plan, listener, steps
-        self._observations: list[Observation] = []
-        self._last: dict[int, Observation] = {}
-        self._strikes: list[Strike] = []
-        self._striking: list[str] = []
-        self._phase, self._not_ready = "start", ""
-        self._healed_ns = self._began_ms = 0
-        self._data: dict[str, Any] = {}
+        super().__init__(workload, options, plan, listener)
+        self._steps = steps
+        properties = PROPERTIES | dict(workload.properties)
+        self._cluster = ShellCluster(options.controllers, options.brokers, properties, self._chance)
+        self._tail = Tail()
+        self._cluster.on_commit = self._tail.hear
+        self._nursery: trio.Nursery
 
     async def play(self) -> Run:
-        options = self._options
-        properties = PROPERTIES | dict(self._workload.properties)
-        self._cluster = cluster = ShellCluster(options.controllers, options.brokers, properties, self._chance)
-        self._tail = Tail()
-        cluster.on_commit = self._tail.hear
-        self._drive = drive = TrioDrive(self._new_port)
-        self._interpreter = Interpreter(self._workload, options, drive, self._listener.ended)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(cluster.run)
-            nursery.start_soon(self._watch)
+        async with trio.open_nursery() as self._nursery:
             with self._steps.scope:
                 await self._phases()
-            run = self._run()
-            nursery.cancel_scope.cancel()
+                await self._read_log()
+            run = self._told()
+            self._nursery.cancel_scope.cancel()
         return run
 
     def _chance(self, name: str) -> random.Random:
@@ -280,34 +274,15 @@ class _World:
 
     # -- phases --------------------------------------------------------------------------------------------------------
 
-    async def _phases(self) -> None:
-        self._enter("start")
-        await self._wait_ready()
-        if self._not_ready:
-            raise WorldFailed(f"the cluster did not come up: {self._not_ready}")
-        self._enter("setup")
-        await self._interpreter.setup()
-        self._drive.begin()
-        self._observations.clear()
-        self._began_ms = int((STARTED_S + trio.current_time()) * 1000)
-        self._enter("clients")
-        async with trio.open_nursery() as both:
-            both.start_soon(self._strike)
-            await self._interpreter.clients()
-            both.cancel_scope.cancel()
-        self._enter("heal")
-        self._cluster.heal_all()
-        self._healed_ns = self._drive.now_ns()
-        await self._wait_ready()
-        if not self._not_ready:
-            self._enter("final")
-            with trio.move_on_after(FINAL_WITHIN_S) as final:
-                await self._interpreter.final()
-            if final.cancelled_caught:
-                self._not_ready = f"the final phase had not ended after {FINAL_WITHIN_S:g} s"
-        self._enter("collect")
-        self._data = await self._interpreter.collect()
-        await self._read_log()
+    async def _start(self) -> None:
+        await self._nursery.start(self._cluster.run)
+        self._nursery.start_soon(self._watch)
+
+    async def _came_up(self) -> None:
+        """The log is known from its beginning."""
+
+    def _begin(self) -> int:
+        return int((STARTED_S + trio.current_time()) * 1000)
 
     async def _strike(self) -> None:
         cluster = self._cluster
@@ -315,16 +290,14 @@ class _World:
         begun = self._striking.append
         await carry_out_in(scene, self._plan, self._drive.now_ns, tell=self._struck, begun=lambda action: begun(action.kind))
 
-    def _struck(self, strike: Strike) -> None:
-        self._strikes.append(strike)
-        if strike.kind in self._striking:
-            self._striking.remove(strike.kind)
+    async def _mend(self) -> None:
+        self._cluster.heal_all()
 
-    async def _wait_ready(self) -> None:
-        deadline = trio.current_time() + READY_WITHIN_S
+    async def _wait_ready(self, within_s: float) -> None:
+        deadline = trio.current_time() + within_s
         while lacking := self._cluster.lacking():
             if trio.current_time() >= deadline:
-                self._not_ready = f"{lacking}, after {READY_WITHIN_S:g} s"
+                self._not_ready = f"{lacking}, after {within_s:g} s"
                 return
             await trio.sleep(_LOOK_S)
 
@@ -337,23 +310,10 @@ class _World:
                 return
             await trio.sleep(_LOOK_S)
 
-    def _run(self) -> Run:
-        tail, drive = self._tail, self._drive
-        is_endless = self._steps.scope.cancelled_caught
-        return Run(
-            options=self._options,
-            history=History(self._interpreter.ops),
-            log=decoded(tail.batches),
-            strikes=tuple(sorted(self._strikes, key=lambda strike: (strike.begin_ns, strike.kind))),
-            observations=tuple(self._observations),
-            healed_ns=self._healed_ns or drive.now_ns(),
-            ended_ns=drive.now_ns(),
-            started_at_ms=self._began_ms,
-            node_exits=dict(self._cluster.exits),
-            violations=tuple(tail.violations),
-            not_ready=f"{STEPS_MAX} steps in the phase {self._phase!r}, and no end" if is_endless else self._not_ready,
-            data=self._data,
-        )
+    def _told(self) -> Run:
+        if self._steps.scope.cancelled_caught:
+            self._not_ready = f"{STEPS_MAX} steps in the phase {self._phase!r}, and no end"
+        return self._run(decoded(self._tail.batches), dict(self._cluster.exits), tuple(self._tail.violations))
 
     # -- watching ------------------------------------------------------------------------------------------------------
 
@@ -382,18 +342,7 @@ class _World:
                     high_watermark=told.high_watermark,
                     log_end=told.log_end_offset,
                 )
-            self._observations.append(seen)
-            self._last[node] = seen
-
-    def _enter(self, phase: str) -> None:
-        self._phase = phase
-        self._tell()
-
-    def _tell(self) -> None:
-        leader, epoch, committed, lag = newest(self._last)
-        down = tuple(node for node, seen in sorted(self._last.items()) if not seen.is_up)
-        striking = tuple(dict.fromkeys(self._striking))
-        self._listener.stands(Standing(self._phase, self._drive.now_ns(), leader, epoch, committed, lag, down, striking))
+            self._observed(seen)
 
 
 async def _at_once(work: Callable[..., Any], *arguments: Any) -> Any:

@@ -1,0 +1,151 @@
+"""The phases of a run under trio, on a real clock or a mock one, whatever the cluster is made of.
+
+The cluster starts, the workload sets up; clients and faults go on for the options' time; everything is healed, and the cluster
+has `READY_WITHIN_S` to be ready; the final phase; what the workload collects. Time 0 is when clients begin. Nothing that a client
+sent is under way when the final phase begins: every call has its deadline, on the node too, and workers wait for their own calls.
+What is cancelled during the faults is healed all the same.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import trio
+
+from ..committed_log import CommittedLog
+from ..fault_plan import FaultPlan, Observation, Strike
+from ..history import History
+from ..interpreter import Interpreter
+from ..workload import Options, Port, Run, Workload
+from .trio_drive import TrioDrive
+from .world import Listener, Standing, WorldFailed, newest
+
+READY_WITHIN_S = 30.0
+FINAL_WITHIN_S = 60.0
+LOG_WITHIN_S = 15.0
+"""How long the committed log may take to be read to its end."""
+
+
+class PhasedRun(ABC):
+    """One run. Make it under trio, its clock is the run's."""
+
+    start_within_s = READY_WITHIN_S
+
+    def __init__(self, workload: Workload, options: Options, plan: FaultPlan, listener: Listener) -> None:
+        self._workload, self._options, self._plan, self._listener = workload, options, plan, listener
+        self._observations: list[Observation] = []
+        self._last: dict[int, Observation] = {}
+        self._strikes: list[Strike] = []
+        self._striking: list[str] = []
+        self._phase, self._not_ready, self._cut_short = "start", "", ""
+        self._healed_ns = self._started_at_ms = 0
+        self._data: dict[str, Any] = {}
+        self._drive = TrioDrive(self._new_port)
+        self._interpreter = Interpreter(workload, options, self._drive, listener.ended)
+
+    # -- what a world has of its own -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _new_port(self, process: int) -> Port: ...
+
+    @abstractmethod
+    async def _start(self) -> None:
+        """Everything is there, if not yet ready."""
+
+    @abstractmethod
+    async def _came_up(self) -> None:
+        """The cluster is ready for the first time."""
+
+    @abstractmethod
+    def _begin(self) -> int:
+        """Time 0: clients and faults begin. The wall clock's time, in ms."""
+
+    @abstractmethod
+    async def _strike(self) -> None:
+        """Carries out the plan."""
+
+    @abstractmethod
+    async def _mend(self) -> None:
+        """Links, nodes and disks are whole and run, whatever struck them."""
+
+    @abstractmethod
+    async def _wait_ready(self, within_s: float) -> None:
+        """Returns when the cluster is ready; else `_not_ready` says what it lacks."""
+
+    # -- phases --------------------------------------------------------------------------------------------------------
+
+    async def _phases(self) -> None:
+        """WorldFailed."""
+        self._enter("start")
+        await self._start()
+        await self._wait_ready(self.start_within_s)
+        if self._not_ready:
+            raise WorldFailed(f"the cluster did not come up: {self._not_ready}")
+        await self._came_up()
+        self._enter("setup")
+        await self._interpreter.setup()
+        self._drive.begin()
+        self._observations.clear()
+        self._started_at_ms = self._begin()
+        self._enter("clients")
+        try:
+            async with trio.open_nursery() as both:
+                both.start_soon(self._strike)
+                await self._interpreter.clients()
+                both.cancel_scope.cancel()
+        finally:
+            await self._heal()
+        if not self._not_ready:
+            self._enter("final")
+            with trio.move_on_after(FINAL_WITHIN_S) as final:
+                await self._interpreter.final()
+            if final.cancelled_caught:
+                self._not_ready = f"the final phase had not ended after {FINAL_WITHIN_S:g} s"
+        self._enter("collect")
+        self._data = await self._interpreter.collect()
+
+    async def _heal(self) -> None:
+        self._enter("heal")
+        with trio.CancelScope(shield=True):
+            await self._mend()
+            self._healed_ns = self._drive.now_ns()
+        await self._wait_ready(READY_WITHIN_S)
+
+    def _run(self, log: CommittedLog | None, node_exits: dict[int, str], violations: tuple[str, ...]) -> Run:
+        return Run(
+            options=self._options,
+            history=History(self._interpreter.ops),
+            log=log,
+            strikes=tuple(sorted(self._strikes, key=lambda strike: (strike.begin_ns, strike.kind))),
+            observations=tuple(sorted(self._observations, key=lambda observation: (observation.at_ns, observation.node))),
+            healed_ns=self._healed_ns or self._drive.now_ns(),
+            ended_ns=self._drive.now_ns(),
+            started_at_ms=self._started_at_ms,
+            node_exits=node_exits,
+            violations=violations,
+            not_ready=self._not_ready,
+            cut_short=self._cut_short,
+            data=self._data,
+        )
+
+    # -- what is told --------------------------------------------------------------------------------------------------
+
+    def _struck(self, strike: Strike) -> None:
+        self._strikes.append(strike)
+        if strike.kind in self._striking:
+            self._striking.remove(strike.kind)
+
+    def _observed(self, observation: Observation) -> None:
+        self._observations.append(observation)
+        self._last[observation.node] = observation
+
+    def _enter(self, phase: str) -> None:
+        self._phase = phase
+        self._tell()
+
+    def _tell(self) -> None:
+        leader, epoch, committed, lag = newest(self._last)
+        down = tuple(node for node, seen in sorted(self._last.items()) if not seen.is_up)
+        striking = tuple(dict.fromkeys(self._striking))
+        self._listener.stands(Standing(self._phase, self._drive.now_ns(), leader, epoch, committed, lag, down, striking))
