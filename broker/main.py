@@ -35,6 +35,7 @@ from kraftlab.node.process import run_to_end, through_generations, watch_signals
 from kraftlab.node.replica import driver_config
 from kraftlab.quorum.driver.errors import GenerationOver, only_cause
 from kraftlab.quorum.driver.interpreter import tame_interpreter
+from kraftlab.quorum.driver.outside import this_machine
 from kraftlab.quorum.driver.raft_driver import RaftDriver
 from kraftlab.quorum.driver.transport import PeerPool, PeerServer
 from kraftlab.quorum.storage.identity import LogIdentity
@@ -103,6 +104,7 @@ class BrokerNode:
 
     def __init__(self, config: BrokerConfig, directory: MetaProperties) -> None:
         self._config = config
+        self._outside = this_machine()
         self._cluster_id = directory.cluster_id
         self._ends = trio.Event()
         self._first_published = trio.Event()
@@ -114,7 +116,7 @@ class BrokerNode:
             self._leader_changed,
             fatal=(StartupRefused,),
         )
-        self.driver = RaftDriver(driver_config(config, directory), self.publisher)
+        self.driver = RaftDriver(driver_config(config, directory), self.publisher, outside=self._outside)
         self._channel: ControllerChannel | None = None
         self._is_built = False
 
@@ -251,7 +253,10 @@ class BrokerNode:
         assert self._channel is not None
         log_dirs = LogDirsApi(self.replicas, self.publisher)
         metadata_dir = str(self._config.metadata_log_dir)
-        metadata = MetadataDigests(self._config.node_id, metadata_dir, lambda: self.publisher.offset, self.publisher.image_at)
+        threads = self._outside.threads
+        metadata = MetadataDigests(
+            self._config.node_id, metadata_dir, lambda: self.publisher.offset, self.publisher.image_at, threads
+        )
         local = {
             "AlterReplicaLogDirs": log_dirs.alter,
             "DescribeLogDirs": log_dirs.describe,
@@ -261,7 +266,7 @@ class BrokerNode:
             "InitProducerId": InitProducerId(self.producer_ids).init,
             "AllocateProducerIds": allocate,
             **SnapshotCalls(self._config.node_id, self.driver).calls(),
-            **TimeTravel(self._config.node_id, metadata_dir, lambda: self.publisher.offset).calls(),
+            **TimeTravel(self._config.node_id, metadata_dir, lambda: self.publisher.offset, threads).calls(),
         }
         service = AdminService(
             self._cluster_id, self._channel, self.publisher, local, self._config.access, _identity_of(self._config)

@@ -118,14 +118,22 @@ class ControllerNode:
         self.driver = RaftDriver(driver_config(config, directory), self.controller, file_system, outside)
         self.controller.attach(self.driver)
         digests = MetadataDigests(
-            config.node_id, str(config.metadata_log_dir), lambda: self.controller.applied_offset, self.controller.image_at
+            config.node_id,
+            str(config.metadata_log_dir),
+            lambda: self.controller.applied_offset,
+            self.controller.image_at,
+            outside.threads,
+            file_system,
+        )
+        past = TimeTravel(
+            config.node_id, str(config.metadata_log_dir), lambda: self.controller.applied_offset, outside.threads, file_system
         )
         operations = QuorumOperations(directory.cluster_id, self.driver, lambda: self.controller.committed.image)
         snapshots = SnapshotCalls(config.node_id, self.driver)
         local = {
             **operations.calls(),
             **snapshots.calls(),
-            **TimeTravel(config.node_id, str(config.metadata_log_dir), lambda: self.controller.applied_offset).calls(),
+            **past.calls(),
             "DescribeMetadata": digests.describe,
             "ApiVersions": self._api_versions,
         }

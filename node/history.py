@@ -25,7 +25,7 @@ from kraftlab.metadata.replay_error import ReplayError
 from kraftlab.metadata.snapshot import image_from
 from kraftlab.quorum.core.batch import NO_PREVIOUS_CRC, BatchHeader
 from kraftlab.quorum.storage.errors import StorageError
-from kraftlab.quorum.storage.file_system import RealFileSystem
+from kraftlab.quorum.storage.file_system import FileReader, RealFileSystem
 from kraftlab.quorum.storage.recovery import scan
 from kraftlab.quorum.storage.snapshot_file import SnapshotDecoder, snapshot_id
 from kraftlab.quorum.storage.survey import BrokenPlace, FoundBatch, read_chain, segments_in, snapshots_in
@@ -75,8 +75,9 @@ class Step(NamedTuple):
 class History:
     """What one partition directory of a metadata log tells. Blocks: for worker threads and commands."""
 
-    def __init__(self, partition: str) -> None:
+    def __init__(self, partition: str, files: FileReader | None = None) -> None:
         self.partition = partition
+        self._files: FileReader = files or RealFileSystem()
 
     def at(self, moment: Moment) -> Found:
         """The image of that moment. NoHistory, OSError."""
@@ -100,9 +101,9 @@ class History:
         return _while_files_vanish(self._known_committed)
 
     def _known_committed(self) -> int:
-        committed = max((position.offset for position, _ in snapshots_in(self.partition)), default=0)
-        for _, path in segments_in(self.partition):
-            marks = (header.high_watermark for header in scan(Path(path).read_bytes(), 0))
+        committed = max((position.offset for position, _ in snapshots_in(self.partition, self._files)), default=0)
+        for _, path in segments_in(self.partition, self._files):
+            marks = (header.high_watermark for header in scan(self._files.read(path), 0))
             committed = max(committed, max(marks, default=0))
         return committed
 
@@ -121,11 +122,11 @@ class History:
     def _start(self, moment: Moment) -> tuple[MetadataImage, int, list[str]]:
         """Where to begin: image and crc of the newest snapshot that holds and lies before the moment, and what did not hold."""
         notes: list[str] = []
-        for position, path in snapshots_in(self.partition):
+        for position, path in snapshots_in(self.partition, self._files):
             if moment.offset is not None and position.offset > moment.offset:
                 continue
             try:
-                found = read_snapshot(path, moment)
+                found = read_snapshot(path, moment, self._files)
             except UnreadableSnapshot as error:
                 notes.append(str(error))
                 continue
@@ -134,7 +135,7 @@ class History:
         return EMPTY, NO_PREVIOUS_CRC, notes
 
     def _follow(self, image: MetadataImage, crc: int, end: Moment) -> Iterator[Step | str]:
-        for entry in read_chain(self.partition, image.provenance.offset, crc):
+        for entry in read_chain(self.partition, image.provenance.offset, crc, self._files):
             if isinstance(entry, BrokenPlace):
                 yield str(entry)
                 return
@@ -149,7 +150,7 @@ class History:
             yield step
 
     def _reach(self, reason: str) -> str:
-        snapshots = snapshots_in(self.partition)
+        snapshots = snapshots_in(self.partition, self._files)
         if not snapshots:
             return f"{reason}; no snapshot stands for what came before"
         oldest = snapshots[-1][0].offset
@@ -160,7 +161,7 @@ class UnreadableSnapshot(Exception):
     """A snapshot that does not hold; says where and why."""
 
 
-def read_snapshot(path: str, moment: Moment = NEWEST) -> tuple[MetadataImage, int] | None:
+def read_snapshot(path: str, moment: Moment = NEWEST, files: FileReader | None = None) -> tuple[MetadataImage, int] | None:
     """A snapshot's image and the crc that the log goes on from; None if it stands for more than that moment. UnreadableSnapshot,
     OSError.
     """
@@ -169,7 +170,7 @@ def read_snapshot(path: str, moment: Moment = NEWEST) -> tuple[MetadataImage, in
         raise UnreadableSnapshot(
             f"{path} has no snapshot's name, which is <end offset, 20 digits>-<epoch, 10 digits>.checkpoint; give one that has"
         )
-    file = RealFileSystem().open(path)
+    file = (files or RealFileSystem()).open(path)
     try:
         decoder = SnapshotDecoder(file, position)
         header = decoder.header

@@ -28,6 +28,8 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import AnyRecord, Config, RequestOutcome, UserScramCredential
 from kraftlab.metadata.snapshot import image_records
+from kraftlab.quorum.driver.outside import Threads
+from kraftlab.quorum.storage.file_system import FileReader
 from kraftlab.quorum.storage.identity import partition_directory
 
 from .history import History, Moment, NoHistory
@@ -39,11 +41,16 @@ RECORDS_PER_BODY = 256
 
 
 class TimeTravel:
-    """Answers for one node. `newest` is the end offset that it has published."""
+    """Answers for one node. `newest` is the end offset that it has published. `threads` read; `files` are this machine's if not
+    given.
+    """
 
-    def __init__(self, node_id: int, metadata_log_dir: str, newest: Callable[[], int]) -> None:
+    def __init__(
+        self, node_id: int, metadata_log_dir: str, newest: Callable[[], int], threads: Threads, files: FileReader | None = None
+    ) -> None:
         self._node_id = node_id
-        self._history = History(partition_directory(metadata_log_dir))
+        self._history = History(partition_directory(metadata_log_dir), files)
+        self._threads = threads
         self._newest = newest
         self._limiter = trio.CapacityLimiter(1)
         self._key = os.urandom(32)
@@ -87,7 +94,7 @@ class TimeTravel:
 
     async def _in_thread(self, read: Callable[[], T]) -> T:
         try:
-            return await trio.to_thread.run_sync(read, limiter=self._limiter)
+            return await self._threads.run_limited(self._limiter, read)
         except NoHistory as error:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"node {self._node_id}: {error}") from None
         except OSError as error:

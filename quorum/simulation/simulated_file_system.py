@@ -174,6 +174,13 @@ class SimulatedFileSystem:
             self._name(path, inode)
         return SimulatedFile(self, path, inode)
 
+    def read(self, path: str) -> bytes:
+        """A whole file."""
+        inode = self._names.get(path)
+        if inode is None:
+            raise FileNotFoundError(path)
+        return SimulatedFile(self, path, inode).pread(len(inode.data), 0)
+
     def _name(self, path: str, inode: _Inode | None) -> None:
         directory, _, name = path.rpartition("/")
         self._unsynced_names[directory].add(path)

@@ -42,13 +42,22 @@ class File(Protocol):
         """Give up the handle; closing it again does nothing."""
 
 
-class FileSystem(Protocol):
-    """Names are paths with '/'. `open` raises FileNotFoundError if the file is missing and `create` is false."""
-
-    def open(self, path: str, *, create: bool = False) -> File: ...
+class FileReader(Protocol):
+    """What reading beside the node that writes needs. FileNotFoundError for what is not there, or not any more."""
 
     def names(self, directory: str) -> list[str]:
         """Names in the directory, sorted; empty if there is no such directory."""
+
+    def read(self, path: str) -> bytes:
+        """A whole file. OSError."""
+
+    def open(self, path: str) -> File: ...
+
+
+class FileSystem(FileReader, Protocol):
+    """Names are paths with '/'. `open` raises FileNotFoundError if the file is missing and `create` is false."""
+
+    def open(self, path: str, *, create: bool = False) -> File: ...
 
     def make_directory(self, path: str) -> None:
         """Create it with its parents, durably; nothing happens if it exists."""
@@ -151,6 +160,11 @@ class RealFileSystem:
             return []
         except OSError as error:
             raise translate(error, "list", directory) from error
+
+    def read(self, path: str) -> bytes:
+        """A whole file, which may be read-only. OSError."""
+        with open(path, "rb") as file:
+            return file.read()
 
     def make_directory(self, path: str) -> None:
         missing: list[str] = []

@@ -25,7 +25,7 @@ from ..core.batch import Batch, ControlRecord
 from ..core.errors import InvariantViolation
 from ..core.types import OffsetAndEpoch
 from .errors import DiskFailed, LogCorrupt
-from .file_system import File, FileSystem
+from .file_system import File, FileReader, FileSystem
 from .identity import LogIdentity
 from .snapshot_file import (
     BOOTSTRAP_ID,
@@ -362,7 +362,7 @@ class SnapshotReader:
         return LogCorrupt(f"{error}. Start the node again: it fetches from the other controllers what it has lost.")
 
 
-def list_snapshots(file_system: FileSystem, directory: str) -> list[OffsetAndEpoch]:
+def list_snapshots(file_system: FileReader, directory: str) -> list[OffsetAndEpoch]:
     """The ids that the finished snapshots in a partition directory claim by their names, oldest first, unchecked."""
     found = (snapshot_id(name) for name in file_system.names(directory))
     return sorted(position for position in found if position is not None and position != BOOTSTRAP_ID)

@@ -21,6 +21,7 @@ from ..core.batch import BatchHeader
 from ..core.errors import CorruptBatch
 from ..core.types import OffsetAndEpoch
 from .errors import WrongIdentity
+from .file_system import FileReader, RealFileSystem
 from .identity import PARTITION_DIRECTORY
 from .recovery import parse, scan_positions
 from .segment import HEADER_PAGE_BYTES, SegmentHeader, segment_base_offset
@@ -121,24 +122,26 @@ def _entries(
         offset, crc = header.end_offset, header.crc
 
 
-def snapshots_in(partition: str) -> list[tuple[OffsetAndEpoch, str]]:
+def snapshots_in(partition: str, files: FileReader | None = None) -> list[tuple[OffsetAndEpoch, str]]:
     """(id, path) of the finished snapshots by their names, newest first, unchecked."""
-    found = [(position, f"{partition}/{name}") for name in os.listdir(partition) if (position := snapshot_id(name)) is not None]
+    names = (files or RealFileSystem()).names(partition)
+    found = [(position, f"{partition}/{name}") for name in names if (position := snapshot_id(name)) is not None]
     return sorted((entry for entry in found if entry[0] != BOOTSTRAP_ID), reverse=True)
 
 
-def segments_in(partition: str) -> list[tuple[int, str]]:
+def segments_in(partition: str, files: FileReader | None = None) -> list[tuple[int, str]]:
     """(base offset, path) of the segments by their names, oldest first."""
-    names = sorted(os.listdir(partition))
+    names = (files or RealFileSystem()).names(partition)
     return [(base, f"{partition}/{name}") for name in names if (base := segment_base_offset(name)) is not None]
 
 
-def read_chain(partition: str, offset: int, crc: int) -> Iterator[FoundBatch | BrokenPlace]:
+def read_chain(partition: str, offset: int, crc: int, files: FileReader | None = None) -> Iterator[FoundBatch | BrokenPlace]:
     """The batches behind the one that ends at `offset` with that crc, in order, for as long as they follow each other.
 
     Ends with a BrokenPlace if anything but blanks stands where the next would begin, or begins before it.
     """
-    segments = segments_in(partition)
+    files = files or RealFileSystem()
+    segments = segments_in(partition, files)
     while True:
         base, path = max((entry for entry in segments if entry[0] <= offset), default=(-1, ""))
         if base < 0:
@@ -147,7 +150,7 @@ def read_chain(partition: str, offset: int, crc: int) -> Iterator[FoundBatch | B
             return
         found_any = False
         stop: BrokenPlace | None = None
-        for entry in _chained(path, offset, crc, is_first=base < offset):
+        for entry in _chained(path, files.read(path), offset, crc, is_first=base < offset):
             if isinstance(entry, BrokenPlace):
                 stop = entry
                 break
@@ -164,10 +167,8 @@ def read_chain(partition: str, offset: int, crc: int) -> Iterator[FoundBatch | B
         return
 
 
-def _chained(path: str, offset: int, crc: int, *, is_first: bool) -> Iterator[FoundBatch | BrokenPlace]:
+def _chained(path: str, data: bytes, offset: int, crc: int, *, is_first: bool) -> Iterator[FoundBatch | BrokenPlace]:
     """One segment's part of the chain. `is_first`: it may hold batches before it as well."""
-    with open(path, "rb") as file:
-        data = file.read()
     position = HEADER_PAGE_BYTES
     if is_first:
         for at, header in scan_positions(data, HEADER_PAGE_BYTES):

@@ -19,6 +19,7 @@ from kraftlab.node.history import NEWEST, History, Moment, NoHistory, Unreadable
 from kraftlab.node.time_travel import TimeTravel, masked
 from kraftlab.quorum.core import OffsetAndEpoch, batch
 from kraftlab.quorum.core.batch import SnapshotHeader
+from kraftlab.quorum.driver.disk_threads import DiskThreads
 from kraftlab.quorum.storage import MetadataStore, RealFileSystem
 from kraftlab.quorum.storage.survey import metadata_partition, segments_in, snapshots_in
 
@@ -181,7 +182,7 @@ async def pages(travel: TimeTravel, request: pb.DescribeImageRequest) -> tuple[p
 
 
 def travel_of(lab: Lab, newest: int = 2 * BATCHES) -> TimeTravel:
-    return TimeTravel(1, str(Path(lab.partition).parent), lambda: newest)
+    return TimeTravel(1, str(Path(lab.partition).parent), lambda: newest, DiskThreads())
 
 
 async def test_a_node_tells_an_image_in_parts(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
