@@ -32,7 +32,7 @@ async def membership(scene: Scene, hit: Hit) -> AsyncIterator[None]:
     hit.detail = "leaves, and comes back with an empty disk" if hit.arguments.get("wipe") else "leaves and joins"
     async with scene.guard.damaging(node), scene.guard.changing(node, leaves=True):
         try:
-            await in_thread(scene.cluster.leave, node, _CHANGE_TIMEOUT_MS)
+            await scene.work(scene.cluster.leave, node, _CHANGE_TIMEOUT_MS)
             async with AsyncExitStack() as stack:
                 if hit.arguments.get("wipe"):
                     await stack.enter_async_context(scene.kept_down([node]))
@@ -60,7 +60,7 @@ async def _join(scene: Scene, node: int) -> None:
 
 async def _ask(scene: Scene, node: int) -> None:
     async with scene.guard.changing(node, leaves=False):
-        await in_thread(scene.cluster.join, node, _CHANGE_TIMEOUT_MS)
+        await scene.work(scene.cluster.join, node, _CHANGE_TIMEOUT_MS)
 
 
 def draw_move_dirs(random: Random, shape: Shape) -> list[Draft]:

@@ -12,7 +12,6 @@ logs).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from random import Random
@@ -20,10 +19,13 @@ from typing import NamedTuple
 
 from kraftlab.quorum.core.batch import BatchHeader, decode
 from kraftlab.quorum.core.errors import CorruptBatch
+from kraftlab.quorum.storage.errors import StorageError
+from kraftlab.quorum.storage.file_system import FileSystem, RealFileSystem
 from kraftlab.quorum.storage.identity import partition_directory
-from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES
+from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES, segment_base_offset
 
 REPAIR_FILE = "repair"
+THIS_MACHINE: FileSystem = RealFileSystem()
 
 
 class Placed(NamedTuple):
@@ -40,23 +42,28 @@ class Damage(NamedTuple):
     position: int
     before: bytes
     after: bytes
+    files: FileSystem = THIS_MACHINE
 
     def inflict(self) -> None:
-        with open(self.path, "r+b") as file:
-            file.seek(self.position)
-            file.write(self.after)
-            file.flush()
-            os.fsync(file.fileno())
+        """StorageError, FileNotFoundError."""
+        file = self.files.open(str(self.path))
+        try:
+            file.pwrite(self.after, self.position)
+            file.fdatasync()
+        finally:
+            file.close()
 
     def is_there(self) -> bool:
         """Whether the file still has the damaged bytes, as far as anybody can tell."""
         try:
-            with open(self.path, "rb") as file:
-                file.seek(self.position)
-                return file.read(len(self.after)) == self.after
+            file = self.files.open(str(self.path))
+            try:
+                return file.pread(len(self.after), self.position) == self.after
+            finally:
+                file.close()
         except FileNotFoundError:
             return False
-        except OSError:
+        except (OSError, StorageError):
             return True
 
 
@@ -64,13 +71,15 @@ def log_directory(metadata_directory: Path) -> Path:
     return Path(partition_directory(str(metadata_directory)))
 
 
-def segments(metadata_directory: Path) -> dict[Path, bytes]:
+def segments(metadata_directory: Path, files: FileSystem = THIS_MACHINE) -> dict[Path, bytes]:
     """The segments of a log that nobody writes, by path in the order of their offsets."""
-    return {path: path.read_bytes() for path in sorted(log_directory(metadata_directory).glob("*.log"))}
+    directory = log_directory(metadata_directory)
+    names = [name for name in files.names(str(directory)) if segment_base_offset(name) is not None]
+    return {directory / name: files.read(str(directory / name)) for name in names}
 
 
-def is_repairing(metadata_directory: Path) -> bool:
-    return (log_directory(metadata_directory) / REPAIR_FILE).exists()
+def is_repairing(metadata_directory: Path, files: FileSystem = THIS_MACHINE) -> bool:
+    return REPAIR_FILE in files.names(str(log_directory(metadata_directory)))
 
 
 def batches(segment: bytes) -> Iterator[Placed]:

@@ -5,20 +5,19 @@ A node whose disk fails may end by itself; when the fault is over it is started 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
 
-from kraftlab.cluster.chaos import full_disk
+from kraftlab.quorum.storage.errors import StorageError
 
 from . import damage
 from .damage import Damage
 from .faults import CannotStrike
 from .kind import Draft, Fault, Hit, Shape, one_of
-from .scene import Scene, each, in_thread, undo_each
-from .tracing import SYNCS, kept_injected
+from .scene import Scene, each, undo_each
 
 
 def draw_one(random: Random, shape: Shape) -> list[Draft]:
@@ -44,55 +43,34 @@ def draw_power_loss(random: Random, shape: Shape) -> list[Draft]:
 def disk_error(scene: Scene, hit: Hit) -> Fault:
     """Every fsync fails with EIO."""
     hit.detail = "fsync: EIO"
-    return _tampered(scene, hit, [f"{SYNCS}:error=EIO"])
+    return _tampered(scene, hit, scene.tampering.failing)
 
 
-@asynccontextmanager
-async def disk_full(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+def disk_full(scene: Scene, hit: Hit) -> Fault:
     """No file can be written any more, as on a full disk."""
-    running = _running(scene, hit)
     hit.detail = "no file can be written"
-    try:
-        for node, pid in running.items():
-            scene.full.add(node)
-            await in_thread(full_disk.fill, pid)
-        yield
-    finally:
-        await undo_each(partial(_free, scene, running), running)
-
-
-async def _free(scene: Scene, running: Mapping[int, int], node: int) -> None:
-    if scene.full.drop(node) and scene.cluster.pid(node) == running[node]:
-        await in_thread(full_disk.free, running[node])
-    await scene.revive(node)
+    return _tampered(scene, hit, scene.tampering.full)
 
 
 def slow_disk(scene: Scene, hit: Hit) -> Fault:
     """Every fsync takes longer."""
     delay_ms = int(hit.arguments["delay_ms"])
     hit.detail = f"fsync: {delay_ms} ms later"
-    return _tampered(scene, hit, [f"{SYNCS}:delay_enter={delay_ms * 1000}"])
+    return _tampered(scene, hit, partial(scene.tampering.slow, delay_ms=delay_ms))
 
 
 @asynccontextmanager
-async def _tampered(scene: Scene, hit: Hit, injections: Sequence[str]) -> AsyncIterator[None]:
-    running = _running(scene, hit)
+async def _tampered(scene: Scene, hit: Hit, tampered: Callable[[int], Fault]) -> AsyncIterator[None]:
+    running = [node for node in hit.nodes if scene.cluster.pid(node) is not None]
+    if not running:
+        raise CannotStrike("none of these nodes runs")
     try:
         async with AsyncExitStack() as stack:
-            for pid in running.values():
-                await stack.enter_async_context(kept_injected(pid, injections, scene.ledger))
+            for node in running:
+                await stack.enter_async_context(tampered(node))
             yield
     finally:
         await undo_each(scene.revive, running)
-
-
-def _running(scene: Scene, hit: Hit) -> dict[int, int]:
-    """The process ids of the nodes that run. CannotStrike if none does."""
-    pids = {node: scene.cluster.pid(node) for node in hit.nodes}
-    running = {node: pid for node, pid in pids.items() if pid is not None}
-    if not running:
-        raise CannotStrike("none of these nodes runs")
-    return running
 
 
 # -- files of nodes that are down ----------------------------------------------------------------------------------------
@@ -122,11 +100,15 @@ async def torn(scene: Scene, hit: Hit) -> AsyncIterator[None]:
 
 
 def _inflict(scene: Scene, node: int, choose: Choose, hit: Hit) -> Damage:
-    log = damage.segments(scene.cluster.metadata_dir(node))
-    chosen = choose(log, hit.random)
+    files = scene.guard.files(node)
+    chosen = choose(damage.segments(scene.cluster.metadata_dir(node), files), hit.random)
     if chosen is None:
         raise CannotStrike(f"the log of node {node} has nothing yet that could be damaged")
-    chosen.inflict()
+    chosen = chosen._replace(files=files)
+    try:
+        chosen.inflict()
+    except StorageError as error:
+        raise CannotStrike(str(error)) from error
     hit.detail = f"{chosen.path.name} at {chosen.position}, {len(chosen.after)} bytes"
     return chosen
 

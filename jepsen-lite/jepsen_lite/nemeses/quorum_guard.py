@@ -22,7 +22,9 @@ from typing import Any
 
 import trio
 
-from .damage import Damage, is_repairing
+from kraftlab.quorum.storage.file_system import FileSystem
+
+from .damage import THIS_MACHINE, Damage, is_repairing
 from .faults import CannotStrike
 
 VoterIds = frozenset[int]
@@ -82,10 +84,15 @@ def has_whole_majority(voters: VoterIds, weak: Collection[int]) -> bool:
 
 
 class QuorumGuard:
-    """Of one cluster under faults: a LocalCluster, or what has its `controller_ids` and `metadata_dir`."""
+    """Of one cluster under faults: a LocalCluster, or what has its `controller_ids` and `metadata_dir`. `files` gives those of a
+    node, this machine's if not given.
+    """
 
-    def __init__(self, cluster: Any, find_voters: FindVoters) -> None:
+    def __init__(
+        self, cluster: Any, find_voters: FindVoters, files: Callable[[int], FileSystem] = lambda _: THIS_MACHINE
+    ) -> None:
         self._cluster = cluster
+        self.files = files
         self._find_voters = find_voters
         self._voters = VoterSets(cluster.controller_ids)
         self._held: Counter[int] = Counter()
@@ -142,7 +149,7 @@ class QuorumGuard:
     def _weak(self) -> set[int]:
         """Controllers whose logs are not whole, or may not be in a moment."""
         for node, damage in list(self._damage.items()):
-            if not damage.is_there() and not is_repairing(self._cluster.metadata_dir(node)):
+            if not damage.is_there() and not is_repairing(self._cluster.metadata_dir(node), self.files(node)):
                 del self._damage[node]
         return {*self._damage, *(node for node, holds in self._held.items() if holds)}
 

@@ -22,8 +22,8 @@ from kraftlab.cluster.links.shape import LinkShape
 
 from .faults import CannotStrike, CannotUndo
 from .ledger import Ledger, Process
-from .powered_disk import PoweredDisk
 from .quorum_guard import QuorumGuard
+from .tampering import ProcessTampering, Tampering
 from .words import View
 
 Link = tuple[int, int]
@@ -55,6 +55,16 @@ class Cluster(Protocol):
     def heal_links(self, links: list[Link], *, drop: bool = False) -> None: ...
 
     def shape_links(self, links: list[Link], shape: LinkShape) -> None: ...
+
+
+class Powered(Protocol):
+    """A disk whose power can be taken (`powered_disk.PoweredDisk`)."""
+
+    def sync(self) -> None: ...
+
+    def lose_power(self) -> None: ...
+
+    def restore_power(self) -> None: ...
 
 
 class Leads(NamedTuple):
@@ -102,7 +112,7 @@ async def in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
 class Scene:
     """One cluster under faults. `find_leader` asks who leads, `guard` knows what the quorum can do without; `disks` are those
     whose power can be taken, by node. `ledger` None: nothing of this cluster can outlive the harness. `work` does what may block,
-    in a thread if not given.
+    in a thread if not given; `tampering` makes disks fail, those of processes if not given.
     """
 
     def __init__(
@@ -111,19 +121,19 @@ class Scene:
         find_leader: FindLeader,
         guard: QuorumGuard,
         ledger: Ledger | None,
-        disks: Mapping[int, PoweredDisk] = MappingProxyType({}),
+        disks: Mapping[int, Powered] = MappingProxyType({}),
         work: Work | None = None,
+        tampering: Tampering | None = None,
     ) -> None:
         self.cluster: Any = cluster
         self.find_leader = find_leader
         self.guard = guard
         self._ledger = ledger
-        self._work = work or in_thread
+        self.work = work or in_thread
         self.disks = disks
+        self.tampering: Tampering = tampering or ProcessTampering(cluster, lambda: self.ledger)
         self.down: Holds[int] = Holds()
         self.stopped: Holds[int] = Holds()
-        self.full: Holds[int] = Holds()
-        """Nodes that write no file any more."""
         self.dark: Holds[int] = Holds()
         """Nodes whose disks have no power."""
         self.cuts: Holds[Link] = Holds()
@@ -167,7 +177,7 @@ class Scene:
     async def _take_down(self, node: int) -> None:
         async with self._turns[node]:
             if self.cluster.pid(node) is not None:
-                await self._work(self.cluster.kill_node, node)
+                await self.work(self.cluster.kill_node, node)
 
     async def _bring_up(self, node: int) -> None:
         if self.down.drop(node):
@@ -176,7 +186,7 @@ class Scene:
 
     async def _start(self, node: int) -> None:
         if node not in self.down and node not in self.dark and self.cluster.pid(node) is None:
-            await self._work(self.cluster.start_node, node)
+            await self.work(self.cluster.start_node, node)
             self._note(node)
 
     @asynccontextmanager
@@ -187,7 +197,7 @@ class Scene:
         for node in self.nodes:
             self._note(node)
         for disk in self.disks.values():
-            await self._work(disk.sync)
+            await self.work(disk.sync)
         try:
             yield
         finally:
@@ -215,7 +225,7 @@ class Scene:
         async with self._turns[node]:
             if node in self.dark:
                 raise CannotStrike(f"the disk of node {node} has no power")
-            await self._work(work, node)
+            await self.work(work, node)
 
     @asynccontextmanager
     async def kept_stopped(self, nodes: Iterable[int]) -> AsyncIterator[None]:
@@ -233,26 +243,26 @@ class Scene:
 
     async def _stop(self, node: int) -> None:
         async with self._turns[node]:
-            await self._work(self.cluster.pause_node, node)
+            await self.work(self.cluster.pause_node, node)
 
     async def _go_on(self, node: int) -> None:
         if self.stopped.drop(node):
             async with self._turns[node]:
                 if node not in self.stopped:
-                    await self._work(self.cluster.resume_node, node)
+                    await self.work(self.cluster.resume_node, node)
 
     # -- disks ---------------------------------------------------------------------------------------------------------
 
     async def lose_power(self, node: int) -> None:
         """Of a node that is down. What its disk has not synced is gone."""
         async with self._turns[node]:
-            await self._work(self.disks[node].lose_power)
+            await self.work(self.disks[node].lose_power)
 
     async def restore_power(self, node: int) -> None:
         if self.dark.drop(node):
             async with self._turns[node]:
                 if node not in self.dark:
-                    await self._work(self.disks[node].restore_power)
+                    await self.work(self.disks[node].restore_power)
 
     # -- links ---------------------------------------------------------------------------------------------------------
 
@@ -266,7 +276,7 @@ class Scene:
             self.cuts.add(link)
         try:
             async with self._links:
-                await self._work(partial(self.cluster.cut_all, list(held), reset=reset))
+                await self.work(partial(self.cluster.cut_all, list(held), reset=reset))
             yield
         finally:
             freed = tuple(link for link in held if self.cuts.drop(link))
@@ -276,7 +286,7 @@ class Scene:
         async with self._links:
             freed = [link for link in links if link not in self.cuts]
             if freed:
-                await self._work(partial(self.cluster.heal_links, freed, drop=drop))
+                await self.work(partial(self.cluster.heal_links, freed, drop=drop))
                 await self._reshape(freed)
 
     @asynccontextmanager
@@ -304,7 +314,7 @@ class Scene:
         for link in links:
             wanted[together(self._shapes[link])].append(link)
         for shape, alike in wanted.items():
-            await self._work(self.cluster.shape_links, alike, shape)
+            await self.work(self.cluster.shape_links, alike, shape)
 
 
 def together(shapes: Iterable[LinkShape]) -> LinkShape:
