@@ -3,9 +3,10 @@
 After a clean shutdown the segments are trusted: only the newest headers are walked to find the log's end. After anything else
 every segment that reaches above the recovery point is read batch by batch with its CRCs; at the first bad byte the segment is cut
 and all later segments are deleted, and so are segments above the recovery point that do not begin where the one before ends: a
-loss of power may have kept them and not what came before. What is cut had not been fsynced, so a replica that counted on it (the
-in-sync replicas) has it elsewhere and it is fetched again. Bytes below the recovery point are not read: rot there is found by
-whoever reads them.
+loss of power may have kept them and not what came before. A batch of a lower epoch than one before it ends the log, too: it was
+truncated, something else was appended in its place, and a loss of power has kept that and not the truncation. What is cut had not
+been fsynced, so a replica that counted on it (the in-sync replicas) has it elsewhere and it is fetched again. Bytes below the
+recovery point are not read: rot there is found by whoever reads them.
 
 Leader epochs above the scanned part are taken from the batches; a missing or corrupt epoch file is rebuilt from all headers.
 """
@@ -21,6 +22,7 @@ import msgspec
 from . import leader_epochs
 from .errors import CorruptBatch, CorruptFile
 from .leader_epochs import LeaderEpochs
+from .record_batch import BatchHeader
 from .segment import INDEX_SUFFIX, LOG_SUFFIX, Segment, file_name
 
 logger = logging.getLogger(__name__)
@@ -124,7 +126,7 @@ def _open_all(
             scanned_from = base
             epochs.truncate_from_end(base)
         size_bytes = segment.size_bytes
-        fault = segment.recover(lambda header: epochs.assign(header.leader_epoch, header.base_offset))
+        fault = segment.recover(lambda header: _take(epochs, header))
         scanned_bytes += size_bytes
         if fault is not None:
             cut_bytes += size_bytes - segment.size_bytes
@@ -137,6 +139,15 @@ def _open_all(
         segment.delete()
     report = RecoveryReport(scanned_bytes, cut_bytes, tuple(file_name(base, LOG_SUFFIX) for base in later), reason)
     return segments, report, scanned_from
+
+
+def _take(epochs: LeaderEpochs, header: BatchHeader) -> str | None:
+    """Why the batch cannot stand here: it was given up before the crash."""
+    if 0 <= header.leader_epoch < epochs.latest_epoch:
+        here = f"a batch of epoch {header.leader_epoch} at offset {header.base_offset}"
+        return f"{here}, after epoch {epochs.latest_epoch} has begun"
+    epochs.assign(header.leader_epoch, header.base_offset)
+    return None
 
 
 def _load(segment: Segment) -> bool:

@@ -90,10 +90,11 @@ class Segment:
             self._check_follows(header)
             self.end_offset = header.end_offset
 
-    def recover(self, note: Callable[[BatchHeader], object]) -> CorruptBatch | None:
+    def recover(self, take: Callable[[BatchHeader], str | None]) -> CorruptBatch | None:
         """Check every batch by its CRC, rebuild the index, and cut the file at the first bad byte.
 
-        `note` is called for each good batch. Returns what was wrong after them, None if the whole file is good.
+        `take` is called for each good batch, and says why it cannot stand here after all, None if it can. Returns what was wrong
+        after those that stand, None if the whole file is good.
         """
         self._clear_index()
         size_bytes, self.size_bytes = self.size_bytes, 0
@@ -104,8 +105,9 @@ class Segment:
                 for position, header in batches:
                     check_crc(data, position - origin, header, origin=origin)
                     self._check_follows(header, position)
+                    if refusal := take(header):
+                        raise CorruptBatch(position, refusal)
                     self._account(position, header)
-                    note(header)
         except CorruptBatch as error:
             fault = error
             os.ftruncate(self._descriptor, self.size_bytes)

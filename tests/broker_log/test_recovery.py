@@ -320,3 +320,24 @@ def test_offsets_that_were_never_given_are_no_hole(open_log, batch) -> None:
     log.close()
     again = open_log(recovery_point=log.recovery_point)
     assert [header.base_offset for _, header in validate(again.read(0, 1 << 20))] == [3, 10, 5_000_000_000, 5_000_000_001]
+
+
+@pytest.mark.parametrize("recovery_point", [0, 4])
+def test_a_segment_that_was_truncated_away_does_not_come_back_behind_what_was_appended_in_its_place(
+    open_log, batch, recovery_point: int
+) -> None:
+    """A loss of power may keep a younger append and not the removal of the segment."""
+    log = open_log(segment_bytes=900)
+    for epoch in (1, 2, 2, 2):
+        log.append_as_leader(batch(2, value_bytes=100), epoch)
+    removed = log_files(log)[1]
+    given_up = removed.read_bytes()
+    log.truncate_to(4)
+    log.append_as_leader(batch(2, value_bytes=100), 3)
+    whole = log.read(0, 1 << 20)
+    log.close()
+    removed.write_bytes(given_up)
+    log = open_log(segment_bytes=900, recovery_point=recovery_point)
+    assert log.read(0, 1 << 20) == whole
+    assert (log.log_end_offset, log.latest_epoch) == (6, 3)
+    assert "a batch of epoch 2 at offset 6, after epoch 3 has begun" in log.recovery.reason
