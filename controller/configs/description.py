@@ -7,7 +7,7 @@ broker, of which it knows what is dynamic only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import cast
 
 from kraftlab.admin.v1 import admin_pb2
@@ -57,7 +57,7 @@ def describe(
         result = response.results.add(resource_type=resource.resource_type, resource_name=resource.resource_name)
         wanted = set(resource.configuration_keys.values)
         try:
-            found = _describe_resource(state.image, resource.resource_type, resource.resource_name, settings, broker)
+            found = _describe_resource(state.image, resource.resource_type, resource.resource_name, settings, broker, wanted)
         except ApiError as error:
             result.error_message = ""
             set_error(result, error)
@@ -72,13 +72,18 @@ def describe(
 
 
 def _describe_resource(
-    image: MetadataImage, kind: int, name: str, settings: Settings, broker: ForwardingBroker | None
+    image: MetadataImage, kind: int, name: str, settings: Settings, broker: ForwardingBroker | None, wanted: Set[str]
 ) -> Iterable[Described]:
+    """At least the keys that are wanted, all if that is empty."""
     values = broker_values(image, settings, broker)
     dynamic = dynamic_values(image, kind, name)
     if kind == RESOURCE_TOPIC:
         _check_topic(image, name)
-        return [(key, known, topic_value(key, dynamic.get(key), values)) for key, known in TOPIC_KEYS.items()]
+        return [
+            (key, known, topic_value(key, dynamic.get(key), values))
+            for key, known in TOPIC_KEYS.items()
+            if not wanted or key in wanted
+        ]
     if kind == RESOURCE_BROKER:
         return _describe_broker(image, name, settings, broker)
     if kind == RESOURCE_GROUP:

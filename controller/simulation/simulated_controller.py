@@ -41,6 +41,8 @@ CLUSTER_ID = "simulated"
 SESSION_TIMEOUT_MS = 1_200
 HEARTBEAT_INTERVAL_MS = 300
 CONFIG_KEYS = 20
+WHOLE_KEYS = tuple((f"whole.{number}.first", f"whole.{number}.last") for number in range(CONFIG_KEYS))
+"""Pairs of keys that are only ever written by one transaction: they have the same value for every reader."""
 NOTICE_DELAYS_US = (1, 1, 1, 300, 5_000, 60_000)
 """Until the first of some notices arrives."""
 NOTICE_GAPS_US = (0, 1, 100, 3_000)
@@ -48,11 +50,6 @@ OVERLOAD_RATE = 0.01
 OVERLOADS_US = (1_000, 40_000, 300_000)
 
 Notice = Callable[[], Coroutine[object, None, None]]
-
-
-def whole_keys(number: int) -> tuple[str, str]:
-    """Two keys that are only ever written by one transaction: they have the same value for every reader."""
-    return f"whole.{number}.first", f"whole.{number}.last"
 
 
 class FrozenController:
@@ -229,16 +226,23 @@ class SimulatedController:
                 f"M5 n{self.node_id} is not active and holds uncommitted state at {controller.newest.image.provenance}"
             )
         image = controller.committed.image
-        if image is not self._compared:
+        compared = self._compared
+        if image is not compared:
             self._compared = image
             self.past.publish(image)
             self.world.replayed.compare(self.node_id, controller.applied_offset, image)
-            for first, last in map(whole_keys, range(CONFIG_KEYS)):
-                seen = image.config(RESOURCE_BROKER, "", first), image.config(RESOURCE_BROKER, "", last)
-                if seen[0] != seen[1]:
-                    self.world.violated(
-                        f"M9 n{self.node_id} shows a part of a transaction: {first} {seen[0]!r}, {last} {seen[1]!r}"
-                    )
+            if compared is None or image.configs is not compared.configs:
+                self._check_transactions(image)
+
+    def _check_transactions(self, image: MetadataImage) -> None:
+        """M9."""
+        values = image.configs.get((RESOURCE_BROKER, ""), {})
+        for first, last in WHOLE_KEYS:
+            if values.get(first) != values.get(last):
+                self.world.violated(
+                    f"M9 n{self.node_id} shows a part of a transaction: "
+                    f"{first} {values.get(first)!r}, {last} {values.get(last)!r}"
+                )
 
     # Time
 

@@ -21,7 +21,7 @@ from ..topics import topics
 from ..topics.partition_counts import create_partitions
 from .named_requests import NamedClients
 from .rare_requests import RareRequests
-from .simulated_controller import CONFIG_KEYS, SimulatedController, whole_keys
+from .simulated_controller import CONFIG_KEYS, WHOLE_KEYS, SimulatedController
 
 if TYPE_CHECKING:
     from .world import MetadataWorld
@@ -185,7 +185,7 @@ class Administrator:
 
     def _whole(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
         """More than a batch holds, and yet atomic: whoever sees the value of the first key sees that of the last."""
-        first, last = whole_keys(self._random.randrange(CONFIG_KEYS))
+        first, last = WHOLE_KEYS[self._random.randrange(CONFIG_KEYS)]
         value = f"value {self._serial}"
         filler = [Config(0, RESOURCE_BROKER, "", "filler", value)] * MAX_RECORDS
         records = [Config(0, RESOURCE_BROKER, "", first, value), *filler, Config(0, RESOURCE_BROKER, "", last, value)]
