@@ -1,10 +1,10 @@
 """Batches of bronze as rows of all tables of silver, in one pass. Runs in Spark's workers and imports no Spark.
 
-Whole batches of partition changes, of which logs mostly consist, become columns at once; any other batch is looked at record by
-record. What a record says may depend on others that stand elsewhere: partitions and deleted topics have the names of topics, and
-what an aborted transaction wrote never happened. Both are given here, found by a look at the few batches that can hold such
-records (`marks`), and both are checked: a decoder keeps what it finds of either that it was not given, so that who looked too
-superficially is told, and decodes again.
+Batches that consist of partition records of ours, of which logs mostly consist, become columns many at a time
+(`whole_batches`); any other batch is looked at record by record. What a record says may depend on others that stand elsewhere:
+partitions and deleted topics have the names of topics, and what an aborted transaction wrote never happened. Both are given here,
+found by a look at the few batches that can hold such records (`marks`), and both are checked: a decoder keeps what it finds of
+either that it was not given, so that who looked too superficially is told, and decodes again.
 
 NoOp records say nothing and are left out.
 """
@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator, Mapping
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kraftlab.metadata import records as r
 from kraftlab.metadata.codec import HIGHEST_VERSION
@@ -34,7 +36,9 @@ from ..sources.formats import KAFKA, KRAFTLAB
 from .batch_rows import NO_SPANS, BatchRow, Spans, is_aborted, rows, touches
 from .other_rows import NO_OP, TOPICS, Cells, Row, control_rows, kafka_row, own_row, record_batch, refused_row
 from .partition_rows import TABLE as CHANGES
-from .partition_rows import KafkaPartitions, Names, OwnPartitions
+from .partition_rows import KafkaPartitions, OwnPartitions
+from .topic_names import TopicNames
+from .whole_batches import WholeBatches
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -42,8 +46,10 @@ if TYPE_CHECKING:
 BEGIN, END, ABORT = MARKERS = (23, 24, 25)
 TOPIC = 2
 ROWS_MAX = 1 << 15
-BATCHES_AT_ONCE = 512
-"""So many batches' bytes are Python objects at one time."""
+"""So many records are Python objects at one time."""
+CHANGES_MAX = 1 << 17
+BYTES_AT_ONCE = 1 << 20
+"""Of so many bytes of batches columns are made at one time: what fits a processor's cache."""
 
 _OWN_MARKS = (r.Topic(0, "", bytes(16)), r.BeginTransaction(0), r.EndTransaction(0), r.AbortTransaction(0))
 _OWN_PARTITIONS = frozenset({r.Partition, r.PartitionChange})
@@ -60,9 +66,10 @@ class Decoder:
     begin, end and abort transactions, and names by id of topics that were not among `names`.
     """
 
-    def __init__(self, names: Names, spans: Spans = NO_SPANS) -> None:
-        self._names, self._spans = names, spans
+    def __init__(self, names: Mapping[str, str], spans: Spans = NO_SPANS) -> None:
+        self._names, self._spans = TopicNames.of(names), spans
         self._own, self._kafka = OwnPartitions(), KafkaPartitions()
+        self._changes: list[pa.RecordBatch] = []
         self._others: dict[str, list[Cells]] = {}
         self.markers: list[tuple[int, int]] = []
         self.unnamed: dict[str, str] = {}
@@ -73,30 +80,56 @@ class Decoder:
         gc.disable()
         try:
             for batch in batches:
-                for start in range(0, batch.num_rows, BATCHES_AT_ONCE):
-                    for row in rows(batch.slice(start, BATCHES_AT_ONCE)):
-                        self._add(row)
-                        yield from self._ready(ROWS_MAX)
-            yield from self._ready(1)
+                for piece in _pieces(batch):
+                    whole = WholeBatches(piece, self._spans)
+                    self._changes += whole.rows
+                    if not whole.taken.all():
+                        for row in rows(piece.filter(pa.array(~whole.taken))):
+                            self._add(row)
+                            yield from self._other_tables(ROWS_MAX)
+                    yield from self._changes_of(CHANGES_MAX)
+            yield from self._changes_of(1)
+            yield from self._other_tables(1)
         finally:
             if was_enabled:
                 gc.enable()
 
-    def _ready(self, least: int) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The rows of tables of which at least so many wait."""
+    def _other_tables(self, least: int) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The rows of tables of which at least so many wait. Those of partitions become Arrow's, and go on waiting."""
         if len(self._own) >= least:
-            batch, unfit = self._own.batch(self._names)
-            self._own.clear()
-            for row, place in unfit:
-                self._add_unfit(row, place)
-            yield CHANGES, batch
+            self._end_own()
         if len(self._kafka) >= least:
-            yield CHANGES, self._kafka.batch(self._names)
-            self._kafka = KafkaPartitions()
+            self._end_kafka()
         for table, cells in self._others.items():
             if len(cells) >= least:
                 yield table, record_batch(table, cells)
                 self._others[table] = []
+
+    def _changes_of(self, least: int) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Rows of partitions, in the order of the log, if at least so many wait."""
+        waiting = len(self._own) + len(self._kafka) + sum(batch.num_rows for batch in self._changes)
+        if waiting < least:
+            return
+        self._end_own()
+        self._end_kafka()
+        (batch,) = pa.Table.from_batches(self._changes).combine_chunks().to_batches()
+        self._changes = []
+        names = self._names.of_ids(batch.column("topic_id"))
+        batch = batch.set_column(batch.schema.get_field_index("topic"), batch.schema.field("topic"), names)
+        yield CHANGES, _in_order(batch)
+
+    def _end_own(self) -> None:
+        if len(self._own):
+            batch, unfit = self._own.batch()
+            self._own.clear()
+            self._changes.append(batch)
+            for row, place in unfit:
+                self._add_unfit(row, place)
+
+    def _end_kafka(self) -> None:
+        if len(self._kafka):
+            self._changes.append(self._kafka.batch())
+            self._kafka = KafkaPartitions()
 
     def _add(self, row: BatchRow) -> None:
         if row.is_control:
@@ -181,6 +214,25 @@ class Decoder:
             elif topic_id not in self._names:
                 self.unnamed[topic_id] = name
         self._others.setdefault(other.table, []).append(other.cells)
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Some of the rows after each other, with `BYTES_AT_ONCE` of payload or one row more."""
+    if batch.num_rows:
+        sizes = pc.binary_length(batch.column("payload")).to_numpy(zero_copy_only=False)
+        numbers = np.cumsum(sizes, dtype=np.int64) // BYTES_AT_ONCE
+        starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), batch.num_rows]
+        for start, end in pairwise(starts):
+            yield batch.slice(start, end - start)
+
+
+def _in_order(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """By offset, and by place in the batch or snapshot where that is the same."""
+    offsets, places = (batch.column(name).to_numpy() for name in ("offset", "idx_in_batch"))
+    steps = np.diff(offsets)
+    if (steps < 0).any() or (np.diff(places)[steps == 0] < 0).any():
+        return batch.take(pa.array(np.lexsort((places, offsets))))
+    return batch
 
 
 def _raw(row: BatchRow, index: int) -> Callable[[], bytes]:

@@ -1,8 +1,9 @@
-"""Partition records of both formats as columns: the hot path of silver.
+"""Partition records of both formats as columns, record by record. What is of one kind and ours goes faster: `whole_batches`.
 
 Our records are decoded by the types of a node, whose attributes then become columns one by one; Kafka's by the compiled plans of
 `kraft_log`, whose dicts do. Where records stand is kept per batch, not per record: offsets, times and kinds of whole batches are
 ranges and repetitions, which numpy makes. What has a number that no column can hold is no row; who decodes keeps it elsewhere.
+Names of topics are not known here.
 """
 
 from __future__ import annotations
@@ -45,8 +46,6 @@ KAFKA_LISTS = {"isr": "isr", "replicas": "replicas", "adding": "addingReplicas",
 PartitionRecord = Partition | PartitionChange
 KafkaRecord = tuple[int, dict[str, Any]]
 """(version, fields)."""
-Names = Mapping[str, str]
-"""Topics' names by id."""
 
 
 class _Places:
@@ -118,14 +117,14 @@ class OwnPartitions:
         self._places.add(row, offset, len(records), row.append_ms, kind)
         self._records += records
 
-    def batch(self, names: Names) -> tuple[pa.RecordBatch, list[tuple[BatchRow, int]]]:
+    def batch(self) -> tuple[pa.RecordBatch, list[tuple[BatchRow, int]]]:
         """The rows, and the (batch, place in it) of records that cannot be any."""
         try:
-            return _own_batch(self._places, self._records, names, self._texts), []
+            return _own_batch(self._places, self._records, self._texts), []
         except (pa.ArrowInvalid, OverflowError):
             unfit = [number for number, record in enumerate(self._records) if not is_row(record)]
             fitting = [record for record in self._records if is_row(record)]
-            batch = _own_batch(self._places.all_but(unfit), fitting, names, self._texts)
+            batch = _own_batch(self._places.all_but(unfit), fitting, self._texts)
             return batch, [self._places.place(number) for number in unfit]
 
 
@@ -144,13 +143,11 @@ class KafkaPartitions:
         self._places.add(row, offset, 1, time_ms, kind)
         self._records.append(record)
 
-    def batch(self, names: Names) -> pa.RecordBatch:
+    def batch(self) -> pa.RecordBatch:
         data = [fields for _, fields in self._records]
-        topic_id, topic = _topics([fields["topicId"] for fields in data], names)
         return _record_batch(
             self._places.columns(),
-            topic_id=topic_id,
-            topic=topic,
+            topic_id=[fields["topicId"] for fields in data],
             partition=[fields["partitionId"] for fields in data],
             leader=[fields.get("leader") for fields in data],
             directories=pa.array([fields.get("directories") for fields in data], _TEXTS),
@@ -168,25 +165,17 @@ def is_row(record: PartitionRecord) -> bool:
     return all(-_INT32_END <= number < _INT32_END for number in numbers)
 
 
-def _own_batch(places: _Places, records: list[PartitionRecord], names: Names, texts: _Texts) -> pa.RecordBatch:
+def _own_batch(places: _Places, records: list[PartitionRecord], texts: _Texts) -> pa.RecordBatch:
     has_partitions = any(isinstance(record, Partition) for record in records)
     epochs = [record.partition_epoch if isinstance(record, Partition) else None for record in records] if has_partitions else None
-    topic_id, topic = _topics(map(texts.__getitem__, map(_TOPIC_ID, records)), names)
     return _record_batch(
         places.columns(),
-        topic_id=topic_id,
-        topic=topic,
+        topic_id=list(map(texts.__getitem__, map(_TOPIC_ID, records))),
         directories=_text_lists(map(_DIRECTORIES, records)),
         partition_epoch=epochs,
         **{column: pa.array(map(attribute, records), _INTS) for column, attribute in _LIST_ATTRIBUTES.items()},
         **{column: pa.array(map(attribute, records), pa.int32()) for column, attribute in _INT_ATTRIBUTES.items()},
     )
-
-
-def _topics(ids: Iterable[str], names: Names) -> tuple[pa.Array, pa.Array]:
-    """(ids, names)."""
-    texts = list(ids)
-    return pa.array(texts, pa.string()), pa.array(map(names.get, texts), pa.string())
 
 
 class _Texts(dict[bytes, str]):
@@ -202,7 +191,11 @@ def _text_lists(lists: Iterable[tuple[bytes, ...] | None]) -> pa.Array:
 
 
 def _record_batch(columns: dict[str, Any], **more: Any) -> pa.RecordBatch:
-    columns |= more
+    return filled(columns | more)
+
+
+def filled(columns: Mapping[str, Any]) -> pa.RecordBatch:
+    """Rows of these columns; all others are null. At least `offset` is given."""
     count = len(columns["offset"])
     arrays = []
     for field in SCHEMA:

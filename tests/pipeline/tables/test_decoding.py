@@ -6,16 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 import msgpack
+import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kraftlab.metadata import codec
 from kraftlab.metadata import records as r
+from kraftlab.pipeline.kraft_log.primitives import uuid_text
 from kraftlab.pipeline.lake.schemas import arrow_schema
 from kraftlab.pipeline.tables import decoding
 from kraftlab.pipeline.tables.batch_rows import COLUMNS
 from kraftlab.pipeline.tables.partition_rows import TABLE as CHANGES
 from kraftlab.pipeline.tables.silver import Transactions, needed_snapshots, transactions
+from kraftlab.pipeline.tables.topic_names import uuid_texts
 from kraftlab.quorum.core import batch as own_batch
 
 ID = bytes(range(16))
@@ -105,6 +110,36 @@ def test_partitions_stand_among_changes_in_order() -> None:
         (12, 2, "change", None),
     ]
     assert rows[0]["adding"] == []
+
+
+PARTITION = r.Partition(0, 2, ID, (1, 2), (1,), leader=1, partition_epoch=9, directories=(ID, OTHER_ID))
+
+
+@pytest.mark.parametrize("spans", [(), [(12, 13)], [(11, 20), (500, 600)]])
+def test_batches_decoded_as_a_whole_are_the_same_rows_as_record_by_record(spans: Any) -> None:
+    snapshot = ("00000000000000000050-0000000003.checkpoint", 49)
+    batches = [([CHANGE] * 2, 10, None), ([PARTITION] * 3, 12, None), ([CHANGE], 15, None), ([PARTITION] * 2, 7, snapshot)]
+
+    def rows(*more: Any) -> list[dict[str, Any]]:
+        made = []
+        for records, base, of_snapshot in batches:
+            segment, offset = of_snapshot or ("0.log", base)
+            made.append(_own(*codec.encode([*records, *more]), base, segment=segment, offset=offset))
+        return _partitions(*made, spans=spans)
+
+    assert rows() == rows(r.NoOp(0))
+    assert [row["offset"] for row in rows()] == [*(at for at in range(10, 16) if not _is_within(at, spans)), 49, 49]
+
+
+def _is_within(offset: int, spans: Any) -> bool:
+    return any(start <= offset < end for start, end in spans)
+
+
+@given(st.lists(st.binary(min_size=16, max_size=16), max_size=40))
+def test_uuids_become_text_in_bulk_as_one_by_one(uuids: list[bytes]) -> None:
+    found = uuid_texts(np.frombuffer(b"".join(uuids), np.uint8).reshape(-1, 16))
+    found.validate(full=True)
+    assert found.to_pylist() == [uuid_text(uuid) for uuid in uuids]
 
 
 def test_what_stands_in_a_snapshot_has_its_offset_and_its_place_in_it() -> None:
