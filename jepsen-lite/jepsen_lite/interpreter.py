@@ -1,8 +1,9 @@
 """Carries out a workload: workers ask its generator, let their clients do what it says, and write down how that ended.
 
 A worker is a sequential process. One whose operation ended as `info` does nothing more: its worker goes on as process + number of
-workers, with a new client. The generator is one value that all workers share; a worker that is told to wait wakes when its time
-has come, or when an operation of another has ended.
+workers, with a new client. The generator is one value that all workers share. Workers that are free stand in a row, who was busy
+last in front. When an operation has ended, or the earliest time has come that one of them was told to wait for, the generator is
+asked for each of them in turn, and only those wake for whom it has something.
 
 Everything here is plain coroutines over a `Drive`, which says what time it is, lets coroutines run beside one another and has
 bells: trio drives a real cluster with it, an event heap a simulated one. Nothing else is awaited but the port that the drive
@@ -91,8 +92,14 @@ class Interpreter:
         self._begun = 0
         self._stopped = False
         self._generator: Generator = NOTHING
-        self._bell = drive.bell()
-        self._waiting_for_others = 0
+        self._bells = [drive.bell() for _ in workers]
+        self._waiting: list[int] = []
+        """The row."""
+        self._given: dict[int, Invocation] = {}
+        """What was found for whom, until they wake."""
+        self._clock_bell = drive.bell()
+        self._clock_ns: int | None = None
+        """When the row is asked next if no operation ends sooner."""
 
     async def setup(self) -> None:
         """Prepares the cluster. CallFailed."""
@@ -121,53 +128,80 @@ class Interpreter:
         return collected
 
     async def _run(self, phase: str, source: Source) -> None:
-        self.phase, self._generator, self._stopped, self._waiting_for_others = phase, generator(source), False, 0
-        await self.drive.together([self._worker(worker) for worker in range(self.options.concurrency)])
+        self.phase, self._generator, self._stopped = phase, generator(source), False
+        workers = range(self.options.concurrency)
+        self._waiting, self._given, self._clock_ns = [*workers], {}, None
+        self._ask_for_the_row()
+        await self.drive.together([*map(self._worker, workers), self._look_at_the_clock])
 
     def _worker(self, worker: int) -> Callable[[], Coroutine[Any, Any, None]]:
         async def work() -> None:
-            while (invocation := await self._asked(worker)) is not None:
+            while (invocation := await self._next(worker)) is not None:
                 await self._carry_out(worker, invocation)
-                self._ring()
+                self._waiting.insert(0, worker)
+                self._ask_for_the_row()
 
         return work
 
-    async def _asked(self, worker: int) -> Invocation | None:
+    async def _next(self, worker: int) -> Invocation | None:
         """What this worker is to do next, None if there is nothing more for anybody."""
-        while not self._stopped:
-            now_ns, process, random = self.drive.now_ns(), self._processes[worker], self._random[worker]
-            answer = self._generator.next(
-                Context(now_ns, process, worker, self.options.concurrency, random, self._busy, self._succeeded[worker])
-            )
-            if answer is None:
-                self._stopped = True
-                self._ring()
-                break
-            what, self._generator = answer
-            if isinstance(what, Invocation):
-                return what
-            await self._wait(what)
-        return None
+        while worker not in self._given and not self._stopped:
+            await self._bells[worker].wait(None)
+        return self._given.pop(worker, None)
 
-    async def _wait(self, pending: Pending) -> None:
-        if pending.until_ns is not None:
-            return await self._bell.wait(pending.until_ns)
-        self._waiting_for_others += 1
-        if self._waiting_for_others == self.options.concurrency:
+    def _ask_for_the_row(self) -> None:
+        """GeneratorStuck."""
+        earliest_ns: int | None = None
+        for worker in tuple(self._waiting):
+            if self._stopped:
+                return
+            what = self._asked(worker)
+            if isinstance(what, Invocation):
+                self._waiting.remove(worker)
+                self._busy |= {worker}
+                self._given[worker] = what
+                self._bells[worker].ring()
+            elif what is None:
+                self._stop()
+            elif what.until_ns is not None and (earliest_ns is None or what.until_ns < earliest_ns):
+                earliest_ns = what.until_ns
+        if earliest_ns is None and len(self._waiting) == self.options.concurrency and not self._stopped:
             raise GeneratorStuck(
                 f"all {self.options.concurrency} workers wait for one another in the phase {self.phase!r} of "
                 f"{self.workload.name}; its generator answers Pending() although nobody is busy"
             )
-        return await self._bell.wait(None)
+        if earliest_ns is not None and (self._clock_ns is None or earliest_ns < self._clock_ns):
+            self._clock_ns = earliest_ns
+            self._clock_bell.ring()
 
-    def _ring(self) -> None:
-        self._waiting_for_others = 0
-        self._bell.ring()
+    def _asked(self, worker: int) -> Invocation | Pending | None:
+        """What the generator has for a worker."""
+        now_ns, process, random = self.drive.now_ns(), self._processes[worker], self._random[worker]
+        answer = self._generator.next(
+            Context(now_ns, process, worker, self.options.concurrency, random, self._busy, self._succeeded[worker])
+        )
+        if answer is None:
+            return None
+        what, self._generator = answer
+        return what
+
+    async def _look_at_the_clock(self) -> None:
+        """Asks for the row when a time has come that somebody was told."""
+        while not self._stopped:
+            await self._clock_bell.wait(self._clock_ns)
+            if self._clock_ns is not None and self._clock_ns <= self.drive.now_ns():
+                self._clock_ns = None
+                self._ask_for_the_row()
+
+    def _stop(self) -> None:
+        """There is nothing more for anybody."""
+        self._stopped = True
+        for bell in (*self._bells, self._clock_bell):
+            bell.ring()
 
     async def _carry_out(self, worker: int, invocation: Invocation) -> None:
         process, invoked_ns, index = self._processes[worker], self.drive.now_ns(), self._begun
         self._begun += 1
-        self._busy |= {worker}
         client = self._clients[worker]
         if client is None:
             client = self._clients[worker] = self.workload.client(self.options, process)
