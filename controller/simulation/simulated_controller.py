@@ -9,7 +9,7 @@ a while, so that requests wait in the controller's queue, and the large change t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -236,7 +236,7 @@ class SimulatedController:
 
     def _check_transactions(self, image: MetadataImage) -> None:
         """M9."""
-        values = image.configs.get((RESOURCE_BROKER, ""), {})
+        values: Mapping[str, str] = image.configs.get((RESOURCE_BROKER, ""), {})
         for first, last in WHOLE_KEYS:
             if values.get(first) != values.get(last):
                 self.world.violated(
