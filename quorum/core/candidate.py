@@ -30,7 +30,8 @@ class Candidate(EpochState):
         return pre_vote and up_to_date
 
     def next_deadline_ms(self) -> int:
-        return min(self.election_deadline_ms, self.tally.next_ask_ms)
+        ask_ms = self.tally.next_ask_ms
+        return ask_ms if ask_ms < self.election_deadline_ms else self.election_deadline_ms
 
     def __repr__(self) -> str:
         return f"{self._who()} {self.tally!r}"

@@ -120,7 +120,8 @@ class Fetching:
                 self._snapshots.on_response(state, asked.request, response, now_ms)
         elif response.error is ErrorCode.NONE:
             state.fetched(now_ms)
-            state.read_round = max(state.read_round, response.read_round)
+            if response.read_round > state.read_round:
+                state.read_round = response.read_round
             if state.download is None and not self._take(state, response, now_ms):
                 state.fetch_at_ms = later_ms
             state.is_caught_up = 0 <= response.high_watermark <= self._log.view.end_offset

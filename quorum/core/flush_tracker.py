@@ -55,7 +55,8 @@ class FlushTracker:
         before = self.durable_end_offset
         while self._pending and self._pending[0][0] <= append_id:
             self.completed_id, end = self._pending.popleft()
-            self.durable_end_offset = max(self.durable_end_offset, end)
+            if end > self.durable_end_offset:
+                self.durable_end_offset = end
         return self.durable_end_offset > before
 
     def __repr__(self) -> str:

@@ -80,8 +80,12 @@ class Follower(EpochState):
         self.has_fetched = False
 
     def next_deadline_ms(self) -> int:
-        deadline_ms = min(self.fetch_deadline_ms, self.join_at_ms)
-        return deadline_ms if self.fetch_correlation is not None else min(deadline_ms, self.fetch_at_ms)
+        deadline_ms = self.fetch_deadline_ms
+        if self.join_at_ms < deadline_ms:
+            deadline_ms = self.join_at_ms
+        if self.fetch_correlation is None and self.fetch_at_ms < deadline_ms:
+            return self.fetch_at_ms
+        return deadline_ms
 
     def __repr__(self) -> str:
         return f"{self._who()} {self.download!r}" if self.download else self._who()

@@ -219,7 +219,11 @@ class Leader(EpochState):
         return tuple(progress.key for progress in ranked)
 
     def next_deadline_ms(self) -> int:
-        deadline_ms = min(self.check_quorum_deadline_ms, self.begin_at_ms, self.purgatory.next_deadline_ms())
+        deadline_ms, parked_ms = self.check_quorum_deadline_ms, self.purgatory.next_deadline_ms()
+        if self.begin_at_ms < deadline_ms:
+            deadline_ms = self.begin_at_ms
+        if parked_ms < deadline_ms:
+            deadline_ms = parked_ms
         return deadline_ms if self.change is None else min(deadline_ms, self.change.next_deadline_ms())
 
     def __repr__(self) -> str:

@@ -35,7 +35,8 @@ class Outbox:
 
     def storage_completed(self, append_id: int) -> list[Message]:
         """Storage operations up to `append_id` are durable: the messages that may leave because of it."""
-        self._append_id = max(self._append_id, append_id)
+        if append_id > self._append_id:
+            self._append_id = append_id
         return self._release()
 
     def election_state_stored(self, version: int) -> list[Message]:

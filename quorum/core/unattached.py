@@ -41,6 +41,6 @@ class Unattached(EpochState):
         return self.leader_id == NO_LEADER and up_to_date
 
     def next_deadline_ms(self) -> int:
-        if self.fetch_correlation is not None:
-            return self.election_deadline_ms
-        return min(self.election_deadline_ms, self.fetch_at_ms)
+        if self.fetch_correlation is None and self.fetch_at_ms < self.election_deadline_ms:
+            return self.fetch_at_ms
+        return self.election_deadline_ms
