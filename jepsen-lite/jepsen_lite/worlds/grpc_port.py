@@ -21,14 +21,13 @@ import grpc
 import trio
 
 from kraftlab.client.channels import Channels
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.quorum.core.types import Endpoint
 
 from ..history import FAIL
-from ..nemeses.faults import CannotStrike
 from ..nemeses.quorum_guard import QuorumGuard
-from ..outcomes import of_broken_call, of_error_code
+from ..outcomes import of_broken_call
 from ..workload import CallFailed, Options, Reply
+from .answers import guarded, reply_of
 
 _GRACE_S = 0.5
 """How much longer than a node's own deadline its answer is waited for: it says whether anything was done."""
@@ -36,10 +35,6 @@ _ASIDE = 0.15
 """How many calls without a node go to a controller that is not believed to lead."""
 _AVOIDED_S = 1.0
 """How long a node is not chosen that could not be reached."""
-
-
-LEAVES = {"AddRaftVoter": False, "RemoveRaftVoter": True}
-"""Changes of the voters: whether one leaves."""
 
 
 class HasEndpoints(Protocol):
@@ -89,13 +84,7 @@ class GrpcPort:
 
     async def call(self, api: str, request: Any, *, node: int | None = None, timeout_ms: int | None = None) -> Reply:
         """Sends a request once. CallFailed."""
-        if api not in LEAVES:
-            return await self._send(api, request, node, timeout_ms)
-        try:
-            async with self._guard.changing(request.voter_id, leaves=LEAVES[api]):
-                return await self._send(api, request, node, timeout_ms)
-        except CannotStrike as refused:
-            raise CallFailed(FAIL, f"not sent: {refused}") from None
+        return await guarded(self._guard, api, request, lambda: self._send(api, request, node, timeout_ms))
 
     async def _send(self, api: str, request: Any, node: int | None, timeout_ms: int | None) -> Reply:
         target = self._likely() if node is None else node
@@ -108,14 +97,8 @@ class GrpcPort:
             response = await answer_to(sending.future(request, timeout=header.timeout_ms / 1000 + _GRACE_S))
         except grpc.RpcError as error:
             raise self._broken(error, target) from None
-        answered = response.header
-        self._leader = answered.leader_id
-        if answered.error_code == ErrorCode.NONE:
-            return Reply(response, target, answered.metadata_offset, answered.epoch)
-        code = answered.error_code
-        outcome = of_error_code(code, outcome_unknown=answered.outcome_unknown)
-        name = ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"UNKNOWN_{code}"
-        raise CallFailed(outcome, name, node=target, offset=answered.metadata_offset, epoch=answered.epoch)
+        self._leader = response.header.leader_id
+        return reply_of(response, target)
 
     def _likely(self) -> int:
         """A controller that is likely to lead."""

@@ -2,47 +2,48 @@
 
 Theory of operation. A mock clock jumps ahead while a thread works, so nothing may run in one. What the shell hands to a thread is
 called here in one piece, between two waits: before the first the work has not happened, behind it nobody has heard of it yet. A
-node that is killed in between finds it done or not when it starts again, as after a kill of its process. While a node stands
-still its disk does, too. Power is never lost here: what was written is there.
+node that is killed in the first finds its work undone, half done or done when it starts again: some work is carried on up to one
+of its file operations, as by a process that dies in the middle.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from itertools import count
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
 import trio
 
 from kraftlab.quorum.driver.signal import Signal
+from kraftlab.quorum.simulation.simulated_file_system import SimulatedFileSystem
 
 P = ParamSpec("P")
 R = TypeVar("R")
 WAITS_S = (0.0001, 0.0001, 0.0003, 0.001, 0.005, 0.03)
 """Half of what one piece of work takes, more or less."""
+LAST_OPERATIONS = 8
+"""Fewer than so many file operations are what a dying node still does of one piece of work."""
+BEGUN_RATE = 0.5
+"""How often work that waits for the disk has begun when its node dies."""
 
 
 class InlineDisk:
-    """`kraftlab.quorum.driver.outside.Threads`."""
+    """`kraftlab.quorum.driver.outside.Threads`, whose work is on these files. All work takes `slower_ms` longer."""
 
     is_stuck = False
 
-    def __init__(self, chance: random.Random) -> None:
-        self._chance = chance
-        self._going_on = trio.Event()
-        self._going_on.set()
+    def __init__(self, chance: random.Random, files: SimulatedFileSystem) -> None:
+        self._chance, self._files = chance, files
+        self._waiting: dict[int, Callable[[], object]] = {}
+        self._numbers = count()
+        self.slower_ms = 0
 
-    def stand_still(self, is_still: bool) -> None:
-        if not is_still:
-            self._going_on.set()
-        elif self._going_on.is_set():
-            self._going_on = trio.Event()
-
-    async def wait(self) -> None:
+    async def _wait(self) -> None:
         await trio.sleep(self._chance.choice(WAITS_S) * self._chance.uniform(0.5, 1.5))
-        await self._going_on.wait()
 
     async def run(self, function: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
         return await self.run_limited(None, function, *arguments, **options)
@@ -53,13 +54,29 @@ class InlineDisk:
         async with AsyncExitStack() as stack:
             if limiter is not None:
                 await stack.enter_async_context(limiter)
-            await self.wait()
-            result = function(*arguments, **options)
-            await self.wait()
+            work, number = partial(function, *arguments, **options), next(self._numbers)
+            self._waiting[number] = work
+            try:
+                await self._wait()
+                await trio.sleep(self.slower_ms / 1000)
+            finally:
+                self._waiting.pop(number, None)
+            result = work()
+            await self._wait()
             return result
 
     def check_cancelled(self) -> None:
         """Work is one piece here."""
+
+    def die(self) -> None:
+        """The node's tasks do nothing more; of what waits some has begun."""
+        waiting, self._waiting = self._waiting, {}
+        for work in waiting.values():
+            if self._chance.random() < BEGUN_RATE:
+                self._files.operations_left = self._chance.randrange(LAST_OPERATIONS)
+                with suppress(Exception):  # nobody is there any more to hear of it
+                    work()
+                self._files.operations_left = None
 
     def worker(self, name: str) -> InlineWorker:
         return InlineWorker(self)

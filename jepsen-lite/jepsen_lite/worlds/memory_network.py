@@ -6,8 +6,9 @@ overtaken as the link's shape says. What has arrived is a stream of bytes: a rea
 pipe is full is told to wait, so frames are torn as by the kernel. One task delivers everything, in the order in which it is due.
 
 A link that holds delivers nothing, not even the end of a connection, and connections cannot be opened over it. One that resets
-breaks them. A node that stands still neither gets nor sends anything: all its links hold. One that has died sends nothing more;
-what it had sent still comes, and then the end of each of its connections. Where nobody listens, connections are refused.
+breaks them. A node that stands still has connections opened to it, and what is sent to it waits, as in its kernel. One that has
+died sends nothing more; what it had sent still comes, and then the end of each of its connections. Where nobody listens,
+connections are refused.
 
 Every link draws from a generator of its own, so the same things happen to the same messages.
 """
@@ -18,7 +19,6 @@ import errno
 import heapq
 import math
 import random
-from collections import Counter
 from collections.abc import Callable, Iterable
 
 import trio
@@ -46,14 +46,12 @@ class MemoryLink:
         self.chance = chance
         self.cut: Cut | None = None
         self.shape = PLAIN
-        self.still = 0
-        """How many of its two ends stand still."""
         self.pipes: dict[Pipe, None] = {}
         self.cleared = trio.Event()
 
     @property
     def is_held(self) -> bool:
-        return self.cut is Cut.HOLD or self.still > 0
+        return self.cut is Cut.HOLD
 
     def changed(self) -> None:
         """Something may pass that could not."""
@@ -358,13 +356,11 @@ class MemoryNetwork:
         self.alarms = Alarms()
         self._chance = chance
         self._links: dict[Pair, MemoryLink] = {}
-        self._still: Counter[int] = Counter()
 
     def link(self, source: int, target: int) -> MemoryLink:
         link = self._links.get((source, target))
         if link is None:
             link = self._links[source, target] = MemoryLink(self._chance(f"link {source} {target}"))
-            link.still = self._still[source] + self._still[target]
         return link
 
     def cut(self, pairs: Iterable[Pair], cut: Cut) -> None:
@@ -383,12 +379,3 @@ class MemoryNetwork:
     def shape(self, pairs: Iterable[Pair], shape: LinkShape) -> None:
         for pair in pairs:
             self.link(*pair).shape = shape
-
-    def stand_still(self, node: int, is_still: bool) -> None:
-        """All links of a node hold, or go on."""
-        if is_still != bool(self._still[node]):
-            self._still[node] = int(is_still)
-            for pair, link in self._links.items():
-                if node in pair:
-                    link.still += 1 if is_still else -1
-                    link.changed()

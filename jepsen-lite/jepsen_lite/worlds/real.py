@@ -33,7 +33,7 @@ from ..fault_plan import FaultPlan, Observation
 from ..nemeses.capabilities import Found, available_kinds, needed, probe, refusal
 from ..nemeses.carrying_out import carry_out
 from ..nemeses.drawing import draw_plan
-from ..nemeses.kinds import ALL, KINDS
+from ..nemeses.kinds import ALL
 from ..nemeses.leaders import LeaderFinder
 from ..nemeses.ledger import Ledger
 from ..nemeses.networks.back_ends import NETS
@@ -43,7 +43,7 @@ from ..nemeses.quorum_guard import QuorumGuard
 from ..workload import Port, Run
 from .grpc_port import GrpcPort, Nodes
 from .log_tail import LogTail
-from .phases import LOG_WITHIN_S, PhasedRun
+from .phases import LOG_WITHIN_S, PhasedRun, own_exits
 from .sampler import sample
 from .trio_drive import first_of
 from .world import Assignment, Played, WorldFailed, newest
@@ -328,13 +328,7 @@ class _RealRun(PhasedRun):
                 self._exits[node_id] = self._drive.now_ns(), words
 
     def _own_exits(self) -> dict[int, str]:
-        """Without those that were to be expected of what struck the node before."""
-        expected = [(strike.begin_ns, strike.nodes) for strike in self._strikes if KINDS[strike.kind].ends_nodes]
-        return {
-            node_id: words
-            for node_id, (at_ns, words) in self._exits.items()
-            if not any(begin_ns <= at_ns and node_id in nodes for begin_ns, nodes in expected)
-        }
+        return own_exits([(node_id, *told) for node_id, told in self._exits.items()], self._strikes)
 
 
 async def _in_thread(work: Callable[..., Any], *arguments: Any) -> Any:

@@ -13,6 +13,7 @@ sockets and threads, or what a loss of power leaves.
 from __future__ import annotations
 
 import gc
+import inspect
 import logging
 import random
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -24,7 +25,6 @@ import msgspec
 import trio
 import trio.testing
 
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.quorum.core.batch import decode_all
 
 from ..committed_log import LogBatch, decoded
@@ -34,10 +34,13 @@ from ..nemeses.carrying_out import carry_out_in
 from ..nemeses.drawing import NoSuchNemesis, draw_plan
 from ..nemeses.quorum_guard import QuorumGuard
 from ..nemeses.scene import Scene
-from ..outcomes import of_broken_call, of_error_code
+from ..outcomes import of_broken_call
 from ..workload import CallFailed, Options, Port, Reply, Run, Workload
-from .phases import LOG_WITHIN_S, PhasedRun
-from .shell_cluster import STARTED_S, ShellCluster, Unanswered
+from .answers import guarded, reply_of
+from .held_tasks import HeldTasks
+from .phases import LOG_WITHIN_S, PhasedRun, own_exits
+from .shell_cluster import GRACE_S, STARTED_S, ShellCluster, Unanswered
+from .shell_disks import MemoryPower, MemoryTampering
 from .trio_drive import first_of
 from .world import SHELL_KINDS, Assignment, Listener, Played, Standing, WorldFailed
 
@@ -48,7 +51,6 @@ STEPS_MAX = 20_000_000
 """Steps of tasks after which a run goes round in circles."""
 OTHER_RATE = 0.15
 """How many of the calls to nobody in particular go to another controller than the one that was last heard to lead."""
-_GRACE_S = 0.5
 _LOOK_S = 0.05
 _OBSERVE_S = 0.2
 _STANDING_EVERY = 5
@@ -100,12 +102,13 @@ def run_shell(
     refused = sorted({action.kind for action in plan.actions}.difference(SHELL_KINDS))
     if refused:
         raise WorldFailed(f"{', '.join(refused)} cannot strike in the world shell, which has {', '.join(SHELL_KINDS)}")
-    steps = _Steps()
+    steps, held = _Steps(), HeldTasks()
     with _deterministic(options.seed), _logged() as lines:
         told = listener or Quiet()
         try:
             clock = trio.testing.MockClock(autojump_threshold=0)
-            run: Run = trio.run(partial(_play, workload, options, plan, told, steps), clock=clock, instruments=[steps])
+            play = partial(_play, workload, options, plan, told, steps, held)
+            run: Run = trio.run(play, clock=clock, instruments=[steps, held])
         except BaseExceptionGroup as group:
             raise first_of(group) from group
     return ShellRun(run, plan, steps.count, tuple(lines))
@@ -176,11 +179,13 @@ class _Steps(trio.abc.Instrument):
 class ShellPort:
     """`workload.Port` of one process."""
 
-    def __init__(self, cluster: ShellCluster, options: Options, process: int, now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self, cluster: ShellCluster, options: Options, process: int, now_ns: Callable[[], int], guard: QuorumGuard
+    ) -> None:
         self.controllers: Sequence[int] = cluster.controller_ids
         self.brokers: Sequence[int] = cluster.stand_in_ids
         self.now_ns = now_ns
-        self._cluster, self._timeout_ms = cluster, options.timeout_ms
+        self._cluster, self._guard, self._timeout_ms = cluster, guard, options.timeout_ms
         self._random: random.Random = options.random(f"port/{process}")
         self._leader = -1
 
@@ -189,24 +194,21 @@ class ShellPort:
 
     async def call(self, api: str, request: Any, *, node: int | None = None, timeout_ms: int | None = None) -> Reply:
         """Sends a request once. CallFailed."""
+        return await guarded(self._guard, api, request, lambda: self._send(api, request, node, timeout_ms))
+
+    async def _send(self, api: str, request: Any, node: int | None, timeout_ms: int | None) -> Reply:
         target = self._likely() if node is None else node
         header = request.header
         if not header.HasField("timeout_ms"):
             header.timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         header.cluster_id = self._cluster.cluster_id
         try:
-            response = await self._cluster.ask(self._random, target, api, request, header.timeout_ms / 1000 + _GRACE_S)
+            response = await self._cluster.ask(self._random, target, api, request, header.timeout_ms / 1000 + GRACE_S)
         except Unanswered as error:
             self._leader = -1
             raise CallFailed(of_broken_call(error.status, str(error)), error.status, node=target) from None
-        answered = response.header
-        self._leader = answered.leader_id
-        code = answered.error_code
-        if code == ErrorCode.NONE:
-            return Reply(response, target, answered.metadata_offset, answered.epoch)
-        name = ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"UNKNOWN_{code}"
-        outcome = of_error_code(code, outcome_unknown=answered.outcome_unknown)
-        raise CallFailed(outcome, name, node=target, offset=answered.metadata_offset, epoch=answered.epoch)
+        self._leader = response.header.leader_id
+        return reply_of(response, target)
 
     def _likely(self) -> int:
         """A controller that is likely to lead."""
@@ -241,20 +243,23 @@ class Tail:
                 self.violations.append(f"node {node} has committed {header!r}, which does not follow offset {self.end}")
 
 
-async def _play(workload: Workload, options: Options, plan: FaultPlan, listener: Listener, steps: _Steps) -> Run:
-    return await _ShellRun(workload, options, plan, listener, steps).play()
+async def _play(workload: Workload, options: Options, plan: FaultPlan, listener: Listener, steps: _Steps, held: HeldTasks) -> Run:
+    return await _ShellRun(workload, options, plan, listener, steps, held).play()
 
 
 class _ShellRun(PhasedRun):
     """One run, under trio."""
 
-    def __init__(self, workload: Workload, options: Options, plan: FaultPlan, listener: Listener, steps: _Steps) -> None:
+    def __init__(
+        self, workload: Workload, options: Options, plan: FaultPlan, listener: Listener, steps: _Steps, held: HeldTasks
+    ) -> None:
         super().__init__(workload, options, plan, listener)
         self._steps = steps
         properties = PROPERTIES | dict(workload.properties)
-        self._cluster = ShellCluster(options.controllers, options.brokers, properties, self._chance)
+        self._cluster = cluster = ShellCluster(options.controllers, options.brokers, properties, self._chance, held)
+        self._guard = QuorumGuard(cluster, cluster.find_voters, cluster.files)
         self._tail = Tail()
-        self._cluster.on_commit = self._tail.hear
+        cluster.on_commit = self._tail.hear
         self._nursery: trio.Nursery
 
     async def play(self) -> Run:
@@ -270,7 +275,7 @@ class _ShellRun(PhasedRun):
         return self._options.random(f"shell/{name}")
 
     def _new_port(self, process: int) -> Port:
-        return ShellPort(self._cluster, self._options, process, self._drive.now_ns)
+        return ShellPort(self._cluster, self._options, process, self._drive.now_ns, self._guard)
 
     # -- phases --------------------------------------------------------------------------------------------------------
 
@@ -286,7 +291,9 @@ class _ShellRun(PhasedRun):
 
     async def _strike(self) -> None:
         cluster = self._cluster
-        scene = Scene(cluster, cluster.find_leader, QuorumGuard(cluster, cluster.find_voters), None, work=_at_once)
+        disks = {node: MemoryPower(node, cluster.files) for node in cluster.controller_ids}
+        tampering = MemoryTampering(cluster.files, cluster.disk)
+        scene = Scene(cluster, cluster.find_leader, self._guard, None, disks, _at_once, tampering)
         begun = self._striking.append
         await carry_out_in(scene, self._plan, self._drive.now_ns, tell=self._struck, begun=lambda action: begun(action.kind))
 
@@ -313,7 +320,11 @@ class _ShellRun(PhasedRun):
     def _told(self) -> Run:
         if self._steps.scope.cancelled_caught:
             self._not_ready = f"{STEPS_MAX} steps in the phase {self._phase!r}, and no end"
-        return self._run(decoded(self._tail.batches), dict(self._cluster.exits), tuple(self._tail.violations))
+        return self._run(decoded(self._tail.batches), own_exits(self._exits(), self._strikes), tuple(self._tail.violations))
+
+    def _exits(self) -> Iterator[tuple[int, int, str]]:
+        for at_s, node, words in self._cluster.exits:
+            yield node, self._drive.ns_at(at_s), words
 
     # -- watching ------------------------------------------------------------------------------------------------------
 
@@ -348,4 +359,5 @@ class _ShellRun(PhasedRun):
 async def _at_once(work: Callable[..., Any], *arguments: Any) -> Any:
     """Nothing here blocks."""
     await trio.lowlevel.checkpoint()
-    return work(*arguments)
+    done = work(*arguments)
+    return await done if inspect.isawaitable(done) else done

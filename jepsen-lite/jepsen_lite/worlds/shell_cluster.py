@@ -5,8 +5,8 @@ driver, controller, doors, tasks in a nursery of its own. A kill cancels that af
 it and no file changes while its tasks unwind. A start begins the next life on the same files when the last is over. A life that
 ends by an exception of its own has crashed: that is written down with its last words.
 
-Tasks of one loop cannot be stopped singly, so a node that stands still (`pause_node`) goes on to think: but its links hold, its
-disk does not answer and its doors stay shut until it goes on.
+A node that stands still (`pause_node`) does nothing at all: its tasks are held (`held_tasks.py`), while the network goes on to
+bring it messages, until it goes on or is killed. The voters live in the log, and a disk may be exchanged for an empty one.
 
 Clients call the doors themselves, the same two functions behind which gRPC stands; a call travels for a while each way, and
 breaks if the node dies with it in hand. Brokers are stand-ins that no fault strikes: they register and send heartbeats by the
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from contextvars import Context, copy_context
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,13 +25,15 @@ import msgspec
 import trio
 from google.protobuf.message import Message
 
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.client import ClusterUnreachable
 from kraftlab.cluster.layout import FIRST_CONTROLLER_ID
 from kraftlab.cluster.links.shape import Cut, LinkShape
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import ControllerConfig, build
 from kraftlab.controller.doors.waits import TrioWaits
 from kraftlab.controller.main import ControllerNode
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.peer_rpc import (
     Api,
@@ -41,15 +44,17 @@ from kraftlab.metadata.peer_rpc import (
 )
 from kraftlab.metadata.records import Listener
 from kraftlab.metadata.uuids import Uuid, to_text
-from kraftlab.quorum.core.types import Endpoint, ReplicaKey
+from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
 from kraftlab.quorum.driver.outside import Outside
 from kraftlab.quorum.driver.transport import PeerError, PeerIdentity, PeerPool, PeerTimeout, PeerUnreachable
 from kraftlab.quorum.simulation.simulated_file_system import SimulatedFileSystem
 from kraftlab.quorum.state_machine import CommittedBatch
+from kraftlab.quorum.storage.bootstrap import write_bootstrap
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
 
 from ..nemeses.scene import Leads
+from .held_tasks import OWNER, HeldTasks
 from .inline_disk import InlineDisk
 from .memory_network import MemoryNetwork, Pair, Place
 
@@ -58,9 +63,12 @@ STARTED_S = 1_700_000_000.0
 HOST = "127.0.0.1"
 GRPC_PORT = 20_000
 """Of node 0; nobody listens there."""
+CONTROLLER = "CONTROLLER"
 PRINCIPAL = "User:ANONYMOUS"
 BEAT_S = 0.5
 BROKER_TIMEOUT_MS = 1_000
+GRACE_S = 0.5
+"""How much longer than a node's own deadline its answer is waited for."""
 _LOOK_S = 0.02
 _REGISTER_AGAIN = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
@@ -100,8 +108,11 @@ class _Asked:
 class _Life:
     """One process. `nursery` is there, and `is_up`, once it answers its peers."""
 
-    def __init__(self, node: ControllerNode, place: Place, disk: InlineDisk, number: int) -> None:
-        self.node, self.place, self.disk, self.number = node, place, disk, number
+    def __init__(self, node: ControllerNode, place: Place, files: SimulatedFileSystem, disk: InlineDisk, number: int) -> None:
+        self.node, self.place, self.files, self.disk, self.number = node, place, files, disk, number
+        self.context: Context = copy_context()
+        """What its tasks begin with: they are known by that."""
+        self.context.run(OWNER.set, self)
         self.scope = trio.CancelScope()
         self.ended = trio.Event()
         self.is_killed = False
@@ -112,33 +123,52 @@ class _Life:
 
 class ShellCluster:
     """`nemeses.scene.Cluster`, and what a port and an observer need. `chance` makes the generator of a name; `properties` are of
-    server.properties of all nodes. Run `run` beside everything.
+    server.properties of all nodes. `held` are tasks of the `trio.run` that this is under. Run `run` beside everything.
     """
 
-    def __init__(self, controllers: int, brokers: int, properties: Mapping[str, str], chance: Chance) -> None:
+    def __init__(self, controllers: int, brokers: int, properties: Mapping[str, str], chance: Chance, held: HeldTasks) -> None:
         self.controller_ids = tuple(range(FIRST_CONTROLLER_ID, FIRST_CONTROLLER_ID + controllers))
         self.broker_ids: tuple[int, ...] = ()
         """Of those that faults can strike: stand-ins are not."""
         self.stand_in_ids = tuple(range(brokers))
-        self._chance = chance
+        self._chance, self._held = chance, held
         self._properties = dict(properties)
         self._ids = chance("ids")
         self.cluster_id = to_text(self._new_id())
         self._peer_at = {node: Endpoint(HOST, 10_000 + node) for node in (*self.controller_ids, *self.stand_in_ids)}
         self.network = MemoryNetwork({at: node for node, at in self._peer_at.items()}, chance)
-        self._files = {node: SimulatedFileSystem(chance(f"files {node}")) for node in self.controller_ids}
-        self._directories = {node: MetaProperties(self.cluster_id, node, self._new_id()) for node in self.controller_ids}
+        self._files: dict[int, SimulatedFileSystem] = {}
+        self._directories: dict[int, MetaProperties] = {}
+        self._disks_made = 0
+        for node in self.controller_ids:
+            self._put_disk(node)
+        self._format()
         self._lives: dict[int, _Life] = {}
-        self._still: set[int] = set()
+        self._operator = chance("operator")
         self._stirred = trio.Event()
         self._controller_of = dict.fromkeys(self.stand_in_ids, self.controller_ids[0])
-        self.exits: dict[int, str] = {}
-        """Nodes that ended by themselves, with their last words."""
+        self.exits: list[tuple[float, int, str]] = []
+        """When nodes ended by themselves, and their last words."""
         self.on_commit: Callable[[int, bytes], None] = lambda node_id, batches: None
         """Hears of whole batches, as they stand in the log of a node that is about to apply them."""
 
     def _new_id(self) -> Uuid:
         return b"\x01" + self._ids.randbytes(15)
+
+    def _put_disk(self, node_id: int) -> None:
+        """An empty disk, which has an id."""
+        self._disks_made += 1
+        self._files[node_id] = SimulatedFileSystem(self._chance(f"files {node_id} {self._disks_made}"))
+        self._directories[node_id] = MetaProperties(self.cluster_id, node_id, self._new_id())
+
+    def _format(self) -> None:
+        """All controllers are the first voters."""
+        voters = VoterSet.of([self._voter(node) for node in self.controller_ids])
+        for node in self.controller_ids:
+            write_bootstrap(self._files[node], str(self.metadata_dir(node)), self.cluster_id, voters)
+
+    def _voter(self, node_id: int) -> Voter:
+        return Voter(ReplicaKey(node_id, self._directories[node_id].directory_id), {CONTROLLER: self._peer_at[node_id]})
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """All nodes, until cancelled."""
@@ -161,8 +191,7 @@ class ShellCluster:
         before = self._lives.get(node_id)
         number = 0 if before is None else before.number + 1
         place = Place(self.network, node_id, self._chance(f"pauses {node_id} {number}"))
-        disk = InlineDisk(self._chance(f"disk {node_id} {number}"))
-        disk.stand_still(node_id in self._still)
+        disk = InlineDisk(self._chance(f"disk {node_id} {number}"), self._files[node_id])
         outside = Outside(place, disk, self._chance(f"node {node_id} {number}"), lambda: STARTED_S + trio.current_time())
         node = ControllerNode(
             self._config(node_id),
@@ -173,8 +202,8 @@ class ShellCluster:
             waits=_InlineWaits(),
         )
         self._listen(node_id, node)
-        life = self._lives[node_id] = _Life(node, place, disk, number)
-        self._nursery.start_soon(self._live, node_id, life, before)
+        life = self._lives[node_id] = _Life(node, place, self._files[node_id], disk, number)
+        life.context.run(self._nursery.start_soon, self._live, node_id, life, before)
 
     def _listen(self, node_id: int, node: ControllerNode) -> None:
         apply = node.controller.apply
@@ -190,20 +219,20 @@ class ShellCluster:
         life = self._lives[node_id]
         life.is_killed = True
         life.place.die()
+        life.disk.die()
         life.scope.cancel()
+        self._release(life)
         for asked in tuple(life.asked):
             asked.answer(None)
 
     def pause_node(self, node_id: int) -> None:
-        self._stand_still(node_id, True)
+        self._held.hold(self._lives[node_id])
 
     def resume_node(self, node_id: int) -> None:
-        self._stand_still(node_id, False)
+        self._release(self._lives[node_id])
 
-    def _stand_still(self, node_id: int, is_still: bool) -> None:
-        (self._still.add if is_still else self._still.discard)(node_id)
-        self.network.stand_still(node_id, is_still)
-        self._lives[node_id].disk.stand_still(is_still)
+    def _release(self, life: _Life) -> None:
+        self._held.release(life)
         self._stirred.set()
         self._stirred = trio.Event()
 
@@ -228,13 +257,41 @@ class ShellCluster:
     def metadata_dir(self, node_id: int) -> Path:
         return Path(f"/shell/controller-{node_id}/metadata")
 
+    def files(self, node_id: int) -> SimulatedFileSystem:
+        """What is on the disk that the node has now."""
+        return self._files[node_id]
+
+    def disk(self, node_id: int) -> InlineDisk:
+        """What works on that in the node's newest life."""
+        return self._lives[node_id].disk
+
+    async def leave(self, node_id: int, timeout_ms: int) -> None:
+        """Makes the voter with that id an observer. ApiError, ClusterUnreachable."""
+        voters = await self.ask_leader("DescribeQuorum", pb.DescribeQuorumRequest(), timeout_ms)
+        directories = {voter.replica_id: voter.replica_directory_id for voter in voters.current_voters}
+        removed = pb.RemoveRaftVoterRequest(
+            voter_id=node_id, voter_directory_id=directories.get(node_id, to_text(self._directories[node_id].directory_id))
+        )
+        await self.ask_leader("RemoveRaftVoter", removed, timeout_ms)
+
+    async def join(self, node_id: int, timeout_ms: int) -> None:
+        """Makes a controller that runs a voter. ApiError, ClusterUnreachable."""
+        voter = self._voter(node_id)
+        listeners = [pb.QuorumEndpoint(name=name, host=at.host, port=at.port) for name, at in voter.endpoints.items()]
+        added = pb.AddRaftVoterRequest(voter_id=node_id, voter_directory_id=to_text(voter.key.directory_id), listeners=listeners)
+        await self.ask_leader("AddRaftVoter", added, timeout_ms)
+
+    def wipe_controller(self, node_id: int) -> None:
+        """Puts an empty disk into a controller that does not run, with another directory id."""
+        self._put_disk(node_id)
+
     # -- lives ---------------------------------------------------------------------------------------------------------
 
     def _config(self, node_id: int) -> ControllerConfig:
         values = {
             "process.roles": "controller",
             "node.id": str(node_id),
-            "controller.quorum.voters": ",".join(f"{node}@{self._peer_at[node]}" for node in self.controller_ids),
+            "controller.quorum.bootstrap.servers": ",".join(str(self._peer_at[node]) for node in self.controller_ids),
             "listeners": f"CONTROLLER://{self._peer_at[node_id]},GRPC://{Endpoint(HOST, GRPC_PORT + node_id)}",
             "metadata.log.dir": str(self.metadata_dir(node_id)),
         }
@@ -253,13 +310,13 @@ class ShellCluster:
                     raise life.node.controller.failure or RuntimeError("the controller must end, and does not say why")
         except Exception as error:
             if not life.is_killed:
-                self.exits.setdefault(node_id, last_words(error))
+                self.exits.append((trio.current_time(), node_id, last_words(error)))
         finally:
             life.is_up = False
             life.place.die()
             for asked in tuple(life.asked):
                 asked.answer(None)
-            self._files[node_id].crash(power_cut=False)
+            life.files.crash(power_cut=False)
             life.ended.set()
 
     def life(self, node_id: int) -> ControllerNode | None:
@@ -269,7 +326,7 @@ class ShellCluster:
 
     def up(self) -> dict[int, ControllerNode]:
         """Those that run and do not stand still."""
-        found = {node: self.life(node) for node in self.controller_ids if node not in self._still}
+        found = {node: self.life(node) for node in self.controller_ids if self._lives[node] not in self._held}
         return {node: life for node, life in found.items() if life is not None}
 
     # -- who leads, and who votes --------------------------------------------------------------------------------------
@@ -314,13 +371,12 @@ class ShellCluster:
             target = self._controller_of.get(node_id, node_id)
             await self._goes_on(target)
             response = await self._served(target, call)
-            await self._goes_on(target)
             await trio.sleep(back_s)
             return response
         raise Unanswered("DEADLINE_EXCEEDED", f"no answer within {patience_s:g} s")
 
     async def _goes_on(self, node_id: int) -> None:
-        while node_id in self._still:
+        while self._lives.get(node_id) in self._held:
             await self._stirred.wait()
 
     async def _served(self, node_id: int, call: Call) -> Message:
@@ -331,7 +387,7 @@ class ShellCluster:
         life.asked[asked] = None
         try:
             if not life.node.service.accept(call, asked.answer):
-                life.nursery.start_soon(self._dispatch, life, call, asked)
+                life.context.run(life.nursery.start_soon, self._dispatch, life, call, asked)
             await asked.done.wait()
         finally:
             del life.asked[asked]
@@ -341,6 +397,21 @@ class ShellCluster:
 
     async def _dispatch(self, life: _Life, call: Call, asked: _Asked) -> None:
         asked.answer(await life.node.service.dispatch(call))
+
+    async def ask_leader(self, api: str, request: Any, timeout_ms: int) -> Any:
+        """The answer of whoever leads. ApiError, ClusterUnreachable."""
+        leads = await self.find_leader()
+        if leads is None:
+            raise ClusterUnreachable("no controller says who leads")
+        request.header.timeout_ms, request.header.cluster_id = timeout_ms, self.cluster_id
+        try:
+            response = await self.ask(self._operator, leads.node, api, request, timeout_ms / 1000 + GRACE_S)
+        except Unanswered as error:
+            raise ClusterUnreachable(str(error)) from error
+        header = response.header
+        if header.error_code:
+            raise ApiError(ErrorCode(header.error_code), header.error_message)
+        return response
 
     # -- brokers -------------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,11 @@ class TrioDrive:
         self._origin = trio.current_time()
 
     def now_ns(self) -> int:
-        return int((trio.current_time() - self._origin) * 1e9)
+        return self.ns_at(trio.current_time())
+
+    def ns_at(self, time_s: float) -> int:
+        """When that is or was on trio's clock."""
+        return int((time_s - self._origin) * 1e9)
 
     def port(self, process: int) -> Port:
         port = self._ports.get(process)

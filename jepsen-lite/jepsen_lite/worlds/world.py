@@ -79,7 +79,7 @@ WORLDS: dict[str, tuple[str, str]] = {
     "simulated": ("simulated", "play"),
 }
 """Name → (module of this room; its function from Assignment to Played)."""
-SHELL_KINDS = ("kill", "pause", "partition", "isolate-leader", "one-way", "late", "slow", "loss", "duplicate", "reorder")
+SHELL_KINDS = tuple(name for name in KINDS if name != "move-dirs")
 """What can strike in the world "shell"."""
 SIMULATED_KINDS = (*KINDS, "clock")
 """The same of "simulated", where alone clocks are the harness's."""
