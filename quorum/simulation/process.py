@@ -223,7 +223,16 @@ class SimulatedProcess:
         self._record = world.transcript.gathered.append
         self._checkers = world.checkers
         self._network = world.network
-        self._execute: dict[type[Any], Callable[[Any], None]] = {
+        self._execute = self._executors()
+        self._trace = TraceWriter(world.trace, self.raft, world.now_us) if world.trace is not None else None
+        self._is_watched = world.transcript.is_read or self._trace is not None
+        self._deadline_ms = self.raft.next_deadline_ms()
+        """As of the newest step."""
+        self._arm_timer(self._deadline_ms)
+
+    def _executors(self) -> dict[type[Any], Callable[[Any], None]]:
+        """Who carries out which effect."""
+        return {
             StoreElectionState: self._on_store_election_state,
             Append: self._on_append,
             Truncate: self._on_truncate,
@@ -249,11 +258,6 @@ class SimulatedProcess:
             VotersChanged: self._nothing,
             Trace: self._on_trace,
         }
-        self._trace = TraceWriter(world.trace, self.raft, world.now_us) if world.trace is not None else None
-        self._is_watched = world.transcript.is_read or self._trace is not None
-        self._deadline_ms = self.raft.next_deadline_ms()
-        """As of the newest step."""
-        self._arm_timer(self._deadline_ms)
 
     # Steps
 
