@@ -14,6 +14,7 @@ import trio
 
 from kraftlab.quorum.core.messages import LeaderView
 from kraftlab.quorum.core.types import Endpoint, VoterSet
+from kraftlab.quorum.driver.network import TCP, Network
 from kraftlab.quorum.driver.transport import PeerIdentity, PeerPool, PeerUnreachable
 
 CONTROLLER_LISTENER = "CONTROLLER"
@@ -26,9 +27,16 @@ class NoController(PeerUnreachable):
 class ControllerChannel:
     """`leader` tells who leads now. `leader_changed()` is to be called whenever that changes."""
 
-    def __init__(self, nursery: trio.Nursery, identity: PeerIdentity, leader: Callable[[], LeaderView], voters: VoterSet) -> None:
-        self._own = PeerPool(nursery, identity)
-        self._passed_on = PeerPool(nursery, identity)
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        identity: PeerIdentity,
+        leader: Callable[[], LeaderView],
+        voters: VoterSet,
+        network: Network = TCP,
+    ) -> None:
+        self._own = PeerPool(nursery, identity, network)
+        self._passed_on = PeerPool(nursery, identity, network)
         self._leader = leader
         self._voters = voters
         self._changed = trio.Event()

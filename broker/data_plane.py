@@ -115,7 +115,7 @@ class DataPlane:
         async with trio.open_nursery() as nursery:
             for index, replica in enumerate(wanted):
                 nursery.start_soon(one, index, replica)
-        metadata_digest = await trio.to_thread.run_sync(image_digest, image)
+        metadata_digest = await self._replicas.disks.in_thread(None, image_digest, image)
         replicas = tuple(digests[index] for index in range(len(wanted)))
         return LogDigestResponse(ErrorCode.NONE, None, image.provenance.offset, metadata_digest, replicas)
 

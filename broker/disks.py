@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 import trio
 
@@ -25,15 +25,38 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
+class InThread(Protocol):
+    """Runs what blocks where it does not hold up the event loop. Who cancels it waits until it is done."""
+
+    async def __call__(
+        self,
+        limiter: trio.CapacityLimiter | None,
+        work: Callable[Arguments, Result],
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> Result: ...
+
+
+async def in_thread(
+    limiter: trio.CapacityLimiter | None,
+    work: Callable[Arguments, Result],
+    *args: Arguments.args,
+    **kwargs: Arguments.kwargs,
+) -> Result:
+    """In a worker thread."""
+    return await trio.to_thread.run_sync(partial(work, *args, **kwargs), limiter=limiter)
+
+
 class Disks:
     """Runs functions in worker threads, bounded per directory, and tells `on_failed` of a directory that failed (each time it
-    is met).
+    is met). `in_thread` is how.
 
     Work that has begun is never abandoned: cancelling the caller waits for it.
     """
 
-    def __init__(self, on_failed: Callable[[LogDirFailed], None]) -> None:
+    def __init__(self, on_failed: Callable[[LogDirFailed], None], in_thread: InThread = in_thread) -> None:
         self.failed = on_failed
+        self.in_thread = in_thread
         self._limiters: dict[Path | None, trio.CapacityLimiter] = {}
         self._told_full_at: dict[Path, float] = {}
 
@@ -46,7 +69,7 @@ class Disks:
             threads = THREADS_FOR_ANY_DIRECTORY if log_dir is None else THREADS_PER_DIRECTORY
             limiter = self._limiters[log_dir] = trio.CapacityLimiter(threads)
         try:
-            return await trio.to_thread.run_sync(partial(work, *args, **kwargs), limiter=limiter)
+            return await self.in_thread(limiter, work, *args, **kwargs)
         except LogDirFailed as error:
             self.failed(error)
             raise

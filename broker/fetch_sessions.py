@@ -142,7 +142,6 @@ class FetchSessions:
     def __init__(self, sessions_max: int = SESSIONS_MAX) -> None:
         self._sessions_max = sessions_max
         self._by_lane: dict[tuple[int, int], FetchSession] = {}
-        self._random = random.Random()
 
     def __len__(self) -> int:
         return len(self._by_lane)
@@ -187,7 +186,7 @@ class FetchSessions:
             self._end(other)
         while len(self._by_lane) >= self._sessions_max:
             self._end(min(self._by_lane, key=lambda other: self._by_lane[other].used_s))
-        session = self._by_lane[lane] = FetchSession(self._random.randint(1, 2**31 - 1), broker_epoch)
+        session = self._by_lane[lane] = FetchSession(random.randint(1, 2**31 - 1), broker_epoch)
         session.used_s = now_s
         return session
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from functools import partial
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,9 +35,10 @@ from kraftlab.node.process import run_to_end, through_generations, watch_signals
 from kraftlab.node.replica import driver_config
 from kraftlab.quorum.driver.errors import GenerationOver, only_cause
 from kraftlab.quorum.driver.interpreter import tame_interpreter
-from kraftlab.quorum.driver.outside import this_machine
+from kraftlab.quorum.driver.outside import Outside, this_machine
 from kraftlab.quorum.driver.raft_driver import RaftDriver
 from kraftlab.quorum.driver.transport import PeerPool, PeerServer
+from kraftlab.quorum.storage.file_system import FileSystem
 from kraftlab.quorum.storage.identity import LogIdentity
 
 from .alter_partition import AlterPartitionManager
@@ -45,7 +46,7 @@ from .controller_channel import ControllerChannel
 from .cordons import CORDONED_LOG_DIRS, cordoned_dirs
 from .data_plane import DataPlane
 from .directory_assignments import DirectoryAssignments
-from .disks import Disks
+from .disks import Disks, InThread, in_thread
 from .dynamic_configs import DynamicConfigs
 from .fetch_service import FetchService
 from .fetcher import Fetchers, FetchLimits
@@ -63,6 +64,8 @@ from .retention import Retention
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
+
+    from .admin_service import AdminService
 
 logger = logging.getLogger("kraftlab.broker")
 
@@ -100,11 +103,23 @@ def _identity_of(config: BrokerConfig) -> ForwardingBroker:
 
 
 class BrokerNode:
-    """Everything of one broker process."""
+    """Everything of one broker process. `outside`, `file_system` (of the metadata log) and `in_thread` (which works on the log
+    directories) are this machine's own if not given; with others the same broker runs in another world, without its signals and
+    its gRPC server (`take_part`).
+    """
 
-    def __init__(self, config: BrokerConfig, directory: MetaProperties) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        directory: MetaProperties,
+        outside: Outside | None = None,
+        *,
+        file_system: FileSystem | None = None,
+        in_thread: InThread = in_thread,
+    ) -> None:
         self._config = config
-        self._outside = this_machine()
+        self._outside = outside = outside or this_machine()
+        self._file_system, self._in_thread = file_system, in_thread
         self._cluster_id = directory.cluster_id
         self._ends = trio.Event()
         self._first_published = trio.Event()
@@ -115,8 +130,9 @@ class BrokerNode:
             (("configs", self._publish_configs), ("replicas", self._publish_replicas), ("lifecycle", self._publish_lifecycle)),
             self._leader_changed,
             fatal=(StartupRefused,),
+            in_thread=in_thread,
         )
-        self.driver = RaftDriver(driver_config(config, directory), self.publisher, outside=self._outside)
+        self.driver = RaftDriver(driver_config(config, directory), self.publisher, file_system, outside)
         self._channel: ControllerChannel | None = None
         self._is_built = False
 
@@ -137,23 +153,31 @@ class BrokerNode:
         logger.info("broker %d stopped", self._config.node_id)
 
     async def _serve(self, nursery: trio.Nursery) -> None:
-        config = self._config
+        await self.take_part(nursery, self._serve_admin)
+        tame_interpreter()
+        logger.info("broker %d ready: data on %s, admin API on %s", self._config.node_id, self._config.peer, self._config.grpc)
+
+    async def take_part(self, nursery: trio.Nursery, open_door: Callable[[trio.Nursery, AdminService], Awaitable[None]]) -> None:
+        """Starts what makes this node a broker; `open_door` is to let clients in to the service, before it is unfenced. Returns
+        when it is. ListenError, and what `RaftDriver.run` raises.
+        """
+        config, network = self._config, self._outside.network
         await nursery.start(self.driver.run)
-        self.logs = await trio.to_thread.run_sync(
-            partial(
-                LogManager.open,
-                config.log_dirs,
-                node_id=config.node_id,
-                cluster_id=self._cluster_id,
-                config=LogConfig(segment_bytes=config.log_segment_bytes),
-                delete_delay_ms=config.log_segment_delete_delay_ms,
-            )
+        self.logs = await self._in_thread(
+            None,
+            LogManager.open,
+            config.log_dirs,
+            node_id=config.node_id,
+            cluster_id=self._cluster_id,
+            config=LogConfig(segment_bytes=config.log_segment_bytes),
+            delete_delay_ms=config.log_segment_delete_delay_ms,
         )
-        self._channel = ControllerChannel(nursery, self.driver.identity, lambda: self.driver.leader, config.voters)
+        leader = self.driver.identity, lambda: self.driver.leader, config.voters
+        self._channel = ControllerChannel(nursery, *leader, network)
         self._build(nursery)
         for start in (self.fetchers.run, self.mover.run):
             await nursery.start(start)
-        peer_server = PeerServer(self.driver.identity, self.data_plane.handlers(), self.driver.met_newer_generation)
+        peer_server = PeerServer(self.driver.identity, self.data_plane.handlers(), self.driver.met_newer_generation, network)
         await nursery.start(peer_server.serve, config.peer.host, config.peer.port)
         tasks = (
             self.publisher.run,
@@ -171,12 +195,10 @@ class BrokerNode:
         )
         for task in tasks:
             nursery.start_soon(task)
-        await self._serve_admin(nursery)
+        await open_door(nursery, await self._admin_service())
         await self._first_published.wait()
         self.lifecycle.ready()
         await self.lifecycle.running.wait()
-        tame_interpreter()
-        logger.info("broker %d ready: data on %s, admin API on %s", config.node_id, config.peer, config.grpc)
 
     def _build(self, nursery: trio.Nursery) -> None:
         """Makes the parts and wires them."""
@@ -203,7 +225,7 @@ class BrokerNode:
             channel,
             lambda: self.publisher.offset,
         )
-        self.disks = Disks(self._directory_failed)
+        self.disks = Disks(self._directory_failed, self._in_thread)
         self.isr_changes = AlterPartitionManager(channel, config.node_id, self.broker_epoch)
         self.assignments = DirectoryAssignments(channel, config.node_id, self.broker_epoch, lambda: self.publisher.image)
         self.producer_ids = ProducerIds(channel, config.node_id, self.broker_epoch)
@@ -223,7 +245,7 @@ class BrokerNode:
             config.replica_fetch_max_bytes,
             config.replica_fetch_response_max_bytes,
         )
-        leaders = PeerPool(nursery, self.driver.identity)
+        leaders = PeerPool(nursery, self.driver.identity, self._outside.network)
         self.fetchers = Fetchers(self.replicas, leaders, limits)
         threads = config.num_replica_alter_log_dirs_threads or len(config.log_dirs)
         self.mover = Mover(self.disks, self.logs, self.configs.move_gate, self.assignments.assign, threads)
@@ -237,13 +259,18 @@ class BrokerNode:
         """As registered, -1 before that."""
         return self.lifecycle.broker_epoch
 
-    async def _serve_admin(self, nursery: trio.Nursery) -> None:
+    async def _serve_admin(self, nursery: trio.Nursery, service: AdminService) -> None:
+        from kraftlab.rpc.server import AdminServer
+
+        at = self._config.grpc
+        await nursery.start(AdminServer(service.dispatch, at.host, at.port, users=self._config.users).serve)
+
+    async def _admin_service(self) -> AdminService:
         """The admin API; its imports run in a worker thread, so that fetching and heartbeats go on meanwhile."""
-        await trio.to_thread.run_sync(_import_admin)
+        await self._in_thread(None, _import_admin)
         from kraftlab.node.metadata_digests import MetadataDigests
         from kraftlab.node.snapshots import SnapshotCalls
         from kraftlab.node.time_travel import TimeTravel
-        from kraftlab.rpc.server import AdminServer
 
         from .admin_service import AdminService
         from .delete_records import DeleteRecordsApi
@@ -253,9 +280,9 @@ class BrokerNode:
         assert self._channel is not None
         log_dirs = LogDirsApi(self.replicas, self.publisher)
         metadata_dir = str(self._config.metadata_log_dir)
-        threads = self._outside.threads
+        threads, files = self._outside.threads, self._file_system
         metadata = MetadataDigests(
-            self._config.node_id, metadata_dir, lambda: self.publisher.offset, self.publisher.image_at, threads
+            self._config.node_id, metadata_dir, lambda: self.publisher.offset, self.publisher.image_at, threads, files
         )
         local = {
             "AlterReplicaLogDirs": log_dirs.alter,
@@ -266,13 +293,11 @@ class BrokerNode:
             "InitProducerId": InitProducerId(self.producer_ids).init,
             "AllocateProducerIds": allocate,
             **SnapshotCalls(self._config.node_id, self.driver).calls(),
-            **TimeTravel(self._config.node_id, metadata_dir, lambda: self.publisher.offset, threads).calls(),
+            **TimeTravel(self._config.node_id, metadata_dir, lambda: self.publisher.offset, threads, files).calls(),
         }
-        service = AdminService(
+        return AdminService(
             self._cluster_id, self._channel, self.publisher, local, self._config.access, _identity_of(self._config)
         )
-        at = self._config.grpc
-        await nursery.start(AdminServer(service.dispatch, at.host, at.port, users=self._config.users).serve)
 
     async def _api_versions(self, request: Any) -> Message:
         from kraftlab.rpc import api_versions
@@ -307,7 +332,7 @@ class BrokerNode:
                 for number, partition in topic.partitions.items()
                 if node_id in partition.replicas
             ]
-            await trio.to_thread.run_sync(self.logs.start, assigned, wall_clock_ms())
+            await self._in_thread(None, self.logs.start, assigned, wall_clock_ms())
         await self.replicas.apply(publication)
 
     async def _publish_lifecycle(self, publication: Publication) -> None:
@@ -341,7 +366,7 @@ class BrokerNode:
         if self._is_built:
             # Who did not get to register has changed nothing: what was clean before is clean still.
             epoch = self.broker_epoch() if self.broker_epoch() >= 0 else self.logs.previous_broker_epoch
-            await trio.to_thread.run_sync(self.logs.close, epoch)
+            await self._in_thread(None, self.logs.close, epoch)
 
     # --- directories ---------------------------------------------------------------------------------------------------------
 
@@ -354,7 +379,7 @@ class BrokerNode:
         """One after the other; each directory once."""
         async for error in self._failures:
             directory_id = self.logs.directory_id_of(error.log_dir)
-            await trio.to_thread.run_sync(self.logs.mark_offline, error.log_dir, error)
+            await self._in_thread(None, self.logs.mark_offline, error.log_dir, error)
             await self.replicas.directory_failed(error.log_dir)
             if not self.logs.directory_ids():
                 raise AllDirectoriesFailed(
@@ -367,18 +392,18 @@ class BrokerNode:
         while True:
             await trio.sleep(self._config.replica_high_watermark_checkpoint_interval_ms / 1000)
             try:
-                await trio.to_thread.run_sync(self.logs.write_checkpoints)
+                await self._in_thread(None, self.logs.write_checkpoints)
             except LogDirFailed as error:
                 self._directory_failed(error)
 
     async def _remove_expired(self) -> None:
         """Deletes what was given up once its delay is over."""
         while True:
-            expiry_ms = await trio.to_thread.run_sync(self.logs.next_expiry_ms)
+            expiry_ms = await self._in_thread(None, self.logs.next_expiry_ms)
             due_s = EXPIRY_CHECK_MAX_S if expiry_ms is None else (expiry_ms - wall_clock_ms()) / 1000
             await trio.sleep(min(max(due_s, 0.1), EXPIRY_CHECK_MAX_S))
             try:
-                await trio.to_thread.run_sync(self.logs.remove_expired, wall_clock_ms())
+                await self._in_thread(None, self.logs.remove_expired, wall_clock_ms())
             except LogDirFailed as error:
                 self._directory_failed(error)
             except LogError as error:

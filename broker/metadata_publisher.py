@@ -38,6 +38,8 @@ from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch
 from kraftlab.quorum.driver.signal import Signal
 from kraftlab.quorum.state_machine import CommittedBatch
 
+from .disks import InThread, in_thread
+
 logger = logging.getLogger("kraftlab.broker.metadata")
 
 HISTORY_MAX = 4096
@@ -67,12 +69,14 @@ class MetadataPublisher:
         publishers: Sequence[tuple[str, Publisher]],
         on_leader_changed: Callable[[], None],
         fatal: tuple[type[Exception], ...] = (),
+        in_thread: InThread = in_thread,
     ) -> None:
         self.image = EMPTY
         """The newest image; publishers may still be at work on it."""
         self._offset = EMPTY.stable_offset
         self._publishers = publishers
         self._fatal = fatal
+        self._in_thread = in_thread
         self._on_leader_changed = on_leader_changed
         self._pending: list[CommittedBatch] = []
         self._replayed = EMPTY
@@ -153,7 +157,7 @@ class MetadataPublisher:
             changes = delta.changes()
         else:
             # A snapshot, or what came before the first publication, or with the begin of a transaction, lies between the two.
-            changes = await _compare(before, image)
+            changes = await self._compare(before, image)
         publication = Publication(before, image, changes, self._is_first)
         self._is_first = False
         self.image = image
@@ -169,6 +173,12 @@ class MetadataPublisher:
         self._published.set()
         self._published = trio.Event()
 
+    async def _compare(self, before: MetadataImage, after: MetadataImage) -> MetadataChanges:
+        """What differs; in a worker thread if finding it out would hold up the event loop."""
+        if len(before.topics.by_id) + len(after.topics.by_id) <= COMPARED_AT_ONCE_TOPICS:
+            return changes_between(before, after)
+        return await self._in_thread(None, changes_between, before, after)
+
     async def wait_for(self, offset: int) -> None:
         """Returns once an image at or beyond that offset is published, and what it changes here is done."""
         while self.offset < offset:
@@ -179,13 +189,6 @@ class MetadataPublisher:
         index = bisect_right(self._history, offset, key=lambda image: image.provenance.offset)
         image = self._history[index - 1] if index else None
         return image if image is not None and image.provenance.offset == offset else None
-
-
-async def _compare(before: MetadataImage, after: MetadataImage) -> MetadataChanges:
-    """What differs; in a worker thread if finding it out would hold up the event loop."""
-    if len(before.topics.by_id) + len(after.topics.by_id) <= COMPARED_AT_ONCE_TOPICS:
-        return changes_between(before, after)
-    return await trio.to_thread.run_sync(changes_between, before, after)
 
 
 def replay(delta: MetadataDelta, batches: list[CommittedBatch]) -> MetadataImage:
