@@ -75,7 +75,7 @@ def rechecked(directory: RunDirectory, answers: Answers | None = None, steps_max
     search otherwise, if not as the workload says. StoreError, UnknownWorkload.
     """
     record, run = directory.record(), directory.run()
-    checkers: Sequence[Checker] = checkers_of(workload_named(record.workload), record.options, directory)
+    checkers: Sequence[Checker] = checkers_of(workload_named(record.workload), record.options, directory.nodes)
     if answers is not None:
         checkers = [_told(checker, str(directory.path), answers) for checker in checkers]
     elif steps_max is not None:

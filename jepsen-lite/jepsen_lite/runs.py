@@ -6,6 +6,7 @@ import importlib.metadata
 import platform
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -83,7 +84,7 @@ def run_test(trial: Trial, store: str, listener: Listener) -> Tried:
         record = record_of(trial, played)
         directory.write_plan(played.plan)
         directory.write_run(record, played.run)
-        verdicts = judge(played.run, checkers_of(workload, trial.options, directory))
+        verdicts = judge(played.run, checkers_of(workload, trial.options, directory.nodes))
         record = msgspec.structs.replace(record, verdicts=tuple(verdicts))
         directory.write_record(record)
     except BaseException:
@@ -93,10 +94,10 @@ def run_test(trial: Trial, store: str, listener: Listener) -> Tried:
     return Tried(directory, record, played.run, played.close, played.endpoints)
 
 
-def checkers_of(workload: Workload, options: Options, directory: RunDirectory) -> Sequence[Checker]:
-    """The workload's own, and those that judge every run; logs of nodes are read if the run has any."""
+def checkers_of(workload: Workload, options: Options, nodes: Path | None = None) -> Sequence[Checker]:
+    """The workload's own, and those that judge every run; logs of nodes are read if there are any in the directory `nodes`."""
     own = tuple(workload.checkers(options))
-    logs = (LogScan(directory.nodes),) if any(directory.nodes.glob("*.log")) else ()
+    logs = (LogScan(nodes),) if nodes is not None and any(nodes.glob("*.log")) else ()
     names = {checker.name for checker in own}
     return (*own, *(checker for checker in (*EVERY_RUN, *logs) if checker.name not in names))
 

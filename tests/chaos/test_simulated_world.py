@@ -17,12 +17,13 @@ from jepsen_lite.fault_plan import Action, FaultPlan
 from jepsen_lite.generators import Invocation, Source, limit
 from jepsen_lite.history import FAIL, INFO, OK
 from jepsen_lite.report.messages import from_trace
-from jepsen_lite.runs import EVERY_RUN
+from jepsen_lite.runs import EVERY_RUN, Trial
+from jepsen_lite.seeds import play_seeds, sum_of
 from jepsen_lite.store import TRANSCRIPT, RunDirectory
 from jepsen_lite.verdicts import USAGE, Verdict, combined
 from jepsen_lite.workload import CallFailed, Completion, Options, Port, Workload
 from jepsen_lite.workloads import WORKLOADS, workload_named
-from jepsen_lite.worlds.simulated import SimulatedRun, play, run_many, run_simulated
+from jepsen_lite.worlds.simulated import SimulatedRun, play, run_simulated
 from jepsen_lite.worlds.simulated_drive import SimulatedPort
 from jepsen_lite.worlds.simulated_faults import NoSuchFault, draw_world
 from jepsen_lite.worlds.simulated_world import ChaosWorld
@@ -109,11 +110,11 @@ def test_a_plan_plays_the_same_run_and_a_part_of_it_another():
 
 
 def test_seeds_are_played_in_their_order_by_several_processes():
-    options = msgspec.structs.replace(QUICK, time_s=1)
-    apart = list(run_many("producer-ids", range(3), options=options, jobs=2))
-    together = list(run_many("producer-ids", range(3), options=options))
-    assert [summary.seed for summary in apart] == ["0", "1", "2"]
-    assert [summary.history_hash for summary in apart] == [summary.history_hash for summary in together]
+    trials = [Trial("producer-ids", "simulated", ("all",), Options(seed=str(seed), time_s=1, rate=50)) for seed in range(3)]
+    apart, together = list(play_seeds(trials, jobs=2)), list(play_seeds(trials))
+    assert [seed.trial for seed in apart] == trials
+    assert [seed.history_hash for seed in apart] == [seed.history_hash for seed in together]
+    assert sum_of(apart).counts == sum_of(together).counts
 
 
 def test_what_nemeses_are_named_strikes_and_is_written_down():
@@ -233,6 +234,32 @@ def test_the_command_plays_seeds_beside_each_other(tmp_path: Path, capsys: pytes
     document = json.loads(capsys.readouterr().out)
     assert [path.rpartition("-")[2] for path in document["runs"]] == ["5", "6"]
     assert document["valid"] is True
+
+
+def test_the_command_keeps_nothing_of_many_seeds_in_which_all_is_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert many_seeds(tmp_path) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["valid"], document["seeds"], document["runs"], document["not_valid"]) == (True, 2, [], [])
+    assert document["simulated_s"] > 2
+    assert not [*tmp_path.iterdir()]
+
+
+def test_the_command_plays_seeds_again_that_are_not_valid_and_keeps_those_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    with planted(MUTANTS["answer-before-commit"]):
+        assert many_seeds(tmp_path) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert (document["valid"], document["not_valid"]) == (False, ["5", "6"])
+    assert [RunDirectory.find(run).record().valid for run in document["runs"]] == [False, False]
+
+
+def many_seeds(store: Path) -> object:
+    """The exit code of two seeds."""
+    seeds = ("-w", "registers", "--world", "simulated", "--seed", "5", "--seeds", "2", "--time", "1", "--rate", "50")
+    with pytest.raises(SystemExit) as ended:
+        main.run(["chaos", "test", *seeds, "--store", str(store), "--json", "--jobs", "1"])
+    return ended.value.code
 
 
 def test_runs_on_processes_are_not_played_beside_each_other(capsys: pytest.CaptureFixture[str]):

@@ -115,6 +115,8 @@ def test_the_exit_code_is_that_of_the_worst_run(world, tmp_path, found, code, va
         (("-w", "registers", "--concurrency", "many"), "many is no number of workers"),
         (("-w", "registers", "--world", "moon"), "'moon' is not one of 'real', 'shell', 'simulated'"),
         (("-w", "registers", "--leave-running", "--test-count", "2"), "--leave-running is for one run"),
+        (("-w", "registers", "--seeds", "2"), "--seeds is for --world simulated"),
+        (("-w", "registers", "--seeds", "2", "--test-count", "2", "--world", "simulated"), "instead of --test-count"),
         (("-w", "registers", "--net", "moon"), "'moon' is not one of 'links', 'netns', 'nft'"),
         (
             ("-w", "registers", "--net", "nft", "--world", "simulated"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
 import secrets
 import threading
@@ -38,6 +39,7 @@ from ..workload import Options
 from ..workloads import NAMES, UnknownWorkload, workload_named
 from ..workloads.admin import SetupFailed
 from ..worlds.world import WORLDS, WorldFailed, kinds_of
+from .many_seeds import play_many
 
 logger = logging.getLogger("kraftlab.chaos")
 
@@ -149,7 +151,7 @@ Examples:
   kraftlab chaos test -w registers -n kill,pause,partition --time 30
   kraftlab chaos test -w topics,list-append -n isolate-leader --seed 7 --json
   kraftlab chaos test -w registers -n partition,one-way,loss --net netns
-  kraftlab chaos test -w exactly-once -n all --world simulated --test-count 20 --jobs 2
+  kraftlab chaos test -w exactly-once -n all --world simulated --seeds 200
   kraftlab chaos test -w registers -n kill,partition --world shell --time 10 --seed 7
 
 \b
@@ -176,12 +178,16 @@ Ctrl-C heals and stops the cluster, and keeps the run as far as it came.""",
     "--test-count", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Seeds, one after the other."
 )
 @click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="In the simulator: so many seeds, with one verdict for all; only runs that are not valid are kept.",
+)
+@click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
     metavar="N",
-    help="Play runs that have no processes of their own, simulated or shell, in so many.",
+    help="Play runs that have no processes of their own, simulated or shell, in so many; default: 1, with --seeds one per core.",
 )
 @click.option("--leave-running", is_flag=True, help="Keep the cluster of the run until Ctrl-C.")
 @_shared
@@ -190,7 +196,8 @@ def test(
     nemeses: tuple[str, ...],
     time_s: float,
     test_count: int,
-    jobs: int,
+    seeds: int | None,
+    jobs: int | None,
     leave_running: bool,
     as_json: bool,
     **shared: Any,
@@ -204,18 +211,23 @@ def test(
         raise WrongUse(
             "--leave-running is for one run on real processes; give one workload, and neither --test-count nor --world"
         )
-    if jobs > 1 and shared["world"] == "real":
+    if (jobs or 1) > 1 and shared["world"] == "real":
         raise WrongUse(
             "--jobs is for runs that need nothing but a processor; add --world simulated or --world shell, or leave it out"
         )
+    if seeds is not None and (shared["world"] != "simulated" or test_count > 1):
+        raise WrongUse("--seeds is for --world simulated and stands instead of --test-count, which keeps every run")
     if not names:
         raise WrongUse(f"-w names no workload; there are: {', '.join(NAMES)}")
-    seeds = _seeds(shared.pop("seed"), test_count)
+    chosen = _seeds(shared.pop("seed"), seeds or test_count)
     store = shared.pop("store")
-    trials = [_trial(name, nemeses, seed, time_s, leave_running=leave_running, **shared) for seed in seeds for name in names]
+    trials = [_trial(name, nemeses, seed, time_s, leave_running=leave_running, **shared) for seed in chosen for name in names]
     output = Output(as_json)
+    if seeds is not None:
+        keep = partial(_kept, store=store, output=output)
+        raise SystemExit(play_many(trials, jobs or os.cpu_count() or 1, output, keep))
     tried: list[Tried] = []
-    for one in _in_order(trials, store, output, jobs):
+    for one in _in_order(trials, store, output, jobs or 1):
         tried.append(one)
         output.lines(verdict_lines(tried[-1]))
         if tried[-1].close is not None:
@@ -370,6 +382,13 @@ def carried_out(trial: Trial, store: str, output: Output, *, is_told: bool = Tru
         raise HarnessError(f"the harness failed: {type(error).__name__}: {error}; run again: {trial.command}") from error
     finally:
         progress.done()
+
+
+def _kept(trial: Trial, store: str, output: Output) -> Tried:
+    """One of many seeds, played again to be looked at. HarnessError."""
+    tried = carried_out(trial, store, output, is_told=False)
+    output.lines(verdict_lines(tried))
+    return tried
 
 
 def _write_pages(tried: Tried) -> None:

@@ -13,8 +13,7 @@ import hashlib
 import re
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -25,7 +24,6 @@ from kraftlab.quorum.simulation.invariants import Violation
 from kraftlab.quorum.simulation.machine import ANCHOR_MS
 from kraftlab.quorum.simulation.runner import collector_at_rest
 from kraftlab.quorum.simulation.transcript import TAIL_LINES, Transcript
-from kraftlab.quorum.simulation.workers import worker_pool
 from kraftlab.quorum.storage import StorageError
 
 from ..checkers.course import Course
@@ -35,9 +33,8 @@ from ..fault_plan import FaultPlan
 from ..history import History, Op
 from ..interpreter import GeneratorStuck, Interpreter
 from ..store import TRANSCRIPT
-from ..verdicts import Verdict, combined
+from ..verdicts import Verdict
 from ..workload import Options, Run, Workload
-from ..workloads import workload_named
 from ..workloads.admin import SetupFailed
 from .simulated_drive import SimulatedDrive
 from .simulated_faults import ALL, NoSuchFault, blows_of, draw_plan, draw_world
@@ -68,21 +65,6 @@ class SimulatedRun(NamedTuple):
     simulated_ms: int
     processor_s: float
     tail: tuple[str, ...] = ()
-
-
-class Summary(NamedTuple):
-    """What is kept of one of many seeds; it travels between processes. `valid` is that of all verdicts together."""
-
-    seed: str
-    valid: bool | str
-    verdicts: tuple[Verdict, ...]
-    counts: dict[str, int]
-    trace_hash: str
-    history_hash: str
-    steps: int
-    simulated_ms: int
-    processor_s: float
-    excuse: str
 
 
 def run_simulated(
@@ -166,42 +148,6 @@ def play(assignment: Assignment) -> Played:
     if played.tail:
         assignment.directory.path.joinpath(TRANSCRIPT).write_text("\n".join(played.tail) + "\n")
     return Played(played.run, played.plan, properties=properties)
-
-
-def run_named(
-    name: str, seed: int | str, *, options: Options, nemeses: Collection[str] = (ALL,), is_judged: bool = True
-) -> Summary:
-    """Plays one seed of a workload of the registry."""
-    played = run_simulated(workload_named(name), seed, options, nemeses=nemeses, is_judged=is_judged)
-    return summary_of(played)
-
-
-def summary_of(played: SimulatedRun) -> Summary:
-    """With the verdicts that are not good."""
-    return Summary(
-        seed=played.run.options.seed,
-        valid=combined(played.verdicts),
-        verdicts=tuple(verdict for verdict in played.verdicts if verdict.valid is not True),
-        counts=played.run.history.counts(),
-        trace_hash=played.trace_hash,
-        history_hash=played.history_hash,
-        steps=played.steps,
-        simulated_ms=played.simulated_ms,
-        processor_s=played.processor_s,
-        excuse=played.excuse,
-    )
-
-
-def run_many(
-    name: str, seeds: Iterable[int | str], *, options: Options, nemeses: Collection[str] = (ALL,), jobs: int = 1
-) -> Iterator[Summary]:
-    """Plays seeds in this process or in several; what came of them comes in their order."""
-    play = partial(run_named, name, options=options, nemeses=tuple(nemeses))
-    if jobs <= 1:
-        yield from map(play, seeds)
-        return
-    with worker_pool(jobs) as executor:
-        yield from executor.map(play, seeds, chunksize=2)
 
 
 def history_hash(history: Iterable[Op]) -> str:

@@ -1,0 +1,110 @@
+"""`kraftlab chaos test --seeds N`: one verdict for many seeds, and a run to look at for those that are not valid."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kraftlab.cli.output import Output
+
+from ..history import FAIL, INFO, OK
+from ..runs import Trial, Tried
+from ..seeds import Seed, Sum, play_seeds, sum_of
+from ..verdicts import CRASH, HARNESS, LIVENESS, NOT_KNOWN, SAFETY, UNKNOWN, VALID, worst
+
+KEPT_MAX = 10
+"""Seeds that are not valid are played again for a page up to so many; of the others there is a line."""
+_WORDS = {
+    VALID: "all valid",
+    SAFETY: "INVALID",
+    CRASH: "INVALID",
+    LIVENESS: "INVALID",
+    HARNESS: "not all were played",
+    NOT_KNOWN: "unknown",
+}
+
+
+def play_many(trials: Sequence[Trial], jobs: int, output: Output, keep: Callable[[Trial], Tried]) -> int:
+    """Plays them and says what came of them; `keep` plays one again, and writes it down. The exit code. Ctrl-C ends it early."""
+    played: list[Seed] = []
+    kept: list[Tried] = []
+    progress = _Progress(len(trials))
+    was_interrupted = False
+    try:
+        for seed in play_seeds(trials, jobs):
+            played.append(seed)
+            progress.shows(len(played))
+            if seed.code == VALID:
+                continue
+            progress.makes_room()
+            output.findings([_finding(seed)])
+            if not seed.failure and len(kept) < KEPT_MAX:
+                kept.append(keep(seed.trial))
+    except KeyboardInterrupt:
+        was_interrupted = True
+    progress.makes_room()
+    total = sum_of(played)
+    code = worst([total.exit_code, NOT_KNOWN] if was_interrupted else [total.exit_code])
+    output.lines(_lines(total, code, len(trials)))
+    output.result(_document(played, total, code, kept))
+    return code
+
+
+class _Progress:
+    """How many are done, on a terminal."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._is_shown = sys.stderr.isatty()
+        self._told_s = 0.0
+        self._width = 0
+
+    def shows(self, done: int) -> None:
+        now_s = time.monotonic()
+        if self._is_shown and now_s - self._told_s >= 1.0:
+            self._told_s = now_s
+            line = f"{done} of {self._total} seeds"
+            self._width = len(line)
+            sys.stderr.write(f"\r{line}")
+            sys.stderr.flush()
+
+    def makes_room(self) -> None:
+        """For other lines."""
+        if self._width:
+            sys.stderr.write("\r" + " " * self._width + "\r")
+            self._width = 0
+
+
+def _finding(seed: Seed) -> str:
+    reason = seed.failure or "; ".join(f"{verdict.checker}: {verdict.reason}" for verdict in seed.verdicts)
+    return f"seed {seed.trial.options.seed} of {seed.trial.workload}: {reason}\n  {seed.trial.command}"
+
+
+def _lines(total: Sum, code: int, planned: int) -> list[str]:
+    counts = total.counts
+    left = f" of {planned}" if total.seeds < planned else ""
+    return [
+        f"{total.seeds:,}{left} seeds, {_WORDS[code]}: "
+        f"{counts.get(OK, 0):,} ok, {counts.get(FAIL, 0):,} fail, {counts.get(INFO, 0):,} info",
+        f"{total.simulated_s:,.0f} simulated s in {total.processor_s:,.1f} s of processors: "
+        f"{total.seeds_per_s:.1f} seeds/s and {total.simulated_s_per_s:,.0f} simulated s/s on one core",
+    ]
+
+
+def _document(played: Sequence[Seed], total: Sum, code: int, kept: Sequence[Tried]) -> dict[str, Any]:
+    return {
+        "valid": True if code == VALID else UNKNOWN if code in (NOT_KNOWN, HARNESS) else False,
+        "ops": {outcome: total.counts.get(outcome, 0) for outcome in (OK, FAIL, INFO)},
+        "lost": sum(verdict.lost for seed in played for verdict in seed.verdicts),
+        "run": str(kept[0].directory.path) if kept else "",
+        "runs": [str(tried.directory.path) for tried in kept],
+        "seeds": total.seeds,
+        "not_valid": [seed.trial.options.seed for seed in played if seed.code != VALID],
+        "steps": total.steps,
+        "simulated_s": total.simulated_s,
+        "processor_s": round(total.processor_s, 3),
+        "seeds_per_s": round(total.seeds_per_s, 3),
+        "simulated_per_real": round(total.simulated_s_per_s, 1),
+    }
