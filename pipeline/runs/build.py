@@ -4,7 +4,8 @@ A build takes the range of bronze that silver does not have yet, and what stands
 were taken in again since. It ends before a transaction that has not ended: whether its records happened is not known yet; the
 next build begins there. Records of aborted transactions are in no table but `other_records`' marks of where they began and ended.
 
-Snapshots are read where segments have holes, a log's cleaned beginning for one: what stands in them has kind `snapshot`.
+Snapshots are read where segments have holes, a log's cleaned beginning for one: what stands in them has kind `snapshot`. What
+was there before a hole and is not in the snapshot behind it ended in the hole (`tables.ended`).
 """
 
 from __future__ import annotations
@@ -14,18 +15,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow.compute as pc
 
 from ..errors import WrongUse
 from ..lake import uris
 from ..lake.commits import DataFile, Lake, Manifest
-from ..lake.parts import written
+from ..lake.parts import TaskFiles, written
 from ..session.factory import master_of
 from ..sources.taking import BATCHES
-from ..tables import bronze, silver
+from ..tables import bronze, ended, silver
 from ..tables.batch_rows import Spans
+from ..tables.wanted_batches import Piece, pieces
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 TABLES = TOPICS, CHANGES, BROKERS, CONFIGS, OTHER = silver.TABLES
 
@@ -101,7 +104,7 @@ class _Build:
 
     def run(self, lo: int, hi: int) -> BuildReport:
         snapshots = self._needed_snapshots()
-        seen = silver.marks(self._batches(lo, hi, snapshots))
+        seen = silver.marks(self.spark, self._pieces(lo, hi, snapshots), self.lake.uri)
         seen = seen._replace(names={**self._known_names(), **seen.names})
         while True:
             found = silver.transactions(seen.markers)
@@ -113,6 +116,8 @@ class _Build:
                 break
             self.lake.discard(each for parts in files.values() for each in parts)
             seen = silver.Marks(seen.markers | missed.markers, {**seen.names, **missed.names})
+        ends = self._ends(files, lo, end, snapshots)
+        files = {table: [*files.get(table, ()), *ends.get(table, ())] for table in self.tables}
         return BuildReport(
             lo,
             end,
@@ -129,15 +134,33 @@ class _Build:
         """(files by table, what the first look did not see or saw as well)."""
         self.progress(", ".join(self.tables))
         directories = {table: self.lake.directory(table, lo, hi) for table in self.tables}
-        batches = self._batches(lo, hi, snapshots)
-        done = written(silver.tables(batches, seen.names, spans, self.lake.uri, directories))
+        done = silver.tables(self.spark, self._pieces(lo, hi, snapshots), seen.names, spans, self.lake.uri, directories)
         markers = frozenset((offset, number) for each, _ in done.notes for offset, number in each)
         names = {topic_id: name for _, each in done.notes for topic_id, name in each.items()}
         return done.files, silver.Marks(markers, names)
 
+    def _ends(
+        self, files: Mapping[str, Sequence[DataFile]], lo: int, hi: int, snapshots: set[str]
+    ) -> Mapping[str, Sequence[DataFile]]:
+        """Files of what ended in holes before the range's snapshots."""
+        batches = self.lake.arrow(BATCHES, ["segment", "base_offset", "append_ms"])
+        found = [each for each in ended.snapshots_within(batches, snapshots, lo, hi) if each[0] > 0]
+        if not found:
+            return {}
+        directories = {table: self.lake.directory(table, lo, hi) for table in self.tables if table in ended.KINDS}
+        with TaskFiles(self.lake.uri, directories) as written_here:
+            for table in directories:
+                earlier = [file for each in self.lake.active(table) if each.lo < lo for file in each.files]
+                rows = self.lake.arrow_of_files(table, [*earlier, *files.get(table, ())]).to_pylist()
+                for offset, ts_ms in found:
+                    ends = ended.rows_of_ends(table, rows, offset, ts_ms)
+                    written_here.add(table, ends)
+                    rows += ends.to_pylist()
+            return written(written_here.report()).files
+
     def _commit_all(self, files: Mapping[str, Sequence[DataFile]], lo: int, hi: int) -> tuple[dict[str, int], dict[str, int]]:
         """(rows by table, records that could not be decoded by reason)."""
-        newest = max(each.number for each in self.ingested if each.lo < hi and lo < each.hi)
+        newest = max(each.number for each in self._ingested_in(lo, hi))
         done = {
             table: self.lake.commit_parts(table, lo, hi, files.get(table, ()), inputs={BATCHES: newest})
             for table in TABLES
@@ -152,17 +175,13 @@ class _Build:
         topics = self.lake.arrow(TOPICS, ["topic_id", "name"]).to_pylist()
         return {row["topic_id"]: row["name"] for row in topics if row["name"] is not None}
 
-    def _batches(self, lo: int, hi: int, snapshots: set[str]) -> DataFrame:
+    def _pieces(self, lo: int, hi: int, snapshots: set[str]) -> tuple[Piece, ...]:
         """Each batch of the range once, and of the snapshots only those that are needed."""
-        from pyspark.sql import functions as F
+        paths = [file.path for each in self._ingested_in(lo, hi) for file in each.files]
+        return pieces(self.lake.uri, paths, lo, hi, snapshots, of_several=len(self.controllers) > 1)
 
-        found = self.lake.read(self.spark, BATCHES, lo=lo, hi=hi)
-        at = F.greatest(F.lit(0), F.col("base_offset"))
-        found = found.where((at >= lo) & (at < hi))
-        if len(self.controllers) > 1:
-            found = bronze.chosen(found)
-        is_snapshot = F.col("segment").like(bronze.SNAPSHOTS)
-        return found.where(~is_snapshot | F.col("segment").isin(*snapshots)) if snapshots else found.where(~is_snapshot)
+    def _ingested_in(self, lo: int, hi: int) -> list[Manifest]:
+        return [each for each in self.ingested if each.lo < hi and lo < each.hi]
 
     def _needed_snapshots(self) -> set[str]:
         batches = self.lake.arrow(BATCHES, bronze.KEYS)
@@ -172,15 +191,15 @@ class _Build:
 
     def _batch_with(self, offset: int, lo: int, hi: int) -> int:
         """Where the batch begins that holds an offset."""
-        found = self.lake.read(self.spark, BATCHES, lo=lo, hi=hi).where(f"segment NOT LIKE '{bronze.SNAPSHOTS}'")
-        (row,) = found.where(f"base_offset <= {offset}").groupBy().max("base_offset").collect()
-        return int(row[0])
+        files = [file for each in self._ingested_in(lo, hi) for file in each.files]
+        batches = self.lake.arrow_of_files(BATCHES, files, ["segment", "base_offset"])
+        is_before = pc.less_equal(batches["base_offset"], offset)
+        is_of_log = pc.invert(pc.ends_with(batches["segment"], bronze.SNAPSHOTS[1:]))
+        return int(pc.max(batches.filter(pc.and_(is_before, is_of_log))["base_offset"]).as_py())
 
     def _disagreements(self, lo: int, hi: int) -> int:
         if len(self.controllers) < 2:
             return 0
         return sum(
-            bronze.disagreements(self.lake.arrow_of(manifest, [*bronze.KEYS, "crc"]))
-            for manifest in self.ingested
-            if manifest.lo < hi and lo < manifest.hi
+            bronze.disagreements(self.lake.arrow_of(manifest, [*bronze.KEYS, "crc"])) for manifest in self._ingested_in(lo, hi)
         )

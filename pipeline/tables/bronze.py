@@ -1,20 +1,16 @@
 """What the batches of `bronze.batches` say about the logs: where offsets are missing, and where logs disagree.
 
-Only which batches there are is looked at, a few numbers each, which fit in memory for any log; the choice among the logs of
-several controllers carries their bytes and is Spark's.
+Only which batches there are is looked at, a few numbers each, which fit in memory for any log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 SNAPSHOTS = "%.checkpoint"
 KEYS = ["segment", "base_offset", "last_offset", "controller_id"]
@@ -47,7 +43,11 @@ def offset_gaps(batches: pa.Table, quarantine: pa.Table, starts: Mapping[int, in
         marks = quarantine.filter(pc.equal(quarantine["controller_id"], controller_id)).to_pylist()
         froms = {0 if mark["prev_offset"] is None else mark["prev_offset"] + 1 for mark in marks}
         tos = {mark["next_offset"] for mark in marks}
-        tails = {0 if mark["prev_offset"] is None else mark["prev_offset"] + 1 for mark in marks if mark["next_offset"] is None}
+        tails = {
+            0 if mark["prev_offset"] is None else mark["prev_offset"] + 1
+            for mark in marks
+            if mark["next_offset"] is None or mark["next_offset"] >= hi
+        }
         for start, stop in _holes(mine, lo):
             found += _caused(controller_id, start, stop, log_start, froms, tos)
         end = max(lo, pc.max(mine["last_offset"]).as_py() + 1) if mine.num_rows else min(hi, max(lo, log_start))
@@ -81,8 +81,11 @@ def _holes(batches: pa.Table, lo: int) -> list[tuple[int, int]]:
 
 
 def holes(batches: pa.Table) -> list[tuple[int, int]]:
-    """Stretches [from, to) below the last batch that no controller's segments hold. `batches` has KEYS."""
-    return _holes(_of_segments(batches), 0)
+    """Stretches [from, to) that no controller's segments hold, below the last batch or snapshot. `batches` has KEYS."""
+    found = _holes(segments := _of_segments(batches), 0)
+    end = 0 if not segments.num_rows else pc.max(segments["last_offset"]).as_py() + 1
+    snapshot_end = max((end for _, end in snapshots(batches)), default=0)
+    return [*found, (end, snapshot_end)] if end < snapshot_end else found
 
 
 def snapshots(batches: pa.Table) -> list[tuple[str, int]]:
@@ -98,26 +101,32 @@ def disagreements(batches: pa.Table) -> int:
     return int(pc.sum(pc.greater(found["crc_count_distinct"], 1)).as_py() or 0)
 
 
-def chosen(batches: DataFrame) -> DataFrame:
-    """Each batch once, of those that several controllers have: of the highest epoch where they disagree (`disagreeing` says
-    where), else that of the lowest controller. Of a snapshot that of the controller that has most of its records.
+def chosen(batches: pa.Table, is_wanted: np.ndarray[Any, np.dtype[np.bool_]]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which rows to take so that each wanted batch is taken once, of those that several controllers have: of the highest epoch
+    where they disagree (`disagreements` counts where), else that of the lowest controller. Of a snapshot that of the controller
+    that has most of its records. `batches` has KEYS, `leader_epoch` and `n_records`.
     """
-    from pyspark.sql import functions as F
+    is_snapshot = pc.ends_with(batches["segment"], SNAPSHOTS[1:]).to_numpy()
+    controllers = batches["controller_id"].to_numpy().astype(np.int64)
+    epochs, offsets = batches["leader_epoch"].to_numpy(), batches["base_offset"].to_numpy()
+    found = np.zeros(len(controllers), bool)
+    of_logs = np.flatnonzero(is_wanted & ~is_snapshot)
+    found[of_logs] = _is_best(offsets[of_logs], epochs[of_logs], controllers[of_logs])
+    of_files = np.flatnonzero(is_wanted & is_snapshot)
+    segments = batches["segment"].combine_chunks().dictionary_encode().indices.to_numpy()[of_files].astype(np.int64)
+    copies, numbers = np.unique(np.stack([segments, controllers[of_files]]), axis=1, return_inverse=True)
+    records = np.bincount(numbers.ravel(), batches["n_records"].to_numpy()[of_files], copies.shape[1])
+    found[of_files] = _is_best(copies[0], records, copies[1])[numbers.ravel()]
+    return found
 
-    is_snapshot = F.col("segment").like(SNAPSHOTS)
-    keys = batches.select("controller_id", "segment", "base_offset", "leader_epoch", "n_records")
-    logs = (
-        keys.where(~is_snapshot)
-        .groupBy("base_offset")
-        .agg(F.max_by("controller_id", F.struct("leader_epoch", -F.col("controller_id"))).alias("controller_id"))
-    )
-    files = (
-        keys.where(is_snapshot)
-        .groupBy("segment", "controller_id")
-        .agg(F.sum("n_records").alias("records"))
-        .groupBy("segment")
-        .agg(F.max_by("controller_id", F.struct("records", -F.col("controller_id"))).alias("controller_id"))
-    )
-    from_logs = batches.where(~is_snapshot).join(logs, ["base_offset", "controller_id"], "left_semi")
-    from_files = batches.where(is_snapshot).join(files, ["segment", "controller_id"], "left_semi")
-    return from_logs.unionByName(from_files)
+
+def _is_best(
+    keys: np.ndarray[Any, Any], values: np.ndarray[Any, Any], controllers: np.ndarray[Any, Any]
+) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Of those with one key, all of that controller which has the largest value, the lowest one if several do."""
+    order = np.lexsort((controllers, -values, keys))
+    firsts = np.flatnonzero(np.diff(keys[order], prepend=keys[order][:1] - 1))
+    best = np.zeros(len(keys), controllers.dtype)
+    best[order] = np.repeat(controllers[order][firsts], np.diff(np.append(firsts, len(keys))))
+    found: np.ndarray[Any, np.dtype[np.bool_]] = best == controllers
+    return found

@@ -65,11 +65,24 @@ def test_a_damage_at_the_end_hides_what_others_know_to_be_there() -> None:
     assert _gaps(_batches((1, 0, 29)), _marks((1, 29, None)), {1: 0}, hi=30) == []
 
 
+def test_a_damage_at_the_end_of_a_range_is_a_gap_of_that_range_and_of_the_next() -> None:
+    assert _gaps(_batches((1, 0, 9)), _marks((1, 9, 35)), {1: 0}, hi=30) == [(1, 10, 30, "quarantine")]
+    assert _gaps(_batches((1, 0, 9)), _marks((1, 9, 30)), {1: 0}, hi=30) == [(1, 10, 30, "quarantine")]
+    assert _gaps(_batches((1, 35, 39)), _marks((1, 9, 35)), {1: 0}, lo=30, hi=40) == [(1, 30, 35, "quarantine")]
+
+
 def test_batches_of_snapshots_cover_nothing() -> None:
     batches = _batches((1, 9, 9, "00000000000000000010-0000000001.checkpoint"), (1, 10, 19))
     assert _gaps(batches, _marks(), {1: 10}) == [(1, 0, 10, "compacted")]
     assert snapshots(batches) == [("00000000000000000010-0000000001.checkpoint", 10)]
     assert holes(batches) == [(0, 10)]
+
+
+def test_a_snapshot_beyond_the_last_batch_stands_behind_a_hole() -> None:
+    beyond = (1, 99, 99, "00000000000000000100-0000000001.checkpoint")
+    assert holes(_batches((1, 0, 9), beyond)) == [(10, 100)]
+    assert holes(_batches((1, 0, 9), (1, 20, 29), beyond)) == [(10, 20), (30, 100)]
+    assert holes(_batches((1, 0, 99), beyond)) == []
 
 
 def test_what_one_controller_lacks_another_has() -> None:
