@@ -44,6 +44,7 @@ Exit codes: 0 ended, 1 no controller answered, 2 wrong use, 3 no Java, 4 the log
 def stream(place: str, lake_uri: str, once: bool, max_records: int | None, trigger: str, as_json: bool) -> int:
     """Take micro-batch after micro-batch, with tables of all layers brought up to date by each."""
     from ..lake.commits import Lake
+    from ..runs.stream import followed
     from ..runs.stream import stream as run
     from .spark import spark_session
 
@@ -53,12 +54,17 @@ def stream(place: str, lake_uri: str, once: bool, max_records: int | None, trigg
     def told(step: Step) -> None:
         gold = ", ".join(f"{rows:,} {table.removeprefix('gold.')}" for table, rows in step.rows.items() if rows)
         took = f"{step.batches} batches, {step.seconds:.1f} s"
-        output.lines([f"batch {step.batch_id}: offsets {step.lo} to {step.hi - 1}, {took}; gold: {gold or 'nothing yet'}"])
+        output.lines([f"batch {step.number}: offsets {step.lo} to {step.hi - 1}, {took}; gold: {gold or 'nothing yet'}"])
         output.result(msgspec.to_builtins(step))
         sys.stdout.flush()
 
-    with spark_session() as spark:
-        steps = run(spark, Lake(lake_uri), place, once=once, max_records=max_records, trigger_s=trigger_s, told=told)
+    def warned(text: str) -> None:
+        click.echo(text, err=True)
+
+    lake = Lake(lake_uri)
+    source = followed(lake, place)
+    with lake.writing(), spark_session() as spark:
+        steps = run(spark, lake, source, once=once, max_records=max_records, trigger_s=trigger_s, told=told, warned=warned)
     if not steps:
         output.lines(["Nothing new."])
     return CLEAN

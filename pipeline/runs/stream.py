@@ -1,26 +1,31 @@
 """A lake that follows a log: micro-batches into bronze, then what is new into silver and gold.
 
 Each micro-batch is one range of offsets of the log, and one commit of each table of bronze. It begins where all tables of bronze
-end. Spark runs a batch again that it does not know to be done: then nothing is left of its range; one that was killed between
-two tables of bronze replaces what it had committed. So whenever it is killed, the lake goes on without a row lost or twice.
-Silver and gold take what bronze has and they have not, as their builds do on any day.
+end. Where that is, the lake's own manifests say, and nothing else: every run of the stream begins there, with a checkpoint of
+Spark's that is thrown away when it ends. So whatever killed the last run, and whatever became of the lake since (more was taken
+in by `ingest`, a copy of it was restored), the stream goes on without a row lost or twice. A range that was killed between two
+tables of bronze is finished first. Silver and gold take what bronze has and they have not, as their builds do on any day.
 
-A lake that was filled by `ingest` before is followed from where it ends. The stream's own state (Spark's checkpoint) stands in
-the lake; removed, the stream begins anew and skips what the lake has.
+A run lasts as long as its quorum can be found. Where it cannot, a stream waits and begins anew, as it does when Spark fails at a
+micro-batch: on a machine that is busy enough Spark gives up a worker that takes 10 s to start, for which it has no setting.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from kraftlab.client.errors import ClusterUnreachable
+from kraftlab.client.metadata_log import MetadataLog
 from kraftlab.metadata.errors import ApiError
+from kraftlab.quorum.core.types import OffsetAndEpoch
 
 from ..errors import CorruptInput, Fault, WrongUse
 from ..lake import uris
@@ -28,8 +33,10 @@ from ..lake.commits import Lake
 from ..lake.schemas import arrow_schema
 from ..session.factory import master_of
 from ..sources import register
-from ..sources.formats import FORMATS, KRAFTLAB
-from ..sources.options import QUORUM
+from ..sources.formats import FORMATS, KRAFTLAB, LogFormat
+from ..sources.options import QUORUM, check_servers
+from ..sources.streaming import LogMoved
+from ..sources.survey import SNAPSHOT_NAME, survey, the_cluster
 from ..sources.taking import BATCHES, QUARANTINE
 from ..tables import bronze
 from . import build as silver_build
@@ -40,14 +47,25 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-CHECKPOINT = "_checkpoints/stream"
+TABLES = (BATCHES, QUARANTINE, GAPS)
+ATTEMPTS = 3
+"""So often in a row a micro-batch may fail for reasons of Spark's, or because the log was cleaned meanwhile."""
+FIRST_ANSWER_MS = 10_000
+LIVE = "batch_id"
+"""The detail by which manifests of micro-batches off a quorum are known."""
 SEEN = "last_offset bigint"
 """What of files a micro-batch needs to know: how far it goes. They are taken in as by `ingest`, with what is damaged in them."""
 
+
+class Unreachable(Fault):
+    """No controller answers."""
+
+
 FAULTS_OF_SOURCES: Mapping[type[Exception], type[Fault]] = {
+    LogMoved: LogMoved,
     CorruptInput: CorruptInput,
     WrongUse: WrongUse,
-    ClusterUnreachable: Fault,
+    ClusterUnreachable: Unreachable,
     ApiError: Fault,
 }
 
@@ -55,7 +73,7 @@ FAULTS_OF_SOURCES: Mapping[type[Exception], type[Fault]] = {
 class Step(msgspec.Struct, frozen=True):
     """One micro-batch that is in the lake: offsets [lo, hi), rows in gold after it, seconds that it took."""
 
-    batch_id: int
+    number: int
     lo: int
     hi: int
     batches: int
@@ -63,52 +81,119 @@ class Step(msgspec.Struct, frozen=True):
     seconds: float
 
 
+class Followed(NamedTuple):
+    """What is followed: directories of a controller, or a quorum (`is_live`), and whose log it is."""
+
+    place: str
+    is_live: bool
+    form: LogFormat
+    cluster_id: str | None
+
+
+def followed(lake: Lake, place: str) -> Followed:
+    """Looks the place up, without Spark. WrongUse, Unreachable; CorruptInput if the log is another one than the lake's."""
+    is_live = place.startswith(QUORUM)
+    form = FORMATS[KRAFTLAB] if is_live else detect([place])
+    known = cluster_of(lake, form)
+    if not is_live:
+        return Followed(uris.normalised(place), False, form, survey([place], form, known).cluster_id)
+    check_servers(place)
+    try:
+        with MetadataLog(place.removeprefix(QUORUM), timeout_ms=FIRST_ANSWER_MS) as log:
+            cluster_id = log.cluster_id
+    except ClusterUnreachable as error:
+        raise Unreachable(str(error)) from error
+    except ApiError as error:
+        raise Fault(f"{place} cannot be followed: {error}") from error
+    return Followed(place, True, form, the_cluster({cluster_id: place}, known))
+
+
 def stream(
     spark: SparkSession,
     lake: Lake,
-    place: str,
+    source: Followed,
     *,
     once: bool = False,
     max_records: int | None = None,
     trigger_s: float = 5.0,
     told: Callable[[Step], None] = lambda step: None,
+    warned: Callable[[str], None] = lambda text: None,
 ) -> int:
-    """Follows a directory of a controller, or `quorum://HOST:PORT[,…]`, until interrupted, or with `once` up to what is committed
-    now. How many micro-batches it took. WrongUse, CorruptInput; LakeLocked while another process writes the lake.
+    """Follows it until interrupted, or with `once` up to what is committed now. How many micro-batches it took. WrongUse,
+    CorruptInput; LakeLocked while another process writes the lake; with `once` Unreachable, else only if that was so at first.
     """
     uris.check_reach(lake.uri, master_of(spark))
-    is_live = place.startswith(QUORUM)
-    form = FORMATS[KRAFTLAB] if is_live else detect([place])
+    if not source.is_live:
+        uris.check_reach(source.place, master_of(spark))
     register(spark)
     with lake.writing():
-        follower = _Follower(spark, lake, place, is_live, told)
-        options = {"path": place if is_live else uris.normalised(place), "observer": f"pipeline of {lake.uri}"}
-        known = cluster_of(lake, form)
-        if known is not None:
-            options["clusterId"] = known
-        if max_records is not None:
-            options["maxRecords"] = str(max_records)
-        reader = spark.readStream.format(form.source).options(**options)
-        rows = reader.load() if is_live else reader.schema(SEEN).load()
-        writer = rows.writeStream.foreachBatch(follower.take).option(
-            "checkpointLocation", uris.for_spark(uris.joined(lake.uri, CHECKPOINT))
-        )
-        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{trigger_s:g} seconds")
-        follower.catch_up()
-        _wait(writer.start(), follower)
+        follower = _Follower(spark, lake, source, told)
+        with contextlib.suppress(KeyboardInterrupt):
+            _follow(
+                follower, lambda: _started(spark, lake, source, follower, once, max_records, trigger_s), once, trigger_s, warned
+            )
         return follower.steps
 
 
-def _wait(query: StreamingQuery, follower: _Follower) -> None:
-    """Until the stream ends. What a micro-batch raised here is raised as it was; what Spark raised, as a fault if it was one."""
-    try:
-        query.awaitTermination()
-    except KeyboardInterrupt:
-        query.stop()
-    except Exception as error:
-        if follower.failure is not None:
-            raise follower.failure from None
-        raise _as_fault(error) from error
+def _follow(
+    follower: _Follower, start: Callable[[], StreamingQuery], once: bool, trigger_s: float, warned: Callable[[str], None]
+) -> None:
+    """Runs streams of Spark's until one ends well."""
+    failures = 0
+    while True:
+        steps = follower.steps
+        try:
+            follower.finish_torn_range()
+            follower.catch_up()
+            follower.wait(start())
+            return
+        except Unreachable as error:
+            if once:
+                raise
+            warned(f"{error}; waiting for it")
+            _wait_for(follower.source, trigger_s)
+            failures = 0
+        except (LogMoved, PySparkException) as error:
+            failures = 1 if follower.steps > steps else failures + 1
+            if failures == ATTEMPTS:
+                raise
+            warned(f"a micro-batch failed and is done again: {str(error).strip().splitlines()[0]}")
+
+
+def _started(
+    spark: SparkSession,
+    lake: Lake,
+    source: Followed,
+    follower: _Follower,
+    once: bool,
+    max_records: int | None,
+    trigger_s: float,
+) -> StreamingQuery:
+    """The stream of Spark's, from where the lake ends. Its checkpoint is a temporary directory, which ends with it."""
+    start = follower.position()
+    options = {"path": source.place, "startingOffset": str(start.offset)}
+    if source.is_live:
+        options |= {"startingEpoch": str(start.epoch), "observer": f"pipeline of {lake.uri}"}
+    if source.cluster_id is not None:
+        options["clusterId"] = source.cluster_id
+    if max_records is not None:
+        options["maxRecords"] = str(max_records)
+    reader = spark.readStream.format(source.form.source).options(**options)
+    rows = reader.load() if source.is_live else reader.schema(SEEN).load()
+    writer = rows.writeStream.foreachBatch(follower.take)
+    writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{trigger_s:g} seconds")
+    return writer.start()
+
+
+def _wait_for(source: Followed, pause_s: float) -> None:
+    """Until somebody answers there."""
+    while True:
+        try:
+            with MetadataLog(source.place.removeprefix(QUORUM), cluster_id=source.cluster_id or "") as log:
+                log.state()
+                return
+        except (ClusterUnreachable, ApiError):
+            time.sleep(pause_s)
 
 
 def _as_fault(error: Exception) -> Exception:
@@ -124,13 +209,28 @@ def _as_fault(error: Exception) -> Exception:
 class _Follower:
     """What each micro-batch does to the lake."""
 
-    def __init__(self, spark: SparkSession, lake: Lake, place: str, is_live: bool, told: Callable[[Step], None]) -> None:
-        self._spark, self._lake, self._place, self._is_live, self._told = spark, lake, place, is_live, told
+    def __init__(self, spark: SparkSession, lake: Lake, source: Followed, told: Callable[[Step], None]) -> None:
+        self._spark, self._lake, self.source, self._told = spark, lake, source, told
         self.steps = 0
-        self.failure: Exception | None = None
+        self._failure: Exception | None = None
+
+    def wait(self, query: StreamingQuery) -> None:
+        """Until a stream of Spark's ends. What a micro-batch raised here is raised as it was, and what the source raised in a
+        process of Spark's as the fault that it was.
+        """
+        self._failure = None
+        try:
+            query.awaitTermination()
+        except KeyboardInterrupt:
+            query.stop()
+            raise
+        except PySparkException as error:
+            if self._failure is not None:
+                raise self._failure from None
+            raise _as_fault(error) from error
 
     def take(self, rows: DataFrame, batch_id: int) -> None:
-        """Called by Spark, again if it was killed before it was done."""
+        """Called by Spark."""
         started = time.monotonic()
         rows = rows.persist()
         try:
@@ -141,9 +241,9 @@ class _Follower:
             batches = self._into_bronze(rows, lo, hi, batch_id)
             counts = self.catch_up()
             self.steps += 1
-            self._told(Step(batch_id, lo, hi, batches, counts, time.monotonic() - started))
+            self._told(Step(self.steps, lo, hi, batches, counts, time.monotonic() - started))
         except Exception as error:
-            self.failure = error
+            self._failure = error
             raise
         finally:
             rows.unpersist()
@@ -156,9 +256,38 @@ class _Follower:
             gold_build.build(self._spark, self._lake)
         return {table: sum(each.rows for each in self._lake.active(table)) for table in gold_build.TABLES}
 
+    def position(self) -> OffsetAndEpoch:
+        """Behind the last record that bronze has, with its epoch. Offsets from there on up to where bronze ends are skipped."""
+        for manifest in reversed(self._lake.active(BATCHES)):
+            rows = self._lake.arrow_of(manifest, ["last_offset", "leader_epoch", "segment"])
+            if rows.num_rows:
+                last, epoch, segment = rows.sort_by([("last_offset", "descending")]).slice(0, 1).to_pylist()[0].values()
+                snapshot = SNAPSHOT_NAME.fullmatch(segment)
+                return OffsetAndEpoch(last + 1, epoch if snapshot is None else int(snapshot[2]))
+        return OffsetAndEpoch(0, 0)
+
+    def finish_torn_range(self) -> None:
+        """Commits what a run that was killed between two tables of bronze had not committed yet."""
+        lo, hi = self._done(), max(map(self._end, TABLES))
+        if lo == hi:
+            return
+        manifest = self._lake.active(BATCHES)[-1]
+        if not self.source.is_live:
+            ingest(self._spark, self._lake, [self.source.place], lo=lo, hi=hi)
+        elif LIVE in manifest.details:
+            self._commit_marks(lo, hi, manifest.details, self._lake.arrow_of(manifest))
+        else:
+            raise WrongUse(
+                f"an ingest into {self._lake} was killed before its end, at offsets {lo} to {hi - 1}; "
+                f"the next step: kraftlab pipeline ingest LOGDIR... --lake {self._lake.place()}"
+            )
+
+    def _end(self, table: str) -> int:
+        return max((each.hi for each in self._lake.active(table)), default=0)
+
     def _done(self) -> int:
         """Where the last range ends that all tables of bronze have."""
-        return min(max((each.hi for each in self._lake.active(table)), default=0) for table in (BATCHES, QUARANTINE, GAPS))
+        return min(map(self._end, TABLES))
 
     @staticmethod
     def _end_of(rows: DataFrame) -> int:
@@ -167,28 +296,33 @@ class _Follower:
 
     def _into_bronze(self, rows: DataFrame, lo: int, hi: int, batch_id: int) -> int:
         """Offsets [lo, hi). How many batches."""
-        if not self._is_live:
-            return ingest(self._spark, self._lake, [self._place], lo=lo, hi=hi).batches
-        is_snapshot = F.col("segment").like(bronze.SNAPSHOTS)
-        new = rows.where(is_snapshot | (F.col("base_offset") >= lo))
-        found = new.groupBy("format", "cluster_id", "controller_id").agg(
-            F.min(F.when(~is_snapshot, F.col("base_offset"))).alias("first_offset"), F.bool_or(is_snapshot).alias("has_snapshot")
-        )
-        (row,) = found.collect()
+        if not self.source.is_live:
+            return ingest(self._spark, self._lake, [self.source.place], lo=lo, hi=hi).batches
+        new = rows.where(F.col("segment").like(bronze.SNAPSHOTS) | (F.col("base_offset") >= lo))
+        (row,) = new.select("format", "cluster_id", "controller_id").limit(1).collect()
         details = {
             "format": row["format"],
             "cluster_id": row["cluster_id"],
             "controllers": str(row["controller_id"]),
-            "batch_id": str(batch_id),
+            LIVE: str(batch_id),
         }
         manifest = self._lake.commit(BATCHES, lo, hi, lambda place: new.write.mode("append").parquet(place), details=details)
-        first_offset = hi if row["first_offset"] is None else row["first_offset"]
-        gaps = []
-        if first_offset > lo:
-            cause = "compacted" if row["has_snapshot"] else "missing_segment"
-            same = {name: row[name] for name in ("controller_id", "format", "cluster_id")}
-            gaps = [{"from_offset": lo, "to_offset": first_offset, "cause": cause, **same}]
-        for table, missing in ((QUARANTINE, []), (GAPS, gaps)):
-            rows_of_it = pa.Table.from_pylist(missing, schema=arrow_schema(table))
-            self._lake.commit_arrow(rows_of_it, table, lo, hi, details=details)
+        self._commit_marks(lo, hi, details, self._lake.arrow_of(manifest, ["segment", "base_offset"]))
         return manifest.rows
+
+    def _commit_marks(self, lo: int, hi: int, details: Mapping[str, str], batches: pa.Table) -> None:
+        """The other tables of bronze. No damages come off a quorum; offsets are missing where a snapshot stood for them."""
+        rows = batches.select(["segment", "base_offset"]).to_pylist()
+        firsts = [row["base_offset"] for row in rows if not row["segment"].endswith(bronze.SNAPSHOTS[1:])]
+        first = min(firsts, default=hi)
+        gaps = []
+        if first > lo:
+            cause = "compacted" if len(firsts) < len(rows) else "missing_segment"
+            same = {
+                "controller_id": int(details["controllers"]),
+                "format": details["format"],
+                "cluster_id": details["cluster_id"],
+            }
+            gaps = [{"from_offset": lo, "to_offset": first, "cause": cause, **same}]
+        for table, missing in ((QUARANTINE, []), (GAPS, gaps)):
+            self._lake.commit_arrow(pa.Table.from_pylist(missing, schema=arrow_schema(table)), table, lo, hi, details=details)

@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from kraftlab.config.endpoints import parse_servers
+from kraftlab.config.errors import ConfigError
+
 from ..errors import WrongUse
 
 QUORUM = "quorum://"
@@ -29,6 +32,7 @@ OPTIONS: Mapping[str, str] = {
     "snapshots": "true (default): snapshots too; false: segments only",
     "maxRecords": "streams: about how many records a micro-batch takes; all that is there unless given",
     "observer": "streams off a live quorum: the name by which its leader keeps the log for this reader",
+    "startingEpoch": "streams off a live quorum: the epoch of the record before startingOffset",
 }
 """Option → what it is for."""
 
@@ -50,6 +54,7 @@ class Options(NamedTuple):
     snapshots: bool = True
     max_records: int | None = None
     observer: str | None = None
+    start_epoch: int | None = None
 
     @property
     def live(self) -> str | None:
@@ -71,6 +76,7 @@ def parse(given: Mapping[str, str]) -> Options:
         raise WrongUse("no path was given; give the directories of controllers to load()")
     if len(places) > 1 and any(place.startswith(QUORUM) for place in places):
         raise WrongUse(f"a running quorum is read alone; give one {QUORUM}HOST:PORT[,HOST:PORT], or directories")
+    check_servers(places[0])
     return Options(
         places,
         _choice(values, "rows", (BATCHES, DAMAGES, RECORDS)),
@@ -86,7 +92,17 @@ def parse(given: Mapping[str, str]) -> Options:
         _choice(values, "snapshots", ("true", "false")) == "true",
         _number(values, "maxRecords", least=1),
         values.get("observer"),
+        _number(values, "startingEpoch"),
     )
+
+
+def check_servers(place: str) -> None:
+    """WrongUse for a `quorum://` that names no addresses."""
+    if place.startswith(QUORUM):
+        try:
+            parse_servers(place.removeprefix(QUORUM))
+        except ConfigError as error:
+            raise WrongUse(f"{place} names no quorum: {error}") from None
 
 
 def _paths(text: str) -> list[str]:

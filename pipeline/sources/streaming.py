@@ -95,6 +95,10 @@ class FileStreamReader(_StreamReader):
         return LogReader(self.format_name, options, self.known, self.wanted)
 
 
+class LogMoved(CorruptInput):
+    """What a micro-batch was planned to read was cleaned before it was read. A stream that begins anew goes on behind it."""
+
+
 class LiveTask(InputPartition):
     """A stretch of the quorum's log. `snapshot`: what stands for the beginning of it."""
 
@@ -112,13 +116,13 @@ class QuorumStreamReader(_StreamReader):
             raise WrongUse(f"{QUORUM} speaks to clusters of kraftlab; read Kafka's logs from files")
         if options.rows == DAMAGES:
             raise WrongUse(f"{QUORUM} has no damages: controllers check what they send")
-        if options.start_offset:
-            raise WrongUse("a stream off a quorum begins at offset 0; filter its rows by offset instead")
+        if options.start_offset and options.start_epoch is None:
+            raise WrongUse("a stream off a quorum that begins within the log needs startingEpoch, the epoch of the record before")
         self._log: MetadataLog | None = None
         self._kept_from: OffsetAndEpoch | None = None
 
     def initialOffset(self) -> Position:
-        return {"offset": 0, "epoch": 0}
+        return {"offset": self.options.start_offset, "epoch": self.options.start_epoch or 0}
 
     def latestOffset(self, start: Position, limit: ReadLimit) -> Position:
         position = _position(start)
@@ -220,7 +224,7 @@ def _read_live(task: LiveTask, options: Options, schema: pa.Schema) -> Iterator[
                 file = _file(task, LOG, f"{task.start.offset:020d}.log")
             yield from ROW_MAKERS[options.rows](frames, file, form, bounds, schema)
     except SnapshotInstead as cleaned:
-        raise CorruptInput(f"{_gone(task)}: {cleaned}; remove the stream's checkpoint to go on behind it") from cleaned
+        raise LogMoved(f"{_gone(task)}: {cleaned}; begin with a new checkpoint to go on behind it") from cleaned
     finally:
         if was_enabled:
             gc.enable()
@@ -232,9 +236,7 @@ def _copied(log: MetadataLog, snapshot: OffsetAndEpoch) -> bytes:
     except ApiError as error:
         if error.code is not ErrorCode.SNAPSHOT_NOT_FOUND:
             raise
-        raise CorruptInput(
-            f"snapshot {snapshot} was replaced by a newer one meanwhile; remove the stream's checkpoint to begin with that"
-        ) from error
+        raise LogMoved(f"snapshot {snapshot} was replaced by a newer one meanwhile; begin with a new checkpoint") from error
 
 
 def _gone(task: LiveTask) -> str:

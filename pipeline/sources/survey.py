@@ -30,7 +30,7 @@ from .formats import LogFormat
 LOG, SNAPSHOT = "log", "snapshot"
 PARTITION_DIRECTORY = "__cluster_metadata-0"
 _SEGMENT = re.compile(r"(\d{20})\.log")
-_SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+SNAPSHOT_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 BOOTSTRAP = "bootstrap.checkpoint"
 
 
@@ -136,7 +136,7 @@ def _place(name: str) -> tuple[str, int] | None:
     segment = _SEGMENT.fullmatch(name)
     if segment is not None:
         return LOG, int(segment.group(1))
-    snapshot = _SNAPSHOT.fullmatch(name)
+    snapshot = SNAPSHOT_NAME.fullmatch(name)
     if snapshot is not None:
         return SNAPSHOT, int(snapshot.group(1)) - 1
     return (SNAPSHOT, -1) if name == BOOTSTRAP else None

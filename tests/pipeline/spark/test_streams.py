@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +18,19 @@ from kraftlab.client import AdminClient
 from kraftlab.client.metadata_log import observer_named
 from kraftlab.cluster import LocalCluster
 from kraftlab.demo.lab import wait_until
+from kraftlab.metadata import records as r
 from kraftlab.pipeline.errors import WrongUse
 from kraftlab.pipeline.lake.commits import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+ID = bytes(range(16))
 RUN_DEADLINE_S = 240
 CREATIONS = 6
 """Each is a batch of four records."""
+SNAPSHOT_BYTES = "10000"
+CLEANED_WITHIN_S = 60
 SAME = ("silver.topics", "silver.partition_changes", "silver.brokers", "silver.configs")
 
 
@@ -78,34 +83,128 @@ def test_a_follower_that_was_killed_goes_on_without_a_row_lost_or_twice(
 ) -> None:
     from kraftlab.pipeline.runs.build import build
     from kraftlab.pipeline.runs.ingest import ingest
-    from kraftlab.pipeline.runs.stream import stream
+    from kraftlab.pipeline.runs.stream import followed, stream
 
     (controller,) = cluster.controller_ids
     place = f"quorum://{cluster.node(controller).grpc}"
-    followed, taken = Lake(str(tmp_path / "followed")), Lake(str(tmp_path / "taken"))
-    command = [sys.executable, "-m", "kraftlab.cli.main", "pipeline", "stream", place, "--lake", followed.place()]
+    lake, taken = Lake(str(tmp_path / "followed")), Lake(str(tmp_path / "taken"))
+    command = [sys.executable, "-m", "kraftlab.cli.main", "pipeline", "stream", place, "--lake", lake.place()]
     with AdminClient(str(cluster.node(controller).grpc)) as admin:
         create(admin, "before")
         process = subprocess.Popen([*command, "--trigger", "500ms"], start_new_session=True, stdout=subprocess.DEVNULL)
         try:
-            wait_until("a micro-batch is in bronze", lambda: bool(followed.active("bronze.batches")), timeout_s=RUN_DEADLINE_S)
+            wait_until("a micro-batch is in bronze", lambda: bool(lake.active("bronze.batches")), timeout_s=RUN_DEADLINE_S)
             create(admin, "meanwhile")
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         create(admin, "after")
-        assert stream(spark, followed, place, once=True) > 0
+        assert stream(spark, lake, followed(lake, place), once=True) > 0
         observers = {each.replica_id for each in admin.describe_quorum().observers}
-    end = followed.active("silver.topics")[-1].hi
-    assert {row["name"] for row in rows_of(followed, "silver.topics")} == {"before", "meanwhile", "after"}
-    assert observer_named(f"pipeline of {followed.uri}").node_id in observers
+    end = lake.active("silver.topics")[-1].hi
+    assert {row["name"] for row in rows_of(lake, "silver.topics")} == {"before", "meanwhile", "after"}
+    assert observer_named(f"pipeline of {lake.uri}").node_id in observers
     cluster.stop_node(controller)
     ingest(spark, taken, [str(cluster.metadata_dir(controller))], hi=end)
     build(spark, taken)
     for table in SAME:
-        assert rows_of(followed, table) == rows_of(taken, table)
-    assert followed.arrow("bronze.offset_gaps").num_rows == 0
-    assert [each["end_offset"] for each in followed.arrow("gold.leader_epochs").to_pylist()] != []
+        assert rows_of(lake, table) == rows_of(taken, table)
+    assert lake.arrow("bronze.offset_gaps").num_rows == 0
+    assert [each["end_offset"] for each in lake.arrow("gold.leader_epochs").to_pylist()] != []
+
+
+@pytest.mark.nightly
+def test_a_quorum_that_goes_away_and_comes_back_is_followed_on(cluster: LocalCluster, tmp_path: Path) -> None:
+    (controller,) = cluster.controller_ids
+    node = cluster.node(controller)
+    lake = Lake(str(tmp_path / "lake"))
+    said = tmp_path / "stderr"
+    place = f"quorum://{node.grpc},{cluster.node(cluster.broker_ids[0]).grpc}"
+    command = [sys.executable, "-m", "kraftlab.cli.main", "pipeline", "stream", place, "--lake", lake.place()]
+
+    def has(name: str) -> bool:
+        return name in lake.arrow("silver.topics", ["name"]).column("name").to_pylist()
+
+    with AdminClient(str(node.grpc)) as admin, said.open("wb") as stderr:
+        create(admin, "before")
+        process = subprocess.Popen([*command, "--trigger", "500ms"], start_new_session=True, stderr=stderr)
+        try:
+            wait_until("the first topic is in silver", lambda: has("before"), timeout_s=RUN_DEADLINE_S)
+            cluster.stop_node(controller)
+            wait_until("the outage is told", lambda: b"waiting for it" in said.read_bytes(), timeout_s=RUN_DEADLINE_S)
+            cluster.start_node(controller)
+            create(admin, "after")
+            wait_until("the second topic is in silver", lambda: has("after"), timeout_s=RUN_DEADLINE_S)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(RUN_DEADLINE_S) == 0
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    assert b"Traceback" not in said.read_bytes()
+    assert lake.arrow("bronze.offset_gaps").num_rows == 0
+    offsets = lake.arrow("bronze.batches", ["base_offset"]).column("base_offset").to_pylist()
+    assert len(offsets) == len(set(offsets))
+
+
+@pytest.mark.nightly
+def test_a_log_that_was_cleaned_below_what_was_read_is_followed_by_its_snapshot(spark: SparkSession, tmp_path: Path) -> None:
+    from kraftlab.pipeline.runs.stream import followed, stream
+
+    lake = Lake(str(tmp_path / "lake"))
+    overrides = {"metadata.log.max.record.bytes.between.snapshots": SNAPSHOT_BYTES}
+    with LocalCluster(tmp_path / "cluster", 1, 1, 1, overrides=overrides) as cluster:
+        (controller,) = cluster.controller_ids
+        source = followed(lake, f"quorum://{cluster.node(controller).grpc}")
+        with AdminClient(str(cluster.node(controller).grpc)) as admin:
+            create(admin, "before", "doomed")
+            assert stream(spark, lake, source, once=True) > 0
+            read = lake.active("bronze.batches")[-1].hi
+            admin.delete_topics(["doomed"])
+            created = ["before"]
+
+            def is_cleaned() -> bool:
+                created.append(f"meanwhile-{len(created)}")
+                create(admin, created[-1])
+                return bool(admin.describe_quorum().log_start_offset > read)
+
+            wait_until("the log begins behind what was read", is_cleaned, timeout_s=CLEANED_WITHIN_S)
+            start = admin.describe_quorum().log_start_offset
+            assert stream(spark, lake, source, once=True) > 0
+    (gap,) = lake.arrow("bronze.offset_gaps", ["from_offset", "to_offset", "cause"]).to_pylist()
+    assert (gap["from_offset"], gap["cause"]) == (read, "compacted")
+    assert gap["to_offset"] >= start
+    states = lake.arrow("silver.partition_state", ["topic", "partition"]).to_pylist()
+    assert sorted({row["topic"] for row in states}) == sorted(created)
+
+
+def test_a_log_in_files_is_followed_as_it_grows_with_what_is_damaged_in_it(
+    spark: SparkSession, own_log: Callable[..., Any], tmp_path: Path
+) -> None:
+    from kraftlab.pipeline.runs.build import build
+    from kraftlab.pipeline.runs.ingest import ingest
+    from kraftlab.pipeline.runs.stream import Step, followed, stream
+
+    log = own_log()
+    lake, taken = Lake(str(tmp_path / "followed")), Lake(str(tmp_path / "taken"))
+    first = log.segment([[r.Topic(0, "orders", ID)], *[[r.PartitionChange(0, 0, ID, isr=(1, 2))] * 5 for _ in range(4)]], zeros=0)
+    source = followed(lake, str(log.directory))
+    steps: list[Step] = []
+    assert stream(spark, lake, source, once=True, max_records=11, told=steps.append) == len(steps) > 1
+    assert steps[-1].hi == 16
+    damaged = bytearray(first.read_bytes())
+    body = b"".join(log.batch([r.PartitionChange(0, 0, ID, isr=(1,))]) for _ in range(4))
+    damaged += body
+    damaged[-len(body) // 2 - 1] ^= 1
+    first.write_bytes(damaged)
+    assert stream(spark, lake, source, once=True, told=steps.append) == 1
+    assert [(step.lo, step.hi) for step in steps[1:]] == [(a.hi, b.hi) for a, b in pairwise(steps)]
+    ingest(spark, taken, [str(log.directory)])
+    build(spark, taken)
+    for table in ("silver.topics", "silver.partition_changes"):
+        assert rows_of(lake, table) == rows_of(taken, table)
+    for table in ("bronze.offset_gaps", "bronze.quarantine"):
+        assert lake.arrow(table).to_pylist() == taken.arrow(table).to_pylist() != []
 
 
 def test_a_quorum_is_no_place_to_read_once(spark: SparkSession) -> None:
