@@ -7,6 +7,7 @@ that never lets it matter.
 
 from __future__ import annotations
 
+import errno
 import shutil
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,12 +15,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+from kraftlab.broker import mover
 from kraftlab.broker.log import log_manager, partition_log, startup
 from kraftlab.broker.log.dir_names import DirKind
-from kraftlab.broker.log.errors import LogClosed
+from kraftlab.broker.log.errors import LogClosed, NoSpace
 from kraftlab.broker.log.files import rename_new
 from kraftlab.broker.log.log_manager import LogManager
 from kraftlab.broker.log.partition_log import PartitionLog
+from kraftlab.broker.log.record_batch import BatchHeader
+from kraftlab.broker.log.segment import Segment
 from kraftlab.broker.log.startup import Action, AssignedReplica, FoundDir, Row, Verb
 from kraftlab.broker.move_state import MoveEvent
 from kraftlab.broker.mover import Move, Mover, wall_clock_ms
@@ -160,6 +164,69 @@ def _checkpoints_left(_: object) -> Callable[[LogManager, PartitionLog, Partitio
     return mutated
 
 
+def _aligned_by_length(_: object) -> Callable[[PartitionLog, PartitionLog], None]:
+    def mutated(current: PartitionLog, future: PartitionLog) -> None:
+        if future.log_end_offset < current.log_start_offset:
+            future.truncate_fully_and_start_at(current.log_start_offset)
+        future.truncate_to(min(current.log_end_offset, future.log_end_offset))
+
+    return mutated
+
+
+def _level_by_length(_: object) -> property:
+    def mutated(self: FoundDir) -> tuple[int, int]:
+        return 0, self.log_end_offset
+
+    return property(mutated)
+
+
+CopyChunk = Callable[[PartitionLog, PartitionLog, int], tuple[int, int]]
+
+
+def _full_is_done(copy_chunk: CopyChunk) -> CopyChunk:
+    def mutated(current: PartitionLog, future: PartitionLog, max_bytes: int) -> tuple[int, int]:
+        try:
+            return copy_chunk(current, future, max_bytes)
+        except NoSpace:
+            return 0, 0
+
+    return mutated
+
+
+def _full_is_written(append: Callable[..., None]) -> Callable[[Segment, bytes, Sequence[BatchHeader]], None]:
+    def mutated(self: Segment, data: bytes, headers: Sequence[BatchHeader]) -> None:
+        try:
+            append(self, data, headers)
+        except OSError as error:
+            if error.errno != errno.ENOSPC or not self.directory.name.endswith(DirKind.FUTURE.value):
+                raise
+            position = self.size_bytes
+            for header in headers:
+                self._account(position, header)
+                position += header.size_bytes
+
+    return mutated
+
+
+def _cut_alone(_: object) -> Callable[[Partition, int, int], Awaitable[None]]:
+    async def mutated(self: Partition, leader_epoch: int, offset: int) -> None:
+        async with self.move_lock, self.lock:
+            log = self._following_log(leader_epoch)
+            if log is not None:
+                await self._around.disks.run(log.log_dir, log.truncate_to, offset)
+                self.notify()
+
+    return mutated
+
+
+def _never_aligned(_: object) -> Callable[[PartitionLog, PartitionLog], None]:
+    def mutated(current: PartitionLog, future: PartitionLog) -> None:
+        if future.log_end_offset < current.log_start_offset:
+            future.truncate_fully_and_start_at(current.log_start_offset)
+
+    return mutated
+
+
 _M5 = _patch("M5", Mover, "begin", _told_at_once)
 _M7 = (
     _patch("M7", startup, "plan_replica", _created_where_assigned),
@@ -197,6 +264,24 @@ MUTANTS: dict[str, MoverMutant] = {
             "M8-checkpoints",
             "high watermark's checkpoint not carried with the data",
             (_patch("M8", LogManager, "_inherit", _checkpoints_left),),
+        ),
+        MoverMutant(
+            "X1",
+            "a copy is taken for whole if it is as long as its source",
+            (_patch("X1", FoundDir, "progress", _level_by_length), _patch("X1", mover, "align", _aligned_by_length)),
+            ("follower",),
+        ),
+        MoverMutant(
+            "X2",
+            "what did not fit on the target's disk counts as copied",
+            (_patch("X2", Segment, "append", _full_is_written),),
+            ("full-target",),
+        ),
+        MoverMutant(
+            "X3",
+            "what is cut from the source stays in the copy",
+            (_patch("X3", Partition, "truncate", _cut_alone), _patch("X3", mover, "align", _never_aligned)),
+            ("follower",),
         ),
     )
 }

@@ -1,9 +1,9 @@
 """A broker with the partition that moves, on virtual time: the real logs, mover, partition and replica manager; the metadata and
 its controller are a few lines.
 
-The broker is alone: what it acknowledges it holds alone, so nobody can make up for what it loses. Disk work is done on the event
-loop, one piece after the other; what is in between (the controller's answer, the next chunk) takes virtual time, in which clients
-append.
+The broker is alone, unless a script gives it leaders to follow: what it acknowledges it holds alone, so nobody can make up for
+what it loses. Disk work is done on the event loop, one piece after the other; what is in between (the controller's answer, the
+next chunk) takes virtual time, in which clients append.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from trio.testing import MockClock
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.broker.alter_partition import AlterPartitionManager
 from kraftlab.broker.directory_assignments import DirectoryAssignments
-from kraftlab.broker.disks import Disks
 from kraftlab.broker.dynamic_configs import DynamicConfigs
 from kraftlab.broker.fetcher import Fetchers, FetchLimits
 from kraftlab.broker.log.errors import LogDirFailed
@@ -38,7 +37,7 @@ from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import BrokerConfig, build
 from kraftlab.metadata.changes import changes_between
 from kraftlab.metadata.delta import MetadataDelta
-from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
+from kraftlab.metadata.image import EMPTY, MetadataImage, PartitionImage, Provenance
 from kraftlab.metadata.peer_rpc import (
     Api,
     AssignReplicasToDirsRequest,
@@ -47,9 +46,10 @@ from kraftlab.metadata.peer_rpc import (
 )
 from kraftlab.metadata.records import AnyRecord, Config, Listener, PartitionChange, RegisterBroker, Topic
 from kraftlab.metadata.records import Partition as PartitionRecord
-from kraftlab.metadata.uuids import Uuid
-from kraftlab.quorum.core.types import Endpoint
-from kraftlab.quorum.driver.transport import PeerUnreachable
+from kraftlab.metadata.uuids import UNASSIGNED, Uuid
+
+from .inline_disks import STEP_S, InlineDisks
+from .other_brokers import THIRD, OtherBroker, OtherBrokers
 
 BROKER_ID = 0
 CLUSTER_ID = "crash-images-0000000001"
@@ -58,8 +58,9 @@ PLAIN_NAME = f"{TOPIC}-{NUMBER}"
 SEGMENT_BYTES = 300
 _MOVE_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 _RESOURCE_TOPIC, _RESOURCE_BROKER = 2, 4
-_STEP_S = 0.001
 _SETTLED_WITHIN_S = 60.0
+_PATIENT_AFTER_S, _PATIENT_STEP_S = 2.0, 0.1
+"""What takes that long is not looked at as often."""
 
 
 class NotSettled(Exception):
@@ -101,16 +102,6 @@ def _config() -> BrokerConfig:
     return build(values, "crash images", "broker", BrokerConfig)
 
 
-class _InlineDisks(Disks):
-    async def run(self, log_dir: Path | None, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        await trio.sleep(_STEP_S)
-        try:
-            return work(*args, **kwargs)
-        except LogDirFailed as error:
-            self.failed(error)
-            raise
-
-
 class OneBroker:
     """`run` is how. `note` hears what the controller is told and has committed: "asked" and "committed", with the directory."""
 
@@ -150,18 +141,21 @@ class OneBroker:
             raise
 
     def _build(self) -> None:
-        disks = _InlineDisks(self._failures.append)
+        disks = InlineDisks(self._failures.append)
         self.configs = configs = DynamicConfigs(_config())
         changes = AlterPartitionManager(self, BROKER_ID, lambda: 0)
         self.assignments = DirectoryAssignments(self, BROKER_ID, lambda: 0, lambda: self.replicas.image)
         self.replicas = ReplicaManager(BROKER_ID, lambda: 0, self.logs, disks, configs, changes, self.assignments, 30.0)
         self.mover = Mover(disks, self.logs, configs.move_gate, self.assignments.assign, 1)
-        self.replicas.attach(Fetchers(self.replicas, _Nobody(), FetchLimits()), self.mover)
+        self.others = OtherBrokers()
+        self._fetchers = Fetchers(self.replicas, self.others, FetchLimits())
+        self.replicas.attach(self._fetchers, self.mover)
         self._api = LogDirsApi(self.replicas, MetadataPublisher((), lambda: None))
 
     async def start(self, nursery: trio.Nursery) -> None:
         """The replicas take their parts, and moves that were found go on."""
         self._nursery = nursery
+        await nursery.start(self._fetchers.run)
         await nursery.start(self.mover.run)
         nursery.start_soon(self.assignments.run)
         image = self.image
@@ -189,20 +183,26 @@ class OneBroker:
         assert api == Api.ASSIGN_REPLICAS_TO_DIRS, f"nobody else is asked anything, but API {api} was"
         [wish] = msgspec.msgpack.decode(body, type=AssignReplicasToDirsRequest).assignments
         self._note("asked", wish.directory_id)
-        await trio.sleep(2 * _STEP_S)
-        publication = self._append(PartitionChange(0, NUMBER, TOPIC_ID, directories=(wish.directory_id,)))
+        await trio.sleep(2 * STEP_S)
+        directories = (wish.directory_id, *self.state.directories[1:])
+        publication = self._append(PartitionChange(0, NUMBER, TOPIC_ID, directories=directories))
         self._note("committed", wish.directory_id)
-        await trio.sleep(2 * _STEP_S)
+        await trio.sleep(2 * STEP_S)
         self._nursery.start_soon(self._publish, publication)
         result = DirectoryAssignmentResult(TOPIC_ID, NUMBER, 0)
         return msgspec.msgpack.encode(AssignReplicasToDirsResponse(0, None, (result,)))
 
     @property
-    def assigned(self) -> Uuid:
-        """Where the metadata has the replica."""
+    def state(self) -> PartitionImage:
+        """What the metadata says of the partition."""
         state = self.image.topics.partition(TOPIC_ID, NUMBER)
         assert state is not None
-        return state.directories[0]
+        return state
+
+    @property
+    def assigned(self) -> Uuid:
+        """Where the metadata has the replica."""
+        return self.state.directories[0]
 
     # -- what clients and operators do ------------------------------------------------------------------------------------------
 
@@ -231,6 +231,29 @@ class OneBroker:
     async def new_leader_epoch(self) -> None:
         await self.commit(PartitionChange(0, NUMBER, TOPIC_ID, leader=BROKER_ID))
 
+    async def follow(
+        self, leader_id: int, directory: Path, batches: Sequence[bytes], heard: Callable[[int], None]
+    ) -> OtherBroker:
+        """That broker leads from now on. It has these batches, and keeps its log in a new directory; `heard` as in `OtherBroker`.
+        Nobody reaches who led before.
+        """
+        replicas = (BROKER_ID, leader_id, THIRD)
+        other = OtherBroker(leader_id, directory, (TOPIC, TOPIC_ID, NUMBER), self.state, heard)
+        for port in range(leader_id):
+            self.others.remove(port)
+        self.others.add(leader_id, other)
+        publication = self._append(
+            RegisterBroker(
+                0, leader_id, b"incarnation-%04d" % leader_id, 0, (Listener("PEER", "memory", leader_id),), fenced=False
+            ),
+            PartitionChange(
+                *(0, NUMBER, TOPIC_ID, replicas, leader_id, replicas), directories=(self.assigned, UNASSIGNED, UNASSIGNED)
+            ),
+        )
+        await other.lead(self.state, batches)
+        await self._publish(publication)
+        return other
+
     async def limit_moves(self, bytes_per_second: int) -> None:
         await self.commit(Config(0, _RESOURCE_BROKER, "", _MOVE_RATE, str(bytes_per_second)))
 
@@ -243,9 +266,10 @@ class OneBroker:
 
     async def until(self, holds: Callable[[], bool], what: str) -> None:
         """NotSettled if it does not become true."""
+        patient_from = trio.current_time() + _PATIENT_AFTER_S
         with trio.move_on_after(_SETTLED_WITHIN_S) as scope:
             while not holds():  # noqa: ASYNC110 - virtual time, and no event for what is waited for
-                await trio.sleep(_STEP_S)
+                await trio.sleep(STEP_S if trio.current_time() < patient_from else _PATIENT_STEP_S)
         if scope.cancelled_caught:
             raise NotSettled(f"{what}: not within {_SETTLED_WITHIN_S:g} s")
 
@@ -257,13 +281,6 @@ class OneBroker:
         log = self.log
         is_named = log is None or self.assigned == log.directory_id
         return not self.mover.moves and not self.assignments.pending and is_named
-
-
-class _Nobody:
-    """The other brokers: there are none."""
-
-    async def request(self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int) -> bytes:
-        raise PeerUnreachable(f"there is no broker but {BROKER_ID}")
 
 
 def run(make: Callable[[], OneBroker], work: Callable[[OneBroker], Awaitable[None]]) -> OneBroker:

@@ -4,7 +4,8 @@ failing disks. Each script is one recorded run.
 Images are made from the first move on; before that the broker does what it always does when it is written to. Marks in the trace
 say what may be relied on from there: `acked` (batches that were acknowledged, which a kill of the process must
 keep), `durable` (those that have been on the disk of the current copy, which a loss of power must keep too), `high watermark`
-(what a checkpoint has), and where the metadata places the replica.
+(what a checkpoint has), and where the metadata places the replica. A follower may have to give up records that only a lost leader
+had: then another `branch` of the log is the true one, from some batch on.
 """
 
 from __future__ import annotations
@@ -17,23 +18,27 @@ from typing import NamedTuple
 
 import trio
 
+from kraftlab.broker.log.errors import LogError
 from kraftlab.broker.log.partition_log import PartitionLog
 from kraftlab.broker.move_state import MoveState
 from kraftlab.metadata.uuids import Uuid
 
 from .disk_model import Operation
 from .one_broker import NotSettled, OneBroker, directory_id, format_disks, run
+from .other_brokers import OtherBroker
 from .recorder import Recorder
 
 FIRST_LEADER_EPOCH = 3
 _SLOW = 400
 """Bytes per second: a move takes several chunks, and clients append in between."""
+_VERY_SLOW = 20
+"""A move that has copied something stands still for a while."""
 _PAUSE_S = 0.25
 
 
 class Recorded(NamedTuple):
     """A run. `batches` are what was acknowledged, in order; one record each, so that offsets count them. `faults` were seen in
-    the run itself, without any crash.
+    the run itself, without any crash. `given_up`: earlier branches of the log, oldest first, which begin alike.
     """
 
     name: str
@@ -41,15 +46,24 @@ class Recorded(NamedTuple):
     trace: tuple[Operation, ...]
     batches: tuple[bytes, ...]
     faults: tuple[str, ...]
+    given_up: tuple[tuple[bytes, ...], ...] = ()
+
+    @property
+    def branches(self) -> tuple[tuple[bytes, ...], ...]:
+        """All, by the numbers that the trace has for them."""
+        return *self.given_up, self.batches
 
 
 class Script:
     """What a script does things with: it keeps the books."""
 
-    def __init__(self, recorder: Recorder, broker: OneBroker) -> None:
+    def __init__(self, recorder: Recorder, broker: OneBroker, elsewhere: Path) -> None:
         self.broker = broker
         self.batches: list[bytes] = []
+        self.given_up: list[tuple[bytes, ...]] = []
         self.faults: list[str] = []
+        self._elsewhere = elsewhere
+        self._leader: OtherBroker | None = None
         self._recorder = recorder
         self._swap = broker.logs.swap
         setattr(broker.logs, "swap", self._watched_swap)  # noqa: B010 - one object's method is replaced, not the class's
@@ -69,6 +83,32 @@ class Script:
             if end != len(self.batches):
                 self.faults.append(f"record {len(self.batches) - 1} was given an offset after which the log ends at {end}")
             self._recorder.mark("acked", len(self.batches))
+
+    async def follow(self, leader_id: int, cut: int) -> None:
+        """Another broker leads from now on, which has no more than `cut` of the batches."""
+        if cut < len(self.batches):
+            self.given_up.append(tuple(self.batches))
+            del self.batches[cut:]
+        self._recorder.mark("branch", (len(self.given_up), cut))
+        directory = self._elsewhere / f"broker-{leader_id}"
+        self._leader = await self.broker.follow(leader_id, directory, self.batches, self._heard)
+
+    def _heard(self, end_offset: int) -> None:
+        self._recorder.mark("acked", min(end_offset, len(self.batches)))
+
+    async def fetch(self, count: int = 1) -> None:
+        """The leader is written to, and the replica has it too in the end."""
+        assert self._leader is not None, "nobody else leads"
+        first = len(self.batches)
+        self.batches += await self._leader.append(
+            [f"value {number} of {self._leader!r}" for number in range(first, first + count)]
+        )
+        wanted = b"".join(self.batches)
+        online_log = self.broker.partition.online_log
+        await self.broker.until(
+            lambda: online_log().log_end_offset == len(self.batches) and online_log().read(0, 1 << 20) == wanted,
+            f"the replica holds the {len(self.batches)} batches of its leader",
+        )
 
     async def until_move_is(self, state: MoveState) -> None:
         """Or has ended."""
@@ -236,6 +276,38 @@ async def _dead_source(script: Script) -> None:
         script.faults.append(f"{broker.log!r} in {broker.log.log_dir.name} is served after the source died")
 
 
+async def _follower(script: Script) -> None:
+    """Leaders change during the move, there and back: the replica cuts its log, and fetches other records in the place of some
+    that are copied already; once while it waits to take the copy, which ends where the log does then, and once while it copies.
+    """
+    broker = script.broker
+    await script.follow(1, 0)
+    await script.fetch(3)
+    script.checkpoint()
+    await broker.limit_moves(_VERY_SLOW)
+    await script.move(script.second)
+    await script.until_move_is(MoveState.ACCEPTED)
+    await script.follow(2, 1)
+    await script.fetch(2)
+    script.checkpoint()
+    await broker.limit_moves(1 << 30)
+    await broker.settle()
+    broker.logs.remove_expired(1 << 60)
+    await script.fetch(2)
+    script.checkpoint()
+    await broker.limit_moves(_SLOW)
+    await script.move(script.first)
+    await trio.sleep(_PAUSE_S)
+    await script.follow(3, 2)
+    await script.fetch(1)
+    await broker.limit_moves(1 << 30)
+    await broker.settle()
+    await script.fetch(1)
+    script.checkpoint()
+    broker.logs.remove_expired(1 << 60)
+    script.finish(script.first)
+
+
 SCRIPTS: dict[str, Callable[[Script], Awaitable[None]]] = {
     "busy": _busy,
     "idle": _idle,
@@ -243,6 +315,7 @@ SCRIPTS: dict[str, Callable[[Script], Awaitable[None]]] = {
     "full-target": _full_target,
     "dead-target": _dead_target,
     "dead-source": _dead_source,
+    "follower": _follower,
 }
 
 
@@ -262,15 +335,15 @@ def record(name: str) -> Recorded:
         scripts: list[Script] = []
 
         async def play(broker: OneBroker) -> None:
-            script = Script(recorder, broker)
+            script = Script(recorder, broker, Path(root, "elsewhere"))
             scripts.append(script)
             try:
                 await SCRIPTS[name](script)
-            except NotSettled as error:
+            except (NotSettled, LogError) as error:
                 script.faults.append(str(error))
 
         with recorder.recording():
             run(lambda: OneBroker(disks, directory_id(disks[0]), FIRST_LEADER_EPOCH, recorder.mark), play)
         [script] = scripts
         names = tuple(disk.name for disk in disks)
-        return Recorded(name, names, tuple(recorder.trace), tuple(script.batches), tuple(script.faults))
+        return Recorded(name, names, tuple(recorder.trace), tuple(script.batches), tuple(script.faults), tuple(script.given_up))

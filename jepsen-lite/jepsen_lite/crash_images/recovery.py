@@ -47,10 +47,11 @@ KILL, IN_ORDER, ANY_ORDER = "kill", "power, names in order", "power, names in an
 
 
 class Demand(NamedTuple):
-    """Of an image: so many batches at least, and such a high watermark."""
+    """Of an image: so many batches of that branch of the log at least, and such a high watermark."""
 
     batches: int
     high_watermark: int
+    branch: int = 0
 
 
 class Case(NamedTuple):
@@ -74,7 +75,7 @@ class _Moment:
     """What the marks of the trace say up to some operation."""
 
     def __init__(self) -> None:
-        self.acked = self.durable = self.high_watermark = 0
+        self.acked = self.durable = self.high_watermark = self.branch = 0
         self.has_begun = False
         self.committed: Uuid = b""
         self.asked: Uuid | None = None
@@ -89,6 +90,9 @@ class _Moment:
                 self.durable = max(self.durable, mark.value)
             case "high watermark":
                 self.high_watermark = mark.value
+            case "branch":
+                self.branch, cut = mark.value
+                self.acked, self.durable = min(self.acked, cut), min(self.durable, cut)
             case "asked":
                 self.asked = mark.value
             case "committed":
@@ -102,14 +106,16 @@ class _Moment:
 def cases(recorded: Recorded, crashes: Sequence[str] = (KILL, IN_ORDER, ANY_ORDER)) -> dict[Case, Demand]:
     """Every image that differs, with the most that is demanded of it."""
     model, moment = DiskModel(recorded.disks), _Moment()
-    found: dict[tuple[Tree, Uuid], tuple[Case, Demand]] = {}
+    found: dict[tuple[Tree, Uuid, int], tuple[Case, Demand]] = {}
     for step, operation in enumerate((*recorded.trace, Mark("end"))):
         if moment.has_begun:
             for crash, tree in _images(model, crashes):
-                demand = Demand(moment.acked if crash == KILL else moment.durable, moment.high_watermark)
+                held = moment.acked if crash == KILL else moment.durable
+                demand = Demand(held, moment.high_watermark, moment.branch)
                 for assigned in moment.assignments:
-                    first, before = found.get((tree, assigned), (Case(tree, assigned, step, crash), demand))
-                    found[tree, assigned] = first, Demand(*map(max, zip(before, demand, strict=True)))
+                    key = tree, assigned, moment.branch
+                    first, before = found.get(key, (Case(tree, assigned, step, crash), demand))
+                    found[key] = first, Demand(*map(max, zip(before, demand, strict=True)))
         model.apply(operation)
         if isinstance(operation, Mark):
             moment.pass_by(operation)
@@ -147,12 +153,14 @@ def recovering(recorded: Recorded, case: Case, demand: Demand) -> Recorded:
         _materialise(Path(root), case.tree)
         disks = [Path(root, name) for name in recorded.disks]
         recorder = Recorder(disks)
-        said = (("acked", demand.batches), ("durable", demand.batches), ("high watermark", demand.high_watermark))
-        for what, value in (*said, ("committed", case.assigned), ("begun", None)):
+        held = (("acked", demand.batches), ("durable", demand.batches), ("high watermark", demand.high_watermark))
+        for what, value in (("branch", (demand.branch, 0)), *held, ("committed", case.assigned), ("begun", None)):
             recorder.mark(what, value)
         with recorder.recording():
             run(lambda: OneBroker(disks, case.assigned, NEXT_LEADER_EPOCH, recorder.mark), OneBroker.settle)
-        return Recorded(f"recovery of {recorded.name}", recorded.disks, tuple(recorder.trace), recorded.batches, ())
+        return Recorded(
+            f"recovery of {recorded.name}", recorded.disks, tuple(recorder.trace), recorded.batches, (), recorded.given_up
+        )
 
 
 def _materialise(root: Path, tree: Tree) -> None:
@@ -174,8 +182,6 @@ class _Judge:
     def __init__(self, root: Path, recorded: Recorded, thorough: bool) -> None:
         self._root, self._recorded, self._thorough = root, recorded, thorough
         self._disks = [root / name for name in recorded.disks]
-        self._ends = list(itertools.accumulate(map(len, recorded.batches), initial=0))
-        self._data = b"".join(recorded.batches)
 
     def __call__(self, case: Case, demand: Demand) -> list[Judged]:
         found = []
@@ -235,10 +241,10 @@ class _Judge:
         async def look(broker: OneBroker) -> None:
             self._check(broker.log, demand)
             await broker.settle()
-            count = self._check(broker.log, demand)
+            found = self._check(broker.log, demand)
             _, stored = await broker.produce("one more")
             log = broker.partition.online_log()
-            if log.read(0, 1 << 20) != self._data[: self._ends[count]] + stored:
+            if log.read(0, 1 << 20) != b"".join(found) + stored:
                 raise Broken("a record that was appended after the recovery is not where it belongs")
             code = await broker.alter(str(log.log_dir))
             await broker.settle()
@@ -251,32 +257,40 @@ class _Judge:
 
         run(lambda: OneBroker(self._disks, assigned, NEXT_LEADER_EPOCH, lambda what, value: None), look)
 
-    def _check(self, log: PartitionLog | None, demand: Demand) -> int:
-        """How many batches are there."""
+    def _check(self, log: PartitionLog | None, demand: Demand) -> tuple[bytes, ...]:
+        """The batches that are there."""
         if log is None:
             raise Broken("the replica is not served")
         if log.directory.name != PLAIN_NAME or not log.directory.is_dir():
             raise Broken(f"{log.directory.name} is served")
-        data = log.read(log.log_start_offset, 1 << 20)
-        if not self._data.startswith(data) or len(data) not in self._ends:
-            raise Broken(f"{log!r} holds {len(data)} bytes that are not the first acknowledged batches")
-        count = self._ends.index(len(data))
-        if log.log_start_offset or count < demand.batches or log.log_end_offset != count:
-            raise Broken(f"{log!r} holds {count} batches; {demand.batches} have to be there")
-        epochs = [(entry.epoch, entry.start_offset) for entry in log.epochs if entry.start_offset < count]
-        if epochs != self._epochs(count):
-            raise Broken(f"the leader epochs are {epochs}, of the batches {self._epochs(count)}")
-        if log.high_watermark < min(demand.high_watermark, count):
+        found = self._batches_in(log)
+        if log.log_start_offset or len(found) < demand.batches or log.log_end_offset != len(found):
+            raise Broken(f"{log!r} holds {len(found)} batches; {demand.batches} have to be there")
+        if found[: demand.batches] != self._recorded.branches[demand.branch][: demand.batches]:
+            raise Broken(f"{log!r} holds batches that had been given up, in the place of some of the {demand.batches} that count")
+        epochs = [(entry.epoch, entry.start_offset) for entry in log.epochs if entry.start_offset < len(found)]
+        if epochs != _epochs(found):
+            raise Broken(f"the leader epochs are {epochs}, of the batches {_epochs(found)}")
+        if log.high_watermark < min(demand.high_watermark, len(found)):
             raise Broken(f"the high watermark is {log.high_watermark}; {demand.high_watermark} was in the checkpoint")
-        return count
+        return found
 
-    def _epochs(self, count: int) -> list[tuple[int, int]]:
-        epochs: list[tuple[int, int]] = []
-        for offset, batch in enumerate(self._recorded.batches[:count]):
-            epoch = read_header(batch).leader_epoch
-            if not epochs or epochs[-1][0] != epoch:
-                epochs.append((epoch, offset))
-        return epochs
+    def _batches_in(self, log: PartitionLog) -> tuple[bytes, ...]:
+        data = log.read(log.log_start_offset, 1 << 20)
+        for branch in self._recorded.branches:
+            for count, size_bytes in enumerate(itertools.accumulate(map(len, branch), initial=0)):
+                if len(data) == size_bytes and data == b"".join(branch[:count]):
+                    return branch[:count]
+        raise Broken(f"{log!r} holds {len(data)} bytes that are not the first acknowledged batches")
+
+
+def _epochs(batches: Sequence[bytes]) -> list[tuple[int, int]]:
+    epochs: list[tuple[int, int]] = []
+    for offset, batch in enumerate(batches):
+        epoch = read_header(batch).leader_epoch
+        if not epochs or epochs[-1][0] != epoch:
+            epochs.append((epoch, offset))
+    return epochs
 
 
 @contextmanager
