@@ -11,7 +11,8 @@ What a coroutine raises is passed to who started it, if he wants to hear how it 
 from __future__ import annotations
 
 import types
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from outcome import Error, Outcome, Value
@@ -32,7 +33,10 @@ class Heap(Protocol):
 def waiting(begin: Begin[T]) -> Generator[Begin[T], Outcome[T], T]:
     """Calls `begin` with what to call with the result, and waits for that call."""
     result = yield begin
-    return result.unwrap()
+    try:
+        return result.unwrap()
+    finally:
+        del result  # else what is raised would hold itself, by way of this frame
 
 
 def never_still(action: Callable[..., object], *arguments: object) -> bool:
@@ -79,11 +83,12 @@ class Task(Generic[T]):
         except StopIteration as stop:
             self._end(Value(stop.value))
         except Exception as error:
+            del result  # as in `waiting`
             if self._ended is None:
                 raise
             self._end(Error(error))
         else:
-            begin(lambda outcome: self._heap.after(0, self._go_on, next_turn, outcome))
+            begin(partial(self._heap.after, 0, self._go_on, next_turn))
 
     def _end(self, result: Outcome[T]) -> None:
         self.is_over = True
@@ -118,21 +123,27 @@ async def sleep(heap: Heap, delay_us: int) -> None:
 
 
 async def first_of(
-    heap: Heap, wait: Callable[[], Awaitable[T]], delay_us: int, is_still: Callable[..., bool] = never_still
+    heap: Heap, wait: Callable[[], Coroutine[Any, Any, T]], delay_us: int, is_still: Callable[..., bool] = never_still
 ) -> T | None:
     """What `wait` comes to, or None after `delay_us`: then it is given up."""
 
-    async def run() -> T:
-        return await wait()
-
     def begin(resume: Resume[T | None]) -> None:
-        task = Task(heap, run(), resume, is_still).start()
-
-        def expire() -> None:
-            if not task.is_over and not is_still(expire):
-                task.cancel()
-                resume(Value(None))
-
-        heap.after(delay_us, expire)
+        heap.after(delay_us, _Patience(Task(heap, wait(), resume, is_still).start(), resume, is_still).ends)
 
     return await waiting(begin)
+
+
+class _Patience(Generic[T]):
+    """Of who waits for a task. It holds no way back to itself, so that it goes with the last who knows it."""
+
+    __slots__ = ("_is_still", "_resume", "_task")
+
+    def __init__(self, task: Task[T], resume: Resume[T | None], is_still: Callable[..., bool]) -> None:
+        self._task = task
+        self._resume = resume
+        self._is_still = is_still
+
+    def ends(self) -> None:
+        if not self._task.is_over and not self._is_still(self.ends):
+            self._task.cancel()
+            self._resume(Value(None))
