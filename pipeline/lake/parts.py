@@ -33,8 +33,8 @@ PARTS = "table string, path string, rows bigint, size_bytes bigint, notes binary
 _PARTS_SCHEMA = arrow_of(PARTS)
 GROUP_ROWS_MAX = 1 << 19
 GROUP_BYTES_MAX = 48 << 20
-_INCOMPRESSIBLE = frozenset({"payload", "raw"})
-"""Columns of which no two values are alike: a dictionary of them would be made in vain."""
+_DIFFERENT = frozenset({"payload", "raw", "reassignment_id"})
+"""Columns of which hardly two values are alike, as of offsets and times: a dictionary of them would be made in vain."""
 
 
 class Written(NamedTuple):
@@ -99,7 +99,7 @@ class _Part:
 
         path = f"{self._root}/{self.path}"
         self._system.create_dir(path.rpartition("/")[0])
-        named = [field.name for field in self._schema if field.name not in _INCOMPRESSIBLE]
+        named = [field.name for field in self._schema if field.name not in _DIFFERENT and field.type != pa.int64()]
         writer: ParquetWriter = parquet.ParquetWriter(
             path, self._schema, filesystem=self._system, compression="zstd", use_dictionary=named
         )

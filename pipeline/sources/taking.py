@@ -15,6 +15,7 @@ import pyarrow as pa
 from ..framing import Frame
 from ..lake.parts import PARTS, TaskFiles
 from ..lake.schemas import arrow_schema
+from ..lake.tasks import of_spark
 from .columns import DAMAGE_COLUMNS, FoundDamage, from_rows
 from .formats import LogFormat, format_named
 from .reader import Task, batches_of, is_near, piece_entries
@@ -29,12 +30,10 @@ BATCHES, QUARANTINE = "bronze.batches", "bronze.quarantine"
 def take(spark: SparkSession, tasks: Sequence[Task], format_name: str, uri: str, directories: Mapping[str, str]) -> DataFrame:
     """A job of these tasks. Its rows are `PARTS`; a task's notes are [records in its batches, files that were gone]."""
 
-    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                yield from taken(tasks[number], format_named(format_name), uri, directories)
+    def run(number: int) -> Iterator[pa.RecordBatch]:
+        return taken(tasks[number], format_named(format_name), uri, directories)
 
-    return spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(run, PARTS)
+    return of_spark(spark, len(tasks), run, PARTS)
 
 
 def taken(task: Task, form: LogFormat, uri: str, directories: Mapping[str, str]) -> Iterator[pa.RecordBatch]:

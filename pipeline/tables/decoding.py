@@ -14,7 +14,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -40,9 +40,6 @@ from .partition_rows import KafkaPartitions, OwnPartitions
 from .topic_names import TopicNames
 from .whole_batches import WholeBatches
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
 BEGIN, END, ABORT = MARKERS = (23, 24, 25)
 TOPIC = 2
 ROWS_MAX = 1 << 15
@@ -58,7 +55,7 @@ _KAFKA_PARTITION_TYPES = frozenset(
     bytes([schema.number]) for schema in METADATA_RECORDS if schema.name in ("PARTITION_RECORD", "PARTITION_CHANGE_RECORD")
 )
 MARKS_TEXT = "offset bigint, type int, topic_id string, name string"
-_MARKS = arrow_of(MARKS_TEXT)
+MARKS = arrow_of(MARKS_TEXT)
 
 
 class Decoder:
@@ -251,9 +248,9 @@ def marks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found = [
             mark for row in rows(batch) if not row.is_control for mark in (_kafka_marks if row.is_kafka else _own_marks)(row)
         ]
-        columns = list(zip(*found, strict=True)) or [()] * len(_MARKS)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, _MARKS, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=_MARKS)
+        columns = list(zip(*found, strict=True)) or [()] * len(MARKS)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, MARKS, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=MARKS)
 
 
 Mark = tuple[int, int, str | None, str | None]
@@ -300,12 +297,17 @@ STARTS: Mapping[str, tuple[bytes, ...]] = _starts()
 """Format → how records that are marks begin, as programs write them."""
 
 
-def may_have_marks() -> Column:
-    """Which batches to look at: those that have the bytes with which such records begin."""
-    from pyspark.sql import functions as F
-
-    tests = [
-        f"(format = '{name}' and ({' or '.join(f'''contains(payload, X'{start.hex()}')''' for start in starts)}))"
-        for name, starts in STARTS.items()
-    ]
-    return F.expr(" or ".join(tests))
+def with_marks(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Those batches that have the bytes with which such records begin: few others do."""
+    payloads = batch.column("payload").cast(pa.binary())
+    ends = np.frombuffer(payloads.buffers()[1], np.int32)[payloads.offset : payloads.offset + len(payloads) + 1]
+    data = (payloads.buffers()[2] or pa.py_buffer(b"")).to_pybytes()
+    found = np.zeros(batch.num_rows, bool)
+    for name in pc.unique(batch.column("format")).to_pylist():
+        for start in STARTS[name]:
+            at = data.find(start, ends[0])
+            while 0 <= at < ends[-1]:
+                number = int(np.searchsorted(ends, at, "right")) - 1
+                found[number] = True
+                at = data.find(start, ends[number + 1])
+    return batch.filter(pa.array(found))

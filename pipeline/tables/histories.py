@@ -11,6 +11,7 @@ At most some hundred thousand rows are in a task's memory: a larger bucket is re
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from ..lake.buckets import ANY, BUCKETS, groups_of, hashes
 from ..lake.commits import DataFile
 from ..lake.parts import PARTS, TaskFiles
 from ..lake.schemas import arrow_schema
+from ..lake.tasks import of_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,12 +66,7 @@ def job_of(changes: Sequence[DataFile], deletions: Deletions, uri: str, director
 def run(spark: SparkSession, job: Job) -> DataFrame:
     """All of it in Spark's workers. Its rows are `PARTS`."""
 
-    def run_tasks(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                yield from run_task(job, number)
-
-    return spark.range(0, job.tasks, 1, job.tasks).mapInArrow(run_tasks, PARTS)
+    return of_spark(spark, job.tasks, partial(run_task, job), PARTS)
 
 
 def run_task(job: Job, number: int) -> Iterator[pa.RecordBatch]:

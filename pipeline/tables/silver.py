@@ -1,25 +1,34 @@
-"""The tables of silver, made of the batches of bronze in one pass.
+"""The tables of silver, made of the batches of bronze where they lie (`wanted_batches`), in one pass.
 
-`batches` are rows of `bronze.batches`, each batch once (`bronze.chosen`). `spans` are the offsets of aborted transactions, whose
-records never happened (`transactions`), `names` those of topics by id. Both are found first, in the few batches that can hold
-records which say so (`marks`); and both are checked by the pass itself, which tells what it found of them.
+`spans` are the offsets of aborted transactions, whose records never happened (`transactions`), `names` are topics' by their ids.
+Both are found first, in the few batches that can hold records which say so (`marks`); and both are checked by the pass itself,
+which tells what it found of them. Little is done where it is asked for, without a job of Spark's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..lake.parts import PARTS, TaskFiles
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..lake.parts import PARTS, TaskFiles, Written, written
+from ..lake.tasks import of_spark
 from . import decoding
-from .batch_rows import COLUMNS, Spans
+from .batch_rows import Spans
 from .decoding import ABORT, BEGIN, TOPIC
+from .topic_names import TopicNames
+from .wanted_batches import Piece, shared_out
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import SparkSession
 
 TABLES = ("silver.topics", "silver.partition_changes", "silver.brokers", "silver.configs", "silver.other_records")
+RECORDS_HERE_MAX = 50_000
+"""So many records are worth no job of Spark's."""
+
+Task = Callable[[Sequence[Piece]], Iterator[pa.RecordBatch]]
 
 
 class Marks(NamedTuple):
@@ -29,27 +38,44 @@ class Marks(NamedTuple):
     names: Mapping[str, str]
 
 
-def marks(batches: DataFrame) -> Marks:
+def marks(spark: SparkSession, pieces: Sequence[Piece], uri: str) -> Marks:
     """Of all batches."""
-    suspects = batches.where(decoding.may_have_marks()).select(*COLUMNS)
-    found = suspects.mapInArrow(decoding.marks, decoding.MARKS_TEXT).toArrow().to_pylist()
-    names = {row["topic_id"]: row["name"] for row in found if row["type"] == TOPIC}
-    return Marks(frozenset((row["offset"], row["type"]) for row in found if row["type"] != TOPIC), names)
+
+    def look(mine: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+        yield from decoding.marks(decoding.with_marks(batch) for piece in mine for batch in piece.rows(uri))
+
+    found = pa.Table.from_batches(_done(spark, pieces, look, decoding.MARKS_TEXT), decoding.MARKS)
+    is_topic = pc.equal(found["type"], TOPIC)
+    topics, others = found.filter(is_topic), found.filter(pc.invert(is_topic))
+    names = dict(zip(topics["topic_id"].to_pylist(), topics["name"].to_pylist(), strict=True))
+    return Marks(frozenset(zip(others["offset"].to_pylist(), others["type"].to_pylist(), strict=True)), names)
 
 
-def tables(batches: DataFrame, names: Mapping[str, str], spans: Spans, uri: str, directories: Mapping[str, str]) -> DataFrame:
-    """A job that writes all tables which have a directory in the lake. Its rows are `PARTS`; a task's notes are [markers, names]
-    that it found: all of the former, of the latter those it was not given.
+def tables(
+    spark: SparkSession, pieces: Sequence[Piece], names: Mapping[str, str], spans: Spans, uri: str, directories: Mapping[str, str]
+) -> Written:
+    """Writes all tables that have a directory in the lake. A task's notes are [markers, names] that it found: all of the former,
+    of the latter those it was not given.
     """
+    topics = TopicNames.of(names)
 
-    def decode(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        decoder = decoding.Decoder(names, spans)
+    def decode(mine: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+        decoder = decoding.Decoder(topics, spans)
         with TaskFiles(uri, directories) as files:
-            files.add_all(decoder.tables(found))
+            files.add_all(decoder.tables(batch for piece in mine for batch in piece.rows(uri)))
             files.notes = [decoder.markers, decoder.unnamed]
             yield from files.report()
 
-    return batches.select(*COLUMNS).mapInArrow(decode, PARTS)
+    return written(_done(spark, pieces, decode, PARTS))
+
+
+def _done(spark: SparkSession, pieces: Sequence[Piece], task: Task, schema: str) -> Iterable[pa.RecordBatch]:
+    """What the tasks say, wherever they run."""
+    if sum(piece.records for piece in pieces) <= RECORDS_HERE_MAX:
+        return task(pieces)
+    shares = shared_out(pieces)
+    found: list[pa.RecordBatch] = of_spark(spark, len(shares), lambda number: task(shares[number]), schema).toArrow().to_batches()
+    return found
 
 
 class Transactions(NamedTuple):

@@ -1,0 +1,83 @@
+"""Of the batches of several controllers each is taken once, and tasks get about as much each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from kraftlab.pipeline.lake.schemas import arrow_schema
+from kraftlab.pipeline.tables.wanted_batches import RECORDS_PER_TASK, Piece, pieces, shared_out
+
+SNAPSHOT, OTHER = "00000000000000000006-0000000003.checkpoint", "00000000000000000009-0000000003.checkpoint"
+_ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(["00000000000000000000.log", "00000000000000000004.log", SNAPSHOT, OTHER]),
+        st.integers(-1, 9),
+        st.integers(1, 3),
+        st.integers(1, 3),
+        st.integers(1, 5),
+    ),
+    max_size=20,
+    unique_by=lambda row: (row[0].endswith(".log") or row[0], row[1], row[3]),
+)
+"""(segment, offset, epoch, controller, records), each controller's batches once."""
+
+
+def _written(directory: Path, *files: list[Any]) -> list[str]:
+    """Files of `bronze.batches` with row groups of three; `payload` says which row it is."""
+    schema, paths = arrow_schema("bronze.batches"), []
+    for number, rows in enumerate(files):
+        cells = [
+            dict(zip(("segment", "base_offset", "leader_epoch", "controller_id", "n_records"), row, strict=True))
+            | {"payload": repr(row).encode(), "append_ms": 0, "format": "kraftlab"}
+            for row in rows
+        ]
+        path = directory / f"{number}.parquet"
+        parquet.write_table(pa.Table.from_pylist(cells, schema), path, row_group_size=3)
+        paths.append(path.name)
+    return paths
+
+
+def _naive(rows: list[Any], lo: int, hi: int, snapshots: set[str], of_several: bool) -> list[str]:
+    found = [row for row in rows if lo <= max(0, row[1]) < hi and (row[0].endswith(".log") or row[0] in snapshots)]
+    if not of_several:
+        return sorted(map(repr, found))
+    taken = []
+    for row in found:
+        if row[0].endswith(".log"):
+            same = [each for each in found if each[0].endswith(".log") and each[1] == row[1]]
+            best = max(same, key=lambda each: (each[2], -each[3]))[3]
+        else:
+            same = [each for each in found if each[0] == row[0]]
+            sizes = {each[3]: sum(other[4] for other in same if other[3] == each[3]) for each in same}
+            best = max(sizes, key=lambda controller: (sizes[controller], -controller))
+        if row[3] == best:
+            taken.append(row)
+    return sorted(map(repr, taken))
+
+
+@settings(deadline=None)
+@given(_ROWS, _ROWS, st.integers(0, 5), st.integers(5, 10), st.sets(st.sampled_from([SNAPSHOT, OTHER])), st.booleans())
+def test_the_batches_that_count_are_taken(
+    tmp_path_factory: Any, one: list[Any], two: list[Any], lo: int, hi: int, snapshots: set[str], of_several: bool
+) -> None:
+    directory = tmp_path_factory.mktemp("lake")
+    uri = directory.as_uri()
+    two = [row for row in two if row not in one]
+    found = pieces(uri, _written(directory, one, two), lo, hi, snapshots, of_several=of_several)
+    rows = [row for piece in found for batch in piece.rows(uri) for row in batch.to_pylist()]
+    assert sorted(row["payload"].decode() for row in rows) == _naive([*one, *two], lo, hi, snapshots, of_several)
+    assert sum(piece.records for piece in found) == sum(int(row["payload"].decode().rpartition(", ")[2][:-1]) for row in rows)
+
+
+def test_tasks_get_about_as_much_each() -> None:
+    found = [Piece("a", number, None, records) for number, records in enumerate([7, 3, 3, 3, 2, 2])]
+    assert [sum(piece.records for piece in task) for task in shared_out(found)] == [20]
+    large = [piece._replace(records=piece.records * RECORDS_PER_TASK // 10) for piece in found]
+    assert sorted(sum(piece.records for piece in task) * 10 // RECORDS_PER_TASK for task in shared_out(large)) == [6, 7, 7]
+    assert shared_out([]) == []
