@@ -23,6 +23,7 @@ The rules, by the names that violations begin with:
 - M10: a request with an id is applied at most once, and every answer to it is the same (`named_requests.py`).
 - M11: in the end no queued move waits for which there is a slot.
 - M12: an in-sync set is only changed by the registered incarnation of its leader, and as the partition is now.
+- M13: nobody is fenced that was heard within its session (`sessions.py`).
 
 Not simulated: the brokers' data, sockets, and gRPC. Plant a bug from `mutants.py` to see a rule break.
 """

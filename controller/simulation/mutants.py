@@ -16,12 +16,13 @@ from kraftlab.metadata.moves import MovesImage
 from kraftlab.metadata.moves_delta import MovesDelta
 from kraftlab.metadata.peer_rpc import BrokerHeartbeatRequest
 from kraftlab.metadata.records import AnyRecord, ProducerIds, RequestOutcome
-from kraftlab.metadata.requests import RequestsImage
+from kraftlab.metadata.requests import RequestsDelta, RequestsImage
 from kraftlab.metadata.snapshot import ImageSnapshot, _chunks
 from kraftlab.metadata.uuids import Uuid
 from kraftlab.quorum.simulation.mutants import Mutant, MutantDoesNotApply
 
 from ..cluster import brokers, producer_ids
+from ..cluster.heartbeats import HeartbeatTable
 from ..engine import exactly_once, log_writer
 from ..engine.exactly_once import RequestIdentity
 from ..engine.move_upkeep import MoveUpkeep
@@ -189,6 +190,26 @@ def _reassigned_too_early(complete: Callable[..., Any]) -> Callable[..., Any]:
     return mutated
 
 
+def _contacts_by_the_wall_clock(arrived: Callable[..., None]) -> Callable[[HeartbeatTable, int, int, int], None]:
+    def mutated(self: HeartbeatTable, broker_id: int, metadata_offset: int, now_ms: int) -> None:
+        is_wrong = now_ms // WALL_CLOCK_SET_EVERY_MS % 2
+        arrived(self, broker_id, metadata_offset, now_ms - is_wrong * WALL_CLOCK_WRONG_BY_MS)
+
+    return mutated
+
+
+def _answers_in_a_set(answer: Callable[..., None]) -> Callable[[RequestsDelta, RequestOutcome, int], None]:
+    def mutated(self: RequestsDelta, record: RequestOutcome, end_offset: int) -> None:
+        answer(self, record, end_offset)
+        client = self._changed[record.client_id]
+        assert client is not None, "it was answered just now"
+        by_name = {f"{record.client_id.hex()}:{one.sequence}": one for one in client.answered}
+        answered = tuple(by_name[name] for name in set(by_name))
+        self._changed[record.client_id] = msgspec.structs.replace(client, answered=answered)
+
+    return mutated
+
+
 def _reads_as_it_is(_original: object) -> Callable[[QuorumController], Coroutine[Any, Any, None]]:
     async def mutated(self: QuorumController) -> None:
         """What is committed here is taken for what is committed."""
@@ -202,6 +223,9 @@ def _reads_uncommitted(_original: object) -> property:
 
     return property(mutated)
 
+
+WALL_CLOCK_SET_EVERY_MS, WALL_CLOCK_WRONG_BY_MS = 2_000, 3_600_000
+"""The time of day is set an hour back, and right again."""
 
 MUTANTS: dict[str, Mutant] = {
     mutant.name: mutant
@@ -299,6 +323,13 @@ MUTANTS: dict[str, Mutant] = {
             "complete",
             _reassigned_too_early,
         ),
+        Mutant(
+            "contacts-by-the-wall-clock",
+            "when a broker was heard is noted by the time of day, which is set now and then",
+            HeartbeatTable,
+            "arrived",
+            _contacts_by_the_wall_clock,
+        ),
         Mutant("rules-stay-said", "an access rule counts after it was removed", AclsImage, "after", _rules_stay_said),
     )
 }
@@ -323,3 +354,17 @@ FOR_CLIENTS: dict[str, Mutant] = {
     )
 }
 """Bugs that only those see who read through the doors: the world's own administrator does not."""
+
+FOR_TWO_PROCESSES: dict[str, Mutant] = {
+    mutant.name: mutant
+    for mutant in (
+        Mutant(
+            "answers-in-a-set",
+            "what a client was answered is in the order in which a set of strings is iterated",
+            RequestsDelta,
+            "answer",
+            _answers_in_a_set,
+        ),
+    )
+}
+"""Bugs by which nodes differ that hash strings differently, which those of one process do not: a seed has to be played in two."""

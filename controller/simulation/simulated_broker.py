@@ -174,6 +174,8 @@ class SimulatedBroker:
             want_shutdown=self._is_leaving,
             **(self._disks.report(self._directories()) if self._habits.has_disk_trouble else {}),
         )
+        if asked.controller.is_active:
+            self._world.sessions.heard(request, asked.process.quorum.epoch, asked.machine.now_ms())
         answer = asked.controller.heartbeat(request)
         answer.when_done(partial(self._beaten, request))
 

@@ -34,8 +34,9 @@ from ..engine.state import Context, ControllerState, Outcome
 from ..reassignment import upkeep
 from .admin_network import AdminNetwork
 from .replayed_log import ReplayedLog
+from .sessions import Sessions
 from .simulated_broker import Habits, SimulatedBroker
-from .simulated_controller import SimulatedController
+from .simulated_controller import SESSION_TIMEOUT_MS, SimulatedController
 from .workload import Administrator
 
 BROKERS = 5
@@ -173,6 +174,7 @@ class MetadataWorld(World):
         self.properties = properties
         """Of all controllers: keys of server.properties."""
         self.replayed = ReplayedLog(self.violated)
+        self.sessions = Sessions(SESSION_TIMEOUT_MS)
         self.operations: list[Operation] = []
         """All that were asked so far."""
         super().__init__(milder(options), transcript, self._make_controller)
@@ -193,7 +195,10 @@ class MetadataWorld(World):
 
     def committed(self, asked: SimulatedController, batch: CommittedBatch) -> None:
         """A node applies a batch, perhaps as the first one."""
+        is_new = batch.end_offset > self.replayed.end_offset
         self.replayed.extend(batch)
+        if is_new and batch.body and (broken := self.sessions.broken_by(batch, self.replayed.records[batch.base_offset][1])):
+            self.violated(broken)
 
     def violated(self, text: str) -> None:
         """A rule is broken. Raises Violation, if anybody judges."""

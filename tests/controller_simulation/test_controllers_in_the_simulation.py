@@ -35,6 +35,7 @@ EXPECTED = {
     "cordons-as-told": ("M1",),
     "leaderships-stay": ("M1",),
     "block-given-twice": ("M8",),
+    "contacts-by-the-wall-clock": ("M13",),
     "rules-stay-said": ("M1",),
     "no-deduplication": ("M8", "M10"),
     "broker-epoch-unchecked": ("M12",),
