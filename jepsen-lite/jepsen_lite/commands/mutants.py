@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import statistics
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,8 +14,8 @@ from kraftlab.cli.output import Output, json_option
 from kraftlab.quorum.simulation.mutants import MutantDoesNotApply
 
 from ..command import HarnessError, WrongUse
-from ..mutants.hunt import ARGUED, ELSEWHERE, KILLED, SURVIVED, Hunted, hunt_all
-from ..mutants.table import MUTATIONS, STRETCH
+from ..mutants.hunt import ARGUED, KILLED, NOT_HERE, SURVIVED, Hunted, hunt_all
+from ..mutants.table import CANARY, MUTATIONS, STRETCH
 from ..verdicts import SAFETY, VALID
 
 
@@ -40,32 +42,42 @@ class Budget(click.ParamType):  # type: ignore[type-arg]
 Examples:
   kraftlab chaos mutants
   kraftlab chaos mutants --ids R1,R8,C1 --budget 1m
-  kraftlab chaos mutants --jobs 2 --json
+  kraftlab chaos mutants --ids canary
+  kraftlab chaos mutants --jobs 1 --json
 
 \b
 Exit code 1 if a bug was not found that nobody has argued away.""",
 )
 @click.option("--ids", metavar="ID[,…]", default="", help="Only these; default: all.")
 @click.option("--budget", type=Budget(), default="15s", show_default=True, help="Processor time for each planted bug, at most.")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Hunt in so many processes.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=lambda: os.cpu_count() or 1,
+    show_default="one per processor",
+    metavar="N",
+    help="Hunt in so many processes.",
+)
 @json_option
 def mutants(ids: str, budget: float, jobs: int, as_json: bool) -> int:
     """Plants one bug after the other in the code under test and plays seeds of the simulators until something breaks.
 
     Each line has the mutation, how many seeds and seconds of a core it took, and what saw it: a rule of the simulator, or
-    checkers of what clients saw.
+    checkers of what clients saw. The canary is a real node whose fsyncs do nothing, until its power goes.
     """
     chosen = _chosen(ids)
     out = Output(as_json)
     hunted: list[Hunted] = []
+    begun = time.monotonic()
     try:
         for one in hunt_all(chosen, budget_s=budget, jobs=jobs):
             hunted.append(one)
             out.lines(lines_of(one))
     except MutantDoesNotApply as error:
         raise HarnessError(f"a planted bug does not fit the code any more: {error}") from error
-    out.lines(["", *score_lines(hunted)])
-    out.result(document(hunted))
+    real_s = time.monotonic() - begun
+    out.lines(["", *score_lines(hunted, real_s)])
+    out.result(document(hunted, real_s))
     return SAFETY if any(one.status == SURVIVED for one in hunted) else VALID
 
 
@@ -91,32 +103,46 @@ def lines_of(one: Hunted) -> list[str]:
     return lines
 
 
-def score_lines(hunted: Sequence[Hunted]) -> list[str]:
+def score_lines(hunted: Sequence[Hunted], real_s: float) -> list[str]:
     """How many were killed of those that were hunted here, and how fast."""
-    score = document(hunted)["score"]
-    seconds = [found.seconds for one in hunted for found in one.found if found.found]
-    speed = f"; median {statistics.median(seconds):.2f} s, worst {max(seconds):.1f} s" if seconds else ""
-    lines = [f"{score['killed']} of {score['hunted']} killed ({score['core_killed']} of the {score['core']} without X){speed}"]
-    for status, what in ((SURVIVED, "survived"), (ARGUED, "not found, with a reason"), (ELSEWHERE, "hunted elsewhere")):
+    score = document(hunted, real_s)["score"]
+    lines = []
+    for name, what in (("core", "of Raft, controllers and moves"), ("stretch", "further ones (X)")):
+        if score[name]:
+            lines.append(f"{score[f'{name}_killed']} of {score[name]} {what} killed")
+    if score["median_s"] is not None:
+        lines.append(
+            f"a bug took {score['median_s']:.2f} s of a core in the median, {score['worst_s']:.1f} s at most; "
+            f"all of it {score['seconds']:.0f} s, in {real_s:.0f} s"
+        )
+    for status, what in ((SURVIVED, "survived"), (ARGUED, "not found, with a reason"), (NOT_HERE, "cannot be hunted here")):
         ids = [one.id for one in hunted if one.status == status]
         if ids:
             lines.append(f"{what}: {', '.join(ids)}")
     return lines
 
 
-def document(hunted: Sequence[Hunted]) -> dict[str, Any]:
+def document(hunted: Sequence[Hunted], real_s: float) -> dict[str, Any]:
     """For --json."""
-    here = [one for one in hunted if one.status != ELSEWHERE]
-    core = [one for one in here if not one.id.startswith(STRETCH)]
+    here = [one for one in hunted if one.status != NOT_HERE]
+    core = [one for one in here if one.id != CANARY and not one.id.startswith(STRETCH)]
+    stretch = [one for one in here if one.id.startswith(STRETCH)]
+    seconds = [found.seconds for one in hunted for found in one.found if found.found]
     return {
         "score": {
             "killed": sum(one.status == KILLED for one in here),
             "hunted": len(here),
             "core_killed": sum(one.status == KILLED for one in core),
             "core": len(core),
+            "stretch_killed": sum(one.status == KILLED for one in stretch),
+            "stretch": len(stretch),
             "survived": [one.id for one in hunted if one.status == SURVIVED],
             "argued": [one.id for one in hunted if one.status == ARGUED],
-            "elsewhere": [one.id for one in hunted if one.status == ELSEWHERE],
+            "not_here": [one.id for one in hunted if one.status == NOT_HERE],
+            "median_s": round(statistics.median(seconds), 3) if seconds else None,
+            "worst_s": round(max(seconds), 3) if seconds else None,
+            "seconds": round(sum(one.seconds for one in hunted), 3),
+            "real_s": round(real_s, 3),
         },
         "mutations": [
             {

@@ -7,6 +7,7 @@ simulator by its name, or checkers of what clients saw. A budget is of processor
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -26,11 +27,11 @@ from ..crash_images.mutants import hunt as hunt_images
 from ..workload import Options
 from ..workloads import workload_named
 from ..worlds.simulated import run_simulated
-from . import unseen
-from .mutation import CONSENSUS, CONTROLLERS, LOG_DIRS, Mutation, Plant
+from . import canary, hash_seeds, unseen
+from .mutation import CONSENSUS, CONTROLLERS, HASH_SEEDS, LOG_DIRS, PROCESSES, Mutation, Plant
 from .table import MUTATIONS
 
-KILLED, SURVIVED, ARGUED, ELSEWHERE = "killed", "survived", "argued", "elsewhere"
+KILLED, SURVIVED, ARGUED, NOT_HERE = "killed", "survived", "argued", "not here"
 ASKING = Options(time_s=5, timeout_ms=1_000, rate=200)
 """Of the runs of workloads."""
 _FAULTS_OF_THE_PATCH = ("TypeError", "AttributeError", "NameError", "ImportError")
@@ -56,7 +57,8 @@ class Found(NamedTuple):
 
 
 class Hunted(NamedTuple):
-    """One mutation after the hunt. `status`: killed (all its bugs were found), survived, argued, or elsewhere."""
+    """One mutation after the hunt. `status`: killed (all its bugs were found), survived, argued, or not here: the machine lacks
+    what it takes."""
 
     id: str
     about: str
@@ -82,6 +84,7 @@ def mutant_of(plant: Plant) -> Mutant:
     registries: Mapping[str, Mapping[str, Mutant]] = {
         CONSENSUS: {**OF_CONSENSUS, **unseen.MUTANTS},
         CONTROLLERS: of_controllers.MUTANTS,
+        HASH_SEEDS: of_controllers.FOR_TWO_PROCESSES,
     }
     registry = registries.get(plant.game, {**of_controllers.MUTANTS, **of_controllers.FOR_CLIENTS})
     if plant.name not in registry:
@@ -122,6 +125,10 @@ def _of_clients(plant: Plant, seed: int) -> Seen:
 
 def hunt_plant(plant: Plant, budget_s: float) -> Found:
     """Plays seeds 0, 1, 2, … with the bug; all images of the mover's crashes if it is one of its. MutantDoesNotApply."""
+    if plant.game == PROCESSES:
+        return _on_processes(plant)
+    if plant.game == HASH_SEEDS:
+        return _between_processes(plant, budget_s)
     if plant.game == LOG_DIRS:
         images = hunt_images(plant.name)
         oracle = f"image: {images.crash}" if images.found else ""
@@ -137,10 +144,30 @@ def hunt_plant(plant: Plant, budget_s: float) -> Found:
     raise AssertionError("seeds do not end")
 
 
+def _between_processes(plant: Plant, budget_s: float) -> Found:
+    seeds, seconds = 0, 0.0
+    while seconds < budget_s:
+        differs = hash_seeds.compared(plant.name, seeds)
+        seeds, seconds = seeds + differs.seeds, seconds + differs.seconds
+        if differs.words:
+            return Found(plant, True, "two hash seeds", differs.words, seeds, seconds)
+    return Found(plant, False, "", "", seeds, seconds)
+
+
+def _on_processes(plant: Plant) -> Found:
+    """One run. A node that notices by itself is no find: clients must have been told what is not so."""
+    before = sum(os.times()[:4])
+    sung = canary.sing(canary.means().library)
+    unsafe = [verdict for verdict in sung.wrong if verdict.kind == "safety"]
+    seconds = sum(os.times()[:4]) - before
+    oracle = "+".join(verdict.checker for verdict in unsafe)
+    return Found(plant, bool(unsafe), oracle, unsafe[0].reason if unsafe else "", 1, seconds)
+
+
 def hunt(mutation: Mutation, budget_s: float) -> Hunted:
     """Hunts all bugs of a mutation, each for so long at most. MutantDoesNotApply."""
-    if mutation.elsewhere:
-        return Hunted(mutation.id, mutation.about, ELSEWHERE, mutation.elsewhere, ())
+    if any(plant.game == PROCESSES for plant in mutation.plants) and (why := canary.means().why):
+        return Hunted(mutation.id, mutation.about, NOT_HERE, why, ())
     found = tuple(hunt_plant(plant, budget_s) for plant in mutation.plants)
     if found and all(each.found for each in found):
         return Hunted(mutation.id, mutation.about, KILLED, "", found)
@@ -151,11 +178,20 @@ def _hunt_by_id(mutation_id: str, budget_s: float) -> Hunted:
     return hunt(MUTATIONS[mutation_id], budget_s)
 
 
+def _is_short(mutation_id: str) -> bool:
+    """False for those that go first, so that no processor is idle in the end: they take the whole budget, or wait for clocks."""
+    mutation = MUTATIONS[mutation_id]
+    return not mutation.argued and all(plant.game != PROCESSES for plant in mutation.plants)
+
+
 def hunt_all(ids: Iterable[str], *, budget_s: float, jobs: int = 1) -> Iterator[Hunted]:
     """Hunts each, in this process or in several; what came of them comes in their order. MutantDoesNotApply."""
     run = partial(_hunt_by_id, budget_s=budget_s)
     if jobs <= 1:
         yield from map(run, ids)
         return
+    wanted = list(ids)
     with worker_pool(jobs) as executor:
-        yield from executor.map(run, ids)
+        hunts = {name: executor.submit(run, name) for name in sorted(wanted, key=_is_short)}
+        for name in wanted:
+            yield hunts[name].result()

@@ -12,7 +12,10 @@ CONSENSUS = "consensus"
 """The quorum alone, with clients that append and read lists."""
 CONTROLLERS = "controllers"
 """Controllers on top, with the simulator's own administrator and brokers."""
-
+HASH_SEEDS = "hash-seeds"
+"""Controllers, each seed in two processes that hash strings differently: they must do the same."""
+PROCESSES = "processes"
+"""Real nodes on disks of their own (`canary.py`): once, and only where a machine can."""
 LOG_DIRS = "log-dirs"
 """Moves between log directories: every image that a crash may leave, one after the other. Its seeds are images."""
 
@@ -27,8 +30,7 @@ class Plant(NamedTuple):
 class Mutation(NamedTuple):
     """`fault`: what has to go wrong for it to show. All of `plants` must be found.
 
-    `argued` says why a bug that is not found, or cannot be planted, is none that could be seen. `elsewhere` says where a mutation
-    is hunted that has no place here.
+    `argued` says why a bug that is not found, or cannot be planted, is none that could be seen.
     """
 
     id: str
@@ -36,4 +38,3 @@ class Mutation(NamedTuple):
     fault: str
     plants: tuple[Plant, ...] = ()
     argued: str = ""
-    elsewhere: str = ""

@@ -1,8 +1,8 @@
-"""The mutations: of Raft (R), of the controller (C), of moves between log directories (M), and further ones (X)."""
+"""The mutations: of Raft (R), of the controller (C), of moves between log directories (M), further ones (X), and the canary."""
 
 from __future__ import annotations
 
-from .mutation import CONTROLLERS, LOG_DIRS, Mutation, Plant
+from .mutation import CONTROLLERS, HASH_SEEDS, LOG_DIRS, PROCESSES, Mutation, Plant
 
 
 def _consensus(*names: str) -> tuple[Plant, ...]:
@@ -16,6 +16,10 @@ def _controllers(*names: str) -> tuple[Plant, ...]:
 def _moves(*names: str) -> tuple[Plant, ...]:
     return tuple(Plant(name, LOG_DIRS) for name in names)
 
+
+STRETCH = "X"
+"""Ids of the further ones begin so."""
+CANARY = "CANARY"
 
 MUTATIONS: dict[str, Mutation] = {
     row.id: row
@@ -119,13 +123,9 @@ MUTATIONS: dict[str, Mutation] = {
             "move of an idle partition",
             _moves("M8-epochs", "M8-checkpoints"),
         ),
-        Mutation("X1", "copy verified by length only", "crash during copy", elsewhere="nowhere: it is not planted"),
-        Mutation(
-            "X2", "no space during a copy counts as done", "full disk", elsewhere="the broker's test of moves whose target fails"
-        ),
-        Mutation(
-            "X3", "truncation during a copy not mirrored", "leader change", elsewhere="the broker's test of moves that are cut"
-        ),
+        Mutation("X1", "copy verified by length only", "leader change, power loss", _moves("X1")),
+        Mutation("X2", "no space during a copy counts as done", "full disk", _moves("X2")),
+        Mutation("X3", "truncation during a copy not mirrored", "leader change", _moves("X3")),
         Mutation("X4", "election timer not reset by fetches", "none", _consensus("timer-runs-on")),
         Mutation(
             "X5",
@@ -136,17 +136,9 @@ MUTATIONS: dict[str, Mutation] = {
         ),
         Mutation("X6", "vote not cleared on a new epoch", "election", _consensus("vote-kept-in-new-epoch")),
         Mutation("X7", "pre-vote in spite of a live leader", "none", _consensus("pre-vote-in-spite-of-a-leader")),
+        Mutation("X8", "session timeout on the wall clock", "clock set back", _controllers("contacts-by-the-wall-clock")),
         Mutation(
-            "X8",
-            "session timeout on the wall clock",
-            "clock jump",
-            elsewhere="the e2e tests: a node's clock is monotonic in its shell, which no simulator runs",
-        ),
-        Mutation(
-            "X9",
-            "a set of strings is iterated while applying",
-            "another hash seed",
-            elsewhere="the test that plays a seed under two hash seeds",
+            "X9", "a set of strings is iterated while applying", "another hash seed", (Plant("answers-in-a-set", HASH_SEEDS),)
         ),
         Mutation(
             "X10",
@@ -158,7 +150,6 @@ MUTATIONS: dict[str, Mutation] = {
             "X11", "removed voter still counted", "membership", _consensus("old-set-commits", "removed-leader-counts-itself")
         ),
         Mutation("X12", "observers counted", "observers lead voters", _consensus("observers-count")),
+        Mutation(CANARY, "a real node whose fsyncs do nothing", "power loss", (Plant("syncs-ignored", PROCESSES),)),
     )
 }
-STRETCH = "X"
-"""Ids of the further ones begin so."""

@@ -1,0 +1,149 @@
+"""The canary: a real node whose fsyncs do nothing, and then its power goes. A harness that calls that valid sees nothing.
+
+Theory of operation. This bug is not in the code but below it: each fsync returns at once, and what it was to make durable is in
+memory alone. A quorum of one controller, on a disk of its own, works for clients; then the disk loses its power (ext4 on a loop
+device that is shut down), and the node starts again on what is left. All else is a run of `chaos test`, with its clients, its
+checkers and its verdicts: clients were told that something is done which is nowhere. Without the bug the same loss does no harm.
+
+Fsyncs are taken away from outside, while clients work, by one of two means: a library that was loaded before libc's own into all
+nodes (libeatmydata, or any that `preloaded` names), or strace, which lets the calls return 0 without carrying them out. What was
+written before clients came is made durable first, so that it is only their writes that can be lost.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
+from random import Random
+from typing import NamedTuple
+
+from ..fault_plan import Action, FaultPlan
+from ..history import Op
+from ..nemeses.capabilities import probe
+from ..nemeses.faults import CannotStrike
+from ..nemeses.kind import Draft, Hit, Kind, Shape
+from ..nemeses.kinds import KINDS
+from ..nemeses.scene import Scene, in_thread
+from ..nemeses.tracing import SYNCS, kept_injected
+from ..runs import Trial, run_test
+from ..verdicts import Verdict
+from ..workload import Options
+from ..worlds.world import Standing
+
+EATMYDATA, STRACE, POWER = "eatmydata", "strace", "power"
+IGNORED = "syncs-ignored"
+PRELOAD = "LD_PRELOAD"
+OPTIONS = Options(seed="1", time_s=4, rate=60, concurrency=4, controllers=1, brokers=1)
+_POWER_LOST_MS, _DARK_MS = 2_500, 500
+
+
+class Means(NamedTuple):
+    """How fsyncs are taken away. `why`: why they cannot be, or the power not, "" if they can; `library` "" is strace."""
+
+    library: str = ""
+    why: str = ""
+
+
+class Sung(NamedTuple):
+    """What became of a canary: the verdicts that are not good, those on safety first, and how much was acknowledged."""
+
+    wrong: tuple[Verdict, ...]
+    acknowledged: int
+
+
+def means() -> Means:
+    """What this machine has, tried now; libeatmydata if it is installed."""
+    found = {row.name: row for row in probe((POWER, EATMYDATA, STRACE))}
+    lacking = [found[POWER]] if not found[POWER].is_on else []
+    if not found[EATMYDATA].is_on and not found[STRACE].is_on:
+        lacking += [found[EATMYDATA], found[STRACE]]
+    if lacking:
+        return Means(why="; ".join(f"{row.name}: {row.detail}; {row.install}" for row in lacking))
+    return Means(found[EATMYDATA].detail if found[EATMYDATA].is_on else "")
+
+
+def sing(library: str, *, does_nothing: bool = True) -> Sung:
+    """Lets the canary live and die. `does_nothing` False: its fsyncs are what they should be. WorldFailed, ClusterError."""
+    actions = [Action(at_ms=_POWER_LOST_MS, kind="power-loss", target="controllers", for_ms=_DARK_MS, number=1)]
+    if does_nothing:
+        actions.insert(0, Action(at_ms=0, kind=IGNORED, target="controllers", for_ms=int(OPTIONS.time_s * 1000)))
+    plan = FaultPlan(seed=OPTIONS.seed, actions=tuple(actions))
+    trial = Trial("registers", "real", (), OPTIONS, plan=plan)
+    with tempfile.TemporaryDirectory(prefix="canary-") as store, _planted(library), _preloaded(library if does_nothing else ""):
+        tried = run_test(trial, store, _Silence())
+    failed = [strike for strike in tried.run.strikes if strike.error]
+    if failed:
+        raise CannotStrike(f"{failed[0].kind}: {failed[0].error}")
+    wrong = [verdict for verdict in tried.verdicts if verdict.valid is False]
+    return Sung(tuple(sorted(wrong, key=lambda verdict: verdict.kind != "safety")), tried.run.history.counts()["ok"])
+
+
+class _Silence:
+    def ended(self, op: Op) -> None:
+        """Nobody looks."""
+
+    def stands(self, standing: Standing) -> None:
+        """Nobody looks."""
+
+
+@contextmanager
+def _planted(library: str) -> Iterator[None]:
+    """There is a kind of fault that no plan draws."""
+    fault = _synced_once if library else _not_carried_out
+    KINDS[IGNORED] = Kind(IGNORED, "fsyncs do nothing", _never, fault, needs=() if library else (STRACE,))
+    try:
+        yield
+    finally:
+        del KINDS[IGNORED]
+
+
+def _never(random: Random, shape: Shape) -> list[Draft]:
+    return []
+
+
+@asynccontextmanager
+async def _not_carried_out(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+    async with AsyncExitStack() as stack:
+        for node in hit.nodes:
+            pid = scene.cluster.pid(node)
+            await stack.enter_async_context(kept_injected(pid, [f"{SYNCS}:retval=0"], scene.ledger))
+        hit.detail = "by strace"
+        yield
+
+
+@asynccontextmanager
+async def _synced_once(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+    """For nodes that have not synced anything since they began."""
+    for node in hit.nodes:
+        await in_thread(partial(_sync, scene.cluster.metadata_dir(node)))
+    hit.detail = f"by {os.environ[PRELOAD]}"
+    yield
+
+
+def _sync(path: os.PathLike[str]) -> None:
+    """The file system, by this process, which has libc's own calls."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor):
+            raise OSError(ctypes.get_errno(), "syncfs failed", str(path))
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _preloaded(library: str) -> Iterator[None]:
+    """Processes that are started meanwhile have the library."""
+    before = os.environ.get(PRELOAD)
+    if library:
+        os.environ[PRELOAD] = library if before is None else f"{library}:{before}"
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[PRELOAD] = before
+        else:
+            os.environ.pop(PRELOAD, None)

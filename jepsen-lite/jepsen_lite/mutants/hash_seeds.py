@@ -1,0 +1,73 @@
+"""Seeds of the controllers' simulator in two processes that hash strings differently.
+
+Within a process a set of strings is iterated in the same order by all nodes, so that a state that depends on it looks the same
+everywhere. Real nodes are processes, each with a hash seed of its own. So the same seed is played in two, and what nodes did must
+be the same, step by step.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from kraftlab.controller.simulation.mutants import FOR_TWO_PROCESSES
+from kraftlab.controller.simulation.runner import run_seed
+from kraftlab.quorum.simulation.mutants import planted
+
+PROCESSES = ("1", "2")
+"""Their hash seeds."""
+SEEDS_AT_ONCE = 4
+_TIMEOUT_S = 300.0
+
+
+class Differs(NamedTuple):
+    """What two processes made of seeds. `words` on the first that differs, which is the last of `seeds`; "" if none does."""
+
+    words: str
+    seeds: int
+    seconds: float
+
+
+def compared(name: str, first: int, count: int = SEEDS_AT_ONCE) -> Differs:
+    """So many seeds, with the bug of that name, "" for none. `seconds` of a core."""
+    before = os.times()
+    with ExitStack() as stack:
+        playing = [stack.enter_context(_started(name, first, count, hash_seed)) for hash_seed in PROCESSES]
+        shown = [process.communicate(timeout=_TIMEOUT_S)[0].splitlines() for process in playing]
+    if any(process.returncode for process in playing):
+        raise RuntimeError(
+            f"a process that played seeds {first} to {first + count - 1} with {name!r} ended badly; it says why above"
+        )
+    after = os.times()
+    seconds = after.children_user + after.children_system - before.children_user - before.children_system
+    for number, (one, other) in enumerate(zip(*shown, strict=True)):
+        if one != other:
+            return Differs(
+                f"seed {first + number} is {one} with hash seed {PROCESSES[0]}, {other} with {PROCESSES[1]}", number + 1, seconds
+            )
+    return Differs("", count, seconds)
+
+
+def _started(name: str, first: int, count: int, hash_seed: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", __name__, name, str(first), str(count)],
+        env=os.environ | {"PYTHONHASHSEED": hash_seed},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def main(name: str, first: int, count: int) -> None:
+    """In one of the processes: prints a line for each seed."""
+    with planted(FOR_TWO_PROCESSES[name] if name else None):
+        for seed in range(first, first + count):
+            result = run_seed(seed)
+            print(result.trace_hash, result.rule, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,62 @@
+"""A real node whose fsyncs do nothing, and a loss of its power: clients were told what is gone, and the harness says so. Without
+the bug the same loss does no harm."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from jepsen_lite.mutants import canary
+from jepsen_lite.mutants.canary import EATMYDATA, POWER, STRACE, sing
+from jepsen_lite.nemeses.capabilities import probe
+
+SYNCS = "int fsync(int f) {return 0;} int fdatasync(int f) {return 0;} int syncfs(int f) {return 0;}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def power() -> None:
+    """Whose disks have none that can be taken, has no canary."""
+    (found,) = probe((POWER,))
+    if not found.is_on:
+        pytest.skip(f"{POWER}: {found.detail}")
+
+
+def library_in(directory: Path) -> str:
+    """libeatmydata where it is installed, else one that does as much for this test."""
+    (found,) = probe((EATMYDATA,))
+    if found.is_on:
+        return found.detail
+    if shutil.which("cc") is None:
+        pytest.skip(f"{EATMYDATA}: {found.detail}, and there is no C compiler to make another")
+    source, library = directory / "syncs.c", directory / "syncs.so"
+    source.write_text(SYNCS)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    return str(library)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("means", [EATMYDATA, STRACE])
+def test_the_canary_turns_the_harness_red(tmp_path: Path, means: str) -> None:
+    (strace,) = probe((STRACE,))
+    if means == STRACE and not strace.is_on:
+        pytest.skip(f"{STRACE}: {strace.detail}")
+    sung = sing(library_in(tmp_path) if means == EATMYDATA else "")
+    reasons = {verdict.checker: verdict.reason for verdict in sung.wrong if verdict.kind == "safety"}
+    assert "was acknowledged and is not in the log" in reasons["witness"]
+    assert sung.acknowledged > 0
+
+
+@pytest.mark.nightly
+def test_a_node_that_syncs_keeps_what_it_was_told_to_when_its_power_goes() -> None:
+    sung = sing("", does_nothing=False)
+    assert sung.wrong == ()
+    assert sung.acknowledged > 0
+
+
+def test_means_are_named_or_what_they_lack() -> None:
+    found = canary.means()
+    assert not (found.why and found.library)
+    assert found.why or found.library or probe((STRACE,))[0].is_on
