@@ -13,7 +13,8 @@ to follow the quorum, with a directory id of its own, and can be made a voter. C
 Links can be broken on purpose if each node listens on a port of its own while a proxy has the one that others know; the same
 cluster starts with proxies or without, since what the others know stays.
 
-Ports are a block of free ones below the range that systems hand out for outgoing connections, so that they are still free later.
+Ports are a block of free ones below the range that systems hand out for outgoing connections, so that they are still free later;
+those of another cluster that runs are not free, also where nothing listens at the moment (`ports.py`).
 """
 
 from __future__ import annotations
@@ -31,12 +32,15 @@ from kraftlab.config.models import load_any
 from kraftlab.metadata.uuids import random_uuid, to_text
 from kraftlab.quorum.core.types import Endpoint
 
+from .ports import PortClaims, claims_directory, is_claimed, owner_of
+
 HOST = "127.0.0.1"
 FIRST_CONTROLLER_ID = 3000
 RACKS = ("rack-0", "rack-1")
 _FILE_NAME = "cluster.json"
 _PORTS = range(21_000, 32_000)
 _PORT_ATTEMPTS = 200
+_CLAIM_ATTEMPTS = 5
 
 
 class ClusterError(RuntimeError):
@@ -69,6 +73,11 @@ class NodePlan(msgspec.Struct, frozen=True):
     @property
     def peer(self) -> Endpoint:
         return Endpoint(self.host, self.peer_port)
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """All that belong to it."""
+        return (self.peer_port, self.grpc_port, *(() if self.listen_port is None else (self.listen_port,)))
 
     @property
     def listens(self) -> Endpoint:
@@ -182,7 +191,9 @@ def _new_plan(controllers: int, brokers: int, log_dirs: int, *, voters_in_log: b
 
 
 def free_ports(count: int, reserved: Collection[int] = ()) -> Iterator[int]:
-    """`count` ports in a row that nothing listens on and that are not reserved. ClusterError if no such row is found."""
+    """`count` ports in a row that nothing listens on, no other cluster has and that are not reserved. ClusterError if no such row
+    is found.
+    """
     for _ in range(_PORT_ATTEMPTS):
         first = random.choice(_PORTS[: len(_PORTS) - count])
         if all(port not in reserved and _is_free(port) for port in range(first, first + count)):
@@ -190,7 +201,29 @@ def free_ports(count: int, reserved: Collection[int] = ()) -> Iterator[int]:
     raise ClusterError(f"no {count} free ports in a row between {_PORTS.start} and {_PORTS.stop}; stop other clusters first")
 
 
+def claimed(claims: PortClaims, make: Callable[[], ClusterPlan]) -> ClusterPlan:
+    """The plan that `make` makes, with its ports claimed. If another cluster has one of them it is made again: a new plan then
+    has other ports. ClusterError if it is an old one, whose ports stay.
+    """
+    try:
+        plan, attempts = make(), 1
+        while (lost := claims.take(port for node in plan.nodes for port in node.ports)) is not None:
+            if attempts == _CLAIM_ATTEMPTS:
+                name = next(node.name for node in plan.nodes if lost in node.ports)
+                raise ClusterError(
+                    f"port {lost} of {name} belongs to the cluster that runs on {owner_of(lost)}; "
+                    "stop that one, or use another directory"
+                )
+            plan, attempts = make(), attempts + 1
+    except OSError as error:
+        where = claims_directory()
+        raise ClusterError(f"cannot lock ports in {where}: {error.strerror}; see to it that you can write there") from error
+    return plan
+
+
 def _is_free(port: int) -> bool:
+    if is_claimed(port):
+        return False
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -28,6 +28,7 @@ from kraftlab.metadata.uuids import LOST, to_text
 
 from . import layout
 from .layout import ClusterError, ClusterPlan, NodePlan
+from .ports import PortClaims
 from .processes import ForkServerProcess, NodeProcess
 from .proxied import ProxiedLinks
 
@@ -73,14 +74,18 @@ class LocalCluster(ProxiedLinks):
         super().__init__(link_seed, network)
         self.directory = Path(data_dir).absolute()
         self._lock = self._take_lock()
+        self._claims = PortClaims(self.directory)
+        self._overrides = dict(overrides or {})
+
+        def planned() -> ClusterPlan:
+            shape = controllers, brokers, log_dirs
+            plan = layout.plan(self.directory, *shape, voters_in_log=voters_in_log, cluster_id=cluster_id).at(self._host)
+            return plan.behind_proxies() if allow_chaos and network is None else plan.without_proxies()
+
         try:
-            plan = layout.plan(self.directory, controllers, brokers, log_dirs, voters_in_log=voters_in_log, cluster_id=cluster_id)
-            self._overrides = dict(overrides or {})
-            plan = plan.at(self._host)
-            plan = plan.behind_proxies() if allow_chaos and network is None else plan.without_proxies()
-            self.plan: ClusterPlan = layout.write(self.directory, plan, self._overrides)
+            self.plan: ClusterPlan = layout.write(self.directory, layout.claimed(self._claims, planned), self._overrides)
         except BaseException:
-            self._lock.close()
+            self._release()
             raise
         self._nodes = {node.node_id: node for node in self.plan.nodes}
         self._running: dict[int, _Running] = {}
@@ -101,6 +106,11 @@ class LocalCluster(ProxiedLinks):
             lock.close()
             raise ClusterError(f"a cluster runs on {self.directory} already; stop it first, or use another directory") from None
         return lock
+
+    def _release(self) -> None:
+        """The directory and the ports can be another's."""
+        self._claims.close()
+        self._lock.close()
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
@@ -265,7 +275,8 @@ class LocalCluster(ProxiedLinks):
         """Lays out one controller more, which is not started; its id. ClusterError if the voters are static."""
         if not self.plan.voters_in_log:
             raise ClusterError(f"{self.directory} was laid out with static voters, which do not change; use a new directory")
-        self.plan = layout.write(self.directory, self.plan.with_controller().at(self._host), self._overrides)
+        plan = layout.claimed(self._claims, lambda: self.plan.with_controller().at(self._host))
+        self.plan = layout.write(self.directory, plan, self._overrides)
         self._nodes = {node.node_id: node for node in self.plan.nodes}
         return self.plan.controllers[-1].node_id
 
@@ -343,7 +354,7 @@ class LocalCluster(ProxiedLinks):
                 self._fork_server.close()
                 self._fork_server = None
             self._close_proxies()
-            self._lock.close()
+            self._release()
 
     def _signal(self, node_id: int, number: signal.Signals) -> None:
         running = self._running.get(node_id)

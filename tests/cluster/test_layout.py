@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from kraftlab.cluster import ClusterError, LocalCluster, layout
 from kraftlab.cluster.links.shape import Cut, LinkShape
+from kraftlab.cluster.ports import is_claimed, owner_of
 from kraftlab.config import storage
 from kraftlab.config.models import load_any, load_broker, load_controller
 from kraftlab.metadata.uuids import to_text
@@ -272,3 +275,49 @@ def test_nodes_in_a_network_have_its_addresses_and_it_does_to_links_what_is_want
     ]
     with contextlib.closing(LocalCluster(tmp_path)) as cluster:
         assert {node.host for node in cluster.plan.nodes} == {layout.HOST}
+
+
+def test_the_ports_of_a_cluster_that_runs_are_not_free_though_nothing_listens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = LocalCluster(tmp_path / "first", 1, 1, 1)
+    own = [port for node in first.plan.nodes for port in node.ports]
+    monkeypatch.setattr(layout, "_PORTS", range(min(own), min(own) + 2 * len(own) + 1))
+    second = LocalCluster(tmp_path / "second", 1, 1, 1)
+    assert {port for node in second.plan.nodes for port in node.ports}.isdisjoint(own)
+    second.close()
+    monkeypatch.setattr(layout, "_PORTS", range(min(own), max(own) + 2))
+    with pytest.raises(ClusterError, match=r"no 4 free ports in a row between \d+ and \d+; stop other clusters first"):
+        LocalCluster(tmp_path / "third", 1, 1, 1)
+    first.close()
+    LocalCluster(tmp_path / "third", 1, 1, 1).close()
+
+
+def test_a_cluster_whose_port_another_one_has_says_who_that_is(tmp_path: Path) -> None:
+    with contextlib.closing(LocalCluster(tmp_path / "first", 1, 0, 1)) as first:
+        (tmp_path / "second").mkdir()
+        shutil.copy(tmp_path / "first" / "cluster.json", tmp_path / "second")
+        port = first.plan.nodes[0].peer_port
+        with pytest.raises(
+            ClusterError, match=f"port {port} of controller-3000 belongs to the cluster that runs on .*/first; stop"
+        ):
+            LocalCluster(tmp_path / "second")
+    LocalCluster(tmp_path / "second").close()
+
+
+def test_a_process_that_is_killed_leaves_no_port_behind(tmp_path: Path) -> None:
+    [port] = layout.free_ports(1)
+    code = (
+        "import pathlib, sys\n"
+        "from kraftlab.cluster.ports import PortClaims\n"
+        "claims = PortClaims(pathlib.Path('gone'))\n"
+        "print(claims.take([int(sys.argv[1])]), flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == "None\n"
+        assert is_claimed(port) and owner_of(port) == "gone"
+        process.kill()
+    assert not is_claimed(port)
