@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import signal
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,6 +15,8 @@ from ..command import SparkOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+QUERIES = "SQLQueryContextLogger"
 
 
 @contextlib.contextmanager
@@ -29,4 +34,28 @@ def spark_session() -> Iterator[SparkSession]:
                 spark = stack.enter_context(factory.session(master=options.master, conf=options.conf))
         else:
             spark = stack.enter_context(factory.session(master=options.master, conf=options.conf))
+        stack.enter_context(_alone_with_its_errors())
         yield spark
+
+
+@contextlib.contextmanager
+def _alone_with_its_errors() -> Iterator[None]:
+    """PySpark's handler of Ctrl-C calls the JVM from wherever the signal finds the program, also from the midst of such a call;
+    and what it and Py4J log of errors that are raised as well would stand between a command's own lines.
+    """
+    logs = logging.getLogger()
+    nowhere = logging.NullHandler()
+    logs.addHandler(nowhere)
+    queries = logging.getLogger(QUERIES)
+    level = queries.level
+    queries.setLevel(logging.CRITICAL)
+    before = None
+    if threading.current_thread() is threading.main_thread():
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+        queries.setLevel(level)
+        logs.removeHandler(nowhere)

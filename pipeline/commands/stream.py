@@ -28,10 +28,11 @@ Examples:
 \b
 A quorum is followed as an observer, up to the high watermark; its leader is found through any nodes' gRPC endpoints
 (quorum://HOST:PORT[,HOST:PORT]). Each micro-batch is in bronze, silver and gold when its line is printed. Ctrl-C ends it
-between two of them or in the midst; either way the next run goes on without a row lost or twice.
+behind the one that runs; whatever kills it, the next run goes on without a row lost or twice.
 
 \b
-Exit codes: 0 ended, 1 no controller answered, 2 wrong use, 3 no Java, 4 the log is another one than the lake's.""",
+Exit codes: 0 ended, 1 no controller answered at first or with --once, 2 wrong use, 3 no Java, 4 the log is another one than
+the lake's.""",
 )
 @click.argument("place", metavar="LOGDIR|quorum://HOST:PORT")
 @lake_option

@@ -119,6 +119,8 @@ def ingest(
     uris.check_reach(lake.uri, master_of(spark))
     for place in places:
         uris.check_reach(uris.normalised(place), master_of(spark))
+    if lo is not None and hi is not None and hi <= lo:
+        raise WrongUse(f"[{lo}, {hi}) is no range of offsets: --to is the offset behind the last, and --from the first")
     with lake.writing():
         form = format_named(format_name) if format_name else detect(places)
         expected = cluster_of(lake, form, cluster_id)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _NAMES = re.compile(r"\b(" + "|".join(re.escape(table) for table in SPARK_SCHEMAS) + r")\b")
 _TEXTS = re.compile(r"('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
 
+NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
+
 
 def with_view_names(text: str) -> str:
     """A query in which tables are called as views can be: `silver.topics` is `silver_topics`. Texts in quotes stay."""
@@ -41,4 +43,7 @@ def query(spark: SparkSession, lake: Lake, text: str, limit: int) -> tuple[list[
         found = spark.sql(with_view_names(text)).limit(limit)
         return found.columns, [tuple(row) for row in found.collect()]
     except AnalysisException as error:
+        if error.getCondition() == NOT_FOUND:
+            name = (error.getMessageParameters() or {}).get("relationName", "").replace("`", "")
+            raise WrongUse(f"there is no table {name}; there are {', '.join(SPARK_SCHEMAS)}") from None
         raise WrongUse(f"the query is wrong: {str(error).split(chr(10) + 'JVM stacktrace')[0].strip()}") from None

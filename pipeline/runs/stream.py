@@ -13,6 +13,7 @@ micro-batch: on a machine that is busy enough Spark gives up a worker that takes
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -213,38 +214,66 @@ class _Follower:
         self._spark, self._lake, self.source, self._told = spark, lake, source, told
         self.steps = 0
         self._failure: Exception | None = None
+        self._is_ending = False
+        self._is_idle = threading.Event()
+        self._is_idle.set()
 
     def wait(self, query: StreamingQuery) -> None:
         """Until a stream of Spark's ends. What a micro-batch raised here is raised as it was, and what the source raised in a
-        process of Spark's as the fault that it was.
+        process of Spark's as the fault that it was. KeyboardInterrupt ends the stream behind the micro-batch that runs.
+
+        A thread waits for Spark, so that a signal finds this one in no call to the JVM.
         """
+        ended = threading.Event()
+        errors: list[PySparkException] = []
+
+        def await_end() -> None:
+            try:
+                query.awaitTermination()
+            except PySparkException as error:
+                errors.append(error)
+            finally:
+                ended.set()
+
         self._failure = None
+        waiting = threading.Thread(target=await_end, name="stream", daemon=True)
+        waiting.start()
         try:
-            query.awaitTermination()
+            ended.wait()
         except KeyboardInterrupt:
+            self._is_ending = True
+            self._is_idle.wait()
             query.stop()
             raise
-        except PySparkException as error:
+        waiting.join()
+        if errors:
             if self._failure is not None:
                 raise self._failure from None
-            raise _as_fault(error) from error
+            raise _as_fault(errors[0]) from errors[0]
 
     def take(self, rows: DataFrame, batch_id: int) -> None:
         """Called by Spark."""
+        self._is_idle.clear()
+        try:
+            if not self._is_ending:
+                self._take(rows, batch_id)
+        except Exception as error:
+            self._failure = error
+            raise
+        finally:
+            self._is_idle.set()
+
+    def _take(self, rows: DataFrame, batch_id: int) -> None:
         started = time.monotonic()
         rows = rows.persist()
         try:
             lo = self._done()
             hi = max(lo, self._end_of(rows))
-            if hi == lo:
-                return
-            batches = self._into_bronze(rows, lo, hi, batch_id)
-            counts = self.catch_up()
-            self.steps += 1
-            self._told(Step(self.steps, lo, hi, batches, counts, time.monotonic() - started))
-        except Exception as error:
-            self._failure = error
-            raise
+            if hi > lo:
+                batches = self._into_bronze(rows, lo, hi, batch_id)
+                counts = self.catch_up()
+                self.steps += 1
+                self._told(Step(self.steps, lo, hi, batches, counts, time.monotonic() - started))
         finally:
             rows.unpersist()
 

@@ -333,5 +333,7 @@ def test_sql_knows_the_tables_by_their_names(spark: SparkSession, own_log: Make,
     names, rows = query(spark, lake, "select 'bronze.batches' as t, count(*) as n from bronze.batches", 10)
     assert (names, rows) == (["t", "n"], [("bronze.batches", 3)])
     assert query(spark, lake, "select * from silver_topics", 10)[1] == []
-    with pytest.raises(WrongUse, match=r"the query is wrong: .*nowhere"):
-        query(spark, lake, "select * from nowhere", 10)
+    with pytest.raises(WrongUse, match=r"there is no table silver\.nowhere; there are bronze\.batches, "):
+        query(spark, lake, "select * from silver.nowhere", 10)
+    with pytest.raises(WrongUse, match=r"the query is wrong: .*no_such_column"):
+        query(spark, lake, "select no_such_column from silver.topics", 10)
