@@ -117,8 +117,8 @@ def plan_lines(plan: Plan) -> list[str]:
         f"plan {plan.plan_id}  (solver: {plan.solver}, as of metadata offset {plan.as_of_offset})"
         if plan.as_of_offset >= 0
         else f"plan {plan.plan_id}  (solver: {plan.solver})",
-        f"moves {plan.replica_moves} replicas, {size(plan.bytes_moved)} (no plan that does this copies less than "
-        f"{size(plan.lower_bound_bytes)}), between directories {plan.intra_moves}, {size(plan.intra_bytes)}; "
+        f"moves {plan.replica_moves} replicas, {size(plan.bytes_moved)} (a plan that met every goal would copy at "
+        f"least {size(plan.lower_bound_bytes)}), between directories {plan.intra_moves}, {size(plan.intra_bytes)}; "
         f"{plan.leader_changes} preferred leaders change; {plan.waves} waves",
         "",
         *goal_lines(plan),

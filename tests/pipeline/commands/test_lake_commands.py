@@ -47,6 +47,16 @@ def test_an_offline_directory_is_a_finding(tmp_path: Path, capsys: pytest.Captur
     assert json.loads(capsys.readouterr().out)["offline"] == 1
 
 
+def test_states_that_are_to_stay_readable_survive_a_vacuum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lake = tmp_path / "lake"
+    for _ in range(4):
+        _sample(tmp_path, lake, DOCUMENT, 5)
+    capsys.readouterr()
+    assert run(["pipeline", "vacuum", "--lake", str(lake), "--keep", "3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["manifests"] == 1
+    assert [Lake(str(lake)).arrow("silver.log_dir_samples", as_of=number).num_rows for number in (2, 3, 4)] == [1, 1, 1]
+
+
 def test_vacuum_says_what_it_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lake = tmp_path / "lake"
     for _ in range(2):

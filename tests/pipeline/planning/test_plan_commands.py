@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,6 +73,62 @@ def test_a_plan_goes_from_a_file_through_all_commands(plan: Run, cluster_file: s
     assert len(waves.json["waves"]) > 1 and waves.json["seconds"] > 0
     assert explained.code == 0 and "wave 1" in explained.out and "broker" in explained.out
     assert plan("explain", file, "--json").json["moves"][0]["sentences"]
+
+
+def test_brokers_that_are_to_be_filled_take_all_that_moves(plan: Run, cluster_file: str) -> None:
+    moves = plan("propose", "--input", cluster_file, "--add-brokers", "8", "--json").json["moves"]
+
+    assert moves
+    assert {broker for move in moves for broker in set(move["after"]) - set(move["before"])} == {8}
+
+
+def test_a_directory_that_is_drained_goes_into_the_brokers_others(plan: Run, cluster_file: str) -> None:
+    drained = plan("propose", "--input", cluster_file, "--drain-dir", "3:/d0", "--json").json
+    placed = [dict(zip(move["after"], move["dirs"], strict=True)) for move in drained["moves"]]
+    of_3 = [entry for topic in drained["cluster"]["topics"] for entry in topic["partitions"] if 3 in entry["replicas"]]
+
+    assert [move["before"] for move in drained["moves"]] == [move["after"] for move in drained["moves"]]
+    assert {dirs[3] for dirs in placed} == {"/d1"}
+    assert len(placed) == len(of_3)
+
+
+def test_what_is_excluded_stays_and_takes_nothing(plan: Run, cluster_file: str) -> None:
+    excluded = ("--exclude-broker", "8", "--exclude-broker", "1", "--exclude-topic", "t*1")
+    moves = plan("propose", "--input", cluster_file, *excluded, "--json").json["moves"]
+
+    assert moves and "t1" not in {move["topic"] for move in moves}
+    assert not {broker for move in moves for broker in set(move["after"]) ^ set(move["before"])} & {1, 8}
+
+
+def test_a_narrower_band_is_kept_for_more_bytes(plan: Run, cluster_file: str) -> None:
+    narrow, wide = (plan("propose", "--input", cluster_file, "--eps", eps, "--json").json for eps in ("0.05", "0.4"))
+
+    assert narrow["bytes_moved"] > wide["bytes_moved"]
+    (goal,) = (goal for goal in wide["goals"] if goal["name"] == "DiskUsageDistributionGoal")
+    assert 0.6 <= goal["after"]["least"] <= goal["after"]["most"] <= 1.4
+
+
+def test_caps_bound_every_wave(plan: Run, cluster_file: str, tmp_path: Path) -> None:
+    file = str(tmp_path / "plan.json")
+    plan("propose", "--input", cluster_file, "--output", file)
+    caps = ("--cluster", "3", "--per-broker", "3", "--per-broker-intra", "1", "--leaders", "1")
+    waves = plan("waves", file, *caps, "--output", file, "--json").json["waves"]
+    moving = Counter(
+        move["wave"] for move in json.loads(Path(file).read_text())["moves"] if {*move["before"]} != {*move["after"]}
+    )
+
+    assert max(moving.values()) == 3
+    assert max(wave["leader_changes"] for wave in waves) == 1
+    assert len(waves) > len(plan("waves", file, "--json").json["waves"])
+
+
+def test_all_moves_are_explained_where_all_are_asked_for(plan: Run, cluster_file: str, tmp_path: Path) -> None:
+    file = str(tmp_path / "plan.json")
+    moves = plan("propose", "--input", cluster_file, "--output", file, "--json").json["moves"]
+    explained = plan("explain", file, "--all").out
+
+    assert all(f"{move['topic']}-{move['partition']}: " in explained for move in moves)
+    assert "more partitions" in plan("explain", file).out and "more partitions" not in explained
 
 
 def test_json_of_a_proposal_is_the_plan(plan: Run, cluster_file: str, tmp_path: Path) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import random
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
+from kraftlab.cli.main import run
 from kraftlab.pipeline.planning import checks_on_spark as on_spark
 from kraftlab.pipeline.planning.checks import Asked, Target, check
-from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, LogDir, Partition, Topic, tidied
+from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, LogDir, Partition, Topic, encode_cluster, tidied
 from kraftlab.pipeline.planning.gold_rows import moves_table
 from kraftlab.pipeline.planning.options import PlanOptions
 from kraftlab.pipeline.planning.plan import PartitionMove, Plan
@@ -88,3 +91,17 @@ def test_scenarios_planned_by_tasks_are_those_planned_here(spark: SparkSession, 
         scenario.name: msgspec.to_builtins(summarise(document, scenario)) for scenario in scenarios
     }
     assert len(rows) == 3
+
+
+@pytest.mark.nightly
+def test_a_sweep_says_the_same_wherever_it_runs(
+    spark: SparkSession, document: ClusterDocument, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "cluster.json"
+    file.write_bytes(encode_cluster(document))
+    said = []
+    for where in ((), ("--on-spark",)):
+        assert run(["pipeline", "plan", "sweep", "--input", str(file), "--goals", "rack,disk,count", *where, "--json"]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    assert len(json.loads(said[0])["scenarios"]) > 6
