@@ -9,7 +9,6 @@ is unfenced.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
@@ -17,7 +16,7 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.config.forcing import forcing
@@ -28,6 +27,7 @@ from kraftlab.metadata.uuids import LOST, to_text
 
 from . import layout
 from .layout import ClusterError, ClusterPlan, NodePlan
+from .locking import lock
 from .ports import PortClaims
 from .processes import ForkServerProcess, NodeProcess
 from .proxied import ProxiedLinks
@@ -73,7 +73,7 @@ class LocalCluster(ProxiedLinks):
     ) -> None:
         super().__init__(link_seed, network)
         self.directory = Path(data_dir).absolute()
-        self._lock = self._take_lock()
+        self._lock = lock(self.directory)
         self._claims = PortClaims(self.directory)
         self._overrides = dict(overrides or {})
 
@@ -91,21 +91,6 @@ class LocalCluster(ProxiedLinks):
         self._running: dict[int, _Running] = {}
         self._fork_server: ForkServerProcess | None = None
         self._started_at = time.monotonic()
-
-    def _take_lock(self) -> IO[bytes]:
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            lock = open(self.directory / "cluster.lock", "ab")  # noqa: SIM115 (held as long as the cluster)
-        except OSError as error:
-            raise ClusterError(
-                f"cannot use {self.directory}: {error.strerror}; choose a directory that can be written"
-            ) from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.close()
-            raise ClusterError(f"a cluster runs on {self.directory} already; stop it first, or use another directory") from None
-        return lock
 
     def _release(self) -> None:
         """The directory and the ports can be another's."""

@@ -62,6 +62,14 @@ class ProxiedLinks:
         """Shapes several links at one instant."""
         self._of(links).shape(links, shape)
 
+    def what_cuts_do(self, *, reset: bool = False) -> str:
+        """What becomes of what is sent over a link that is cut, for people."""
+        if reset:
+            return "connections break"
+        if self._network is None:
+            return "messages wait"
+        return "packets wait" if self._network.holds else "packets are lost"
+
     def links_status(self) -> list[LinkStatus]:
         """The links that are not as they were at first. Networks do not tell."""
         return self._proxies.status() if self._proxies is not None else []

@@ -87,7 +87,7 @@ class Breaker:
     def cut(self, order: Order, groups: tuple[Group, ...]) -> Done:
         """Links between two groups, or between one and all others."""
         links = self._links(order, groups)
-        how = "connections break" if order.reset else "messages wait"
+        how = self._cluster.what_cuts_do(reset=order.reset)
         return self._stand(order, f"cut {self._shown(order, groups)}: {how}", CUT, links)
 
     def slow(self, order: Order, groups: tuple[Group, ...]) -> Done:
@@ -108,7 +108,7 @@ class Breaker:
         for one, other in itertools.permutations(groups, 2):
             links += self._between(one, other)
         shown = " | ".join(self._names(group) for group in groups)
-        return self._stand(order, f"partition {shown}: messages wait", CUT, links)
+        return self._stand(order, f"partition {shown}: {self._cluster.what_cuts_do()}", CUT, links)
 
     def kill(self, order: Order, groups: tuple[Group, ...]) -> Done:
         return self._of_nodes(order, groups[0], "killed (kill -9)", DOWN)

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from ..layout import ClusterError
+from ..locking import is_in_use
 from .orders import SOCKET_NAME, Done, Order, Refused
 from .paths import address
 
@@ -24,9 +25,7 @@ def give(data: Path, order: Order, *, timeout_s: float = TIMEOUT_S) -> Done:
             with address(path) as name:
                 connection.connect(name)
         except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
-            raise ClusterError(
-                f"no cluster that may be broken runs on {data}; start one with: kraftlab up --allow-chaos --data {data}"
-            ) from None
+            raise ClusterError(_nobody_listens(data)) from None
         except PermissionError:
             raise ClusterError(f"{path} belongs to another user; whoever started the cluster can break it") from None
         try:
@@ -40,3 +39,12 @@ def give(data: Path, order: Order, *, timeout_s: float = TIMEOUT_S) -> Done:
     if isinstance(answer, Refused):
         raise ClusterError(answer.error)
     return answer
+
+
+def _nobody_listens(data: Path) -> str:
+    if is_in_use(data):
+        return (
+            f"the cluster that runs on {data} takes no orders; stop it, and start it with kraftlab up --allow-chaos, "
+            "or with kraftlab chaos test --leave-running"
+        )
+    return f"no cluster that may be broken runs on {data}; start one with: kraftlab up --allow-chaos --data {data}"

@@ -27,7 +27,12 @@ class LinkControl(Protocol):
 
 
 class Network(LinkControl, Protocol):
-    """Each node has an address and a network namespace of its own in it. Whoever made it closes it, after the cluster."""
+    """Each node has an address and a network namespace of its own in it. Whoever made it closes it, after the cluster.
+
+    `holds`: what is sent over a link that is cut comes when it is healed; else it is lost.
+    """
+
+    holds: bool
 
     def host(self, node_id: int) -> str:
         """The node's address. ClusterError if it has no place here."""

@@ -51,13 +51,14 @@ class Trial(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """A test that was run. `close` stops the cluster if it was left running, which answers at `endpoints`."""
+    """A test that was run. If its cluster was left running, `close` stops that; `endpoints` and `data` as in `Played`."""
 
     directory: RunDirectory
     record: RunRecord
     run: Run
     close: Callable[[], None] | None
     endpoints: str
+    data: str
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -91,7 +92,7 @@ def run_test(trial: Trial, store: str, listener: Listener) -> Tried:
         if played.close is not None:
             played.close()
         raise
-    return Tried(directory, record, played.run, played.close, played.endpoints)
+    return Tried(directory, record, played.run, played.close, played.endpoints, played.data)
 
 
 def checkers_of(workload: Workload, options: Options, nodes: Path | None = None) -> Sequence[Checker]:

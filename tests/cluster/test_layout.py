@@ -11,6 +11,9 @@ import msgspec
 import pytest
 
 from kraftlab.cluster import ClusterError, LocalCluster, layout
+from kraftlab.cluster.chaos.breaker import Breaker
+from kraftlab.cluster.chaos.caller import give
+from kraftlab.cluster.chaos.orders import Order
 from kraftlab.cluster.links.shape import Cut, LinkShape
 from kraftlab.cluster.ports import is_claimed, owner_of
 from kraftlab.config import storage
@@ -321,3 +324,33 @@ def test_a_process_that_is_killed_leaves_no_port_behind(tmp_path: Path) -> None:
         assert is_claimed(port) and owner_of(port) == "gone"
         process.kill()
     assert not is_claimed(port)
+
+
+def test_a_cluster_that_may_not_be_broken_is_told_from_none(tmp_path: Path) -> None:
+    with contextlib.closing(LocalCluster(tmp_path, 1, 0, 1)), pytest.raises(ClusterError, match="takes no orders; stop it, and"):
+        give(tmp_path, Order("status"))
+    with pytest.raises(ClusterError, match="no cluster that may be broken runs on"):
+        give(tmp_path, Order("status"))
+
+
+@pytest.mark.parametrize(("holds", "what"), [(True, "packets wait"), (False, "packets are lost")])
+def test_orders_reach_the_links_of_a_network_and_say_what_becomes_of_packets(tmp_path: Path, holds: bool, what: str) -> None:
+    class Wires:
+        def __init__(self) -> None:
+            self.holds, self.done = holds, list[object]()
+
+        def host(self, node_id: int) -> str:
+            return "198.18.0.1"
+
+        def cut(self, pairs: list[tuple[int, int]], cut: Cut) -> None:
+            self.done.append((pairs, cut))
+
+        def shape(self, pairs: list[tuple[int, int]], shape: LinkShape) -> None:
+            self.done.append((pairs, shape))
+
+    wires: Any = Wires()
+    with contextlib.closing(LocalCluster(tmp_path, 2, 0, 1, network=wires)) as cluster:
+        order = Order("cut", (("controller-3000",), ("controller-3001",)), one_way=True)
+        done = Breaker(cluster, lambda line: None).carry_out(order)
+    assert done.text == f"cut controller-3000 → controller-3001: {what}"
+    assert ([(3000, 3001)], Cut.HOLD) in wires.done

@@ -410,7 +410,12 @@ def _hold(tried: Tried, output: Output) -> None:
     """Keeps the cluster until somebody wants it to end."""
     assert tried.close is not None, "it is running"
     try:
-        output.findings([f"the cluster runs at {tried.endpoints} until Ctrl-C"])
+        output.findings(
+            [
+                f"the cluster runs at {tried.endpoints} until Ctrl-C",
+                f"break it: kraftlab cluster isolate leader --for 5s --data {tried.data}",
+            ]
+        )
         with suppress(KeyboardInterrupt):
             threading.Event().wait()
     finally:

@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -25,6 +26,8 @@ from typing import Any
 import trio
 
 from kraftlab.cluster import ClusterError, LocalCluster
+from kraftlab.cluster.chaos.breaker import Breaker
+from kraftlab.cluster.chaos.server import ControlServer
 from kraftlab.cluster.layout import FIRST_CONTROLLER_ID
 from kraftlab.quorum.core.errors import CorruptBatch
 
@@ -75,10 +78,13 @@ def play(assignment: Assignment) -> Played:
     data = ledger.new_directory()
     cluster: LocalCluster | None = None
     network: HeldNetwork | None = None
+    control: ControlServer | None = None
     is_kept = False
 
     def close() -> None:
         try:
+            if control is not None:
+                control.close()
             if cluster is not None:
                 cluster.close()
                 _copy_logs(cluster, assignment.directory.nodes)
@@ -101,14 +107,21 @@ def play(assignment: Assignment) -> Played:
             network=network,
         )
         run = trio.run(_play, assignment, cluster, plan, ledger, disks)
+        if assignment.leave_running:
+            control = ControlServer(cluster.directory, Breaker(cluster, _tell))
         is_kept = assignment.leave_running
         where = "" if network is None else f" in the network of process {os.getpid()} (nsenter -n -t {os.getpid()})"
         endpoints = cluster.bootstrap_servers + where
         links = PROXY if network is None else assignment.net
-        return Played(run, plan, links, properties, close if is_kept else None, endpoints)
+        return Played(run, plan, links, properties, close if is_kept else None, endpoints, str(data) if is_kept else "")
     finally:
         if not is_kept:
             close()
+
+
+def _tell(line: str) -> None:
+    """What becomes later of an order that somebody gave."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def _network(assignment: Assignment, ledger: Ledger, seed: int) -> HeldNetwork | None:

@@ -58,7 +58,7 @@ class Assignment(NamedTuple):
 class Played(NamedTuple):
     """What came of it. `links`: which back end cut them, "" if none did. `properties`: of server.properties, that all nodes had.
 
-    `close` stops what was left running, `endpoints` is where that answers.
+    `close` stops what was left running, `endpoints` is where that answers, and `data` where it takes orders (`kraftlab cluster`).
     """
 
     run: Run
@@ -67,6 +67,7 @@ class Played(NamedTuple):
     properties: Mapping[str, str] = {}
     close: Callable[[], None] | None = None
     endpoints: str = ""
+    data: str = ""
 
 
 class WorldFailed(Exception):

@@ -22,6 +22,7 @@ from kraftlab.cluster.links.network import Links
 from kraftlab.cluster.links.shape import PLAIN, Cut, LinkShape
 
 from ..ledger import Ledger
+from .back_ends import HOLD, NETS
 from .places import PLACES_MAX, CannotMake, Change, Place, Setup, Told, Wish, ip, places
 
 _END_WITHIN_S = 10.0
@@ -59,6 +60,7 @@ class HeldNetwork:
         setup = Setup(tuple(nodes), observer, seed)
         if len(setup.nodes) > PLACES_MAX:
             raise ClusterError(f"{len(setup.nodes)} nodes have no place in a network of their own; take {PLACES_MAX} at most")
+        self.holds = any(HOLD in net.does for net in NETS.values() if net.module == module)
         self._places = places(setup.nodes)
         self._wishes: dict[tuple[int, int], Wish] = {}
         self._turn = threading.Lock()

@@ -97,7 +97,9 @@ def rules(wish: Wish, places: Mapping[int, Place]) -> Iterator[str]:
     shape = wish.shape
     late = [name for name in ("delay_ms", "jitter_ms", "reorder") if getattr(shape, name)]
     if late:
-        raise CannotMake(f"nftables cannot let packets be late ({', '.join(late)}); use another network")
+        raise CannotMake(
+            f"nftables cannot let packets be late ({', '.join(late)}), only lose and double them; --net links and netns can"
+        )
     source, target = places[wish.source], places[wish.target]
     chain = _chain(source, target)
     yield f"flush chain {chain}"
