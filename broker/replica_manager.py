@@ -219,7 +219,7 @@ class ReplicaManager:
             self.fetchers.reconsider()
 
     def _note_newcomers(self, publication: Publication, changes: LocalChanges) -> None:
-        for replica in {*changes.leading, *changes.following}:
+        for replica in (*changes.leading, *changes.following):
             before = publication.before.topics.partition(*replica)
             if before is None or self.broker_id not in before.replicas:
                 self._newcomers.add(replica)
@@ -410,7 +410,7 @@ class ReplicaManager:
 
     def _compare_directories(self, changes: LocalChanges) -> None:
         """Tells the controller where replicas are if the metadata says otherwise, and moves what it has said."""
-        for replica in {*changes.leading, *changes.following}:
+        for replica in (*changes.leading, *changes.following):
             partition = self.partitions.get(replica)
             if partition is None or partition.log is None:
                 continue

@@ -44,10 +44,10 @@ class MetadataChanges(NamedTuple):
     def each_partition(
         self, before: MetadataImage, after: MetadataImage
     ) -> Iterator[tuple[TopicPartition, PartitionImage | None, PartitionImage | None]]:
-        """Each changed partition with its state in both images, None where it does not exist."""
-        for topic_id, numbers in self.partitions.items():
+        """Each changed partition with its state in both images, None where it does not exist; always in the same order."""
+        for topic_id, numbers in sorted(self.partitions.items()):
             old, new = before.topics.by_id.get(topic_id), after.topics.by_id.get(topic_id)
-            for number in numbers:
+            for number in sorted(numbers):
                 yield (
                     (topic_id, number),
                     None if old is None else old.partitions.get(number),

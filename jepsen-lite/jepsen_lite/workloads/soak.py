@@ -39,7 +39,7 @@ def workload() -> Workload:
         _final,
         _checkers,
         _setup,
-        worlds=frozenset({"real", "simulated"}),
+        worlds=frozenset({"real", "shell", "simulated"}),
         properties=snapshot_reads.SNAPSHOTS,
         summary=f"{', '.join(PARTS)} at once on one cluster",
     )

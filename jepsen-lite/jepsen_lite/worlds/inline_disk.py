@@ -32,11 +32,13 @@ BEGUN_RATE = 0.5
 
 
 class InlineDisk:
-    """`kraftlab.quorum.driver.outside.Threads`, whose work is on these files. All work takes `slower_ms` longer."""
+    """`kraftlab.quorum.driver.outside.Threads`, whose work is on these files; None: on real ones, whose work is done or not. All
+    work takes `slower_ms` longer.
+    """
 
     is_stuck = False
 
-    def __init__(self, chance: random.Random, files: SimulatedFileSystem) -> None:
+    def __init__(self, chance: random.Random, files: SimulatedFileSystem | None) -> None:
         self._chance, self._files = chance, files
         self._waiting: dict[int, Callable[[], object]] = {}
         self._numbers = count()
@@ -71,6 +73,8 @@ class InlineDisk:
     def die(self) -> None:
         """The node's tasks do nothing more; of what waits some has begun."""
         waiting, self._waiting = self._waiting, {}
+        if self._files is None:
+            return
         for work in waiting.values():
             if self._chance.random() < BEGUN_RATE:
                 self._files.operations_left = self._chance.randrange(LAST_OPERATIONS)

@@ -9,7 +9,7 @@ What is cancelled during the faults is healed all the same.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import trio
@@ -23,6 +23,12 @@ from ..workload import Options, Port, Run, Workload
 from .trio_drive import TrioDrive
 from .world import Listener, Standing, WorldFailed, newest
 
+PROPERTIES: Mapping[str, str] = {
+    "metadata.log.max.record.bytes.between.snapshots": "20000",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+}
+"""Of all nodes: a snapshot every two hundred records or so, and brokers that are fenced while a short run still goes on."""
 READY_WITHIN_S = 30.0
 FINAL_WITHIN_S = 60.0
 LOG_WITHIN_S = 15.0

@@ -18,7 +18,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -46,17 +46,11 @@ from ..nemeses.quorum_guard import QuorumGuard
 from ..workload import Port, Run
 from .grpc_port import GrpcPort, Nodes
 from .log_tail import LogTail
-from .phases import LOG_WITHIN_S, PhasedRun, own_exits
+from .phases import LOG_WITHIN_S, PROPERTIES, PhasedRun, own_exits
 from .sampler import sample
 from .trio_drive import first_of
 from .world import Assignment, Played, WorldFailed, newest
 
-PROPERTIES: Mapping[str, str] = {
-    "metadata.log.max.record.bytes.between.snapshots": "20000",
-    "broker.session.timeout.ms": "3000",
-    "broker.heartbeat.interval.ms": "500",
-}
-"""A snapshot every two hundred records or so, and brokers that are fenced while a short run still goes on."""
 PROXY = "proxy"
 _START_WITHIN_S = 60.0
 _READY_STEP_S = 2.0

@@ -7,21 +7,18 @@ faults are those of real processes, carried out by the same code; what nodes com
 
 This shows what the shell does with what the core wants: what is acknowledged before it is durable, who is woken and when, what
 becomes of half-sent frames, of connections that break, of a node that is cancelled anywhere. It does not show gRPC, the kernel's
-sockets and threads, or what a loss of power leaves.
+sockets, files and threads, nor what a loss of power leaves of brokers' log directories.
 """
 
 from __future__ import annotations
 
-import gc
 import inspect
-import logging
 import random
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import trio
 import trio.testing
 
@@ -38,14 +35,13 @@ from ..outcomes import of_broken_call
 from ..workload import CallFailed, Options, Port, Reply, Run, Workload
 from .answers import guarded, reply_of
 from .held_tasks import HeldTasks
-from .phases import LOG_WITHIN_S, PhasedRun, own_exits
-from .shell_cluster import GRACE_S, STARTED_S, ShellCluster, Unanswered
+from .phases import LOG_WITHIN_S, PROPERTIES, PhasedRun, own_exits
+from .shell_cluster import GRACE_S, ShellCluster, Unanswered
 from .shell_disks import MemoryPower, MemoryTampering
+from .shell_machine import STARTED_S, deterministic, logged, own_directory
 from .trio_drive import first_of
 from .world import SHELL_KINDS, Assignment, Listener, Played, Standing, WorldFailed
 
-PROPERTIES = {"metadata.log.max.record.bytes.between.snapshots": "20000", "broker.session.timeout.ms": "3600000"}
-"""A snapshot every two hundred records or so. Stand-ins for brokers are never fenced: nobody would bring their replicas back."""
 LOG_NAME = "shell.log"
 STEPS_MAX = 20_000_000
 """Steps of tasks after which a run goes round in circles."""
@@ -86,7 +82,7 @@ def play(assignment: Assignment) -> Played:
         listener=assignment.listener,
     )
     (assignment.directory.nodes / LOG_NAME).write_text("".join(f"{line}\n" for line in played.log))
-    return Played(played.run, played.plan, properties=PROPERTIES | properties)
+    return Played(played.run, played.plan, properties={**PROPERTIES, **properties})
 
 
 def run_shell(
@@ -103,11 +99,11 @@ def run_shell(
     if refused:
         raise WorldFailed(f"{', '.join(refused)} cannot strike in the world shell, which has {', '.join(SHELL_KINDS)}")
     steps, held = _Steps(), HeldTasks()
-    with _deterministic(options.seed), _logged() as lines:
+    with own_directory() as directory, deterministic(options.seed), logged(directory) as lines:
         told = listener or Quiet()
         try:
             clock = trio.testing.MockClock(autojump_threshold=0)
-            play = partial(_play, workload, options, plan, told, steps, held)
+            play = partial(_play, workload, options, plan, told, steps, held, Path(directory))
             run: Run = trio.run(play, clock=clock, instruments=[steps, held])
         except BaseExceptionGroup as group:
             raise first_of(group) from group
@@ -115,52 +111,11 @@ def run_shell(
 
 
 def _drawn(options: Options, nemeses: Collection[str]) -> FaultPlan:
-    """WorldFailed for a nemesis that there is not. Faults strike controllers alone."""
+    """WorldFailed for a nemesis that there is not."""
     try:
-        return draw_plan(msgspec.structs.replace(options, brokers=0), nemeses, available=SHELL_KINDS)
+        return draw_plan(options, nemeses, available=SHELL_KINDS)
     except NoSuchNemesis as error:
         raise WorldFailed(str(error)) from error
-
-
-@contextmanager
-def _deterministic(seed: str) -> Iterator[None]:
-    """Which task goes first is drawn from the seed, as trio has it for property tests. What nodes have frozen of the collector's
-    (`kraftlab.quorum.driver.interpreter`) is garbage afterwards.
-    """
-    loop: Any = trio._core._run
-    before = loop._ALLOW_DETERMINISTIC_SCHEDULING
-    loop._ALLOW_DETERMINISTIC_SCHEDULING = True
-    loop._r.seed(f"{seed}/tasks")
-    try:
-        yield
-    finally:
-        loop._ALLOW_DETERMINISTIC_SCHEDULING = before
-        gc.unfreeze()
-
-
-@contextmanager
-def _logged() -> Iterator[list[str]]:
-    """What all nodes log, with the mock clock's time."""
-    handler = _Lines()
-    logger = logging.getLogger("kraftlab")
-    before = logger.level, logger.propagate
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
-    try:
-        yield handler.lines
-    finally:
-        logger.removeHandler(handler)
-        logger.level, logger.propagate = before
-
-
-class _Lines(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(f"{trio.current_time():9.4f} {record.levelname:<7} {self.format(record)}")
 
 
 class _Steps(trio.abc.Instrument):
@@ -183,7 +138,7 @@ class ShellPort:
         self, cluster: ShellCluster, options: Options, process: int, now_ns: Callable[[], int], guard: QuorumGuard
     ) -> None:
         self.controllers: Sequence[int] = cluster.controller_ids
-        self.brokers: Sequence[int] = cluster.stand_in_ids
+        self.brokers: Sequence[int] = cluster.broker_ids
         self.now_ns = now_ns
         self._cluster, self._guard, self._timeout_ms = cluster, guard, options.timeout_ms
         self._random: random.Random = options.random(f"port/{process}")
@@ -243,20 +198,29 @@ class Tail:
                 self.violations.append(f"node {node} has committed {header!r}, which does not follow offset {self.end}")
 
 
-async def _play(workload: Workload, options: Options, plan: FaultPlan, listener: Listener, steps: _Steps, held: HeldTasks) -> Run:
-    return await _ShellRun(workload, options, plan, listener, steps, held).play()
+async def _play(
+    workload: Workload, options: Options, plan: FaultPlan, listener: Listener, steps: _Steps, held: HeldTasks, directory: Path
+) -> Run:
+    return await _ShellRun(workload, options, plan, listener, steps, held, directory).play()
 
 
 class _ShellRun(PhasedRun):
     """One run, under trio."""
 
     def __init__(
-        self, workload: Workload, options: Options, plan: FaultPlan, listener: Listener, steps: _Steps, held: HeldTasks
+        self,
+        workload: Workload,
+        options: Options,
+        plan: FaultPlan,
+        listener: Listener,
+        steps: _Steps,
+        held: HeldTasks,
+        directory: Path,
     ) -> None:
         super().__init__(workload, options, plan, listener)
         self._steps = steps
-        properties = PROPERTIES | dict(workload.properties)
-        self._cluster = cluster = ShellCluster(options.controllers, options.brokers, properties, self._chance, held)
+        properties = {**PROPERTIES, **workload.properties}
+        self._cluster = cluster = ShellCluster(options.controllers, options.brokers, properties, self._chance, held, directory)
         self._guard = QuorumGuard(cluster, cluster.find_voters, cluster.files)
         self._tail = Tail()
         cluster.on_commit = self._tail.hear
@@ -339,19 +303,13 @@ class _ShellRun(PhasedRun):
 
     def _observe(self) -> None:
         up = self._cluster.up()
-        for node in self._cluster.controller_ids:
+        for node in self._cluster.node_ids:
             at_ns, life = self._drive.now_ns(), up.get(node)
             seen = Observation(at_ns=at_ns, node=node, is_up=False)
             if life is not None:
-                told = life.driver.describe()
+                epoch, leader, high_watermark, log_end = life.said()
                 seen = Observation(
-                    at_ns=at_ns,
-                    node=node,
-                    is_up=True,
-                    epoch=told.leader_epoch,
-                    leader=told.leader_id,
-                    high_watermark=told.high_watermark,
-                    log_end=told.log_end_offset,
+                    at_ns=at_ns, node=node, is_up=True, epoch=epoch, leader=leader, high_watermark=high_watermark, log_end=log_end
                 )
             self._observed(seen)
 

@@ -1,16 +1,15 @@
-"""Controllers as their processes run them, all in one trio loop: `ControllerNode` with a network in memory and inline disks.
+"""Controllers and brokers as their processes run them, all in one trio loop, with a network in memory and inline disks.
 
 Theory of operation. A node has an address, files (a simulated file system) and lives. A life is everything of one process:
-driver, controller, doors, tasks in a nursery of its own. A kill cancels that after the node has been struck dumb: no byte leaves
-it and no file changes while its tasks unwind. A start begins the next life on the same files when the last is over. A life that
-ends by an exception of its own has crashed: that is written down with its last words.
+driver, controller or broker, doors, tasks in a nursery of its own. A kill cancels that after the node has been struck dumb: no
+byte leaves it and no file changes while its tasks unwind. A start begins the next life on the same files when the last is over. A
+life that ends by an exception of its own has crashed: that is written down with its last words.
 
 A node that stands still (`pause_node`) does nothing at all: its tasks are held (`held_tasks.py`), while the network goes on to
 bring it messages, until it goes on or is killed. The voters live in the log, and a disk may be exchanged for an empty one.
 
-Clients call the doors themselves, the same two functions behind which gRPC stands; a call travels for a while each way, and
-breaks if the node dies with it in hand. Brokers are stand-ins that no fault strikes: they register and send heartbeats by the
-peer protocol, host nothing, and pass calls on, once, to the controller that they believe to lead.
+Clients call the doors themselves (`shell_nodes.py`); a call travels for a while each way, and breaks if the node dies with it in
+hand. Log directories of brokers are real ones, in a directory that is the run's.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from contextvars import Context, copy_context
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
 import trio
 from google.protobuf.message import Message
 
@@ -29,26 +28,14 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import ClusterUnreachable
 from kraftlab.cluster.layout import FIRST_CONTROLLER_ID
 from kraftlab.cluster.links.shape import Cut, LinkShape
+from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
-from kraftlab.config.models import ControllerConfig, build
-from kraftlab.controller.doors.waits import TrioWaits
-from kraftlab.controller.main import ControllerNode
+from kraftlab.config.models import BrokerConfig, ControllerConfig, build
 from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.metadata.features import supported_features
-from kraftlab.metadata.peer_rpc import (
-    Api,
-    BrokerHeartbeatRequest,
-    BrokerHeartbeatResponse,
-    BrokerRegistrationRequest,
-    BrokerRegistrationResponse,
-)
-from kraftlab.metadata.records import Listener
 from kraftlab.metadata.uuids import Uuid, to_text
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
 from kraftlab.quorum.driver.outside import Outside
-from kraftlab.quorum.driver.transport import PeerError, PeerIdentity, PeerPool, PeerTimeout, PeerUnreachable
 from kraftlab.quorum.simulation.simulated_file_system import SimulatedFileSystem
-from kraftlab.quorum.state_machine import CommittedBatch
 from kraftlab.quorum.storage.bootstrap import write_bootstrap
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
@@ -57,22 +44,20 @@ from ..nemeses.scene import Leads
 from .held_tasks import OWNER, HeldTasks
 from .inline_disk import InlineDisk
 from .memory_network import MemoryNetwork, Pair, Place
+from .shell_machine import STARTED_S
+from .shell_nodes import ShellBroker, ShellController, ShellNode
 
-STARTED_S = 1_700_000_000.0
-"""The wall clock's time when the mock clock's is 0."""
 HOST = "127.0.0.1"
 GRPC_PORT = 20_000
 """Of node 0; nobody listens there."""
 CONTROLLER = "CONTROLLER"
 PRINCIPAL = "User:ANONYMOUS"
-BEAT_S = 0.5
-BROKER_TIMEOUT_MS = 1_000
+LOG_DIRS = 2
+"""Of each broker."""
 GRACE_S = 0.5
 """How much longer than a node's own deadline its answer is waited for."""
-_LOOK_S = 0.02
-_REGISTER_AGAIN = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
-T = TypeVar("T")
+C = TypeVar("C", ControllerConfig, BrokerConfig)
 Chance = Callable[[str], random.Random]
 
 
@@ -82,14 +67,6 @@ class Unanswered(Exception):
     def __init__(self, status: str, text: str) -> None:
         super().__init__(text)
         self.status = status
-
-
-class _InlineWaits(TrioWaits):
-    """Nothing is worked out on a thread."""
-
-    async def aside(self, run: Callable[[], T]) -> T:
-        await trio.lowlevel.checkpoint()
-        return run()
 
 
 class _Asked:
@@ -106,9 +83,9 @@ class _Asked:
 
 
 class _Life:
-    """One process. `nursery` is there, and `is_up`, once it answers its peers."""
+    """One process. It `is_up` once it answers clients."""
 
-    def __init__(self, node: ControllerNode, place: Place, files: SimulatedFileSystem, disk: InlineDisk, number: int) -> None:
+    def __init__(self, node: ShellNode, place: Place, files: SimulatedFileSystem, disk: InlineDisk, number: int) -> None:
         self.node, self.place, self.files, self.disk, self.number = node, place, files, disk, number
         self.context: Context = copy_context()
         """What its tasks begin with: they are known by that."""
@@ -126,27 +103,27 @@ class ShellCluster:
     server.properties of all nodes. `held` are tasks of the `trio.run` that this is under. Run `run` beside everything.
     """
 
-    def __init__(self, controllers: int, brokers: int, properties: Mapping[str, str], chance: Chance, held: HeldTasks) -> None:
+    def __init__(
+        self, controllers: int, brokers: int, properties: Mapping[str, str], chance: Chance, held: HeldTasks, directory: Path
+    ) -> None:
         self.controller_ids = tuple(range(FIRST_CONTROLLER_ID, FIRST_CONTROLLER_ID + controllers))
-        self.broker_ids: tuple[int, ...] = ()
-        """Of those that faults can strike: stand-ins are not."""
-        self.stand_in_ids = tuple(range(brokers))
-        self._chance, self._held = chance, held
+        self.broker_ids = tuple(range(brokers))
+        self.node_ids = (*self.controller_ids, *self.broker_ids)
+        self._chance, self._held, self._directory = chance, held, directory
         self._properties = dict(properties)
         self._ids = chance("ids")
         self.cluster_id = to_text(self._new_id())
-        self._peer_at = {node: Endpoint(HOST, 10_000 + node) for node in (*self.controller_ids, *self.stand_in_ids)}
+        self._peer_at = {node: Endpoint(HOST, 10_000 + node) for node in self.node_ids}
         self.network = MemoryNetwork({at: node for node, at in self._peer_at.items()}, chance)
         self._files: dict[int, SimulatedFileSystem] = {}
         self._directories: dict[int, MetaProperties] = {}
         self._disks_made = 0
-        for node in self.controller_ids:
+        for node in self.node_ids:
             self._put_disk(node)
         self._format()
         self._lives: dict[int, _Life] = {}
         self._operator = chance("operator")
         self._stirred = trio.Event()
-        self._controller_of = dict.fromkeys(self.stand_in_ids, self.controller_ids[0])
         self.exits: list[tuple[float, int, str]] = []
         """When nodes ended by themselves, and their last words."""
         self.on_commit: Callable[[int, bytes], None] = lambda node_id, batches: None
@@ -162,10 +139,14 @@ class ShellCluster:
         self._directories[node_id] = MetaProperties(self.cluster_id, node_id, self._new_id())
 
     def _format(self) -> None:
-        """All controllers are the first voters."""
+        """All controllers are the first voters; brokers have log directories."""
         voters = VoterSet.of([self._voter(node) for node in self.controller_ids])
         for node in self.controller_ids:
             write_bootstrap(self._files[node], str(self.metadata_dir(node)), self.cluster_id, voters)
+        for broker in self.broker_ids:
+            for path in self.log_dirs(broker):
+                path.mkdir(parents=True)
+                meta_properties.write(path, MetaProperties(self.cluster_id, broker, self._new_id()))
 
     def _voter(self, node_id: int) -> Voter:
         return Voter(ReplicaKey(node_id, self._directories[node_id].directory_id), {CONTROLLER: self._peer_at[node_id]})
@@ -174,10 +155,8 @@ class ShellCluster:
         """All nodes, until cancelled."""
         async with trio.open_nursery() as self._nursery:
             self._nursery.start_soon(self.network.alarms.run)
-            for node in self.controller_ids:
+            for node in self.node_ids:
                 self.start_node(node)
-            for broker in self.stand_in_ids:
-                self._nursery.start_soon(self._stand_in, broker)
             task_status.started()
 
     # -- what faults do ------------------------------------------------------------------------------------------------
@@ -193,27 +172,18 @@ class ShellCluster:
         place = Place(self.network, node_id, self._chance(f"pauses {node_id} {number}"))
         disk = InlineDisk(self._chance(f"disk {node_id} {number}"), self._files[node_id])
         outside = Outside(place, disk, self._chance(f"node {node_id} {number}"), lambda: STARTED_S + trio.current_time())
-        node = ControllerNode(
-            self._config(node_id),
-            self._directories[node_id],
-            outside,
-            file_system=self._files[node_id],
-            aside=None,
-            waits=_InlineWaits(),
-        )
-        self._listen(node_id, node)
-        life = self._lives[node_id] = _Life(node, place, self._files[node_id], disk, number)
+        files = self._files[node_id]
+        made = self._directories[node_id], outside, files, partial(self._commit, node_id)
+        node: ShellNode
+        if node_id in self.controller_ids:
+            node = ShellController(self._build(node_id, "controller", ControllerConfig), *made)
+        else:
+            node = ShellBroker(self._build(node_id, "broker", BrokerConfig), *made)
+        life = self._lives[node_id] = _Life(node, place, files, disk, number)
         life.context.run(self._nursery.start_soon, self._live, node_id, life, before)
 
-    def _listen(self, node_id: int, node: ControllerNode) -> None:
-        apply = node.controller.apply
-
-        async def applied(batches: list[CommittedBatch], high_watermark: int) -> None:
-            for batch in batches:
-                self.on_commit(node_id, node.driver.committed(batch.base_offset, 1))
-            await apply(batches, high_watermark)
-
-        node.controller.apply = applied  # type: ignore[method-assign]
+    def _commit(self, node_id: int, data: bytes) -> None:
+        self.on_commit(node_id, data)
 
     def kill_node(self, node_id: int) -> None:
         life = self._lives[node_id]
@@ -247,15 +217,22 @@ class ShellCluster:
 
     def heal_all(self) -> None:
         """All links, and all nodes that stand still; those that ended are started again."""
-        nodes = (*self.controller_ids, *self.stand_in_ids)
-        self.network.heal([(source, target) for source in nodes for target in nodes])
-        for node in self.controller_ids:
+        self.network.heal([(source, target) for source in self.node_ids for target in self.node_ids])
+        for node in self.node_ids:
             self.resume_node(node)
             if self.pid(node) is None:
                 self.start_node(node)
 
     def metadata_dir(self, node_id: int) -> Path:
-        return Path(f"/shell/controller-{node_id}/metadata")
+        """On simulated files."""
+        return Path(f"/shell/{self._name(node_id)}/metadata")
+
+    def log_dirs(self, broker_id: int) -> tuple[Path, ...]:
+        """On this machine's."""
+        return tuple(self._directory / self._name(broker_id) / f"d{number}" for number in range(LOG_DIRS))
+
+    def _name(self, node_id: int) -> str:
+        return f"{'broker' if node_id in self.broker_ids else 'controller'}-{node_id}"
 
     def files(self, node_id: int) -> SimulatedFileSystem:
         """What is on the disk that the node has now."""
@@ -287,15 +264,18 @@ class ShellCluster:
 
     # -- lives ---------------------------------------------------------------------------------------------------------
 
-    def _config(self, node_id: int) -> ControllerConfig:
+    def _build(self, node_id: int, role: str, kind: type[C]) -> C:
+        own = "CONTROLLER" if role == "controller" else "PEER"
         values = {
-            "process.roles": "controller",
+            "process.roles": role,
             "node.id": str(node_id),
             "controller.quorum.bootstrap.servers": ",".join(str(self._peer_at[node]) for node in self.controller_ids),
-            "listeners": f"CONTROLLER://{self._peer_at[node_id]},GRPC://{Endpoint(HOST, GRPC_PORT + node_id)}",
+            "listeners": f"{own}://{self._peer_at[node_id]},GRPC://{Endpoint(HOST, GRPC_PORT + node_id)}",
             "metadata.log.dir": str(self.metadata_dir(node_id)),
         }
-        return build(values | self._properties, f"controller-{node_id}", "controller", ControllerConfig)
+        if role == "broker":
+            values["log.dirs"] = ",".join(map(str, self.log_dirs(node_id)))
+        return build(values | self._properties, self._name(node_id), role, kind)
 
     async def _live(self, node_id: int, life: _Life, before: _Life | None) -> None:
         if before is not None:
@@ -304,10 +284,7 @@ class ShellCluster:
             with life.scope:
                 async with trio.open_nursery() as nursery:
                     life.nursery = nursery
-                    await life.node.take_part(nursery)
-                    life.is_up = True
-                    await life.node.controller.failed.wait()
-                    raise life.node.controller.failure or RuntimeError("the controller must end, and does not say why")
+                    await life.node.live(nursery, partial(setattr, life, "is_up", True))
         except Exception as error:
             if not life.is_killed:
                 self.exits.append((trio.current_time(), node_id, last_words(error)))
@@ -316,49 +293,57 @@ class ShellCluster:
             life.place.die()
             for asked in tuple(life.asked):
                 asked.answer(None)
+            life.node.die()
             life.files.crash(power_cut=False)
             life.ended.set()
 
-    def life(self, node_id: int) -> ControllerNode | None:
+    def _alive(self, node_id: int) -> _Life | None:
         """The node as it runs, None if it is down or has only begun to start."""
         life = self._lives.get(node_id)
-        return life.node if life is not None and life.is_up and self.pid(node_id) is not None else None
+        return life if life is not None and life.is_up and self.pid(node_id) is not None else None
 
-    def up(self) -> dict[int, ControllerNode]:
+    def up(self) -> dict[int, ShellNode]:
         """Those that run and do not stand still."""
-        found = {node: self.life(node) for node in self.controller_ids if self._lives[node] not in self._held}
-        return {node: life for node, life in found.items() if life is not None}
+        found = {node: self._alive(node) for node in self.node_ids}
+        return {node: life.node for node, life in found.items() if life is not None and life not in self._held}
+
+    def _controllers_up(self) -> dict[int, ShellController]:
+        return {node: life for node, life in self.up().items() if isinstance(life, ShellController)}
 
     # -- who leads, and who votes --------------------------------------------------------------------------------------
 
     async def find_leader(self, above: int | None = None) -> Leads | None:
         await trio.lowlevel.checkpoint()
-        views = [life.driver.leader for life in self.up().values()]
+        views = [life.driver.leader for life in self._controllers_up().values()]
         known = [Leads(view.leader_id, view.epoch) for view in views if view.leader_id >= 0]
         return max(known, key=lambda leads: leads.epoch, default=None)
 
     async def find_voters(self) -> dict[int, frozenset[int]]:
         await trio.lowlevel.checkpoint()
-        return {node: frozenset(voter.node_id for voter in life.driver.describe().voters) for node, life in self.up().items()}
+        described = {node: life.driver.describe() for node, life in self._controllers_up().items()}
+        return {node: frozenset(voter.node_id for voter in told.voters) for node, told in described.items()}
 
     def lacking(self) -> str:
         """What is missing for the cluster to be ready, "" if nothing is."""
-        lives = {node: self.life(node) for node in self.controller_ids}
-        down = [node for node, life in lives.items() if life is None]
+        up = self.up()
+        down = [node for node in self.node_ids if node not in up]
         if down:
-            return f"controllers {down} are down"
-        running = [life for life in lives.values() if life is not None]
-        views = {(life.driver.leader.leader_id, life.driver.leader.epoch) for life in running}
-        active = [life for life in running if life.controller.is_active]
+            return f"nodes {down} are down"
+        running = self._controllers_up()
+        views = {(life.driver.leader.leader_id, life.driver.leader.epoch) for life in running.values()}
+        active = [life for life in running.values() if life.node.controller.is_active]
         if len(views) != 1 or len(active) != 1:
             return f"no leader that all follow: {sorted(views)}"
         committed = active[0].driver.high_watermark
-        behind = [node for node, life in lives.items() if life is not None and life.controller.applied_offset < committed - 1]
+        behind = [node for node, life in running.items() if life.node.controller.applied_offset < committed - 1]
         if behind:
             return f"controllers {behind} have not applied what is committed"
-        registered = active[0].controller.committed.image.cluster.brokers
-        missing = [broker for broker in self.stand_in_ids if broker not in registered or registered[broker].fenced]
-        return f"brokers {missing} are not there" if missing else ""
+        registered = active[0].node.controller.committed.image.cluster.brokers
+        brokers = {node: life for node, life in up.items() if isinstance(life, ShellBroker)}
+        missing = [
+            node for node, life in brokers.items() if not life.is_running or node not in registered or registered[node].fenced
+        ]
+        return f"brokers {missing} do not serve" if missing else ""
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
@@ -368,9 +353,8 @@ class ShellCluster:
         there_s, back_s = (chance.choice((0.0002, 0.0005, 0.002)) * chance.uniform(0.5, 1.5) for _ in range(2))
         with trio.move_on_after(patience_s):
             await trio.sleep(there_s)
-            target = self._controller_of.get(node_id, node_id)
-            await self._goes_on(target)
-            response = await self._served(target, call)
+            await self._goes_on(node_id)
+            response = await self._served(node_id, call)
             await trio.sleep(back_s)
             return response
         raise Unanswered("DEADLINE_EXCEEDED", f"no answer within {patience_s:g} s")
@@ -380,13 +364,13 @@ class ShellCluster:
             await self._stirred.wait()
 
     async def _served(self, node_id: int, call: Call) -> Message:
-        life = self._lives.get(node_id)
-        if life is None or self.life(node_id) is None:
+        life = self._alive(node_id)
+        if life is None:
             raise Unanswered("UNAVAILABLE", f"connection refused by node {node_id}")
         asked = _Asked()
         life.asked[asked] = None
         try:
-            if not life.node.service.accept(call, asked.answer):
+            if not life.node.accept(call, asked.answer):
                 life.context.run(life.nursery.start_soon, self._dispatch, life, call, asked)
             await asked.done.wait()
         finally:
@@ -396,7 +380,7 @@ class ShellCluster:
         return asked.response
 
     async def _dispatch(self, life: _Life, call: Call, asked: _Asked) -> None:
-        asked.answer(await life.node.service.dispatch(call))
+        asked.answer(await life.node.dispatch(call))
 
     async def ask_leader(self, api: str, request: Any, timeout_ms: int) -> Any:
         """The answer of whoever leads. ApiError, ClusterUnreachable."""
@@ -412,45 +396,6 @@ class ShellCluster:
         if header.error_code:
             raise ApiError(ErrorCode(header.error_code), header.error_message)
         return response
-
-    # -- brokers -------------------------------------------------------------------------------------------------------
-
-    async def _stand_in(self, broker: int) -> None:
-        """Registers a broker and sends its heartbeats, for ever."""
-        directory = self._new_id()
-        listeners = tuple(Listener(name, HOST, self._peer_at[broker].port) for name in ("GRPC", "PEER"))
-        registration = BrokerRegistrationRequest(
-            broker, self.cluster_id, self._new_id(), listeners, supported_features(), None, (directory,)
-        )
-        place = Place(self.network, broker, self._chance(f"pauses {broker}"))
-        async with trio.open_nursery() as nursery:
-            pool = PeerPool(nursery, PeerIdentity(self.cluster_id, 0, ReplicaKey(broker, directory)), place)
-            while True:
-                answer = await self._of_controller(
-                    pool, broker, Api.BROKER_REGISTRATION, registration, BrokerRegistrationResponse
-                )
-                epoch = answer.broker_epoch
-                heartbeat = BrokerHeartbeatRequest(broker, epoch, epoch + 1, False, False)
-                while True:
-                    beaten = await self._of_controller(pool, broker, Api.BROKER_HEARTBEAT, heartbeat, BrokerHeartbeatResponse)
-                    if beaten.error:
-                        break
-                    await trio.sleep(BEAT_S)
-
-    async def _of_controller(self, pool: PeerPool, broker: int, api: int, request: msgspec.Struct, kind: type[Any]) -> Any:
-        """The answer of whoever leads, which is asked for among all."""
-        while True:
-            at = self._peer_at[self._controller_of[broker]]
-            try:
-                body = await pool.request(at, api, msgspec.msgpack.encode(request), timeout_ms=BROKER_TIMEOUT_MS)
-                answer = msgspec.msgpack.decode(body, type=kind)
-                if not answer.error or (api == Api.BROKER_HEARTBEAT and answer.error in _REGISTER_AGAIN):
-                    return answer
-            except (PeerUnreachable, PeerTimeout, PeerError):
-                pass
-            place = self.controller_ids.index(self._controller_of[broker])
-            self._controller_of[broker] = self.controller_ids[(place + 1) % len(self.controller_ids)]
-            await trio.sleep(_LOOK_S)
 
 
 def last_words(error: BaseException) -> str:

@@ -1,0 +1,91 @@
+"""What a run in the shell's world still takes from this machine, and how that is the same in every run of a seed.
+
+Which task goes first is drawn from the seed, as trio has it for property tests. Controllers have all else through one seam
+(`kraftlab.quorum.driver.outside`). Brokers take the names of what they give up, the time of day, some pauses and the free space
+of their disks from this process and its system, so these are put in place here. Their log directories lie in memory, where the
+system has such a place, under a name that is another one in each run: logs show it as `SHOWN`.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import random
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import trio
+
+from kraftlab.broker.log import log_dir
+
+IN_MEMORY = "/dev/shm"
+SHOWN = "/shell"
+STARTED_S = 1_700_000_000.0
+"""The wall clock's time when the mock clock's is 0."""
+FREE_BYTES = 1 << 40
+
+
+@contextmanager
+def deterministic(seed: str) -> Iterator[None]:
+    """What nodes have frozen of the collector's (`kraftlab.quorum.driver.interpreter`) is garbage afterwards."""
+    loop: Any = trio._core._run
+    before, chance, clock = loop._ALLOW_DETERMINISTIC_SCHEDULING, random.getstate(), time.time
+    names = random.Random(f"{seed}/shell/names")
+
+    def now() -> float:
+        return STARTED_S + trio.current_time() if trio.lowlevel.in_trio_run() else clock()
+
+    loop._ALLOW_DETERMINISTIC_SCHEDULING = True
+    loop._r.seed(f"{seed}/tasks")
+    random.seed(f"{seed}/shell/pauses")
+    with (
+        mock.patch.object(uuid, "uuid4", lambda: uuid.UUID(bytes=names.randbytes(16), version=4)),
+        mock.patch.object(time, "time", now),
+        mock.patch.object(log_dir, "free_bytes", lambda path: FREE_BYTES),
+    ):
+        try:
+            yield
+        finally:
+            loop._ALLOW_DETERMINISTIC_SCHEDULING = before
+            random.setstate(chance)
+            gc.unfreeze()
+
+
+@contextmanager
+def own_directory() -> Iterator[str]:
+    """Gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="kraftlab-shell-", dir=IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else None) as path:
+        yield path
+
+
+@contextmanager
+def logged(directory: str) -> Iterator[list[str]]:
+    """What all nodes log, with the mock clock's time."""
+    handler = _Lines(directory)
+    logger = logging.getLogger("kraftlab")
+    before = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield handler.lines
+    finally:
+        logger.removeHandler(handler)
+        logger.level, logger.propagate = before
+
+
+class _Lines(logging.Handler):
+    def __init__(self, directory: str) -> None:
+        super().__init__()
+        self._directory = directory
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = self.format(record).replace(self._directory, SHOWN)
+        self.lines.append(f"{trio.current_time():9.4f} {record.levelname:<7} {text}")
