@@ -56,6 +56,7 @@ class Choice(NamedTuple):
     game: Game
     faults: tuple[str, ...] | None
     mutant: str | None
+    refine: bool
 
 
 @click.group(
@@ -70,6 +71,7 @@ Examples:
   kraftlab sim --seed 17 --shrink       # a failing seed: the fewest faults that still do it, as a plan in a file
   kraftlab sim --plan seed-17.json      # play such a plan again
   kraftlab sim --metadata --seeds 30    # controllers, with administrators and brokers that ask them
+  kraftlab sim --seeds 100 --refine     # every step of every node must be one that a small model of Raft allows
   kraftlab sim mutants                  # plant bugs and see that they are found""",
 )
 @click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="How many seeds to play.")
@@ -80,6 +82,7 @@ Examples:
 @click.option("--faults", metavar="NAME[,…]", help="Only these faults may strike; 'none': none may.")
 @click.option("--mutant", metavar="NAME", help="Plant a known bug first, to see that it is found.")
 @click.option("--metadata", is_flag=True, help="Run real controllers on top and judge what they answer; the mutants are theirs.")
+@click.option("--refine", is_flag=True, help="Hold every step against a model of Raft that was written separately; slower.")
 @click.option("--coverage", "with_coverage", is_flag=True, help="Show what was met: transitions, and faults by state.")
 @click.option("--trace", is_flag=True, help="With --seed or --plan: print every step.")
 @click.option(
@@ -100,6 +103,7 @@ def sim(
     faults: str | None,
     mutant: str | None,
     metadata: bool,
+    refine: bool,
     with_coverage: bool,
     trace: bool,
     ndjson: Path | None,
@@ -123,31 +127,31 @@ def sim(
         raise CommandFailed(f"--write-plan and --write-test say where --shrink writes: add --shrink\n{SEE}")
     out = Output(as_json)
     if plan_file is not None:
-        plan, replay = _load(plan_file), f"kraftlab sim --plan {plan_file}"
+        plan, replay = _load(plan_file, refine), f"kraftlab sim --plan {plan_file}{' --refine' if refine else ''}"
         return _play_plan(plan, replay, out, with_coverage, trace, ndjson, shrinks, write_plan, write_test)
-    choice = _choose(metadata, faults, mutant)
+    choice = _choose(metadata, faults, mutant, refine)
     if seeds is not None:
         return _play_many(choice, range(start, start + seeds), jobs, with_coverage, out)
     assert seed is not None, "one of the three is given"
     with _Trace(ndjson, trace and not as_json) as writer:
-        result = choice.game.run_seed(seed, faults=choice.faults, mutant=choice.mutant, **writer.arguments)
+        result = choice.game.run_seed(seed, faults=choice.faults, mutant=choice.mutant, refine=choice.refine, **writer.arguments)
     replay = sim_text.replay_command(result, chosen_faults=choice.faults)
     return _tell_one(result, choice.game, replay, out, with_coverage, trace, shrinks, write_plan, write_test)
 
 
-def _choose(metadata: bool, faults: str | None, mutant: str | None) -> Choice:
+def _choose(metadata: bool, faults: str | None, mutant: str | None, refine: bool) -> Choice:
     from kraftlab.quorum.simulation.faults import FAULTS
 
     game = metadata_world() if metadata else consensus()
     if mutant is not None and mutant not in game.mutants:
         raise CommandFailed(f"there is no mutant {mutant}; there are {', '.join(game.mutants)}")
     if faults is None:
-        return Choice(game, None, mutant)
+        return Choice(game, None, mutant, refine)
     names = () if faults == "none" else tuple(name.strip() for name in faults.split(","))
     unknown = [name for name in names if name not in FAULTS]
     if unknown:
         raise CommandFailed(f"there is no fault {', '.join(unknown)}; there are {', '.join(FAULTS)}")
-    return Choice(game, names, mutant)
+    return Choice(game, names, mutant, refine)
 
 
 # Many seeds
@@ -158,7 +162,14 @@ def _play_many(choice: Choice, seeds: range, jobs: int | None, with_coverage: bo
 
     processes = jobs or ((os.cpu_count() or 1) if len(seeds) >= SEEDS_FOR_SEVERAL_JOBS else 1)
     tally, started = runner.Tally(), time.perf_counter()
-    results = runner.run_many(seeds, processes=processes, faults=choice.faults, mutant=choice.mutant, play=choice.game.run_seed)
+    results = runner.run_many(
+        seeds,
+        processes=processes,
+        faults=choice.faults,
+        mutant=choice.mutant,
+        refine=choice.refine,
+        play=choice.game.run_seed,
+    )
 
     def describe(_newest: SeedResult) -> str:
         failed = f"{len(tally.failures)} FAILED, " if tally.failures else ""
@@ -229,11 +240,14 @@ def _write_line(line: str) -> None:
     sys.stdout.write(line + "\n")
 
 
-def _load(path: Path) -> Plan:
+def _load(path: Path, refine: bool) -> Plan:
+    import msgspec
+
     from kraftlab.quorum.simulation.plan import PlanError, decode
 
     try:
-        return decode(path.read_bytes(), str(path))
+        plan = decode(path.read_bytes(), str(path))
+        return msgspec.structs.replace(plan, refine=plan.refine or refine)
     except OSError as error:
         raise CommandFailed(f"cannot read {path}: {error.strerror}. Make a plan with: kraftlab sim --seed S --shrink") from error
     except PlanError as error:

@@ -30,11 +30,14 @@ def run_seed(
     mutant: str | None = None,
     write: Callable[[str], None] | None = None,
     trace: Callable[[str], object] | None = None,
+    refine: bool = False,
 ) -> SeedResult:
     """Play one seed; `mutant` names one of the controller's. In the result `acknowledged` counts operations, not batches."""
     options = draw_options(seed, FAULTS if faults is None else faults, fault_phase_ms=FAULT_PHASE_MS)
     with planted(MUTANTS[mutant] if mutant else None):
-        return runner.play(options, mutant=mutant, write=write, trace=trace, make_world=MetadataWorld, world_name=METADATA)
+        return runner.play(
+            options, mutant=mutant, write=write, trace=trace, refine=refine, make_world=MetadataWorld, world_name=METADATA
+        )
 
 
 def run_plan(
@@ -52,6 +55,7 @@ def run_plan(
             plan=plan,
             write=write,
             trace=trace,
+            refine=plan.refine,
             make_world=MetadataWorld,
             world_name=METADATA,
             with_tail=with_tail,

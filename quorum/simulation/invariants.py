@@ -15,7 +15,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.batch import BatchHeader, check_all
-from ..core.effects import Append, ElectionState, InstallSnapshot, Reply, Send, Truncate
+from ..core.effects import Append, Effects, ElectionState, InstallSnapshot, Reply, Send, Truncate
+from ..core.events import Event
 from ..core.local_log import control_of
 from ..core.messages import (
     BeginQuorumEpochRequest,
@@ -73,6 +74,9 @@ class Checker:
         self.world = world
 
     def on_boot(self, machine: Machine, log: DurableLog, store: MetadataStore) -> None: ...
+
+    def on_step(self, process: SimulatedProcess, event: Event, effects: Effects) -> None:
+        """The node has taken a step, none of whose effects is carried out so far."""
 
     def on_state(self, process: SimulatedProcess) -> None: ...
 
@@ -542,6 +546,15 @@ class Checkers:
     def on_boot(self, machine: Machine, log: DurableLog, store: MetadataStore) -> None:
         for check in self._hooks["on_boot"]:
             check(machine, log, store)
+
+    @property
+    def watch_steps(self) -> bool:
+        """Whether anybody wants to see every step: then `on_step` is to be called."""
+        return bool(self._hooks["on_step"])
+
+    def on_step(self, process: SimulatedProcess, event: Event, effects: Effects) -> None:
+        for check in self._hooks["on_step"]:
+            check(process, event, effects)
 
     def on_state(self, process: SimulatedProcess) -> None:
         for check in self._state:

@@ -24,7 +24,8 @@ class PlanError(ValueError):
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A run. `world` is "consensus" or "metadata"; `mutant` is planted first; `until_us`, if given, ends the run there without
-    a verdict on what comes later. `rule` is the invariant that this plan is kept for, "" if none.
+    a verdict on what comes later. `rule` is the invariant that this plan is kept for, "" if none. `refine`: every step is held
+    against the model (reference/).
     """
 
     version: int = VERSION
@@ -32,6 +33,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     rule: str = ""
     mutant: str | None = None
     until_us: int | None = None
+    refine: bool = False
     options: SimulationOptions
     strikes: tuple[Strike, ...]
 

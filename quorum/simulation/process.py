@@ -225,7 +225,7 @@ class SimulatedProcess:
         self._network = world.network
         self._execute = self._executors()
         self._trace = TraceWriter(world.trace, self.raft, world.now_us) if world.trace is not None else None
-        self._is_watched = world.transcript.is_read or self._trace is not None
+        self._is_watched = world.transcript.is_read or self._trace is not None or world.checkers.watch_steps
         self._deadline_ms = self.raft.next_deadline_ms()
         """As of the newest step."""
         self._arm_timer(self._deadline_ms)
@@ -306,12 +306,13 @@ class SimulatedProcess:
         return effects
 
     def _show(self, event: Event, effects: Effects) -> None:
-        """To who reads the transcript or the trace."""
+        """To who reads the transcript or the trace, or judges every step."""
         world = self.world
         if world.transcript.is_read:
             world.transcript.show(world.now_us, self.node_id, event, self.quorum.state, self.local_log, effects)
         if self._trace is not None:
             self._trace.step(world.now_us, event, effects)
+        world.checkers.on_step(self, event, effects)
 
     def _crashes_here(self) -> bool:
         """Power goes if as many effects as the fault has drawn were carried out."""

@@ -23,6 +23,7 @@ from .invariants import Violation
 from .mutants import MUTANTS, planted
 from .options import SimulationOptions, draw_options
 from .plan import Plan
+from .reference import Refinement
 from .transcript import TAIL_LINES, Transcript
 from .workers import worker_pool
 from .world import World
@@ -154,15 +155,18 @@ def run_seed(
     mutant: str | None = None,
     write: Callable[[str], None] | None = None,
     trace: Callable[[str], object] | None = None,
+    refine: bool = False,
     make_world: WorldFactory = World,
 ) -> SeedResult:
     """Play one seed. `faults` limits what may be drawn, `write` gets one line per step, `trace` NDJSON, `mutant` plants a bug.
+
+    With `refine` every step is held against the model (reference/).
 
     Another `make_world` runs another state machine, or has another workload.
     """
     options = draw_options(seed, FAULTS if faults is None else faults, fault_phase_ms=fault_phase_ms)
     with planted(MUTANTS[mutant] if mutant else None):
-        return play(options, mutant=mutant, write=write, trace=trace, make_world=make_world)
+        return play(options, mutant=mutant, write=write, trace=trace, refine=refine, make_world=make_world)
 
 
 def run_plan(
@@ -175,7 +179,7 @@ def run_plan(
 ) -> SeedResult:
     """Play what a plan says, with or without the bug that it plants."""
     with planted(MUTANTS[plan.mutant] if plan.mutant and with_mutant else None):
-        return play(plan.options, plan=plan, write=write, trace=trace, with_tail=with_tail)
+        return play(plan.options, plan=plan, write=write, trace=trace, refine=plan.refine, with_tail=with_tail)
 
 
 def play(
@@ -185,6 +189,7 @@ def play(
     mutant: str | None = None,
     write: Callable[[str], None] | None = None,
     trace: Callable[[str], object] | None = None,
+    refine: bool = False,
     make_world: WorldFactory = World,
     world_name: str = CONSENSUS,
     with_tail: bool = True,
@@ -198,20 +203,23 @@ def play(
         world = make_world(options, transcript)
         if plan is not None:
             world.strikes, world.until_us = plan.strikes, plan.until_us
+        if refine:
+            world.checkers.add(Refinement(world))
         return world
 
+    def as_plan(world: World) -> Plan:
+        return plan or Plan(world=world_name, mutant=mutant, refine=refine, options=options, strikes=world.strikes)
+
     with collector_at_rest():
-        return _play(options, begin, plan, mutant, write, trace, world_name, with_tail)
+        return _play(options, begin, as_plan, write, trace, with_tail)
 
 
 def _play(
     options: SimulationOptions,
     begin: Callable[[Transcript], World],
-    plan: Plan | None,
-    mutant: str | None,
+    as_plan: Callable[[World], Plan],
     write: Callable[[str], None] | None,
     trace: Callable[[str], object] | None,
-    world_name: str,
     with_tail: bool,
 ) -> SeedResult:
     transcript = Transcript(write)
@@ -243,7 +251,7 @@ def _play(
         coverage=world.coverage,
         calls=len(world.clients.history) if world.clients is not None else 0,
         excuse=world.liveness.excuse,
-        plan=plan or Plan(world=world_name, mutant=mutant, options=options, strikes=world.strikes),
+        plan=as_plan(world),
     )
 
 
@@ -279,10 +287,11 @@ def run_many(
     processes: int = 1,
     faults: Iterable[str] | None = None,
     mutant: str | None = None,
+    refine: bool = False,
     play: Callable[..., SeedResult] | None = None,
 ) -> Iterator[SeedResult]:
     """Play seeds, in this process or in several; results come in the order of the seeds. `play` takes `run_seed`'s place."""
-    run = partial(play or run_seed, faults=None if faults is None else tuple(faults), mutant=mutant)
+    run = partial(play or run_seed, faults=None if faults is None else tuple(faults), mutant=mutant, refine=refine)
     if processes <= 1:
         yield from map(run, seeds)
         return

@@ -1,0 +1,335 @@
+"""S19: whatever a node does, the model may do as well, and then both are the same.
+
+A step comes as the event and its effects. The event is heard: an answer counts, a fetch acknowledges, the disk is done with
+something. Then each effect that changes what Raft is about becomes the action it claims to be; the state transitions are told by
+the Trace effects' moves. Last, the model's replica is held against the node's own variables.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from ...core.batch import KRaftVoters, check_all
+from ...core.effects import (
+    Append,
+    Apply,
+    Effect,
+    Effects,
+    InstallSnapshot,
+    Move,
+    Reply,
+    Send,
+    StoreElectionState,
+    Trace,
+    Truncate,
+)
+from ...core.errors import ErrorCode
+from ...core.events import ElectionStateStored, Event, RequestReceived, ResponseReceived, StorageCompleted
+from ...core.messages import (
+    BeginQuorumEpochRequest,
+    Diverging,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    Records,
+    Request,
+    Response,
+    SnapshotRequired,
+    VoteRequest,
+    VoteResponse,
+)
+from ...core.types import ReplicaKey
+from ...storage import MetadataStore
+from ..durable_log import DurableLog
+from ..invariants import Checker, Violation
+from . import actions
+from .actions import NOBODY, Refused, require
+from .ghosts import Entry, Ghosts
+from .replica import Replica
+
+if TYPE_CHECKING:
+    from ..machine import Machine
+    from ..process import SimulatedProcess
+    from ..world import World
+
+
+class Refinement(Checker):
+    """S19, of one world. Add it before the world begins."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.steps = 0
+        """That were found to be the model's."""
+        self._ghosts = Ghosts()
+        self._replicas: dict[int, Replica] = {}
+
+    def on_boot(self, machine: Machine, log: DurableLog, store: MetadataStore) -> None:
+        entry = self._on_disk(machine, log)
+        named = [record.voters for record in store.boot.bootstrap if isinstance(record, KRaftVoters)]
+        self._replicas[machine.node_id] = Replica(
+            key=machine.key,
+            role="",
+            epoch=0,
+            leader=NOBODY,
+            voted=None,
+            log=entry,
+            durable=entry,
+            stored=store.election,
+            base=named[-1] if named else self.world.static_voters,
+            repair_until=store.boot.repair_until,
+        )
+
+    def on_step(self, process: SimulatedProcess, event: Event, effects: Effects) -> None:
+        replica = self._replicas[process.node_id]
+        done: Effect | Event = event
+        try:
+            replica = self._hear(replica, event)
+            for effect in effects:
+                done = effect
+                replica = self._carry_out(replica, process, event, effect)
+            _agree(replica, process)
+        except Refused as error:
+            raise Violation(f"S19 n{process.node_id} {event!r}: {done!r}: {error}; model: {replica}") from error
+        self._replicas[process.node_id] = replica
+        self.steps += 1
+
+    def on_sent(self, process: SimulatedProcess, request: Request) -> None:
+        """A request leaves."""
+        self._ghosts.sent(request, process.key, self._on_disk(process.machine, process.machine.durable))
+
+    def _on_disk(self, machine: Machine, log: DurableLog) -> Entry:
+        end, crc = (log.ends[-1], log.crcs[-1]) if log.ends else (log.start.offset, log.start_crc)
+        entry = self._ghosts.find(end, crc)
+        if entry is None:
+            raise Violation(f"S19 n{machine.node_id} has a log up to {end} with crc {crc:08x} on its disk, which nobody wrote")
+        return entry
+
+    # What is heard
+
+    def _hear(self, replica: Replica, event: Event) -> Replica:
+        if type(event) is RequestReceived:
+            return self._hear_request(replica, event)
+        if type(event) is ResponseReceived:
+            return self._hear_response(replica, event)
+        if type(event) is StorageCompleted:
+            done = [entry for write_id, entry in replica.writing if write_id <= event.append_id]
+            left = tuple(pair for pair in replica.writing if pair[0] > event.append_id)
+            return replace(replica, durable=max(replica.durable, *done, key=_end), writing=left) if done else replica
+        if type(event) is ElectionStateStored:
+            stored = [state for version, state in replica.storing if version <= event.version]
+            left_to_store = tuple(pair for pair in replica.storing if pair[0] > event.version)
+            return replace(replica, stored=stored[-1], storing=left_to_store) if stored else replica
+        return replica
+
+    def _hear_request(self, replica: Replica, event: RequestReceived) -> Replica:
+        request = event.request
+        if type(request) is not FetchRequest:
+            return replica
+        sent = self._ghosts.origin(request)
+        require(sent is not None, "nobody has sent this")
+        assert sent is not None
+        require(sent.sender == request.replica, f"{sent.sender} has sent this as {request.replica}")
+        if request.epoch != replica.epoch or request.replica.node_id < 0:
+            return replica
+        return actions.acknowledge(replica, request.replica, request.fetch_offset, request.last_fetched_epoch, sent.log)
+
+    def _hear_response(self, replica: Replica, event: ResponseReceived) -> Replica:
+        response = event.response
+        sent = self._ghosts.origin(response)
+        require(sent is not None and sent.sender.node_id == event.source, "nobody has sent this")
+        assert sent is not None
+        if type(response) is VoteResponse and response.granted and response.leader.epoch == replica.epoch:
+            return actions.hear_grant(replica, sent.sender, response.pre_vote)
+        return replica
+
+    # What is done
+
+    def _carry_out(self, replica: Replica, process: SimulatedProcess, event: Event, effect: Effect) -> Replica:
+        if type(effect) is Trace:
+            return self._move(replica, event, effect.move) if effect.move is not None else replica
+        if type(effect) is StoreElectionState:
+            return replace(replica, storing=(*replica.storing, (effect.version, effect.state)))
+        if type(effect) is Append:
+            return self._append(replica, event, effect)
+        if type(effect) is Truncate:
+            replica = actions.truncate(replica, effect.to_offset, self._leaders_log(replica, event))
+            return replace(replica, writing=(*replica.writing, (effect.append_id, replica.log)))
+        if type(effect) is InstallSnapshot:
+            replica = actions.install(replica, self._ghosts, effect.id.offset, effect.last_crc)
+            return replace(replica, writing=(*replica.writing, (effect.append_id, replica.log)))
+        if type(effect) is Apply:
+            return actions.commit(replica, self._ghosts, effect.high_watermark, _told(replica, event))
+        if type(effect) is Send:
+            self._claims(replica, effect.request)
+        elif type(effect) is Reply:
+            inbound = process.inbound.get(effect.correlation)
+            if inbound is not None:
+                self._answers(replica, inbound.request, effect.response)
+        return replica
+
+    def _move(self, replica: Replica, event: Event, move: Move) -> Replica:
+        if not move.source:
+            voted = replica.stored.voted_key if replica.stored is not None and move.voted_id >= 0 else None
+            return actions.begin(replica, self._ghosts, move.target, move.epoch, move.leader_id, voted)
+        require(move.source == replica.role, f"it moves from {move.source}, and is {replica.role}")
+        if move.target == "follower":
+            return actions.follow(replica, self._ghosts, move.epoch, move.leader_id, _named_leaders(event))
+        if move.target == "prospective":
+            return actions.stand(replica)
+        if move.target == "candidate":
+            return actions.campaign(replica, self._ghosts, _does_not_know_pre_votes(event))
+        if move.target == "leader":
+            return actions.lead(replica, self._ghosts)
+        if move.target == "resigned":
+            return actions.resign(replica)
+        if move.epoch > replica.epoch:
+            return actions.see_epoch(replica, self._ghosts, move.epoch, _named_epochs(event))
+        if move.voted_id >= 0 and replica.voted is None:
+            candidate, asked = _candidate(event)
+            require(candidate.node_id == move.voted_id, f"it votes for {move.voted_id}, and {candidate} has asked")
+            return actions.vote(replica, candidate, asked)
+        return actions.lose_leader(replica)
+
+    def _append(self, replica: Replica, event: Event, effect: Append) -> Replica:
+        headers = check_all(effect.data)
+        if replica.role == "leader":
+            for header in headers:
+                start = header.base_offset - effect.base_offset
+                require(len(headers) == 1 and start == 0, "a leader writes one batch at a time")
+                replica = actions.write(replica, self._ghosts, header, effect.data)
+        else:
+            answer = _fetched(event)
+            outcome = answer.outcome if answer is not None else None
+            is_sent = type(outcome) is Records and outcome.data == effect.data
+            require(is_sent, "it copies other batches than it was sent")
+            replica = actions.copy(replica, self._ghosts, headers, self._leaders_log(replica, event))
+        return replace(replica, writing=(*replica.writing, (effect.append_id, replica.log)))
+
+    def _leaders_log(self, replica: Replica, event: Event) -> Entry:
+        """That of the leader whose answer this is, when it was made."""
+        answer = _fetched(event)
+        sent = self._ghosts.origin(answer)
+        require(answer is not None and sent is not None, "its leader has sent nothing")
+        assert answer is not None and sent is not None
+        is_leaders = (sent.sender.node_id, answer.leader.epoch) == (replica.leader, replica.epoch)
+        require(is_leaders, "this is not from its leader")
+        return sent.log
+
+    # What is said
+
+    def _claims(self, replica: Replica, request: Request) -> None:
+        """A request is made: what it says is so."""
+        log = replica.log
+        if type(request) is FetchRequest:
+            require((request.fetch_offset, request.last_fetched_epoch) == (log.end, log.epoch), f"it sends {request!r}")
+            require(request.high_watermark == replica.high_watermark, f"it sends {request!r}")
+        elif type(request) is VoteRequest:
+            role = "prospective" if request.pre_vote else "candidate"
+            require((request.end_offset, request.last_epoch) == (log.end, log.epoch), f"it sends {request!r}")
+            require((replica.role, replica.epoch) == (role, request.epoch), f"it sends {request!r}")
+        elif type(request) is BeginQuorumEpochRequest or type(request) is EndQuorumEpochRequest:
+            require(self._ghosts.leaders.get(request.epoch) == replica.key.node_id, f"it sends {request!r}")
+
+    def _answers(self, replica: Replica, request: Request, response: Response) -> None:
+        """An answer is made: what it says is so."""
+        self._ghosts.sent(response, replica.key, replica.log)
+        view = response.leader
+        require(view.epoch == replica.epoch, f"it answers {response!r}")
+        require(view.leader_id in (NOBODY, self._ghosts.leaders.get(view.epoch)), f"it answers {response!r}")
+        if type(response) is VoteResponse and type(request) is VoteRequest and response.granted:
+            require(request.epoch == replica.epoch and replica.is_whole, f"it grants {request!r}")
+            require(request.pre_vote or replica.voted == request.candidate, f"it grants {request!r}")
+            require(
+                not request.pre_vote or actions.is_up_to_date(replica, request.last_epoch, request.end_offset),
+                f"it grants {request!r}",
+            )
+        elif type(response) is FetchResponse and type(request) is FetchRequest and response.error is ErrorCode.NONE:
+            self._serves(replica, request, response)
+
+    def _serves(self, replica: Replica, request: FetchRequest, response: FetchResponse) -> None:
+        """A leader answers a fetch."""
+        require((replica.role, replica.epoch) == ("leader", request.epoch), f"it serves {request!r}")
+        require(response.high_watermark <= replica.high_watermark, f"it serves {response!r}")
+        outcome, log, last_epoch = response.outcome, replica.log, request.last_fetched_epoch
+        here = log.at(request.fetch_offset)
+        is_prefix = here is not None and here.epoch == last_epoch
+        if isinstance(outcome, Records):
+            require(is_prefix, f"it serves records to who has {request.fetch_offset}@{last_epoch}")
+        elif isinstance(outcome, Diverging):
+            require(not is_prefix, f"it says {outcome!r} to who has a prefix of its log")
+            require((outcome.end_offset, outcome.epoch) == log.end_of_epoch(last_epoch), f"it serves {outcome!r}")
+        elif isinstance(outcome, SnapshotRequired):
+            snapshot = self._ghosts.committed.at(outcome.end_offset)
+            require(snapshot is not None and snapshot.epoch == outcome.epoch, f"it serves {outcome!r}")
+
+
+def _end(entry: Entry) -> int:
+    return entry.end
+
+
+def _fetched(event: Event) -> FetchResponse | None:
+    """The answer to a fetch, if that is what the event brings."""
+    if type(event) is ResponseReceived and type(event.response) is FetchResponse:
+        return event.response
+    return None
+
+
+def _told(replica: Replica, event: Event) -> int:
+    """What a follower is told of the high watermark; -1: nothing."""
+    answer = _fetched(event)
+    return answer.high_watermark if replica.role == "follower" and answer is not None else -1
+
+
+def _named_epochs(event: Event) -> frozenset[int]:
+    """The epochs of which an event speaks."""
+    if type(event) is RequestReceived:
+        return frozenset((event.request.epoch,))
+    if type(event) is ResponseReceived:
+        return frozenset((event.response.leader.epoch,))
+    return frozenset()
+
+
+def _named_leaders(event: Event) -> frozenset[tuple[int, int]]:
+    """Who leads which epoch, as an event says."""
+    if type(event) is RequestReceived and isinstance(event.request, BeginQuorumEpochRequest | EndQuorumEpochRequest):
+        return frozenset(((event.request.epoch, event.request.leader_id),))
+    if type(event) is ResponseReceived:
+        return frozenset(((event.response.leader.epoch, event.response.leader.leader_id),))
+    return frozenset()
+
+
+def _does_not_know_pre_votes(event: Event) -> bool:
+    return type(event) is ResponseReceived and getattr(event.response, "error", None) is ErrorCode.UNSUPPORTED_VERSION
+
+
+def _candidate(event: Event) -> tuple[ReplicaKey, tuple[int, int, int] | None]:
+    """Who asks for a vote, and with which log."""
+    if type(event) is RequestReceived and type(event.request) is VoteRequest and not event.request.pre_vote:
+        request = event.request
+        return request.candidate, (request.epoch, request.last_epoch, request.end_offset)
+    return ReplicaKey(NOBODY), None
+
+
+def _agree(replica: Replica, process: SimulatedProcess) -> None:
+    """The model and the node are the same, variable by variable."""
+    quorum, log, view = process.quorum, process.local_log, process.local_log.view
+    state = quorum.state
+    found: dict[str, tuple[object, object]] = {
+        "role": (state.name, replica.role),
+        "epoch": (quorum.epoch, replica.epoch),
+        "leader": (state.leader_id, replica.leader),
+        "vote": (state.voted_key, replica.voted),
+        "log": ((view.end_offset, view.last_epoch, view.last_crc), (replica.log.end, replica.log.epoch, replica.log.crc)),
+        "durable end": (log.flushes.durable_end_offset, replica.durable.end),
+        "high watermark": (log.high_watermark, replica.high_watermark),
+        "voters": (quorum.membership.voters, replica.voters),
+        "stored election": (
+            quorum.election,
+            replica.storing[-1][1] if replica.storing else replica.stored or replica.election,
+        ),
+        "election": (quorum.election, replica.election),
+    }
+    for name, (real, model) in found.items():
+        require(real == model, f"its {name} is {real}, the model's {model}")
