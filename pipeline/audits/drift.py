@@ -18,13 +18,13 @@ where that is no majority.
 One reassignment is one finding, of the first class that fits. An earlier reassignment that only added is no race: the union was
 its target. What is superseded has not settled and is no `rf_change`; that it was asked for may still be a `union_race`.
 
-This is the plain oracle. `tables/gold.py` says the same in SQL.
+This is the plain oracle. `tables/gold.py` says the same in SQL, `drift_arrow` of tables of any size.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from .life_cycles import DELETED, SUPERSEDED, UNKNOWN, Reassignment
@@ -59,11 +59,15 @@ class Drift(NamedTuple):
     confidence: str
 
 
-class _Mode(NamedTuple):
+class Mode(NamedTuple):
     """The most frequent number of replicas of a topic, the smaller one of two, and whether more than half have it."""
 
     rf: int
     is_majority: bool
+
+
+PlaceOfPartition = tuple[str, int]
+"""(topic id, partition)."""
 
 
 def rf_drift(
@@ -71,44 +75,59 @@ def rf_drift(
 ) -> list[Drift]:
     """All findings, by the offset of their culprit."""
     settled = list(settled)
-    modes = _modes(settled)
-    histories: dict[tuple[str, int], list[Reassignment]] = defaultdict(list)
+    modes = modes_of(
+        (topic_id, rf, count) for (topic_id, rf), count in Counter((one.topic_id, one.rf) for one in settled).items()
+    )
+    found, culprits = of_cycles(reassignments, modes, race_window_ms)
+    return sorted([*found, *of_siblings(settled, modes, culprits)], key=place)
+
+
+def of_cycles(
+    reassignments: Iterable[Reassignment], modes: Mapping[str, Mode], race_window_ms: int = RACE_WINDOW_MS
+) -> tuple[list[Drift], dict[PlaceOfPartition, Drift]]:
+    """(findings about reassignments, the last one of each partition). All reassignments of a partition are given, or none."""
+    histories: dict[PlaceOfPartition, list[Reassignment]] = defaultdict(list)
     for cycle in reassignments:
         histories[cycle.topic_id, cycle.partition].append(cycle)
     found = []
-    culprits: dict[tuple[str, int], Drift] = {}
+    culprits: dict[PlaceOfPartition, Drift] = {}
     for key, cycles in histories.items():
         for cycle in cycles:
             drift = _of_cycle(cycle, cycles, modes, race_window_ms)
             if drift is not None:
                 found.append(drift)
                 culprits[key] = max(drift, culprits.get(key, drift), key=lambda each: each.offset or 0)
+    return found, culprits
+
+
+def of_siblings(
+    settled: Iterable[SettledPartition], modes: Mapping[str, Mode], culprits: Mapping[PlaceOfPartition, Drift]
+) -> Iterator[Drift]:
+    """Findings about partitions that differ from most of their topic."""
     for each in settled:
         mode = modes[each.topic_id]
         if each.rf != mode.rf:
             culprit = culprits.get((each.topic_id, each.partition))
-            found.append(
-                Drift(
-                    each.topic,
-                    each.partition,
-                    each.rf,
-                    mode.rf,
-                    mode.rf,
-                    SIBLING_MISMATCH,
-                    culprit.culprit_reassignment_id if culprit else None,
-                    culprit.offset if culprit else None,
-                    HIGH if mode.is_majority else LOW,
-                )
+            yield Drift(
+                each.topic,
+                each.partition,
+                each.rf,
+                mode.rf,
+                mode.rf,
+                SIBLING_MISMATCH,
+                culprit.culprit_reassignment_id if culprit else None,
+                culprit.offset if culprit else None,
+                HIGH if mode.is_majority else LOW,
             )
-    return sorted(found, key=_place)
 
 
-def _place(drift: Drift) -> tuple[int, bool, str, int]:
+def place(drift: Drift) -> tuple[int, bool, str, int]:
+    """By which findings are sorted."""
     offset = -1 if drift.offset is None else drift.offset
     return offset, drift.drift_class == SIBLING_MISMATCH, drift.topic or "", drift.partition
 
 
-def _of_cycle(cycle: Reassignment, cycles: list[Reassignment], modes: dict[str, _Mode], race_window_ms: int) -> Drift | None:
+def _of_cycle(cycle: Reassignment, cycles: list[Reassignment], modes: Mapping[str, Mode], race_window_ms: int) -> Drift | None:
     rf = final_rf(cycle)
     if cycle.status == UNKNOWN or rf is None or cycle.rf_before is None:
         return None
@@ -154,12 +173,12 @@ def _is_union_race(cycle: Reassignment, earlier: Reassignment, race_window_ms: i
     return (overlaps or just_before) and union.issubset(cycle.requested) and len(cycle.requested) > (cycle.rf_before or 0)
 
 
-def _modes(settled: Iterable[SettledPartition]) -> dict[str, _Mode]:
-    counts: dict[str, Counter[int]] = defaultdict(Counter)
-    for each in settled:
-        counts[each.topic_id][each.rf] += 1
-    modes = {}
-    for topic_id, counted in counts.items():
-        rf, count = min(counted.items(), key=lambda item: (-item[1], item[0]))
-        modes[topic_id] = _Mode(rf, 2 * count > counted.total())
-    return modes
+def modes_of(counts: Iterable[tuple[str, int, int]]) -> dict[str, Mode]:
+    """Modes by topic id; `counts` say (topic id, number of replicas, how many partitions have it), each pair once."""
+    by_topic: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for topic_id, rf, count in counts:
+        by_topic[topic_id].append((-count, rf))
+    return {
+        topic_id: Mode(min(counted)[1], -2 * min(counted)[0] > -sum(count for count, _ in counted))
+        for topic_id, counted in by_topic.items()
+    }

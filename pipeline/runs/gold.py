@@ -9,17 +9,19 @@ What a whole build costs is seconds for a million changes, and grows with them a
 Each thing is made once: reassignments, their replicas and the states of partitions in one pass over the changes, and what follows
 from those of the tables as they were committed. A table is made again only if one that it is made of has got other rows since,
 which the manifests say: a range that adds none, as most micro-batches do to most tables, makes nothing stale. Tables of small
-inputs are made without Spark (`small`).
+inputs are made without Spark (`small`), and drift always (`audits.drift_arrow`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..audits import drift_arrow
 from ..errors import WrongUse
 from ..lake import uris
 from ..lake.commits import Lake
@@ -30,12 +32,12 @@ from ..tables import gold, histories
 from ..tables.log_dir_samples import TABLE as SAMPLES
 from . import small
 from .build import BROKERS, CHANGES, TOPICS
-from .small import BROKER_LOAD, DIR_SKEW, DIVERGENCE, DRIFT, EPOCHS, REASSIGNMENTS, STATE
+from .small import BROKER_LOAD, DIR_SKEW, DIVERGENCE, EPOCHS, STATE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-REPLICAS = "gold.reassignment_replicas"
+REASSIGNMENTS, REPLICAS, DRIFT = "gold.reassignments", "gold.reassignment_replicas", drift_arrow.TABLE
 
 INPUTS = {
     REASSIGNMENTS: (CHANGES, TOPICS),
@@ -51,7 +53,6 @@ INPUTS = {
 TABLES = tuple(INPUTS)
 _OF_HISTORIES = (REASSIGNMENTS, REPLICAS, STATE)
 _OF_SAMPLES = frozenset({BROKER_LOAD, DIR_SKEW})
-_LARGE = frozenset({DRIFT})
 
 
 class GoldReport(msgspec.Struct, frozen=True):
@@ -125,7 +126,6 @@ class _Build:
 
     def run(self, tables: Sequence[str], end: int) -> GoldReport:
         made: dict[str, Callable[[], DataFrame]] = {
-            DRIFT: lambda: gold.rf_drift(self._read(REASSIGNMENTS), self._read(STATE)),
             BROKER_LOAD: lambda: gold.broker_load(self._read(SAMPLES), self._read(BROKERS), self._read(STATE)),
             DIR_SKEW: lambda: gold.log_dir_skew(self._read(SAMPLES), self._read(BROKERS), self._read(STATE)),
             EPOCHS: lambda: gold.leader_epochs(self._read(BATCHES)),
@@ -133,7 +133,9 @@ class _Build:
         }
         rows = self._histories([table for table in _OF_HISTORIES if table in tables], end)
         for table in tables:
-            if table in made:
+            if table == DRIFT:
+                rows[table] = self._drift(end)
+            elif table in made:
                 rows[table] = self._commit(table, made[table], end)
         return GoldReport(0, end, rows)
 
@@ -149,6 +151,17 @@ class _Build:
         is_small = small.is_small(self.lake, (CHANGES,))
         files = written(histories.run_task(job, 0) if is_small else histories.run(self.spark, job)).files
         return {table: self.lake.commit_parts(table, 0, end, files.get(table, ()), inputs=inputs).rows for table in tables}
+
+    def _drift(self, end: int) -> int:
+        self.progress(DRIFT)
+        files = [file for manifest in self.lake.active(REASSIGNMENTS) for file in manifest.files]
+
+        def reassignments(columns: list[str]) -> Iterator[pa.Table]:
+            for file in files:
+                yield self.lake.arrow_of_files(REASSIGNMENTS, [file], columns)
+
+        rows = drift_arrow.rf_drift(reassignments, self.lake.arrow(STATE, drift_arrow.STATE_COLUMNS))
+        return self.lake.commit_arrow(rows, DRIFT, 0, end, inputs=_made_of(self.lake, DRIFT)).rows
 
     def _deletions(self) -> dict[str, tuple[int, int]]:
         """Topic id → (offset, ms) of its removal."""
@@ -171,8 +184,7 @@ class _Build:
             return self.lake.commit_parts(table, 0, end, (), inputs=inputs).rows
         if small.is_small(self.lake, INPUTS[table]):
             return self.lake.commit_arrow(small.MADE_HERE[table](self.lake), table, 0, end, inputs=inputs).rows
-        rows = make()
-        ready = rows if table in _LARGE else rows.coalesce(1)
+        ready = make().coalesce(1)
         return self.lake.commit(
             table, 0, end, lambda directory: ready.write.mode("append").parquet(directory), inputs=inputs
         ).rows

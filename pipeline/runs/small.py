@@ -13,8 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..audits import drift, epochs, skew
-from ..audits.life_cycles import Reassignment
+from ..audits import epochs, skew
 from ..lake.commits import Lake
 from ..lake.schemas import arrow_schema
 from ..sources.taking import BATCHES
@@ -24,7 +23,7 @@ from .build import BROKERS
 
 ROWS_MAX = 50_000
 PAYLOAD_BYTES_MAX = 32 << 20
-REASSIGNMENTS, STATE, DRIFT = "gold.reassignments", "silver.partition_state", "gold.rf_drift"
+STATE = "silver.partition_state"
 BROKER_LOAD, DIR_SKEW = "gold.broker_load", "gold.log_dir_skew"
 EPOCHS, DIVERGENCE = "gold.leader_epochs", "gold.log_divergence"
 
@@ -34,13 +33,6 @@ def is_small(lake: Lake, tables: Iterable[str]) -> bool:
     active = [manifest for table in tables for manifest in lake.active(table)]
     payloads = sum(file.size_bytes for each in active if each.table == BATCHES for file in each.files)
     return sum(each.rows for each in active) <= ROWS_MAX and payloads <= PAYLOAD_BYTES_MAX
-
-
-def rf_drift(lake: Lake) -> pa.Table:
-    cycles = [Reassignment(**_tuples(row), replicas=()) for row in lake.arrow(REASSIGNMENTS).to_pylist()]
-    columns = ["topic_id", "topic", "partition", "rf_settled"]
-    settled = [tuple(row.values()) for row in lake.arrow(STATE, columns).to_pylist() if row["rf_settled"] is not None]
-    return _table(DRIFT, drift.rf_drift(cycles, [drift.SettledPartition(*each) for each in settled]))
 
 
 def broker_load(lake: Lake) -> pa.Table:
@@ -99,7 +91,6 @@ def log_divergence(lake: Lake) -> pa.Table:
 
 
 MADE_HERE: Mapping[str, Callable[[Lake], pa.Table]] = {
-    DRIFT: rf_drift,
     BROKER_LOAD: broker_load,
     DIR_SKEW: log_dir_skew,
     EPOCHS: leader_epochs,
@@ -109,10 +100,6 @@ MADE_HERE: Mapping[str, Callable[[Lake], pa.Table]] = {
 
 def _of_segments(rows: pa.Table) -> pa.Table:
     return rows.filter(pc.invert(pc.ends_with(rows["segment"], SNAPSHOT_SUFFIX)))
-
-
-def _tuples(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
 
 
 def _table(table: str, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
