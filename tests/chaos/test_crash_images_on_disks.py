@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jepsen_lite.crash_images.disk_model import Create, Mark, Operation, Remove, Rename, Resize, SyncDirectory, SyncFile, Write
-from jepsen_lite.crash_images.mutants import MUTANTS
+from jepsen_lite.crash_images.mutants import BUGS
 from jepsen_lite.crash_images.protocol import Recorded, record
 from jepsen_lite.crash_images.recorder import Recorder
 from jepsen_lite.crash_images.recovery import IN_ORDER, Case, Demand, Judged, judge, quiet
@@ -109,7 +109,7 @@ def test_the_replica_is_whole_after_real_losses_of_power(script: str) -> None:
 
 @pytest.mark.nightly
 def test_a_copy_that_was_not_synced_before_it_was_taken_is_lost_on_real_disks_too() -> None:
-    [patch] = MUTANTS["M2"].patches
+    [patch] = BUGS["M2"].patches
     with quiet(), planted(patch):
         recorded = record("idle")
         [broken] = after_power_loss(recorded, marks(recorded, "durable")[1] + 1)

@@ -1,8 +1,8 @@
 """Bugs planted in the mover and in the recovery of its crashes, to see that the images find them.
 
-Each is one or several patches from outside; one whose target is gone says so (MutantDoesNotApply). Some show only together with
-another: the protocol's mistake is masked by a recovery that looks further than the metadata, and the recovery's by a protocol
-that never lets it matter.
+Each is a patch from outside; one whose target is gone says so (MutantDoesNotApply). A mutant is one of them or several together
+("M5+M7"). Some show only together with another: the protocol's mistake is masked by a recovery that looks further than the
+metadata, and the recovery's by a protocol that never lets it matter; `masked_by` says what stands in the way of each.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import errno
 import shutil
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ from kraftlab.broker.move_state import MoveEvent
 from kraftlab.broker.mover import Move, Mover, wall_clock_ms
 from kraftlab.broker.partition import Partition
 from kraftlab.metadata.uuids import Uuid
-from kraftlab.quorum.simulation.mutants import Mutant, planted
+from kraftlab.quorum.simulation.mutants import Mutant, MutantDoesNotApply, planted
 
 from .protocol import SCRIPTS, record
 from .recovery import Judged, cases, judge, quiet
@@ -37,20 +37,22 @@ from .recovery import Judged, cases, judge, quiet
 IN_THE_RUN = "the run itself"
 
 
-class MoverMutant(NamedTuple):
-    """`patches` are planted together; `scripts` are where it is looked for, in this order."""
+class MoverBug(NamedTuple):
+    """`patches` are the same change wherever the code looks it up; `scripts` are where it is looked for, in this order.
+    `masked_by`: why it does no harm alone, "" if it does.
+    """
 
     name: str
     about: str
     patches: tuple[Mutant, ...]
     scripts: tuple[str, ...] = ("idle", "dead-source", "changed-mind", "busy")
+    masked_by: str = ""
 
 
 class Hunted(NamedTuple):
     """`images` were judged, the last one broke a rule if it was `found`. `crash`: what kind of crash left it, or `IN_THE_RUN`."""
 
     name: str
-    about: str
     found: bool
     images: int
     script: str
@@ -227,77 +229,120 @@ def _never_aligned(_: object) -> Callable[[PartitionLog, PartitionLog], None]:
     return mutated
 
 
-_M5 = _patch("M5", Mover, "begin", _told_at_once)
-_M7 = (
-    _patch("M7", startup, "plan_replica", _created_where_assigned),
-    _patch("M7", log_manager, "plan_replica", _created_where_assigned),
-)
-
-MUTANTS: dict[str, MoverMutant] = {
-    mutant.name: mutant
-    for mutant in (
-        MoverMutant(
-            "M1",
-            "swap before the future copy has the last batch",
-            (_patch("M1", Mover, "_swap", _swap_at_once), _patch("M1", LogManager, "swap", _ends_not_compared)),
+BUGS: dict[str, MoverBug] = {
+    bug.name: bug
+    for bug in (
+        MoverBug(
+            "M1-swap",
+            "the swap comes without the last chunk",
+            (_patch("M1-swap", Mover, "_swap", _swap_at_once),),
             ("busy",),
+            "the log manager compares the ends",
         ),
-        MoverMutant(
-            "M2", "future files not fsynced before the swap", (_patch("M2", PartitionLog, "flush", _futures_not_flushed),)
+        MoverBug(
+            "M1-ends",
+            "the log manager does not compare the ends",
+            (_patch("M1-ends", LogManager, "swap", _ends_not_compared),),
+            ("busy",),
+            "the mover copies the last chunk while nothing is appended",
         ),
-        MoverMutant(
-            "M3", "no directory fsync after rename", (_patch("M3", partition_log, "rename_durably", _names_not_flushed),)
+        MoverBug("M2", "future files not fsynced before the swap", (_patch("M2", PartitionLog, "flush", _futures_not_flushed),)),
+        MoverBug("M3", "no directory fsync after rename", (_patch("M3", partition_log, "rename_durably", _names_not_flushed),)),
+        MoverBug(
+            "M4", "source deleted before the rename is durable", (_patch("M4", LogManager, "_promote", _source_deleted_first),)
         ),
-        MoverMutant(
-            "M4",
-            "source deleted before the rename is durable",
-            (_patch("M4", LogManager, "_promote", _source_deleted_first),),
+        MoverBug(
+            "M5",
+            "controller told before the data are in the new directory",
+            (_patch("M5", Mover, "begin", _told_at_once),),
+            masked_by="no recovery trusts the metadata alone, and no copy is served while its source may be there",
         ),
-        MoverMutant("M5", "controller told before the data are in the new directory", (_M5,)),
-        MoverMutant("M6", "recovery promotes an incomplete future copy", (_patch("M6", startup, "ROWS", _incomplete_promoted),)),
-        MoverMutant("M7", "recovery creates an empty log where the assigned directory has none", _M7),
-        MoverMutant("M5+M7", "controller told too early, and a recovery that trusts the metadata alone", (_M5, *_M7)),
-        MoverMutant(
-            "M8-epochs", "leader epochs not carried with the data", (_patch("M8", LogManager, "_promote", _epochs_left),)
+        MoverBug("M6", "recovery promotes an incomplete copy", (_patch("M6", startup, "ROWS", _incomplete_promoted),)),
+        MoverBug(
+            "M7",
+            "recovery creates an empty log where the assigned directory has none",
+            (
+                _patch("M7", startup, "plan_replica", _created_where_assigned),
+                _patch("M7", log_manager, "plan_replica", _created_where_assigned),
+            ),
         ),
-        MoverMutant(
+        MoverBug("M8-epochs", "leader epochs not carried along", (_patch("M8-epochs", LogManager, "_promote", _epochs_left),)),
+        MoverBug(
             "M8-checkpoints",
-            "high watermark's checkpoint not carried with the data",
-            (_patch("M8", LogManager, "_inherit", _checkpoints_left),),
+            "the checkpoint of the high watermark not carried along",
+            (_patch("M8-checkpoints", LogManager, "_inherit", _checkpoints_left),),
         ),
-        MoverMutant(
-            "X1",
-            "a copy is taken for whole if it is as long as its source",
-            (_patch("X1", FoundDir, "progress", _level_by_length), _patch("X1", mover, "align", _aligned_by_length)),
+        MoverBug(
+            "X1-align",
+            "a running copy is compared by length",
+            (_patch("X1-align", mover, "align", _aligned_by_length),),
+            ("follower",),
+            "what is cut from the source is cut from the copy, and a start compares leader epochs",
+        ),
+        MoverBug(
+            "X1-level",
+            "a copy that is found at a start is compared by length",
+            (_patch("X1-level", FoundDir, "progress", _level_by_length),),
             ("follower",),
         ),
-        MoverMutant(
-            "X2",
-            "what did not fit on the target's disk counts as copied",
-            (_patch("X2", Segment, "append", _full_is_written),),
+        MoverBug(
+            "X2-copy",
+            "no space ends a copy as if it were whole",
+            (_patch("X2-copy", mover, "copy_chunk", _full_is_done),),
+            ("full-target",),
+            "the log manager compares the ends",
+        ),
+        MoverBug(
+            "X2-append",
+            "what did not fit on the target's disk counts as written",
+            (_patch("X2-append", Segment, "append", _full_is_written),),
             ("full-target",),
         ),
-        MoverMutant(
-            "X3",
+        MoverBug(
+            "X3-cut",
             "what is cut from the source stays in the copy",
-            (_patch("X3", Partition, "truncate", _cut_alone), _patch("X3", mover, "align", _never_aligned)),
+            (_patch("X3-cut", Partition, "truncate", _cut_alone),),
+            ("follower",),
+            "each chunk begins by making the copy a prefix of the source",
+        ),
+        MoverBug(
+            "X3-align",
+            "a copy is not made a prefix of its source",
+            (_patch("X3-align", mover, "align", _never_aligned),),
             ("follower",),
         ),
     )
 }
 
 
-def hunt(name: str) -> Hunted:
-    """Script after script, image after image, until one breaks a rule. KeyError; MutantDoesNotApply."""
-    mutant, begun, images = MUTANTS[name], time.process_time(), 0
+def bugs_of(name: str) -> tuple[MoverBug, ...]:
+    """Of a mutant. MutantDoesNotApply if there is one of them that there is not."""
+    unknown = [part for part in name.split("+") if part not in BUGS]
+    if unknown:
+        raise MutantDoesNotApply(f"{name}: there is no bug of the mover {', '.join(unknown)}; there are: {', '.join(BUGS)}")
+    return tuple(BUGS[part] for part in name.split("+"))
+
+
+@contextmanager
+def planted_together(name: str) -> Iterator[None]:
+    """All bugs of a mutant. MutantDoesNotApply."""
+    with ExitStack() as stack:
+        for bug in bugs_of(name):
+            for patch in bug.patches:
+                stack.enter_context(planted(patch))
+        yield
+
+
+def hunt(name: str, scripts: Sequence[str] = ()) -> Hunted:
+    """Image after image of those scripts, the bugs' own if none are given, until one breaks a rule. MutantDoesNotApply."""
+    begun, images = time.process_time(), 0
+    scripts = scripts or tuple(dict.fromkeys(script for bug in bugs_of(name) for script in bug.scripts))
 
     def hunted(script: str, crash: str, fault: str) -> Hunted:
-        return Hunted(name, mutant.about, bool(fault), images, script, crash, fault, time.process_time() - begun)
+        return Hunted(name, bool(fault), images, script, crash, fault, time.process_time() - begun)
 
-    with ExitStack() as stack:
-        for patch in mutant.patches:
-            stack.enter_context(planted(patch))
-        for script in mutant.scripts:
+    with planted_together(name):
+        for script in scripts:
             with quiet():
                 recorded = record(script)
             if recorded.faults:
@@ -329,9 +374,7 @@ class Surveyed(NamedTuple):
 def survey(name: str, scripts: Sequence[str] = tuple(SCRIPTS)) -> list[Surveyed]:
     """All images of all scripts. MutantDoesNotApply."""
     found = []
-    with ExitStack() as stack:
-        for patch in MUTANTS[name].patches:
-            stack.enter_context(planted(patch))
+    with planted_together(name):
         for script in scripts:
             with quiet():
                 recorded = record(script)
