@@ -48,8 +48,8 @@ NIGHT ?= $(shell expr $$(date +%s) / 86400)
 nightly: .venv/installed-dev
 	$(BIN)/python -m pytest -n 2 -m hypothesis --rounds 20
 	$(BIN)/python -m pytest -m nightly
-	$(BIN)/python -m kraftlab.cli.main sim --seeds 5000 --start $$(($(NIGHT) * 5000))
-	$(BIN)/python -m kraftlab.cli.main sim --metadata --seeds 1000 --start $$(($(NIGHT) * 1000))
+	$(BIN)/python -m kraftlab.cli.main sim --refine --seeds 5000 --start $$(($(NIGHT) * 5000))
+	$(BIN)/python -m kraftlab.cli.main sim --metadata --refine --seeds 1000 --start $$(($(NIGHT) * 1000))
 	$(MAKE) mutants
 
 # Workloads on real processes under every fault that this machine can have, for an hour, and every planted bug.
