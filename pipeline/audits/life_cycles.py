@@ -28,7 +28,8 @@ and for replicas in sync by then no lag; one that ends between the log's end and
 append times of changing leaders and may step back: order is by offset alone, durations are never negative, and `clock_skew` says
 that a time within the cycle was smaller than one before it.
 
-This is both the plain oracle and what runs inside Spark's workers; what it does not check is that the rows are complete.
+This is both the plain oracle and what runs inside Spark's workers, where common histories are made column by column
+(`life_cycles_columns`). What it does not check is that the rows are complete.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The histories of all partitions, made of the files of `silver.partition_changes` where they lie.
 
-Each task takes the partitions of some buckets (`lake.buckets`): it reads their row groups, sorts their rows and steps them
-through the same state machine that is the oracle (`audits.life_cycles`), and writes all three tables that come of it in one pass.
+Each task takes the partitions of some buckets (`lake.buckets`): it reads their row groups, finds the order of their rows, makes
+the histories of them (`audits.life_cycles_columns`), and writes all three tables that come of it in one pass.
 No row is sent from one task to another, and none through the JVM, whose sort of rows with lists takes longer than all of that.
 `gold.life_cycles` and `gold.partition_states` say the same of any DataFrame, with one shuffle.
 
@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ..audits.life_cycles_arrow import COLUMNS, ROWS_PER_BATCH, Deletions, histories_of
+from ..audits.life_cycles_arrow import COLUMNS, Deletions
+from ..audits.life_cycles_columns import histories_of
+from ..audits.list_columns import Vector
 from ..lake import uris
 from ..lake.buckets import ANY, BUCKETS, groups_of, hashes
 from ..lake.commits import DataFile
@@ -40,6 +42,13 @@ class Unit(NamedTuple):
     buckets: frozenset[int]
     part: int
     parts: int
+
+
+class Ordered(NamedTuple):
+    """Rows, and in which order they are sorted by partition, those of each in the order of the log."""
+
+    rows: pa.Table
+    order: Vector
 
 
 class _File(NamedTuple):
@@ -73,12 +82,12 @@ def run_task(job: Job, number: int) -> Iterator[pa.RecordBatch]:
     """One task, wherever it runs."""
     with TaskFiles(job.uri, job.directories) as files:
         for rows in units_of(job.uri, job.paths, number, job.tasks):
-            files.add_all(histories_of(rows.to_batches(max_chunksize=ROWS_PER_BATCH), job.deletions))
+            files.add_all(histories_of(*rows, job.deletions))
         yield from files.report()
 
 
-def units_of(uri: str, paths: Sequence[str], number: int, tasks: int, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[pa.Table]:
-    """The rows of one task of several, unit by unit, each sorted by partition and in the order of the log."""
+def units_of(uri: str, paths: Sequence[str], number: int, tasks: int, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[Ordered]:
+    """The rows of one task of several, unit by unit."""
     from pyarrow import parquet
 
     system, root = uris.file_system(uri)
@@ -95,7 +104,8 @@ def units_of(uri: str, paths: Sequence[str], number: int, tasks: int, rows_at_on
                     rows = file.read_row_groups(wanted, columns=_SCHEMA.names, use_threads=False).select(_SCHEMA.names)
                 parts.append(_of_unit(rows.cast(_SCHEMA), unit, any(bucket == ANY for _, bucket, _ in groups)))
         if parts:
-            yield _in_order(pa.concat_tables(parts))
+            rows = pa.concat_tables(parts).combine_chunks()
+            yield Ordered(rows, _order(rows))
 
 
 def _units(files: Sequence[_File], mine: frozenset[int], tasks: int, rows_at_once: int) -> Iterator[Unit]:
@@ -121,9 +131,8 @@ def _of_unit(rows: pa.Table, unit: Unit, has_others: bool) -> pa.Table:
     return rows.filter(pa.array(is_mine))
 
 
-def _in_order(rows: pa.Table) -> pa.Table:
-    """Sorted by `ORDER`, but for the order among topics, which means nothing."""
-    rows = rows.combine_chunks()
+def _order(rows: pa.Table) -> Vector:
+    """Of the rows by `ORDER`, but for the order among topics, which means nothing."""
     topics = rows["topic_id"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
     keys = topics << 32 | rows["partition"].to_numpy()
     offsets = rows["offset"].to_numpy()
@@ -132,4 +141,4 @@ def _in_order(rows: pa.Table) -> pa.Table:
         kinds = rows["kind"].combine_chunks().dictionary_encode()
         ranks = np.argsort(np.argsort(kinds.dictionary.to_numpy(zero_copy_only=False)))[kinds.indices.to_numpy()]
         by_offset = np.lexsort((rows["idx_in_batch"].to_numpy(), ranks, offsets))
-    return rows.take(pa.array(by_offset[np.argsort(keys[by_offset], kind="stable")]))
+    return by_offset[np.argsort(keys[by_offset], kind="stable")]

@@ -64,7 +64,7 @@ def test_each_partition_is_whole_and_in_order_in_one_unit(
     units = [unit for number in range(tasks) for unit in units_of(lake.uri, paths, number, tasks, rows_at_once)]
     seen: dict[tuple[str, int], list[tuple[int, str]]] = {}
     for unit in units:
-        rows = unit.select(["topic_id", "partition", "offset", "kind"]).to_pylist()
+        rows = unit.rows.take(pa.array(unit.order)).select(["topic_id", "partition", "offset", "kind"]).to_pylist()
         keys = [(row["topic_id"], row["partition"]) for row in rows]
         runs = [key for number, key in enumerate(keys) if number == 0 or keys[number - 1] != key]
         assert len(runs) == len(set(runs)), "the rows of a partition are neighbours"
