@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from kraftlab.quorum.core.types import Endpoint
+
 from .committed_log import CommittedLog
 from .fault_plan import Observation, Strike
 from .generators import Invocation, Source
@@ -51,6 +53,13 @@ class Port(Protocol):
     async def sleep(self, seconds: float) -> None: ...
 
     def now_ns(self) -> int: ...
+
+
+class DataPort(Port, Protocol):
+    """A port of a world whose brokers hold records."""
+
+    async def ask_peer(self, at: Endpoint, api: int, body: bytes, timeout_ms: int) -> bytes:
+        """Sends a request of the peer protocol once, as no fault between nodes disturbs it. OSError, FrameError, ApiError."""
 
 
 class Completion(NamedTuple):
@@ -140,5 +149,7 @@ class Workload(NamedTuple):
     worlds: frozenset[str] = frozenset({"simulated", "shell", "real"})
     properties: Mapping[str, str] = {}
     """Of server.properties of all nodes."""
+    controllers: int = 3
+    """How many there are unless somebody says otherwise."""
     summary: str = ""
     """One line for `--help` and the report."""

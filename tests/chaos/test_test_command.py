@@ -105,6 +105,12 @@ def test_the_exit_code_is_that_of_the_worst_run(world, tmp_path, found, code, va
     assert "/topics/" in summed["run"]
 
 
+@pytest.mark.parametrize(("words", "controllers"), [((), 5), (("--controllers", "3"), 3)])
+def test_a_workload_gets_as_many_controllers_as_it_wants_unless_somebody_says_otherwise(world, tmp_path, words, controllers):
+    invoke(tmp_path, "test", "-w", "voters", *words)
+    assert [assignment.options.controllers for assignment in world.given] == [controllers]
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [

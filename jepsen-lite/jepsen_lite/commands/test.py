@@ -95,7 +95,9 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that both commands have."""
     for option in reversed(
         (
-            click.option("--controllers", type=click.IntRange(min=1), default=3, show_default=True, metavar="N"),
+            click.option(
+                "--controllers", type=click.IntRange(min=1), metavar="N", help="Default: 3, or as many as the workload wants."
+            ),
             click.option("--brokers", type=click.IntRange(min=0), default=3, show_default=True, metavar="N"),
             click.option(
                 "--world",
@@ -330,7 +332,7 @@ def _trial(
     seed: str,
     time_s: float,
     *,
-    controllers: int,
+    controllers: int | None,
     brokers: int,
     world: str,
     rate: float,
@@ -340,6 +342,11 @@ def _trial(
     leave_running: bool = False,
 ) -> Trial:
     """WrongUse if there is nothing of that name, or it does not run there."""
+    try:
+        workload = workload_named(name)
+    except UnknownWorkload as error:
+        raise WrongUse(str(error)) from None
+    worlds, controllers = workload.worlds, controllers or workload.controllers
     options = Options(
         seed=seed,
         time_s=time_s,
@@ -349,10 +356,6 @@ def _trial(
         brokers=brokers,
         ops_per_key=ops_per_key,
     )
-    try:
-        worlds = workload_named(name).worlds
-    except UnknownWorkload as error:
-        raise WrongUse(str(error)) from None
     if world not in worlds:
         raise WrongUse(f"{name} does not run in the world {world!r}; it runs in: {', '.join(sorted(worlds))}")
     if unknown := sorted({*nemeses}.difference({ALL}, *map(kinds_of, WORLDS))):
