@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from . import catch_up, changes, checkers, commit, failover, large_cluster, pipeline, planner, sim, snapshot, start
+from . import catch_up, changes, chaos, checkers, commit, failover, large_cluster, pipeline, planner, sim, snapshot, start
 
 MEASUREMENTS = {
     "commit": commit.main,
@@ -18,6 +18,7 @@ MEASUREMENTS = {
     "planner": planner.main,
     "pipeline": pipeline.main,
     "sim": sim.main,
+    "chaos": chaos.main,
     "checkers": checkers.main,
 }
 
