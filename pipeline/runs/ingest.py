@@ -222,7 +222,10 @@ class _Run:
     def _gaps(self, batches: Manifest, quarantine: Manifest) -> list[bronze.Gap]:
         starts = {log.controller_id: log.start_offset for log in self.found.logs}
         keys = self.lake.arrow_of(batches, bronze.KEYS)
-        return bronze.offset_gaps(keys, self.lake.arrow_of(quarantine, bronze.MARKS), starts, self.lo, self.hi)
+        marks = self.lake.arrow_of(quarantine, bronze.MARKS)
+        before = [each for each in self.lake.active(BATCHES) if each.hi == self.lo]
+        ends = bronze.ends(self.lake.arrow_of(before[0], bronze.KEYS)) if before else {}
+        return bronze.offset_gaps(keys, marks, starts, self.lo, self.hi, ends)
 
     def _commit_gaps(self, gaps: Sequence[bronze.Gap], inputs: Mapping[str, int]) -> None:
         shared = {"format": self.form.name, "cluster_id": self.found.cluster_id}

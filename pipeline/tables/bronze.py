@@ -29,16 +29,20 @@ class Gap(NamedTuple):
     cause: str
 
 
-def offset_gaps(batches: pa.Table, quarantine: pa.Table, starts: Mapping[int, int], lo: int, hi: int) -> list[Gap]:
+def offset_gaps(
+    batches: pa.Table, quarantine: pa.Table, starts: Mapping[int, int], lo: int, hi: int, before: Mapping[int, int] = {}
+) -> list[Gap]:
     """The gaps within [lo, hi). `batches` has KEYS, `quarantine` MARKS.
 
-    `starts` are, by controller, the offsets that the names of their first segments say; what lies below was compacted. A hole
+    `starts` are, by controller, the offsets that the names of their first segments say; what lies below was compacted. `before`
+    are those behind the last batch of the range before, which may reach into this one. A hole
     that a damage borders on is its doing; any other is a segment that is not there. That a log ends early is no gap, unless
     something is quarantined there.
     """
     batches, quarantine = _of_segments(batches), _of_segments(quarantine)
     found: list[Gap] = []
     for controller_id, log_start in sorted(starts.items()):
+        first = max(lo, before.get(controller_id, lo))
         mine = batches.filter(pc.equal(batches["controller_id"], controller_id))
         marks = quarantine.filter(pc.equal(quarantine["controller_id"], controller_id)).to_pylist()
         froms = {0 if mark["prev_offset"] is None else mark["prev_offset"] + 1 for mark in marks}
@@ -48,12 +52,12 @@ def offset_gaps(batches: pa.Table, quarantine: pa.Table, starts: Mapping[int, in
             for mark in marks
             if mark["next_offset"] is None or mark["next_offset"] >= hi
         }
-        for start, stop in _holes(mine, lo):
+        for start, stop in _holes(mine, first):
             found += _caused(controller_id, start, stop, log_start, froms, tos)
-        end = max(lo, pc.max(mine["last_offset"]).as_py() + 1) if mine.num_rows else min(hi, max(lo, log_start))
-        if not mine.num_rows and lo < end:
-            found.append(Gap(controller_id, lo, end, COMPACTED))
-        if end < hi and end in tails:
+        end = max(first, pc.max(mine["last_offset"]).as_py() + 1) if mine.num_rows else min(hi, max(first, log_start))
+        if not mine.num_rows and first < end:
+            found.append(Gap(controller_id, first, end, COMPACTED))
+        if end < hi and (end in tails if mine.num_rows else any(tail <= end for tail in tails)):
             found.append(Gap(controller_id, end, hi, QUARANTINE))
     return found
 
@@ -78,6 +82,12 @@ def _holes(batches: pa.Table, lo: int) -> list[tuple[int, int]]:
     base, ends = base[order], np.maximum.accumulate(batches["last_offset"].to_numpy()[order]) + 1
     before = np.maximum(np.concatenate(([lo], ends[:-1])), lo) if len(base) else base
     return [(int(before[index]), int(base[index])) for index in np.flatnonzero(before < base)]
+
+
+def ends(batches: pa.Table) -> dict[int, int]:
+    """The offsets behind the last batch of each controller's segments. `batches` has KEYS."""
+    rows = _of_segments(batches).group_by("controller_id").aggregate([("last_offset", "max")]).to_pylist()
+    return {row["controller_id"]: row["last_offset_max"] + 1 for row in rows}
 
 
 def holes(batches: pa.Table) -> list[tuple[int, int]]:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 import lzma
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from kraftlab.metadata import records as r
 from kraftlab.pipeline.errors import CorruptInput, WrongUse
+from kraftlab.pipeline.lake.schemas import arrow_schema
 from kraftlab.pipeline.sources import pieces, reader
 from kraftlab.pipeline.sources.options import OPTIONS, parse
+from kraftlab.pipeline.tables import bronze
+from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES
 
 ID = bytes(range(16))
 DATA = Path(__file__).parent.parent / "data"
+KEYS = pa.schema([arrow_schema("bronze.batches").field(name) for name in bronze.KEYS])
+MARKS = pa.schema([arrow_schema("bronze.quarantine").field(name) for name in bronze.MARKS])
 SEGMENT = "00000000000000000000.log"
 Make = Callable[..., Any]
 Rows = Callable[..., list[dict[str, Any]]]
@@ -267,3 +274,115 @@ def test_whichever_byte_is_flipped_rows_and_damages_cover_the_file(
         known = {offset for row in rows for offset in range(row["base_offset"], row["last_offset"] + 1)}
         if not damages:
             assert len(known) == 3 or format_name == "kafka"
+
+
+@pytest.mark.parametrize("cut", [3, 4, 7])
+def test_whichever_byte_is_flipped_rows_and_gaps_cover_the_offsets_of_two_ranges(cut: int, own_log: Make, rows_of: Rows) -> None:
+    log = own_log()
+    path = log.segment([[r.NoOp(0)] * 2 for _ in range(4)], zeros=40)
+    whole = path.read_bytes()
+    for at in range(4096 + cut % 3, len(whole) - 40, 3):
+        data = bytearray(whole)
+        data[at] ^= 0x21
+        path.write_bytes(data)
+        known: set[int] = set()
+        told: set[int] = set()
+        ends: dict[int, int] = {}
+        for lo, hi in ((0, cut), (cut, 8)):
+            bounds = {"startingOffset": lo, "endingOffset": hi}
+            rows = pa.Table.from_pylist(rows_of("kraftlab", log.directory, tuple(bronze.KEYS), **bounds), schema=KEYS)
+            marks = pa.Table.from_pylist(
+                rows_of("kraftlab", log.directory, tuple(bronze.MARKS), rows="damages", **bounds), schema=MARKS
+            )
+            known |= {offset for row in rows.to_pylist() for offset in range(row["base_offset"], row["last_offset"] + 1)}
+            for gap in bronze.offset_gaps(rows, marks, {1: 0}, lo, hi, ends):
+                assert gap.cause == "quarantine", at
+                told |= set(range(gap.from_offset, gap.to_offset))
+            ends = bronze.ends(rows)
+        assert not known & told, at
+        assert known | told == set(range(8)), at
+
+
+def _a_newer_programs(data: bytearray) -> bytearray:
+    """With a header page of the next format version."""
+    covered = data[: HEADER_PAGE_BYTES - 4]
+    covered[4:6] = (int.from_bytes(covered[4:6], "big") + 1).to_bytes(2, "big")
+    return covered + zlib.crc32(covered).to_bytes(4, "big") + data[HEADER_PAGE_BYTES:]
+
+
+def _flipped(at: int, bits: int = 0xFF) -> Callable[[bytearray, int], bytearray]:
+    """A byte of the second batch, which begins at a position, is another."""
+
+    def damage(data: bytearray, begin: int) -> bytearray:
+        data[begin + at] ^= bits
+        return data
+
+    return damage
+
+
+OWN_DAMAGES: dict[str, tuple[str, Callable[[bytearray, int], bytearray]]] = {
+    "magic": ("bad_magic", _flipped(0)),
+    "a length that is too large": ("bad_length", _flipped(4)),
+    "a length that is a little wrong": ("bad_crc", _flipped(7, 1)),
+    "offset": ("bad_crc", _flipped(19)),
+    "a record": ("bad_crc", _flipped(50)),
+    "a torn end": ("truncated", lambda data, begin: data[: begin + 20]),
+    "a torn record": ("truncated", lambda data, begin: data[: begin + 50]),
+    "a header page of a newer program": ("unknown_version", lambda data, begin: _a_newer_programs(data)),
+    "a header page": ("bad_header", lambda data, begin: data[:8] + b"\xff" + data[9:]),
+}
+KAFKA_DAMAGES: dict[str, tuple[str, Callable[[bytearray, int], bytearray]]] = {
+    "magic": ("bad_magic", _flipped(16)),
+    "a length that is too large": ("bad_length", _flipped(8)),
+    "a record": ("bad_crc", _flipped(66)),
+    "a torn end": ("truncated", lambda data, begin: data[: begin + 30]),
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "status", "damage"),
+    [
+        *(pytest.param("kraftlab", *row, id=f"ours, {name}") for name, row in OWN_DAMAGES.items()),
+        *(pytest.param("kafka", *row, id=f"Kafka's, {name}") for name, row in KAFKA_DAMAGES.items()),
+    ],
+)
+def test_every_damage_stands_in_quarantine_by_its_name_with_its_bytes_and_the_offsets_around_it(
+    form: str,
+    status: str,
+    damage: Callable[[bytearray, int], bytearray],
+    own_log: Make,
+    batch: Make,
+    frame: Make,
+    tmp_path: Path,
+    rows_of: Rows,
+) -> None:
+    if form == "kraftlab":
+        path = own_log().segment(_batches(3), zeros=0)
+    else:
+        path = tmp_path / SEGMENT
+        path.write_bytes(b"".join(batch([frame(20, 0, b"\x00")] * 2, offset) for offset in (0, 2, 4)))
+    whole = path.read_bytes()
+    begins = [row["pos"] for row in rows_of(form, path, committed=False)]
+    data = bytes(damage(bytearray(whole), begins[1]))
+    path.write_bytes(data)
+    (bad,) = rows_of(form, path, rows="damages", committed=False)
+    kept = [row["base_offset"] for row in rows_of(form, path, committed=False)]
+    assert bad["status"] == status, bad["detail"]
+    assert bad["raw"] == data[bad["pos"] : bad["end_pos"]]
+    assert bad["detail"]
+    if bad["pos"] == 0 and form == "kraftlab":
+        assert (kept, bad["prev_offset"], bad["next_offset"]) == ([0, 2, 4], None, 0)
+    else:
+        behind = [] if status == "truncated" else [4]
+        assert (kept, bad["prev_offset"], bad["next_offset"]) == ([0, *behind], 1, behind[0] if behind else None)
+
+
+def test_a_compressed_batch_stands_in_quarantine(batch: Make, frame: Make, tmp_path: Path, rows_of: Rows) -> None:
+    path = tmp_path / SEGMENT
+    path.write_bytes(b"".join(batch([frame(20, 0, b"\x00")], offset, codec=offset) for offset in (0, 1, 2)))
+    found = rows_of("kafka", path, rows="damages", committed=False)
+    assert [(row["status"], row["prev_offset"], row["next_offset"]) for row in found] == [
+        ("undecodable", 0, 2),
+        ("undecodable", 1, 3),
+    ]
+    assert [row["base_offset"] for row in rows_of("kafka", path, committed=False)] == [0]

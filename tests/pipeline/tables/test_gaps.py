@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from kraftlab.pipeline.lake.schemas import arrow_schema
-from kraftlab.pipeline.tables.bronze import KEYS, MARKS, disagreements, holes, offset_gaps, snapshots
+from kraftlab.pipeline.tables.bronze import KEYS, MARKS, disagreements, ends, holes, offset_gaps, snapshots
 
 
 def _batches(*rows: tuple[Any, ...], crcs: tuple[int, ...] = ()) -> pa.Table:
@@ -76,6 +76,15 @@ def test_batches_of_snapshots_cover_nothing() -> None:
     assert _gaps(batches, _marks(), {1: 10}) == [(1, 0, 10, "compacted")]
     assert snapshots(batches) == [("00000000000000000010-0000000001.checkpoint", 10)]
     assert holes(batches) == [(0, 10)]
+
+
+def test_a_batch_that_reaches_into_a_range_leaves_no_gap_at_its_beginning() -> None:
+    earlier = _batches((1, 0, 9), (2, 0, 4))
+    assert ends(earlier) == {1: 10, 2: 5}
+    rest = _batches((1, 10, 19), (2, 7, 19))
+    assert [tuple(gap) for gap in offset_gaps(rest, _marks(), {1: 0, 2: 0}, 6, 20, ends(earlier))] == [
+        (2, 6, 7, "missing_segment")
+    ]
 
 
 def test_a_snapshot_beyond_the_last_batch_stands_behind_a_hole() -> None:
