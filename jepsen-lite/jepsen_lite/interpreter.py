@@ -15,11 +15,13 @@ Whatever ends an operation leaves a row in the history: if the run is broken off
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
+
+from kraftlab.quorum.core.types import Endpoint
 
 from .generators import NOTHING, Context, Generator, Invocation, Pending, Source, generator, stagger, time_limit
 from .history import INFO, OK, Op
-from .workload import CallFailed, Client, Completion, Options, Port, Reply, Workload
+from .workload import CallFailed, Client, Completion, DataPort, Options, Port, Reply, Workload
 
 BROKEN_OFF = "the run was broken off"
 
@@ -61,6 +63,9 @@ class _NamingPort:
         name = request_name(request)
         self.named = name or self.named
         return await self._port.call(api, request, node=node, timeout_ms=timeout_ms)
+
+    async def ask_peer(self, at: Endpoint, api: int, body: bytes, timeout_ms: int) -> bytes:
+        return await cast(DataPort, self._port).ask_peer(at, api, body, timeout_ms)
 
 
 def request_name(request: Any) -> str:

@@ -10,7 +10,6 @@ import pytest
 import trio
 
 from jepsen_lite.fault_plan import Action, FaultPlan, Strike
-from jepsen_lite.nemeses import cluster_faults
 from jepsen_lite.nemeses import scene as scenes
 from jepsen_lite.nemeses.carrying_out import carry_out
 from jepsen_lite.nemeses.quorum_guard import QuorumGuard
@@ -116,8 +115,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
         await trio.lowlevel.checkpoint()
         return work(*arguments)
 
-    for module in (scenes, cluster_faults):
-        monkeypatch.setattr(module, "in_thread", at_once)  # the mock clock does not wait for threads
+    monkeypatch.setattr(scenes, "in_thread", at_once)  # the mock clock does not wait for threads
     yield Cluster()
 
 

@@ -14,7 +14,6 @@ import trio.testing
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jepsen_lite.nemeses import cluster_faults
 from jepsen_lite.nemeses import scene as scenes
 from jepsen_lite.nemeses.carrying_out import carry_out
 from jepsen_lite.nemeses.damage import Damage, batches, log_directory
@@ -207,8 +206,7 @@ def no_threads() -> Any:
         return work(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (scenes, cluster_faults):
-            patch.setattr(module, "in_thread", in_turn)
+        patch.setattr(scenes, "in_thread", in_turn)
         yield
 
 

@@ -168,10 +168,10 @@ def test_a_wake_up_that_comes_while_nobody_sleeps_and_is_lost_is_found(monkeypat
 
 
 def test_what_cannot_strike_here_is_refused(capsys: pytest.CaptureFixture[str]):
-    with pytest.raises(WorldFailed, match="move-dirs cannot strike in the world shell, which has kill, pause"):
-        run_shell(workload_named("registers"), QUICK, FaultPlan(seed="1", actions=(Action(at_ms=1, kind="move-dirs"),)))
-    assert main.run(["chaos", "test", "-w", "registers", "-n", "move-dirs", "--world", "shell"]) == USAGE
-    assert "move-dirs cannot strike in --world shell" in capsys.readouterr().err
+    with pytest.raises(WorldFailed, match="clock cannot strike in the world shell, which has kill, pause"):
+        run_shell(workload_named("registers"), QUICK, FaultPlan(seed="1", actions=(Action(at_ms=1, kind="clock"),)))
+    assert main.run(["chaos", "test", "-w", "registers", "-n", "clock", "--world", "shell"]) == USAGE
+    assert "clock cannot strike in --world shell" in capsys.readouterr().err
 
 
 def test_a_run_is_kept_and_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
 from typing import Any
@@ -11,11 +11,11 @@ import trio
 
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
+from .directories import CHANGE_TIMEOUT_MS, Replica
 from .faults import CLUSTER_FAULTS, CannotStrike, CannotUndo
 from .kind import Draft, Hit, Shape
-from .scene import Scene, in_thread
+from .scene import Scene
 
-_CHANGE_TIMEOUT_MS = 5_000
 _JOIN_WITHIN_S = 40.0
 _PAUSE_S = 0.1
 
@@ -32,7 +32,7 @@ async def membership(scene: Scene, hit: Hit) -> AsyncIterator[None]:
     hit.detail = "leaves, and comes back with an empty disk" if hit.arguments.get("wipe") else "leaves and joins"
     async with scene.guard.damaging(node), scene.guard.changing(node, leaves=True):
         try:
-            await scene.work(scene.cluster.leave, node, _CHANGE_TIMEOUT_MS)
+            await scene.work(scene.cluster.leave, node, CHANGE_TIMEOUT_MS)
             async with AsyncExitStack() as stack:
                 if hit.arguments.get("wipe"):
                     await stack.enter_async_context(scene.kept_down([node]))
@@ -60,7 +60,7 @@ async def _join(scene: Scene, node: int) -> None:
 
 async def _ask(scene: Scene, node: int) -> None:
     async with scene.guard.changing(node, leaves=False):
-        await scene.work(scene.cluster.join, node, _CHANGE_TIMEOUT_MS)
+        await scene.work(scene.cluster.join, node, CHANGE_TIMEOUT_MS)
 
 
 def draw_move_dirs(random: Random, shape: Shape) -> list[Draft]:
@@ -72,26 +72,25 @@ async def move_dirs(scene: Scene, hit: Hit) -> AsyncIterator[None]:
     """A broker moves some of its replicas to other log directories of its own (KIP-113). Nothing is undone."""
     hit.nodes = hit.nodes[:1]
     (node,) = hit.nodes
-    moves = await in_thread(_move, scene.cluster, node, int(hit.arguments["replicas"]), hit.random)
-    hit.detail = ", ".join(f"{topic}-{index}" for topic, index in moves)
+    described = await scene.work(scene.directories.described, node)
+    paths = _chosen(node, described, int(hit.arguments["replicas"]), hit.random)
+    await scene.work(scene.directories.moved, node, paths)
+    hit.detail = ", ".join(f"{topic}-{index}" for topic, index in paths)
     yield
 
 
-def _move(cluster: Any, node: int, count: int, random: Random) -> list[tuple[str, int]]:
-    with cluster.admin(timeout_ms=_CHANGE_TIMEOUT_MS) as client:
-        directories = [found for found in client.describe_log_dirs(node).results if not found.error_code]
-        places = {
-            (topic.name, partition.partition_index): directory.log_dir
-            for directory in directories
-            for topic in directory.topics
-            for partition in topic.partitions
-            if not partition.is_future_key
-        }
-        if len(directories) < 2 or not places:
-            raise CannotStrike(f"broker {node} has {len(directories)} log directories and {len(places)} replicas: none can move")
-        chosen = random.sample(sorted(places), min(count, len(places)))
-        others = {
-            replica: sorted(found.log_dir for found in directories if found.log_dir != places[replica]) for replica in chosen
-        }
-        client.alter_replica_log_dirs(node, {replica: random.choice(paths) for replica, paths in others.items()})
-        return chosen
+def _chosen(node: int, described: Sequence[Any], count: int, random: Random) -> dict[Replica, str]:
+    """So many replicas, and where each is to go. CannotStrike."""
+    directories = [found for found in described if not found.error_code]
+    places = {
+        (topic.name, partition.partition_index): directory.log_dir
+        for directory in directories
+        for topic in directory.topics
+        for partition in topic.partitions
+        if not partition.is_future_key
+    }
+    if len(directories) < 2 or not places:
+        raise CannotStrike(f"broker {node} has {len(directories)} log directories and {len(places)} replicas: none can move")
+    chosen = random.sample(sorted(places), min(count, len(places)))
+    others = {replica: sorted(found.log_dir for found in directories if found.log_dir != places[replica]) for replica in chosen}
+    return {replica: random.choice(paths) for replica, paths in others.items()}

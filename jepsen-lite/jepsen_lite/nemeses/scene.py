@@ -20,6 +20,7 @@ import trio
 
 from kraftlab.cluster.links.shape import LinkShape
 
+from .directories import Directories, ProcessDirectories
 from .faults import CannotStrike, CannotUndo
 from .ledger import Ledger, Process
 from .quorum_guard import QuorumGuard
@@ -112,7 +113,7 @@ async def in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
 class Scene:
     """One cluster under faults. `find_leader` asks who leads, `guard` knows what the quorum can do without; `disks` are those
     whose power can be taken, by node. `ledger` None: nothing of this cluster can outlive the harness. `work` does what may block,
-    in a thread if not given; `tampering` makes disks fail, those of processes if not given.
+    in a thread if not given; `tampering` makes disks fail and `directories` are brokers', those of processes if not given.
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class Scene:
         disks: Mapping[int, Powered] = MappingProxyType({}),
         work: Work | None = None,
         tampering: Tampering | None = None,
+        directories: Directories | None = None,
     ) -> None:
         self.cluster: Any = cluster
         self.find_leader = find_leader
@@ -131,6 +133,7 @@ class Scene:
         self._ledger = ledger
         self.work = work or in_thread
         self.disks = disks
+        self.directories: Directories = directories or ProcessDirectories(cluster)
         self.tampering: Tampering = tampering or ProcessTampering(cluster, lambda: self.ledger)
         self.down: Holds[int] = Holds()
         self.stopped: Holds[int] = Holds()

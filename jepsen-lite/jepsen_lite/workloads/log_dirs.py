@@ -2,21 +2,19 @@
 
 A key is a topic of one partition. `append` produces a record of its own once and waits for all in-sync replicas; `move` has one
 broker take its replica to another of its directories; `get` reads the partition from its beginning to the high watermark. Data go
-over the brokers' peer protocol, which only the real world has. Every crash of the mover itself, with all that a loss of power
-leaves, is tried in memory (`crash_images`); here it is what processes, kernels and the whole cluster make of kills.
+over the brokers' peer protocol, which simulated brokers do not speak. Every crash of the mover itself, with all that a loss of
+power leaves, is tried in memory (`crash_images`); here it is what the whole cluster makes of kills.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
-import trio
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.broker.log.record_batch import Record, build_batch, decode_records
-from kraftlab.client.data import PeerConnection
 from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.peer_rpc import (
     Api,
@@ -35,7 +33,7 @@ from ..checkers.stats import Stats
 from ..generators import Context, Invocation, Source, mix
 from ..history import FAIL, INFO, OK, Op
 from ..verdicts import Verdict
-from ..workload import CallFailed, Completion, Options, Port, Run, Workload
+from ..workload import CallFailed, Completion, DataPort, Options, Port, Run, Workload
 from .admin import Caller, asked_until_ok, create_topics, ended, error_name, placed_on, topic_on
 
 KEYS = 4
@@ -55,7 +53,7 @@ def workload() -> Workload:
         setup=_setup,
         collect=_collect,
         log=False,
-        worlds=frozenset({"real"}),
+        worlds=frozenset({"real", "shell"}),
         summary="replicas move between log directories while they are written to: nothing is lost, doubled or out of order",
     )
 
@@ -94,7 +92,6 @@ class MovingClient:
         self._options = options
         self._caller = Caller(options, process)
         self._places: dict[str, _Place] = {}
-        self._connections: dict[Endpoint, PeerConnection] = {}
 
     async def invoke(self, invocation: Invocation, port: Port) -> Completion:
         if invocation.f == "move":
@@ -103,10 +100,11 @@ class MovingClient:
             place = await self._place(port, invocation.key)
         except CallFailed as failed:
             return Completion(FAIL, error=f"not sent, no leader is known: {failed.error}", node=failed.node)
-        ended = await (self._append(place, str(invocation.value)) if invocation.f == "append" else self._get(place))
+        data = cast(DataPort, port)
+        append = invocation.f == "append"
+        ended = await (self._append(data, place, str(invocation.value)) if append else self._get(data, place))
         if ended.outcome != OK:
             self._places.pop(invocation.key, None)
-            self._connections.pop(place.leader, None)
         return ended
 
     async def _place(self, port: Port, key: str) -> _Place:
@@ -122,12 +120,12 @@ class MovingClient:
             self._places[key] = _Place(from_text(topic.topic_id), leader, cluster.cluster_id)
         return self._places[key]
 
-    async def _append(self, place: _Place, value: str) -> Completion:
+    async def _append(self, port: DataPort, place: _Place, value: str) -> Completion:
         timeout_ms = self._options.timeout_ms
         batch = build_batch([Record(None, value.encode(), 1)])
         request = ProduceRequest(place.topic_id, 0, -1, timeout_ms, batch)
         try:
-            answer = await self._ask(place, Api.PRODUCE, request)
+            answer = await self._ask(port, place, Api.PRODUCE, request)
         except ConnectionRefusedError:
             return Completion(FAIL, error="never sent, the connection was refused")
         except (OSError, FrameError, ApiError) as error:
@@ -137,14 +135,15 @@ class MovingClient:
             return Completion(INFO, error=error_name(response.error))
         return Completion(OK, response.base_offset)
 
-    async def _get(self, place: _Place) -> Completion:
+    async def _get(self, port: DataPort, place: _Place) -> Completion:
         """[offset, value] of all records. An answer may be empty though there is more: the log was being swapped, say."""
         records: list[tuple[int, str]] = []
         offset = 0
         for _ in range(_FETCHES_MAX):
             wanted = FetchPartition(place.topic_id, 0, -1, offset, -1, -1, _FETCH_BYTES)
             try:
-                answer = await self._ask(place, Api.REPLICA_FETCH, ReplicaFetchRequest(-1, -1, 0, 0, _FETCH_BYTES, (wanted,)))
+                request = ReplicaFetchRequest(-1, -1, 0, 0, _FETCH_BYTES, (wanted,))
+                answer = await self._ask(port, place, Api.REPLICA_FETCH, request)
             except (OSError, FrameError, ApiError) as error:
                 return Completion(FAIL, error=f"{type(error).__name__}")
             response = msgspec.msgpack.decode(answer, type=ReplicaFetchResponse)
@@ -162,13 +161,9 @@ class MovingClient:
                 return Completion(OK, [list(record) for record in records])
         return Completion(FAIL, error=f"{_FETCHES_MAX} fetches have not brought all")
 
-    async def _ask(self, place: _Place, api: int, request: msgspec.Struct) -> bytes:
-        """Sends a peer request once, off the event loop. OSError, FrameError, ApiError."""
-        connection = self._connections.get(place.leader)
-        if connection is None:
-            connection = self._connections[place.leader] = PeerConnection(place.leader, place.cluster_id)
-        body, timeout_s = msgspec.msgpack.encode(request), self._options.timeout_ms / 1000
-        return await trio.to_thread.run_sync(connection.request, api, body, timeout_s)
+    async def _ask(self, port: DataPort, place: _Place, api: int, request: msgspec.Struct) -> bytes:
+        """Sends a peer request once. OSError, FrameError, ApiError."""
+        return await port.ask_peer(place.leader, api, msgspec.msgpack.encode(request), self._options.timeout_ms)
 
     async def _move(self, port: Port, key: str, broker: int) -> Completion:
         """To any other directory of that broker that works. The answer says that it has begun."""

@@ -21,6 +21,7 @@ import grpc
 import trio
 
 from kraftlab.client.channels import Channels
+from kraftlab.client.data import PeerConnection
 from kraftlab.quorum.core.types import Endpoint
 
 from ..history import FAIL
@@ -78,6 +79,7 @@ class GrpcPort:
         self._random: Random = options.random(f"port/{process}")
         self._leader = -1
         self._avoided: dict[int, float] = {}
+        self._connections: dict[Endpoint, PeerConnection] = {}
 
     async def sleep(self, seconds: float) -> None:
         await trio.sleep(seconds)
@@ -99,6 +101,13 @@ class GrpcPort:
             raise self._broken(error, target) from None
         self._leader = response.header.leader_id
         return reply_of(response, target)
+
+    async def ask_peer(self, at: Endpoint, api: int, body: bytes, timeout_ms: int) -> bytes:
+        """Sends a request of the peer protocol once. OSError, FrameError, ApiError."""
+        connection = self._connections.get(at)
+        if connection is None:
+            connection = self._connections[at] = PeerConnection(at, self._nodes.cluster_id)
+        return await trio.to_thread.run_sync(connection.request, api, body, timeout_ms / 1000)
 
     def _likely(self) -> int:
         """A controller that is likely to lead."""

@@ -23,12 +23,14 @@ import trio
 import trio.testing
 
 from kraftlab.quorum.core.batch import decode_all
+from kraftlab.quorum.core.types import Endpoint
 
 from ..committed_log import LogBatch, decoded
 from ..fault_plan import FaultPlan, Observation
 from ..history import Op
 from ..nemeses.carrying_out import carry_out_in
 from ..nemeses.drawing import NoSuchNemesis, draw_plan
+from ..nemeses.kinds import KINDS
 from ..nemeses.quorum_guard import QuorumGuard
 from ..nemeses.scene import Scene
 from ..outcomes import of_broken_call
@@ -40,7 +42,7 @@ from .shell_cluster import GRACE_S, ShellCluster, Unanswered
 from .shell_disks import MemoryPower, MemoryTampering
 from .shell_machine import STARTED_S, deterministic, logged, own_directory
 from .trio_drive import first_of
-from .world import SHELL_KINDS, Assignment, Listener, Played, Standing, WorldFailed
+from .world import Assignment, Listener, Played, Standing, WorldFailed
 
 LOG_NAME = "shell.log"
 STEPS_MAX = 20_000_000
@@ -95,9 +97,9 @@ def run_shell(
 ) -> ShellRun:
     """Plays one seed, with that plan or the one that the seed draws for the nemeses. WorldFailed, SetupFailed, GeneratorStuck."""
     plan = plan or _drawn(options, nemeses)
-    refused = sorted({action.kind for action in plan.actions}.difference(SHELL_KINDS))
+    refused = sorted({action.kind for action in plan.actions}.difference(KINDS))
     if refused:
-        raise WorldFailed(f"{', '.join(refused)} cannot strike in the world shell, which has {', '.join(SHELL_KINDS)}")
+        raise WorldFailed(f"{', '.join(refused)} cannot strike in the world shell, which has {', '.join(KINDS)}")
     steps, held = _Steps(), HeldTasks()
     with own_directory() as directory, deterministic(options.seed), logged(directory) as lines:
         told = listener or Quiet()
@@ -113,7 +115,7 @@ def run_shell(
 def _drawn(options: Options, nemeses: Collection[str]) -> FaultPlan:
     """WorldFailed for a nemesis that there is not."""
     try:
-        return draw_plan(options, nemeses, available=SHELL_KINDS)
+        return draw_plan(options, nemeses, available=KINDS)
     except NoSuchNemesis as error:
         raise WorldFailed(str(error)) from error
 
@@ -164,6 +166,10 @@ class ShellPort:
             raise CallFailed(of_broken_call(error.status, str(error)), error.status, node=target) from None
         self._leader = response.header.leader_id
         return reply_of(response, target)
+
+    async def ask_peer(self, at: Endpoint, api: int, body: bytes, timeout_ms: int) -> bytes:
+        """Sends a request of the peer protocol once. OSError, ApiError."""
+        return await self._cluster.ask_peer(at, api, body, timeout_ms)
 
     def _likely(self) -> int:
         """A controller that is likely to lead."""
@@ -257,7 +263,7 @@ class _ShellRun(PhasedRun):
         cluster = self._cluster
         disks = {node: MemoryPower(node, cluster.files) for node in cluster.controller_ids}
         tampering = MemoryTampering(cluster.files, cluster.disk)
-        scene = Scene(cluster, cluster.find_leader, self._guard, None, disks, _at_once, tampering)
+        scene = Scene(cluster, cluster.find_leader, self._guard, None, disks, _at_once, tampering, cluster)
         begun = self._striking.append
         await carry_out_in(scene, self._plan, self._drive.now_ns, tell=self._struck, begun=lambda action: begun(action.kind))
 

@@ -15,7 +15,7 @@ hand. Log directories of brokers are real ones, in a directory that is the run's
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context, copy_context
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import ClusterUnreachable
+from kraftlab.client.errors import api_error
 from kraftlab.cluster.layout import FIRST_CONTROLLER_ID
 from kraftlab.cluster.links.shape import Cut, LinkShape
 from kraftlab.config import meta_properties
@@ -35,16 +36,18 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.uuids import Uuid, to_text
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
 from kraftlab.quorum.driver.outside import Outside
+from kraftlab.quorum.driver.transport import PeerError, PeerIdentity, PeerPool, PeerUnreachable
 from kraftlab.quorum.simulation.simulated_file_system import SimulatedFileSystem
 from kraftlab.quorum.storage.bootstrap import write_bootstrap
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
 
+from ..nemeses.directories import CHANGE_TIMEOUT_MS, Replica
 from ..nemeses.scene import Leads
 from .held_tasks import OWNER, HeldTasks
 from .inline_disk import InlineDisk
 from .memory_network import MemoryNetwork, Pair, Place
-from .shell_machine import STARTED_S
+from .shell_machine import SHOWN, STARTED_S
 from .shell_nodes import ShellBroker, ShellController, ShellNode
 
 HOST = "127.0.0.1"
@@ -52,6 +55,8 @@ GRPC_PORT = 20_000
 """Of node 0; nobody listens there."""
 CONTROLLER = "CONTROLLER"
 PRINCIPAL = "User:ANONYMOUS"
+CLIENT = -1
+"""What clients that speak the peer protocol call themselves; no fault strikes their links."""
 LOG_DIRS = 2
 """Of each broker."""
 GRACE_S = 0.5
@@ -155,6 +160,8 @@ class ShellCluster:
         """All nodes, until cancelled."""
         async with trio.open_nursery() as self._nursery:
             self._nursery.start_soon(self.network.alarms.run)
+            place = Place(self.network, CLIENT, self._chance("clients"))
+            self._clients = PeerPool(self._nursery, PeerIdentity(self.cluster_id, 0, ReplicaKey(CLIENT)), place)
             for node in self.node_ids:
                 self.start_node(node)
             task_status.started()
@@ -348,13 +355,20 @@ class ShellCluster:
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     async def ask(self, chance: random.Random, node_id: int, api: str, request: Any, patience_s: float) -> Any:
-        """The response of a node to a copy of this request. Unanswered."""
-        call = Call(api, METHODS[api].request.FromString(request.SerializeToString()), PRINCIPAL)
+        """The response of a node to a copy of this request. Unanswered. Brokers' directories have the same names in every run."""
+        copied: Any = METHODS[api].request.FromString(request.SerializeToString())
+        if api == "AlterReplicaLogDirs":
+            for wanted in copied.dirs:
+                wanted.path = wanted.path.replace(SHOWN, str(self._directory), 1)
+        call = Call(api, copied, PRINCIPAL)
         there_s, back_s = (chance.choice((0.0002, 0.0005, 0.002)) * chance.uniform(0.5, 1.5) for _ in range(2))
         with trio.move_on_after(patience_s):
             await trio.sleep(there_s)
             await self._goes_on(node_id)
-            response = await self._served(node_id, call)
+            response: Any = await self._served(node_id, call)
+            if api == "DescribeLogDirs":
+                for result in response.results:
+                    result.log_dir = result.log_dir.replace(str(self._directory), SHOWN, 1)
             await trio.sleep(back_s)
             return response
         raise Unanswered("DEADLINE_EXCEEDED", f"no answer within {patience_s:g} s")
@@ -382,14 +396,39 @@ class ShellCluster:
     async def _dispatch(self, life: _Life, call: Call, asked: _Asked) -> None:
         asked.answer(await life.node.dispatch(call))
 
+    async def ask_peer(self, at: Endpoint, api: int, body: bytes, timeout_ms: int) -> bytes:
+        """The answer of a node to a client that speaks the peer protocol. OSError, ApiError."""
+        try:
+            return await self._clients.request(at, api, body, timeout_ms=timeout_ms)
+        except PeerUnreachable as error:
+            raise ConnectionRefusedError(str(error)) if error.refused else error from None
+        except PeerError as error:
+            raise api_error(error.code, error.message) from None
+
+    async def described(self, broker: int) -> Sequence[Any]:
+        """What it says of its log directories. ApiError, ClusterUnreachable."""
+        response = await self._ask_one(broker, "DescribeLogDirs", pb.DescribeLogDirsRequest(), CHANGE_TIMEOUT_MS)
+        return tuple(response.results)
+
+    async def moved(self, broker: int, paths: Mapping[Replica, str]) -> None:
+        """It has been told to take these replicas to these directories. ApiError, ClusterUnreachable."""
+        dirs = [
+            pb.AlterReplicaLogDir(path=path, topics=[pb.AlterReplicaLogDirTopic(name=topic, partitions=[index])])
+            for (topic, index), path in paths.items()
+        ]
+        await self._ask_one(broker, "AlterReplicaLogDirs", pb.AlterReplicaLogDirsRequest(dirs=dirs), CHANGE_TIMEOUT_MS)
+
     async def ask_leader(self, api: str, request: Any, timeout_ms: int) -> Any:
         """The answer of whoever leads. ApiError, ClusterUnreachable."""
         leads = await self.find_leader()
         if leads is None:
             raise ClusterUnreachable("no controller says who leads")
+        return await self._ask_one(leads.node, api, request, timeout_ms)
+
+    async def _ask_one(self, node_id: int, api: str, request: Any, timeout_ms: int) -> Any:
         request.header.timeout_ms, request.header.cluster_id = timeout_ms, self.cluster_id
         try:
-            response = await self.ask(self._operator, leads.node, api, request, timeout_ms / 1000 + GRACE_S)
+            response = await self.ask(self._operator, node_id, api, request, timeout_ms / 1000 + GRACE_S)
         except Unanswered as error:
             raise ClusterUnreachable(str(error)) from error
         header = response.header

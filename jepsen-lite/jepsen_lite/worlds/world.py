@@ -80,15 +80,13 @@ WORLDS: dict[str, tuple[str, str]] = {
     "simulated": ("simulated", "play"),
 }
 """Name → (module of this room; its function from Assignment to Played)."""
-SHELL_KINDS = tuple(name for name in KINDS if name != "move-dirs")
-"""What can strike in the world "shell"."""
-SIMULATED_KINDS = (*KINDS, "clock")
-"""The same of "simulated", where alone clocks are the harness's."""
+SIMULATED_KINDS = (*(name for name in KINDS if name != "move-dirs"), "clock")
+"""What can strike in the world "simulated", where alone clocks are the harness's, and brokers hold no replicas."""
 
 
 def kinds_of(world: str) -> Sequence[str]:
     """What that world has for faults; whether this machine can do them is another question."""
-    return {"shell": SHELL_KINDS, "simulated": SIMULATED_KINDS}.get(world, tuple(KINDS))
+    return SIMULATED_KINDS if world == "simulated" else tuple(KINDS)
 
 
 def world_named(name: str) -> Callable[[Assignment], Played]:
