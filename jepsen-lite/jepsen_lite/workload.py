@@ -146,7 +146,8 @@ class Workload(NamedTuple):
     collect: Callable[[Options, Port], Any] | None = None
     """An async function that gives `Run.data`, when all else is over."""
     log: bool = True
-    worlds: frozenset[str] = frozenset({"simulated", "shell", "real"})
+    not_in: Mapping[str, str] = {}
+    """World → why it does not run there. It runs in all others."""
     properties: Mapping[str, str] = {}
     """Of server.properties of all nodes."""
     controllers: int = 3

@@ -38,7 +38,7 @@ from kraftlab.quorum.simulation.transcript import Transcript
 
 QUICK = Options(time_s=3, timeout_ms=1_000, rate=150)
 SEEDS = 4
-SIMULATED = [name for name in WORKLOADS if "simulated" in workload_named(name).worlds]
+SIMULATED = [name for name in WORKLOADS if "simulated" not in workload_named(name).not_in]
 
 
 def bad(played: SimulatedRun) -> list[Verdict]:

@@ -268,7 +268,7 @@ def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json:
     deadline = None if within_s is None else time.monotonic() + within_s
     store = shared.pop("store")
     output = Output(as_json)
-    cells = [cell for cell in MATRICES[matrix]() if shared["world"] in workload_named(cell.workload).worlds]
+    cells = [cell for cell in MATRICES[matrix]() if shared["world"] not in workload_named(cell.workload).not_in]
     net, is_real = shared["net"], shared["world"] == "real"
     if is_real and NETS[net].module:
         own_network()  # before anything is tried in threads
@@ -346,7 +346,7 @@ def _trial(
         workload = workload_named(name)
     except UnknownWorkload as error:
         raise WrongUse(str(error)) from None
-    worlds, controllers = workload.worlds, controllers or workload.controllers
+    controllers = controllers or workload.controllers
     options = Options(
         seed=seed,
         time_s=time_s,
@@ -356,8 +356,9 @@ def _trial(
         brokers=brokers,
         ops_per_key=ops_per_key,
     )
-    if world not in worlds:
-        raise WrongUse(f"{name} does not run in the world {world!r}; it runs in: {', '.join(sorted(worlds))}")
+    if world in workload.not_in:
+        others = ", ".join(sorted(WORLDS.keys() - workload.not_in.keys()))
+        raise WrongUse(f"{name} does not run in the world {world!r}: {workload.not_in[world]}; it runs in: {others}")
     if unknown := sorted({*nemeses}.difference({ALL}, *map(kinds_of, WORLDS))):
         raise WrongUse(f"there is no nemesis {', '.join(unknown)}; there are {', '.join(kinds_of(world))}, and all")
     if strange := sorted({*nemeses}.difference(kinds_of(world), {ALL})):

@@ -33,7 +33,6 @@ def workload() -> Workload:
         lambda options: final_digests_of(options, options.controllers),
         _checkers,
         registers.setup,
-        worlds=frozenset({"real", "shell", "simulated"}),
         properties=SNAPSHOTS,
         summary="every controller's image, now and before, in memory and on disk, is the one that the committed log gives",
     )

@@ -41,7 +41,6 @@ def workload() -> Workload:
         _final,
         _checkers,
         _setup,
-        worlds=frozenset({"real", "shell", "simulated"}),
         summary="registrations, epochs and fencing of brokers: nothing happens in the name of an epoch that is over",
     )
 

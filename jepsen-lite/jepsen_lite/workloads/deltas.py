@@ -28,7 +28,7 @@ def workload() -> Workload:
         lambda options: final_digests_of(options, options.brokers),
         _checkers,
         registers.setup,
-        worlds=frozenset({"real", "shell"}),
+        not_in={"simulated": "simulated brokers have no image of their own"},
         properties=SNAPSHOTS,
         summary="every broker's image, made of deltas or begun with a snapshot, is the one that the committed log gives",
     )

@@ -40,7 +40,6 @@ def workload() -> Workload:
         _final,
         _checkers,
         _setup,
-        worlds=frozenset({"real", "shell", "simulated"}),
         summary="reassignments begun, replaced, cancelled: no replica goes too early, none is left behind, all come to an end",
     )
 

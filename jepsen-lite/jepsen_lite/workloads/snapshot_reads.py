@@ -60,7 +60,6 @@ def workload() -> Workload:
         _final,
         _checkers,
         _setup,
-        worlds=frozenset({"real", "shell", "simulated"}),
         properties=SNAPSHOTS,
         summary="answers of one moment, sessions that never go back on any node, and images of the past",
     )

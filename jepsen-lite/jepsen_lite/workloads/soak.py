@@ -39,7 +39,6 @@ def workload() -> Workload:
         _final,
         _checkers,
         _setup,
-        worlds=frozenset({"real", "shell", "simulated"}),
         properties=snapshot_reads.SNAPSHOTS,
         summary=f"{', '.join(PARTS)} at once on one cluster",
     )

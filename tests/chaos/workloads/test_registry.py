@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from jepsen_lite.workloads import WORKLOADS, UnknownWorkload, workload_named
+from jepsen_lite.worlds.world import WORLDS
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -15,7 +16,7 @@ def test_every_workload_says_its_name_and_what_it_is_for(name):
     workload = workload_named(name)
     assert workload.name == name
     assert workload.summary
-    assert workload.worlds <= {"simulated", "shell", "real"}
+    assert workload.not_in.keys() < WORLDS.keys() and all(workload.not_in.values())
 
 
 def test_an_unknown_name_is_told_all_that_there_are():
