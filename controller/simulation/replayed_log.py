@@ -2,7 +2,7 @@
 
 The first node that applies a batch brings it here; the raft checkers see to it that the others apply the same one. Each record is
 replayed alone, as no node does it, and judged as a step; a changed partition is judged after each batch, the whole image
-whenever brokers or topics have changed, and now and then. Then the index is computed anew, too, and a snapshot that was taken
+whenever brokers have changed, and now and then. Then the index is computed anew, too, and a snapshot that was taken
 the time before, with the batches since replayed behind it, must be the same image. Batches of very many records are replayed as a
 whole.
 
@@ -19,7 +19,7 @@ from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import MetadataImage, Provenance
 from kraftlab.metadata.index import index_of
 from kraftlab.metadata.invariants import check_changed, check_image, check_step
-from kraftlab.metadata.records import AnyRecord, NoOp, Partition, PartitionChange, RequestOutcome
+from kraftlab.metadata.records import AnyRecord, NoOp, Partition, PartitionChange, RemoveTopic, RequestOutcome, Topic
 from kraftlab.metadata.records import Config as ConfigRecord
 from kraftlab.metadata.snapshot import ImageSnapshot, image_from
 from kraftlab.quorum.simulation.invariants import Violation
@@ -31,8 +31,8 @@ from .named_requests import AppliedRequests, raise_violation
 SINGLY_MAX = 100
 """Batches with more records are replayed as a whole."""
 WHOLE_IMAGE_EVERY = 16
-_LOCAL_RECORDS = (Partition, PartitionChange, ConfigRecord, NoOp, RequestOutcome)
-"""Records whose effects `check_partition` judges well enough most of the time."""
+_LOCAL_RECORDS = (Topic, RemoveTopic, Partition, PartitionChange, ConfigRecord, NoOp, RequestOutcome)
+"""Records whose effects `check_changed` judges well enough most of the time."""
 _PARTS = tuple(name for name in MetadataImage.__struct_fields__ if name not in ("provenance", "transaction"))
 """What two nodes at one offset have in common; how much of an open transaction one delta brought is each one's own."""
 

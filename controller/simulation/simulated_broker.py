@@ -7,6 +7,7 @@ down. Requests travel for a while and are lost with the controller they go to.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,21 +37,21 @@ if TYPE_CHECKING:
     from .world import MetadataWorld
 
 TRAVEL_US = (200, 200, 2_000, 40_000)
-TURN_US = 120_000
-"""Between two turns of a broker, at most."""
 CHANGES_FOR_NOTHING_RATE = 0.02
 """Of a broker that stays: how many of its partitions, per turn, it has something to say of although all is well."""
 
 
 class Habits(NamedTuple):
     """How often, per turn, a broker falls silent or leaves in order. `has_disk_trouble`: its directories fail and are cordoned.
-    `stays`: it goes on when everything has healed, and nothing happens to it any more; else it has nothing to say then.
+    `stays`: it goes on when everything has healed, and nothing happens to it any more; else it has nothing to say then. `turn_us`
+    is the longest time between two turns.
     """
 
     silence_rate: float = 0.01
     leaving_rate: float = 0.003
     has_disk_trouble: bool = True
     stays: bool = False
+    turn_us: int = 120_000
 
 
 class SimulatedBroker:
@@ -68,6 +69,9 @@ class SimulatedBroker:
         self._silent_until_us = 0
         self._restarts = False
         self._image = EMPTY
+        self._led_in = EMPTY.topics
+        self._led: list[tuple[Uuid, int, PartitionImage]] = []
+        """What it leads there."""
         self._leader_id = -1
         self._home = world.machines[self._random.randrange(len(world.machines))]
 
@@ -91,7 +95,7 @@ class SimulatedBroker:
         world, random, habits = self._world, self._random, self._habits
         if world.is_healed and not habits.stays:
             return
-        world.after(random.randrange(TURN_US) + 1, self._turn)
+        world.after(random.randrange(habits.turn_us) + 1, self._turn)
         if world.now_us < self._silent_until_us:
             return
         self._learn()
@@ -190,12 +194,7 @@ class SimulatedBroker:
 
     def _alter(self, asked: SimulatedController) -> None:
         """Wants everybody active in sync, or somebody out, for some partitions that it leads."""
-        led = [
-            (topic_id, number, partition)
-            for topic_id, topic in sorted(self._image.topics.by_id.items())
-            for number, partition in sorted(topic.partitions.items())
-            if partition.leader == self.broker_id and (not self._habits.stays or self._wants_more(partition))
-        ]
+        led = [each for each in self._led_partitions() if not self._habits.stays or self._wants_more(each[2])]
         if self.epoch is None or not led:
             return
         chosen = self._random.sample(led, min(len(led), self._random.randint(1, 3)))
@@ -208,6 +207,19 @@ class SimulatedBroker:
             return outcome
 
         self._world.write(asked, "AlterPartition", alter, SESSION_TIMEOUT_MS)
+
+    def _led_partitions(self) -> Sequence[tuple[Uuid, int, PartitionImage]]:
+        """Those that it believes to lead."""
+        topics = self._image.topics
+        if self._led_in is not topics:
+            self._led_in = topics
+            self._led = [
+                (topic_id, number, partition)
+                for topic_id, topic in sorted(topics.by_id.items())
+                for number, partition in sorted(topic.partitions.items())
+                if partition.leader == self.broker_id
+            ]
+        return self._led
 
     def _wants_more(self, partition: PartitionImage) -> bool:
         """Whether a replica is not in sync that could be; now and then also where all is well, but for the end of a run."""
