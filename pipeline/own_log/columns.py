@@ -1,4 +1,4 @@
-"""Whole batches of partition records as columns, without one Python object per record.
+"""Whole batches of topics' and partitions' records as columns, without one Python object per record.
 
 Theory of operation. What logs mostly consist of is batches in which every record is of one type and written in full, as our
 encoder writes it: an array of the type's length, the type's number, version 0. All records of many such batches are decoded side
@@ -10,9 +10,9 @@ only if its first record begins behind the array's head, each record ends where 
 and there are as many as the array's head and the batch's header say. Then they are its records, since each is decoded from where
 the one before it ended.
 
-A batch that fails, or has any value that is unusual in form (an integer of 64 bits, a list of more than 15, a null where none may
-be), is not taken: it is left to `records`, which alone says what is wrong with it. So nothing is decoded here that the types of
-a node would refuse, or would read differently.
+A batch that fails, or has any value that is unusual in form (an integer of 64 bits, a list of more than 15, a name that is not
+ASCII, a null where none may be), is not taken: it is left to `records`, which alone says what is wrong with it. So nothing is
+decoded here that the types of a node would refuse, or would read differently.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from kraftlab.metadata.records import Partition, PartitionChange
+from kraftlab.metadata.records import Partition, PartitionChange, Topic
 from kraftlab.metadata.uuids import Uuid
 
 Vector = np.ndarray[Any, Any]
+AnyRecord = PartitionChange | Partition | Topic
 
 _NIL, _BIN8, _ARRAY16, _ARRAY32 = 0xC0, 0xC4, 0xDC, 0xDD
 _FIX_END, _NEGATIVE = 0x80, 0xE0
 _FIXARRAY, _FIXARRAY_END = 0x90, 0xA0
+_FIXSTR, _STR8 = 0xA0, 0xD9
 _UUID_BYTES = 16
 _INT32_END = 1 << 31
 _WIDE = {0xCC: ">u1", 0xCD: ">u2", 0xCE: ">u4", 0xD0: ">i1", 0xD1: ">i2", 0xD2: ">i4"}
@@ -73,7 +75,14 @@ class Uuids(NamedTuple):
     values: Vector
 
 
-Column = Integers | Lists | Uuids
+class Texts(NamedTuple):
+    """A column of texts in ASCII: all their bytes one after the other, and how many each has."""
+
+    data: Vector
+    counts: Vector
+
+
+Column = Integers | Lists | Uuids | Texts
 
 
 class Records(NamedTuple):
@@ -101,6 +110,18 @@ class _Reader:
         if given is not None and not may_be_null:
             self.is_good &= given
         return Integers(values, given)
+
+    def texts(self) -> Texts:
+        first = self._bytes(self.at)
+        is_short, is_long = (first >= _FIXSTR) & (first < _NIL), first == _STR8
+        self.is_good &= is_short | is_long
+        counts = np.where(is_short, first - _FIXSTR, np.where(is_long, self._bytes(self.at + 1), 0)).astype(np.int64)
+        self.at = self.at + 1 + is_long
+        owners, within = _spread(counts)
+        data = self._bytes(self.at[owners] + within)
+        self.is_good[owners[data >= _FIX_END]] = False
+        self.at = self.at + counts
+        return Texts(data, counts)
 
     def uuids(self) -> Uuids:
         values, is_good = self._raw(self.at)
@@ -189,7 +210,7 @@ class _Form(NamedTuple):
 
 
 def _read_of(hint: Any) -> Read:
-    """How a field with this annotation is read. TypeError for one that no partition record has."""
+    """How a field with this annotation is read. TypeError for one that none of these records has."""
     options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     may_be_null = type(None) in options
     (kind,) = (option for option in options if option is not type(None))
@@ -197,14 +218,16 @@ def _read_of(hint: Any) -> Read:
         return partial(_Reader.integers, may_be_null=may_be_null)
     if kind is Uuid and not may_be_null:
         return _Reader.uuids
+    if kind is str and not may_be_null:
+        return _Reader.texts
     if kind == tuple[int, ...]:
         return partial(_Reader.lists_of_integers, may_be_null=may_be_null)
     if kind == tuple[Uuid, ...]:
         return partial(_Reader.lists_of_uuids, may_be_null=may_be_null)
-    raise TypeError(f"partition records have no fields of type {hint}")
+    raise TypeError(f"records that are read here have no fields of type {hint}")
 
 
-def _form(record: Partition | PartitionChange) -> _Form:
+def _form(record: AnyRecord) -> _Form:
     hints = typing.get_type_hints(type(record), include_extras=True)
     names = [field.name for field in msgspec.structs.fields(record) if field.name != "version"]
     array_head = 1 if len(names) + 2 < _FIXARRAY_END - _FIXARRAY else 3
@@ -212,14 +235,15 @@ def _form(record: Partition | PartitionChange) -> _Form:
     return _Form(start, {name: _read_of(hints[name]) for name in names})
 
 
-_FORMS: Mapping[type[Partition | PartitionChange], _Form] = {
+_FORMS: Mapping[type[AnyRecord], _Form] = {
     PartitionChange: _form(PartitionChange(0, 0, bytes(_UUID_BYTES))),
     Partition: _form(Partition(0, 0, bytes(_UUID_BYTES), (), ())),
+    Topic: _form(Topic(0, "", bytes(_UUID_BYTES))),
 }
 TYPES = tuple(_FORMS)
 
 
-def records_of(kind: type[Partition | PartitionChange], bodies: Bodies) -> Records | None:
+def records_of(kind: type[AnyRecord], bodies: Bodies) -> Records | None:
     """Those of the bodies all of whose records are of this type, and of the form that is read here."""
     form = _FORMS[kind]
     numbers, firsts, lanes = _guessed(form.start, bodies)

@@ -1,6 +1,6 @@
 """Batches of bronze as rows of all tables of silver, in one pass. Runs in Spark's workers and imports no Spark.
 
-Batches that consist of partition records of ours, of which logs mostly consist, become columns many at a time
+Batches of ours that consist of records of partitions or of topics, as most of a log does, become columns many at a time
 (`whole_batches`); any other batch is looked at record by record. What a record says may depend on others that stand elsewhere:
 partitions and deleted topics have the names of topics, and what an aborted transaction wrote never happened. Both are given here,
 found by a look at the few batches that can hold such records (`marks`), and both are checked: a decoder keeps what it finds of
@@ -80,6 +80,9 @@ class Decoder:
                 for piece in _pieces(batch):
                     whole = WholeBatches(piece, self._spans)
                     self._changes += whole.rows
+                    for topics in whole.topics:
+                        self.unnamed |= self._names.missing(topics.column("topic_id"), topics.column("name"))
+                        yield TOPICS, topics
                     if not whole.taken.all():
                         for row in rows(piece.filter(pa.array(~whole.taken))):
                             self._add(row)
@@ -245,12 +248,20 @@ def _raw(row: BatchRow, index: int) -> Callable[[], bytes]:
 def marks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """(offset, type, topic id, name) of the records that name topics or mark transactions. Snapshots have no transactions."""
     for batch in batches:
-        found = [
-            mark for row in rows(batch) if not row.is_control for mark in (_kafka_marks if row.is_kafka else _own_marks)(row)
-        ]
-        columns = list(zip(*found, strict=True)) or [()] * len(MARKS)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, MARKS, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=MARKS)
+        whole = WholeBatches(batch, NO_SPANS)
+        for topics in whole.topics:
+            kinds = pa.repeat(pa.scalar(TOPIC, pa.int32()), topics.num_rows)
+            found = [topics.column("offset"), kinds, topics.column("topic_id"), topics.column("name")]
+            yield pa.RecordBatch.from_arrays(found, schema=MARKS)
+        yield _marks_one_by_one(batch.filter(pa.array(~whole.taken)))
+
+
+def _marks_one_by_one(batch: pa.RecordBatch) -> pa.RecordBatch:
+    found = [mark for row in rows(batch) if not row.is_control for mark in (_kafka_marks if row.is_kafka else _own_marks)(row)]
+    columns = list(zip(*found, strict=True)) or [()] * len(MARKS)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, MARKS, strict=True)], schema=MARKS
+    )
 
 
 Mark = tuple[int, int, str | None, str | None]

@@ -56,6 +56,11 @@ class TopicNames(Mapping[str, str]):
         """The name of each, null if it is not known."""
         return self.names.take(pc.index_in(ids, value_set=self.ids))
 
+    def missing(self, ids: pa.Array, names: pa.Array) -> dict[str, str]:
+        """Those of other names whose ids are not among these."""
+        is_new = pc.invert(pc.is_in(ids, value_set=self.ids))
+        return dict(zip(ids.filter(is_new).to_pylist(), names.filter(is_new).to_pylist(), strict=True))
+
     @cached_property
     def _by_id(self) -> dict[str, str]:
         return dict(zip(self.ids.to_pylist(), self.names.to_pylist(), strict=True))

@@ -1,4 +1,4 @@
-"""Batches of ours that consist of partition records, as rows of `silver.partition_changes`, many batches at a time.
+"""Batches of ours that consist of records of topics or of partitions, as rows, many batches at a time.
 
 What `own_log.columns` takes becomes rows here, column by column; all other batches are left to who reads records one by one.
 """
@@ -11,13 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kraftlab.metadata.records import Partition
+from kraftlab.metadata.records import Partition, PartitionChange, Topic
 from kraftlab.quorum.core.batch import CONTROL, HEADER_BYTES
 
-from ..own_log.columns import TYPES, Bodies, Column, Integers, Records, Uuids, records_of
+from ..lake.schemas import arrow_schema
+from ..own_log.columns import TYPES, Bodies, Column, Integers, Records, Texts, Uuids, records_of
 from ..sources.formats import KRAFTLAB
 from .batch_rows import SNAPSHOT_SUFFIX, Spans
-from .partition_rows import CHANGE, CREATE, KINDS, OWN_LISTS, SNAPSHOT, filled
+from .other_rows import LOG, TOPICS
+from .partition_rows import CHANGE, CREATE, OWN_LISTS, SNAPSHOT, filled
 from .topic_names import uuid_texts
 
 Vector = np.ndarray[Any, Any]
@@ -31,15 +33,19 @@ _FIELDS = OWN_LISTS | {
     "partition_epoch": "partition_epoch",
 }
 """Column → field of our records."""
+_KINDS = {PartitionChange: CHANGE, Partition: CREATE, Topic: LOG}
 
 
 class WholeBatches:
-    """What of some rows of bronze could be taken as a whole: `taken` says which, `rows` are the rows."""
+    """What of some rows of bronze could be taken as a whole: `taken` says which, `rows` are of `silver.partition_changes` and
+    lack the names of topics, `topics` of `silver.topics`.
+    """
 
     def __init__(self, batch: pa.RecordBatch, spans: Spans) -> None:
         self._batch = batch
         self.taken = np.zeros(batch.num_rows, bool)
         self.rows: list[pa.RecordBatch] = []
+        self.topics: list[pa.RecordBatch] = []
         payloads = batch.column("payload").cast(pa.binary())
         ends = np.frombuffer(payloads.buffers()[1], np.int32)[payloads.offset : payloads.offset + len(payloads) + 1]
         self._data = np.frombuffer(payloads.buffers()[2] or b"", np.uint8)[ends[0] : ends[-1]]
@@ -71,35 +77,48 @@ class WholeBatches:
     def _take(self, bodies: Bodies) -> None:
         for kind in TYPES:
             records = records_of(kind, bodies) if len(bodies.counts) else None
-            if records is not None:
-                numbers, counts = self._numbers[records.numbers], bodies.counts[records.numbers]
-                self.rows.append(self._rows(numbers, counts, records, CREATE if kind is Partition else CHANGE))
-                self.taken[numbers] = True
+            if records is None:
+                continue
+            numbers, counts = self._numbers[records.numbers], bodies.counts[records.numbers]
+            columns = self._places(numbers, counts, _KINDS[kind])
+            if kind is Topic:
+                self.topics.append(self._topics(columns, records))
+            else:
+                columns |= {name: _array(records.columns[field]) for name, field in _FIELDS.items() if field in records.columns}
+                self.rows.append(filled(columns))
+            self.taken[numbers] = True
 
-    def _rows(self, numbers: Vector, counts: Vector, records: Records, kind: str) -> pa.RecordBatch:
-        """The rows of these batches, without the names of topics."""
+    def _places(self, numbers: Vector, counts: Vector, kind: str) -> dict[str, pa.Array]:
+        """What rows of these batches have of them."""
         batch, is_snapshot = self._batch, self._is_snapshot[numbers]
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         bases = self._base_offsets[numbers]
         offsets = np.repeat(np.where(is_snapshot, batch.column("base_offset").to_numpy()[numbers], bases), counts)
-        kinds = np.where(is_snapshot, KINDS.index(SNAPSHOT), KINDS.index(kind))
-        columns = {
+        return {
             "offset": pa.array(offsets + np.where(np.repeat(is_snapshot, counts), 0, within)),
             "leader_epoch": pa.array(np.repeat(batch.column("leader_epoch").to_numpy()[numbers], counts)),
             "ts_ms": pa.array(np.repeat(batch.column("append_ms").to_numpy()[numbers], counts)),
             "idx_in_batch": pa.array((np.repeat(np.where(is_snapshot, bases, 0), counts) + within).astype(np.int32)),
-            "kind": pa.array(KINDS).take(pa.array(np.repeat(kinds, counts))),
+            "kind": pa.array((kind, SNAPSHOT)).take(pa.array(np.repeat(is_snapshot, counts).astype(np.int8))),
             "rec_version": pa.array(np.zeros(len(within), np.int32)),
         }
-        for column, field in _FIELDS.items():
-            if field in records.columns:
-                columns[column] = _array(records.columns[field])
-        return filled(columns)
+
+    def _topics(self, places: dict[str, pa.Array], records: Records) -> pa.RecordBatch:
+        columns = places | {
+            "topic_id": _array(records.columns["topic_id"]),
+            "name": _array(records.columns["name"]),
+            "op": pa.repeat(pa.scalar("create"), len(places["offset"])),
+        }
+        schema = arrow_schema(TOPICS)
+        return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
 def _array(column: Column) -> pa.Array:
     if isinstance(column, Uuids):
         return uuid_texts(column.values)
+    if isinstance(column, Texts):
+        ends = np.concatenate(([0], np.cumsum(column.counts))).astype(np.int32)
+        return pa.StringArray.from_buffers(len(column.counts), pa.py_buffer(ends), pa.py_buffer(column.data))
     if isinstance(column, Integers):
         return pa.array(column.values, mask=None if column.given is None else ~column.given)
     values = uuid_texts(column.items) if column.items.ndim == 2 else pa.array(column.items)

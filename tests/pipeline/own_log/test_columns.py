@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftlab.metadata import records as r
 from kraftlab.metadata.codec import decode, encode
-from kraftlab.pipeline.own_log.columns import TYPES, Bodies, Column, Integers, Lists, records_of
+from kraftlab.pipeline.own_log.columns import TYPES, Bodies, Column, Integers, Lists, Texts, records_of
 
 ID = bytes(range(16))
 CHANGE = r.PartitionChange(0, 1, ID, isr=(1, 300, -1), leader=2, removing_replicas=(), directories=(ID, bytes(16)))
@@ -30,6 +30,7 @@ def _values(hint: str, name: str) -> st.SearchStrategy[Any]:
     kinds = {
         "int": st.integers(0, 200) | _LEADERS,
         "Uuid": _UUIDS,
+        "str": st.text(max_size=9) | st.text(st.characters(max_codepoint=127), max_size=300),
         "tuple[int, ...]": _lists(_LEADERS),
         "tuple[Uuid, ...]": _lists(_UUIDS),
     }
@@ -65,6 +66,9 @@ def _cells(column: Column) -> list[Any]:
             ends = np.cumsum(counts).tolist()
             found = [tuple(values[end - count : end]) for end, count in zip(ends, counts.tolist(), strict=True)]
             return [cell if has else None for cell, has in zip(found, _given(given, len(counts)), strict=True)]
+        case Texts(data, counts):
+            ends = np.cumsum(counts).tolist()
+            return [data.tobytes()[end - count : end].decode() for end, count in zip(ends, counts.tolist(), strict=True)]
         case _:
             return [value.tobytes() for value in column.values]
 
@@ -95,10 +99,18 @@ def _is_plain(record: Any) -> bool:
     numbers = [value for value in msgspec.structs.astuple(record) if isinstance(value, int)]
     numbers += [item for each in lists for item in each if isinstance(item, int)]
     body = msgspec.msgpack.encode(record)
-    is_alone = body.count(b"\x9f\x05\x00") + body.count(b"\xdc\x00\x11\x03\x00") == 1
-    return is_alone and all(len(each) <= 15 for each in lists) and all(-(2**31) <= number < 2**31 for number in numbers)
+    is_alone = sum(map(body.count, (b"\x9f\x05\x00", b"\xdc\x00\x11\x03\x00", b"\x94\x02\x00"))) == 1
+    name = getattr(record, "name", "")
+    return (
+        name.isascii()
+        and len(name) < 256
+        and is_alone
+        and all(len(each) <= 15 for each in lists)
+        and all(-(2**31) <= number < 2**31 for number in numbers)
+    )
 
 
+@settings(deadline=None)
 @given(st.lists(_BODIES, min_size=1, max_size=4))
 def test_what_is_taken_is_what_the_types_decode(found: list[tuple[bytes, int]]) -> None:
     taken = _taken(*found)
@@ -110,6 +122,7 @@ def test_what_is_taken_is_what_the_types_decode(found: list[tuple[bytes, int]]) 
             assert not all(map(_is_plain, records))
 
 
+@settings(deadline=None)
 @given(_BODIES, st.data())
 def test_a_body_with_a_changed_byte_is_taken_only_if_its_types_decode_the_same(
     found: tuple[bytes, int], data: st.DataObject
@@ -121,7 +134,7 @@ def test_a_body_with_a_changed_byte_is_taken_only_if_its_types_decode_the_same(
         assert records == decode(changed, record_count=count)
 
 
-@pytest.mark.parametrize("record", [CHANGE, PARTITION], ids=["change", "partition"])
+@pytest.mark.parametrize("record", [CHANGE, PARTITION, r.Topic(0, "orders", ID)], ids=["change", "partition", "topic"])
 def test_batches_of_any_length_are_taken(record: Any) -> None:
     found = [encode([record] * count) for count in (1, 15, 16, 300)]
     assert _taken(*found) == {number: [record] * count for number, (_, count) in enumerate(found)}
@@ -146,6 +159,8 @@ LEFT = {
     "a null within a list": (msgspec.msgpack.encode([[5, 0, 1, ID, [None], *[None] * 10]]), 1),
     "a uuid of 15 bytes": (msgspec.msgpack.encode([[5, 0, 1, ID[1:], *[None] * 11]]), 1),
     "fields left out": (msgspec.msgpack.encode([[5, 0, 1, ID]]), 1),
+    "a name that is not ASCII": encode([r.Topic(0, "é", ID)]),
+    "a name that is no text": (msgspec.msgpack.encode([[2, 0, b"orders", ID]]), 1),
     "nothing": (b"", 1),
 }
 

@@ -9,7 +9,7 @@ import msgpack
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftlab.metadata import codec
@@ -131,10 +131,32 @@ def test_batches_decoded_as_a_whole_are_the_same_rows_as_record_by_record(spans:
     assert [row["offset"] for row in rows()] == [*(at for at in range(10, 16) if not _is_within(at, spans)), 49, 49]
 
 
+@pytest.mark.parametrize("name", ["new", "né"])
+def test_topics_decoded_as_a_whole_are_the_same_rows_as_record_by_record(name: str) -> None:
+    topics = [r.Topic(0, "orders", ID), r.Topic(0, name, OTHER_ID)]
+    snapshot = {"segment": "00000000000000000050-0000000003.checkpoint", "offset": 49}
+
+    def told(*more: Any) -> Any:
+        batches = _own(*codec.encode([*topics, *more])), _own(*codec.encode([*topics, *more]), 7, **snapshot)
+        (marks,) = pa.Table.from_batches(decoding.marks(iter([_arrow(*batches)]))).combine_chunks().to_batches()
+        found, decoder = _tables(*batches)
+        return [row for _, row in found], decoder.unnamed, [(row["topic_id"], row["name"]) for row in marks.to_pylist()]
+
+    assert told() == told(r.NoOp(0))
+    assert [(row["offset"], row["idx_in_batch"], row["kind"]) for row in told()[0]] == [
+        (10, 0, "log"),
+        (11, 1, "log"),
+        (49, 7, "snapshot"),
+        (49, 8, "snapshot"),
+    ]
+    assert told()[1] == {"_____________________w": name}
+
+
 def _is_within(offset: int, spans: Any) -> bool:
     return any(start <= offset < end for start, end in spans)
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(min_size=16, max_size=16), max_size=40))
 def test_uuids_become_text_in_bulk_as_one_by_one(uuids: list[bytes]) -> None:
     found = uuid_texts(np.frombuffer(b"".join(uuids), np.uint8).reshape(-1, 16))
@@ -270,8 +292,8 @@ def test_marks_are_found_and_the_bytes_with_which_they_begin_are_those_that_prog
     ]
     snapshot = _own(*codec.encode([r.Topic(0, "old", ID), r.EndTransaction(0)]), segment="1.checkpoint")
     rows = (own, ("0.log", 40, 3, 77, batch(values, 40), "kafka"), snapshot)
-    (found,) = decoding.marks(iter([_arrow(*rows)]))
-    assert [tuple(row.values()) for row in found.to_pylist()] == [
+    found = [tuple(row.values()) for batch in decoding.marks(iter([_arrow(*rows)])) for row in batch.to_pylist()]
+    assert found == [
         (11, 2, ID_TEXT, "orders"),
         (12, 24, None, None),
         (40, 2, ID_TEXT, "clicks"),
