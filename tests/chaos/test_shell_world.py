@@ -21,6 +21,7 @@ from jepsen_lite.workload import Options
 from jepsen_lite.workloads import workload_named
 from jepsen_lite.worlds import phases
 from jepsen_lite.worlds.shell import LOG_NAME, ShellRun, run_shell
+from jepsen_lite.worlds.shell_machine import STARTED_S
 from jepsen_lite.worlds.world import WorldFailed
 from kraftlab.cli import main
 from kraftlab.quorum.core.effects import Append
@@ -186,3 +187,16 @@ def test_a_run_is_kept_and_replayed(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert first.path != again.path
     assert list(first.run().history) == list(again.run().history)
     assert "-> leader" in (first.nodes / LOG_NAME).read_text()
+
+
+def test_while_all_nodes_stand_still_none_of_them_does_anything():
+    pause = Action(at_ms=400, kind="pause", target="all", for_ms=700)
+    options = msgspec.structs.replace(with_seed(5), brokers=2)
+    played = run_shell(workload_named("registers"), options, FaultPlan(seed="5", actions=(pause,)))
+    (strike,) = played.run.strikes
+    began_s = played.run.started_at_ms / 1000 - STARTED_S
+    times = [float(line.split()[0]) - began_s for line in played.log]
+    assert strike.end_ns is not None
+    assert not [at for at in times if strike.begin_ns / 1e9 < at < strike.end_ns / 1e9]
+    assert any(at > strike.end_ns / 1e9 for at in times), "and that time has passed is seen at once"
+    assert not bad("registers", played), "\n".join(played.log)
