@@ -126,6 +126,16 @@ def test_nobody_leads_without_a_majority_that_voted() -> None:
         actions.lead(replace(elected, stored=None), Ghosts())
 
 
+def test_who_is_elected_late_may_lack_what_later_epochs_have_committed() -> None:
+    ghosts = Ghosts()
+    ghosts.commits(2, grown(ghosts, ghosts.root, 2))
+    late = replica(ghosts, role="candidate", voted=KEYS[0], stored=ElectionState(1, NOBODY, KEYS[0]))
+    late = actions.hear_grant(late, KEYS[1], pre_vote=False)
+    assert actions.lead(late, ghosts).role == "leader"
+    with pytest.raises(Refused, match="is committed"):
+        actions.lead(replace(late, epoch=3, stored=ElectionState(3, NOBODY, KEYS[0])), ghosts)
+
+
 def test_a_vote_is_given_once_and_only_to_a_log_that_is_no_shorter() -> None:
     ghosts = Ghosts()
     voter = replica(ghosts, log=grown(ghosts, ghosts.root, 1))

@@ -140,7 +140,8 @@ def lead(replica: Replica, ghosts: Ghosts) -> Replica:
     require(_has_majority(replica, False, counts_itself), f"it leads epoch {replica.epoch} with {sorted(replica.grants)}")
     first = ghosts.leaders.get(replica.epoch, replica.key.node_id)
     require(first == replica.key.node_id, f"it leads epoch {replica.epoch}, which {first} leads")
-    require(replica.log.holds(ghosts.committed), f"it leads with {replica.log}, and {ghosts.committed} is committed")
+    committed = ghosts.committed_before(replica.epoch)
+    require(replica.log.holds(committed), f"it leads epoch {replica.epoch} with {replica.log}, and {committed} is committed")
     ghosts.leaders[replica.epoch] = replica.key.node_id
     return replace(replica, role="leader", leader=replica.key.node_id, epoch_start=replica.log.end, acknowledged=())
 
@@ -244,9 +245,9 @@ def commit(replica: Replica, ghosts: Ghosts, offset: int, told: int) -> Replica:
         holders = [voter.key for voter in replica.voters.voters if replica.end_of(voter.key) >= offset]
         require(len(holders) >= replica.voters.majority(), f"it commits {offset}, which {holders} of {replica.voters} hold")
         require(offset > replica.epoch_start, f"it commits {offset} by counting, and its epoch starts at {replica.epoch_start}")
-        if not ghosts.committed.holds(entry):
-            require(entry.holds(ghosts.committed), f"it commits {entry}, and {ghosts.committed} is committed")
-            ghosts.committed = entry
+        is_one_log = entry.holds(ghosts.committed) or ghosts.committed.holds(entry)
+        require(is_one_log, f"it commits {entry}, and {ghosts.committed} is committed")
+        ghosts.commits(replica.epoch, entry)
     else:
         require(told < 0 or offset <= told, f"it commits {offset}, and its leader has told it {told}")
         require(ghosts.committed.holds(entry), f"it commits {entry}, and leaders only {ghosts.committed}")

@@ -90,6 +90,8 @@ class Ghosts:
         self.root = Entry(0, 0, NO_PREVIOUS_CRC, None, None)
         self.committed = self.root
         """The longest log that any leader has called committed."""
+        self._committed_in: dict[int, Entry] = {}
+        """The longest one that the leader of each epoch has."""
         self.leaders: dict[int, int] = {}
         """Who has begun to lead which epoch."""
         self.epochs = {0}
@@ -123,6 +125,19 @@ class Ghosts:
     def is_forced(header: BatchHeader, data: bytes) -> bool:
         """Whether an operator who has given up a majority wrote this batch."""
         return header.is_control and any(isinstance(record, ForcedStandalone) for _, record in control_of([header], data))
+
+    # What is committed
+
+    def commits(self, epoch: int, entry: Entry) -> None:
+        """The leader of `epoch` calls `entry` committed."""
+        self._committed_in[epoch] = entry
+        if entry.end > self.committed.end:
+            self.committed = entry
+
+    def committed_before(self, epoch: int) -> Entry:
+        """What leaders of earlier epochs have called committed; one of a later epoch may be ahead of who is elected late."""
+        earlier = (entry for other, entry in self._committed_in.items() if other < epoch)
+        return max(earlier, key=lambda entry: entry.end, default=self.root)
 
     # Messages
 
