@@ -36,6 +36,8 @@ READY_MS = 20_000
 """Until then a leader is elected and all brokers are there."""
 LOOK_US = 50_000
 OBSERVE_US = 100_000
+BROKER_TURN_US = 300_000
+"""As often as a heartbeat is expected, at least."""
 ADMIN_LOSSES = (0.0, 0.0, 0.005, 0.03)
 ENDS = frozenset({"mend", "boot", "set_clock", "setattr", "pop", "_stop"})
 """What a fault schedules to end by."""
@@ -49,7 +51,8 @@ class ChaosWorld(MetadataWorld):
         self, options: SimulationOptions, transcript: Transcript, brokers: int, properties: dict[str, str], *, is_judged: bool
     ) -> None:
         is_rough = bool(options.faults)
-        habits = Habits(0.004 if is_rough else 0.0, 0.001 if is_rough else 0.0, has_disk_trouble=False, stays=True)
+        rates = (0.01, 0.0025) if is_rough else (0.0, 0.0)
+        habits = Habits(*rates, has_disk_trouble=False, stays=True, turn_us=BROKER_TURN_US)
         super().__init__(
             options,
             transcript,
