@@ -57,6 +57,7 @@ CONTROLLER = "CONTROLLER"
 PRINCIPAL = "User:ANONYMOUS"
 CLIENT = -1
 """What clients that speak the peer protocol call themselves; no fault strikes their links."""
+LOOK_S = 0.05
 LOG_DIRS = 2
 """Of each broker."""
 GRACE_S = 0.5
@@ -419,11 +420,20 @@ class ShellCluster:
         await self._ask_one(broker, "AlterReplicaLogDirs", pb.AlterReplicaLogDirsRequest(dirs=dirs), CHANGE_TIMEOUT_MS)
 
     async def ask_leader(self, api: str, request: Any, timeout_ms: int) -> Any:
-        """The answer of whoever leads. ApiError, ClusterUnreachable."""
-        leads = await self.find_leader()
-        if leads is None:
-            raise ClusterUnreachable("no controller says who leads")
-        return await self._ask_one(leads.node, api, request, timeout_ms)
+        """The answer of whoever leads, as soon as somebody does. ApiError, ClusterUnreachable."""
+        deadline = trio.current_time() + timeout_ms / 1000
+        while True:
+            leads = await self.find_leader()
+            is_late = trio.current_time() >= deadline
+            try:
+                if leads is not None:
+                    return await self._ask_one(leads.node, api, request, timeout_ms)
+            except ApiError as error:
+                if error.code is not ErrorCode.NOT_CONTROLLER or is_late:
+                    raise
+            if is_late:
+                raise ClusterUnreachable(f"no controller said within {timeout_ms} ms who leads")
+            await trio.sleep(LOOK_S)
 
     async def _ask_one(self, node_id: int, api: str, request: Any, timeout_ms: int) -> Any:
         request.header.timeout_ms, request.header.cluster_id = timeout_ms, self.cluster_id
