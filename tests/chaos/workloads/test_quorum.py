@@ -14,7 +14,7 @@ NAMES = ("elections", "voters", "agreement", "deltas", "availability")
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_honest_cluster_is_found_to_be_one(played, name):
-    _, _, verdicts = played(name)
+    _, _, verdicts = played(name, time_s=4.0)
     assert {name: verdict.reason for name, verdict in verdicts.items() if verdict.valid is not True} == {}
 
 
