@@ -123,9 +123,15 @@ def stream(
     """Follows it until interrupted, or with `once` up to what is committed now. How many micro-batches it took. WrongUse,
     CorruptInput; LakeLocked while another process writes the lake; with `once` Unreachable, else only if that was so at first.
     """
-    uris.check_reach(lake.uri, master_of(spark))
+    master = master_of(spark)
+    if master.is_remote:
+        raise WrongUse(
+            f"over Spark Connect ({master.url}) micro-batches run in the server's process, not in the one that holds the lake; "
+            "stream with a driver here: without SPARK_REMOTE, or with --master spark://… or local[*]"
+        )
+    uris.check_reach(lake.uri, master)
     if not source.is_live:
-        uris.check_reach(source.place, master_of(spark))
+        uris.check_reach(source.place, master)
     register(spark)
     with lake.writing():
         follower = _Follower(spark, lake, source, told)

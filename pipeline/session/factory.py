@@ -1,8 +1,9 @@
 """The one place where Spark sessions are made.
 
-`create` starts a session, or hands out the one that runs: over Spark Connect where SPARK_REMOTE or an `sc://` master says so; in
-the JVM that spark-submit started; else in a JVM of its own, for which it finds Java. The master is the one that was asked for,
-else the one that was set outside, else this machine. `session` ends what it started, the JVM too.
+`create` starts a session, or hands out the one that runs: over Spark Connect where SPARK_REMOTE or an `sc://` master says so
+(with a server of its own for SPARK_REMOTE=local); in the JVM that spark-submit started; else in a JVM of its own, for which it
+finds Java. The master is the one that was asked for, else the one that was set outside, else this machine. `session` ends what
+it started, the JVM too.
 
 This room alone may name Spark's context or its JVM: everything else works over Spark Connect.
 """
@@ -14,6 +15,7 @@ import os
 import shlex
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,7 +92,7 @@ def master_of(spark: SparkSession) -> Master:
     url = spark.conf.get("spark.master", None) or REMOTE
     is_remote = type(spark).__module__.startswith("pyspark.sql.connect")
     shared = str(spark.conf.get(settings.SHARED_FILES, "false")).lower() == "true"
-    return Master(f"{REMOTE} ({url})" if is_remote else url, shared or (settings.is_local(url) and not is_remote))
+    return Master(f"{REMOTE} ({url})" if is_remote else url, shared or (settings.is_local(url) and not is_remote), is_remote)
 
 
 def spark_home(environ: Mapping[str, str] = os.environ) -> Path:
@@ -118,7 +120,14 @@ def _connect(remote: str, conf: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
     wanted = settings.wanted({Reach.ANY}, settings.processors()) | dict(conf)
-    return _built(SparkSession.builder.remote(remote), wanted, remote)
+    if settings.is_local(remote):
+        _set_python(remote)
+        os.environ.setdefault("SPARK_HOME", str(spark_home()))
+        wanted |= {settings.SHARED_FILES: "true", JAVA_OPTIONS: java_options(java.ensure(), wanted.get(JAVA_OPTIONS, ""))}
+    with warnings.catch_warnings():
+        # What a server is started with is told to it once more, as settings of the session, of which it takes not all.
+        warnings.simplefilter("ignore", UserWarning)
+        return _built(SparkSession.builder.remote(remote), wanted, remote)
 
 
 def _submitted(master: str | None, conf: Mapping[str, str]) -> SparkSession:

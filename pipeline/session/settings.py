@@ -74,6 +74,8 @@ class Master:
 
     url: str
     shares_files: bool
+    is_remote: bool = False
+    """Over Spark Connect."""
 
 
 def shuffle_partitions(processors: int) -> str:
