@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 import pyarrow as pa
@@ -102,6 +103,13 @@ def test_keys_are_spread_over_the_buckets() -> None:
     counts = [(buckets.hashes(rows) % buckets.BUCKETS == bucket).sum() for bucket in range(buckets.BUCKETS)]
     assert min(counts) == max(counts) == 500, "those of one topic evenly"
     assert buckets.hashes(rows.slice(0, 3)).tolist() == [743677601, 2992957200, 272461251], "it is part of the format"
+
+
+def test_ids_of_one_length_are_hashed_as_any_text() -> None:
+    ids = [f"{topic:022x}"[::-1] for topic in (0, 1, 255, 2**64, 2**88 - 1)]
+    rows = pa.table({"topic_id": ["gone", *ids], "partition": pa.array([0] * 6, pa.int32())}).slice(1)
+    assert buckets.hashes(rows).tolist() == [zlib.crc32(each.encode()) for each in ids]
+    assert buckets.hashes(pa.concat_tables([rows, rows.slice(0, 0)])).tolist() == buckets.hashes(rows).tolist()
 
 
 def test_a_task_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
