@@ -32,8 +32,10 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli import main
 from kraftlab.controller.simulation.mutants import MUTANTS
 from kraftlab.quorum.simulation.fault_atlas import sets_in_force
+from kraftlab.quorum.simulation.faults import FAULTS
 from kraftlab.quorum.simulation.machine import Rot
 from kraftlab.quorum.simulation.mutants import planted
+from kraftlab.quorum.simulation.options import draw_options
 from kraftlab.quorum.simulation.transcript import Transcript
 
 QUICK = Options(time_s=3, timeout_ms=1_000, rate=150)
@@ -220,6 +222,18 @@ def test_a_dead_node_refuses_a_call_for_certain_and_one_that_stands_still_leaves
         run_simulated(invoking(invoke, 200), seed, options, nemeses=("kill", "pause"))
     assert (FAIL, "UNAVAILABLE") in errors
     assert (INFO, "DEADLINE_EXCEEDED") in errors
+
+
+def test_no_change_is_too_large_for_a_log_that_takes_little_at_a_time():
+    async def invoke(port: Port) -> Completion:
+        request = pb.CreateTopicsRequest(topics=[pb.CreatableTopic(name="large", num_partitions=100, replication_factor=1)])
+        reply = await port.call("CreateTopics", request, node=port.brokers[0])
+        return Completion(OK, reply.response.topics[0].error_code)
+
+    seed = next(seed for seed in range(100) if draw_options(str(seed), FAULTS).tuning.uncommitted_bytes_max < 5_000)
+    played = run_simulated(invoking(invoke), seed, msgspec.structs.replace(QUICK, concurrency=1), nemeses=())
+    assert [(op.outcome, op.result) for op in played.run.history] == [(OK, 0)]
+    assert not played.violation
 
 
 def test_the_command_plays_seeds_beside_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
