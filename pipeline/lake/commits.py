@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 COMMITS = "_commits"
 SCHEMA_VERSION = 1
+CONTENT, CHANGED = "content", "changed"
+"""Details of a manifest that stands for others: the newest number among them, and among those of them that have rows."""
 OFFSET_DIGITS = 20
 _HIDDEN = ("_", ".")
 
@@ -66,6 +68,16 @@ class Manifest(msgspec.Struct, frozen=True):
     schema_version: int = SCHEMA_VERSION
     inputs: dict[str, int] = {}
     details: dict[str, str] = {}
+
+    @property
+    def content(self) -> int:
+        """The number of the commit that brought its rows, the newest if they were put together."""
+        return int(self.details.get(CONTENT, self.number))
+
+    @property
+    def changed(self) -> int:
+        """The same, of those commits that had any rows."""
+        return int(self.details.get(CHANGED, self.number))
 
     def __repr__(self) -> str:
         return f"{self.table}#{self.number} [{self.lo}, {self.hi}) {self.rows} rows in {len(self.files)} files"
@@ -176,7 +188,7 @@ class Lake:
         before: list[Manifest] = []
         for manifest in self.manifests(table):
             if any(each.rows for each in _replace(before, manifest)) or manifest.rows:
-                newest = manifest.number
+                newest = max(newest, manifest.changed)
         return newest
 
     def files(self, table: str, as_of: int | None = None, *, lo: int | None = None, hi: int | None = None) -> list[str]:

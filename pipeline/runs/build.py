@@ -81,7 +81,8 @@ def _next_offset(lake: Lake, tables: Sequence[str], ingested: Sequence[Manifest]
 def _built_end(built: Sequence[Manifest], ingested: Sequence[Manifest]) -> int:
     for manifest in built:
         newer = any(
-            each.number > manifest.inputs.get(BATCHES, 0) and each.lo < manifest.hi and manifest.lo < each.hi for each in ingested
+            each.content > manifest.inputs.get(BATCHES, 0) and each.lo < manifest.hi and manifest.lo < each.hi
+            for each in ingested
         )
         if newer:
             return manifest.lo
@@ -160,7 +161,7 @@ class _Build:
 
     def _commit_all(self, files: Mapping[str, Sequence[DataFile]], lo: int, hi: int) -> tuple[dict[str, int], dict[str, int]]:
         """(rows by table, records that could not be decoded by reason)."""
-        newest = max(each.number for each in self._ingested_in(lo, hi))
+        newest = max(each.content for each in self._ingested_in(lo, hi))
         done = {
             table: self.lake.commit_parts(table, lo, hi, files.get(table, ()), inputs={BATCHES: newest})
             for table in TABLES

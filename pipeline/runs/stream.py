@@ -4,7 +4,8 @@ Each micro-batch is one range of offsets of the log, and one commit of each tabl
 end. Where that is, the lake's own manifests say, and nothing else: every run of the stream begins there, with a checkpoint of
 Spark's that is thrown away when it ends. So whatever killed the last run, and whatever became of the lake since (more was taken
 in by `ingest`, a copy of it was restored), the stream goes on without a row lost or twice. A range that was killed between two
-tables of bronze is finished first. Silver and gold take what bronze has and they have not, as their builds do on any day.
+tables of bronze is finished first. Silver and gold take what bronze has and they have not, as their builds do on any day. Small
+ranges are put together behind a micro-batch, when there are enough of them (`lake.compaction`).
 
 A run lasts as long as its quorum can be found. Where it cannot, a stream waits and begins anew, as it does when Spark fails at a
 micro-batch: on a machine that is busy enough Spark gives up a worker that takes 10 s to start, for which it has no setting.
@@ -29,7 +30,7 @@ from kraftlab.metadata.errors import ApiError
 from kraftlab.quorum.core.types import OffsetAndEpoch
 
 from ..errors import CorruptInput, Fault, WrongUse
-from ..lake import uris
+from ..lake import compaction, uris
 from ..lake.commits import Lake
 from ..lake.schemas import arrow_schema
 from ..session.factory import master_of
@@ -278,6 +279,7 @@ class _Follower:
             if hi > lo:
                 batches = self._into_bronze(rows, lo, hi, batch_id)
                 counts = self.catch_up()
+                self._tidy()
                 self.steps += 1
                 self._told(Step(self.steps, lo, hi, batches, counts, time.monotonic() - started))
         finally:
@@ -290,6 +292,11 @@ class _Follower:
         if self._lake.active(silver_build.CHANGES):
             gold_build.build(self._spark, self._lake)
         return {table: sum(each.rows for each in self._lake.active(table)) for table in gold_build.TABLES}
+
+    def _tidy(self) -> None:
+        """Puts small ranges together, and removes what was replaced long ago."""
+        if compaction.compact(self._lake, (*TABLES, *silver_build.TABLES)):
+            self._lake.vacuum(keep=compaction.FAN_IN)
 
     def position(self) -> OffsetAndEpoch:
         """Behind the last record that bronze has, with its epoch. Offsets from there on up to where bronze ends are skipped."""

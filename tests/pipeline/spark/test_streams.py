@@ -20,6 +20,7 @@ from kraftlab.cluster import LocalCluster
 from kraftlab.demo.lab import wait_until
 from kraftlab.metadata import records as r
 from kraftlab.pipeline.errors import WrongUse
+from kraftlab.pipeline.lake import compaction
 from kraftlab.pipeline.lake.commits import Lake
 
 if TYPE_CHECKING:
@@ -179,12 +180,13 @@ def test_a_log_that_was_cleaned_below_what_was_read_is_followed_by_its_snapshot(
 
 
 def test_a_log_in_files_is_followed_as_it_grows_with_what_is_damaged_in_it(
-    spark: SparkSession, own_log: Callable[..., Any], tmp_path: Path
+    spark: SparkSession, own_log: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from kraftlab.pipeline.runs.build import build
     from kraftlab.pipeline.runs.ingest import ingest
     from kraftlab.pipeline.runs.stream import Step, followed, stream
 
+    monkeypatch.setattr(compaction, "FAN_IN", 2)
     log = own_log()
     lake, taken = Lake(str(tmp_path / "followed")), Lake(str(tmp_path / "taken"))
     first = log.segment([[r.Topic(0, "orders", ID)], *[[r.PartitionChange(0, 0, ID, isr=(1, 2))] * 5 for _ in range(4)]], zeros=0)
@@ -199,6 +201,7 @@ def test_a_log_in_files_is_followed_as_it_grows_with_what_is_damaged_in_it(
     first.write_bytes(damaged)
     assert stream(spark, lake, source, once=True, told=steps.append) == 1
     assert [(step.lo, step.hi) for step in steps[1:]] == [(a.hi, b.hi) for a, b in pairwise(steps)]
+    assert [(each.lo, each.hi) for each in lake.active("silver.topics")] == [(0, 16), (16, 24)], "two of three were put together"
     ingest(spark, taken, [str(log.directory)])
     build(spark, taken)
     for table in ("silver.topics", "silver.partition_changes"):

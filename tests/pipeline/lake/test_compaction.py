@@ -1,0 +1,121 @@
+"""Small ranges that are put together read as they did, and nothing that was made of them counts as stale."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kraftlab.pipeline.lake import compaction
+from kraftlab.pipeline.lake.commits import Lake
+from kraftlab.pipeline.lake.schemas import arrow_schema
+from kraftlab.pipeline.runs import build, gold
+
+TOPICS, BATCHES, CHANGES = "silver.topics", "bronze.batches", "silver.partition_changes"
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    monkeypatch.setattr(compaction, "FAN_IN", 3)
+    return Lake(str(tmp_path / "lake"))
+
+
+def commit(lake: Lake, table: str, lo: int, hi: int, rows: int = 1, **more: Any) -> None:
+    """A range whose rows have its offsets, in turn."""
+    column = "base_offset" if table == BATCHES else "offset"
+    cells = [{column: lo + row % (hi - lo)} for row in range(rows)]
+    with lake.writing():
+        lake.commit_arrow(pa.Table.from_pylist(cells, schema=arrow_schema(table)), table, lo, hi, **more)
+
+
+def compact(lake: Lake, *tables: str) -> int:
+    with lake.writing():
+        return compaction.compact(lake, tables)
+
+
+def ranges(lake: Lake, table: str = TOPICS) -> list[tuple[int, int]]:
+    return [(each.lo, each.hi) for each in lake.active(table)]
+
+
+def test_ranges_side_by_side_become_one_and_those_one_of_the_next_tier(lake: Lake) -> None:
+    for at in range(8):
+        commit(lake, TOPICS, at * 10, at * 10 + 10, rows=at)
+    assert compact(lake, TOPICS) == 2
+    assert ranges(lake) == [(0, 30), (30, 60), (60, 70), (70, 80)]
+    before = lake.arrow(TOPICS).to_pylist()
+    commit(lake, TOPICS, 80, 90, rows=0)
+    assert compact(lake, TOPICS) == 2
+    assert ranges(lake) == [(0, 90)]
+    assert lake.arrow(TOPICS).to_pylist() == before
+    assert compact(lake, TOPICS) == 0
+
+
+@pytest.mark.parametrize("fan_in", [2, 4])
+def test_however_many_ranges_there_are_rows_stay_and_few_ranges_are_left(
+    lake: Lake, fan_in: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "FAN_IN", fan_in)
+    monkeypatch.setattr(Lake, "_sync", lambda *_: None)
+    sizes = [2, 0, 1, 3, 0, 0, 1, 1, 2, 0, 0, 0, 3, 1, 1, 2, 1]
+    for at, rows in enumerate(sizes):
+        commit(lake, TOPICS, at, at + 1, rows)
+        compact(lake, TOPICS)
+        found = lake.arrow(TOPICS, ["offset"]).column("offset").to_pylist()
+        assert found == [offset for offset in range(at + 1) for _ in range(sizes[offset])]
+    assert ranges(lake) == [(0, 16), (16, 17)]
+
+
+def test_nothing_that_was_made_of_them_is_stale(lake: Lake) -> None:
+    for at in range(3):
+        commit(lake, BATCHES, at, at + 1)
+        number = lake.active(BATCHES)[-1].number
+        for table in build.TABLES:
+            commit(lake, table, at, at + 1, rows=int(table in (TOPICS, CHANGES)) * (at < 2), inputs={BATCHES: number})
+    inputs = {name: lake.changed(name) for name in (CHANGES, TOPICS)}
+    with lake.writing():
+        lake.commit_parts("gold.reassignments", 0, 3, (), inputs=inputs)
+    assert inputs == {CHANGES: 2, TOPICS: 2}
+    assert compact(lake, BATCHES, *build.TABLES) == 1 + len(build.TABLES)
+    for _ in range(2):
+        assert build._next_offset(lake, build.TABLES, lake.active(BATCHES)) == 3
+        assert gold.stale(lake, ["gold.reassignments"]) == []
+        lake.vacuum()
+    commit(lake, BATCHES, 0, 3)
+    assert build._next_offset(lake, build.TABLES, lake.active(BATCHES)) == 0, "was taken in again"
+
+
+def test_large_ranges_and_those_of_other_sources_stay_apart(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    for at in range(3):
+        commit(lake, BATCHES, at, at + 1, details={"controllers": str(at)})
+    for at in range(3, 6):
+        commit(lake, BATCHES, at, at + 1, details={"controllers": "9", "batch_id": str(at)})
+    commit(lake, BATCHES, 7, 8, details={"controllers": "9", "batch_id": "0"})
+    assert compact(lake, BATCHES) == 1
+    assert ranges(lake, BATCHES) == [(0, 1), (1, 2), (2, 3), (3, 6), (7, 8)]
+    assert lake.active(BATCHES)[3].details["controllers"] == "9"
+    monkeypatch.setattr(compaction, "SMALL_BYTES", 10)
+    for at in range(3):
+        commit(lake, TOPICS, at, at + 1)
+    assert compact(lake, TOPICS) == 0
+
+
+def test_killed_in_the_midst_it_leaves_the_table_as_it_was(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    for at in range(3):
+        commit(lake, TOPICS, at, at + 1)
+    before = lake.arrow(TOPICS).to_pylist()
+
+    def killed(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Lake, "_publish", killed)
+        compact(lake, TOPICS)
+    again = Lake(lake.uri)
+    assert ranges(again) == [(0, 1), (1, 2), (2, 3)]
+    assert again.arrow(TOPICS).to_pylist() == before
+    assert compact(again, TOPICS) == 1
+    again.vacuum()
+    assert again.arrow(TOPICS).to_pylist() == before
+    assert len(list(Path(lake.place()).glob("silver/topics/*/*.parquet"))) == 1
