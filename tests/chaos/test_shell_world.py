@@ -41,10 +41,9 @@ def bad(name: str, played: ShellRun) -> list[Verdict]:
     return [verdict for verdict in judge(played.run, checkers) if verdict.valid is False]
 
 
-@pytest.mark.parametrize("name", ["registers", "elections"])
-def test_on_a_calm_cluster_everything_is_answered_and_the_log_is_known_from_its_beginning(name: str):
-    played = run_shell(workload_named(name), with_seed(1))
-    assert not bad(name, played)
+def test_on_a_calm_cluster_everything_is_answered_and_the_log_is_known_from_its_beginning():
+    played = run_shell(workload_named("registers"), with_seed(1))
+    assert not bad("registers", played)
     assert played.run.history.counts()[OK] > 60
     assert played.run.log is not None
     assert played.run.log.start == 0
@@ -52,7 +51,7 @@ def test_on_a_calm_cluster_everything_is_answered_and_the_log_is_known_from_its_
     assert {seen.leader for seen in played.run.observations if seen.is_up} != {-1}
 
 
-@pytest.mark.parametrize(("name", "seed"), [("elections", 4), ("list-append", 3), ("agreement", 2), ("soak", 1)])
+@pytest.mark.parametrize(("name", "seed"), [("agreement", 2), ("soak", 1)])
 def test_while_nodes_die_and_links_break_nothing_is_wrong(name: str, seed: int):
     played = run_shell(workload_named(name), with_seed(seed), nemeses=("kill", "partition"))
     assert not bad(name, played), "\n".join(played.log)
