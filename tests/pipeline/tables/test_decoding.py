@@ -20,7 +20,7 @@ from kraftlab.pipeline.tables import decoding
 from kraftlab.pipeline.tables.batch_rows import COLUMNS
 from kraftlab.pipeline.tables.partition_rows import TABLE as CHANGES
 from kraftlab.pipeline.tables.silver import Transactions, needed_snapshots, transactions
-from kraftlab.pipeline.tables.topic_names import uuid_texts
+from kraftlab.pipeline.tables.topic_names import TopicNames, uuid_texts
 from kraftlab.quorum.core import batch as own_batch
 
 ID = bytes(range(16))
@@ -154,6 +154,22 @@ def test_topics_decoded_as_a_whole_are_the_same_rows_as_record_by_record(name: s
 
 def _is_within(offset: int, spans: Any) -> bool:
     return any(start <= offset < end for start, end in spans)
+
+
+_IDS = st.lists(
+    st.binary(min_size=16, max_size=16) | st.integers(0, 40).map(lambda number: bytes(15) + bytes([number])), unique=True
+)
+
+
+@settings(deadline=None)
+@given(_IDS, _IDS, st.sampled_from([[], ["short"]]))
+def test_names_are_found_by_id_however_many_are_asked_for(known: list[bytes], asked: list[bytes], more: list[str]) -> None:
+    texts = [*map(uuid_text, known), *more]
+    names = TopicNames.of({text: f"name of {text}" for text in texts})
+    questions = [*map(uuid_text, asked), *texts, *more]
+    ids = pa.array(["cut off", *questions], pa.string()).slice(1)
+    assert names.of_ids(ids).to_pylist() == [f"name of {text}" if text in texts else None for text in questions]
+    assert names.missing(ids, ids) == {text: text for text in questions if text not in texts}
 
 
 @settings(deadline=None)
