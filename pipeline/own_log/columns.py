@@ -268,7 +268,7 @@ def _guessed(start: bytes, bodies: Bodies) -> tuple[Vector, Vector, Vector]:
     """
     data = bodies.data
     heads, lengths = _array_heads(bodies)
-    places = _found(data, start)
+    places = places_of(start, data)
     froms, tos = np.searchsorted(places, bodies.starts), np.searchsorted(places, bodies.ends)
     is_likely = (tos - froms == bodies.counts) & (lengths == bodies.counts) & (bodies.counts > 0)
     is_likely[is_likely] = places[froms[is_likely]] == bodies.starts[is_likely] + heads[is_likely]
@@ -291,8 +291,8 @@ def _array_heads(bodies: Bodies) -> tuple[Vector, Vector]:
     return sizes, lengths
 
 
-def _found(data: Vector, start: bytes) -> Vector:
-    """Where some bytes stand in the data."""
+def places_of(start: bytes, data: Vector) -> Vector:
+    """Where these bytes stand in the data."""
     last = len(data) - len(start) + 1
     if last <= 0:
         return np.zeros(0, np.int64)

@@ -31,6 +31,7 @@ from ..kraft_log.primitives import uuid_text
 from ..kraft_log.reader import record_values
 from ..kraft_log.tables import METADATA_RECORDS
 from ..lake.schemas import arrow_of
+from ..own_log.columns import places_of
 from ..own_log.records import decode_metadata, split
 from ..sources.formats import KAFKA, KRAFTLAB
 from .batch_rows import NO_SPANS, BatchRow, Spans, is_aborted, rows, touches
@@ -311,13 +312,9 @@ def with_marks(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Those batches that have the bytes with which such records begin: few others do."""
     payloads = batch.column("payload").cast(pa.binary())
     ends = np.frombuffer(payloads.buffers()[1], np.int32)[payloads.offset : payloads.offset + len(payloads) + 1]
-    data = (payloads.buffers()[2] or pa.py_buffer(b"")).to_pybytes()
+    data = np.frombuffer(payloads.buffers()[2] or b"", np.uint8)[ends[0] : ends[-1]]
     found = np.zeros(batch.num_rows, bool)
     for name in pc.unique(batch.column("format")).to_pylist():
         for start in STARTS[name]:
-            at = data.find(start, ends[0])
-            while 0 <= at < ends[-1]:
-                number = int(np.searchsorted(ends, at, "right")) - 1
-                found[number] = True
-                at = data.find(start, ends[number + 1])
+            found[np.searchsorted(ends, places_of(start, data) + ends[0], "right") - 1] = True
     return batch.filter(pa.array(found))

@@ -316,6 +316,9 @@ def test_marks_are_found_and_the_bytes_with_which_they_begin_are_those_that_prog
         (41, 23, None, None),
         (10, 2, ID_TEXT, "old"),
     ]
+    plain = _own(*codec.encode([CHANGE] * 3))
+    suspects = decoding.with_marks(_arrow(plain, *rows, plain).slice(1))
+    assert suspects.column("payload").to_pylist() == [row[4] for row in rows]
     for row, format_name in zip(rows, ("kraftlab", "kafka", "kraftlab"), strict=True):
         assert sum(start in row[4] for start in decoding.STARTS[format_name]) == 2
 
