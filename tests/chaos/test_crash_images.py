@@ -19,6 +19,9 @@ FILE = 7
 QUICK = {"M1-swap+M1-ends": IN_THE_RUN, "M4": KILL, "M6": KILL, "M8-epochs": IN_THE_RUN, "X3-cut+X3-align": IN_THE_RUN}
 SHOW_TOGETHER = {("M1-swap", "M1-ends"), ("M1-swap", "X2-copy"), ("M1-ends", "X2-copy"), ("X1-align", "X3-cut")}
 """Bugs that do no harm alone: with the other, what would have stopped them is gone."""
+HIDE_EACH_OTHER = {("M5", "X1-level"), ("M5", "X3-align"), ("M1-ends", "X3-align")}
+"""With the first, the second is never in the situation where it shows: the move ends before the leader changes, or is not held up
+by ends that differ."""
 EVERY = {"follower": 3}
 """Of the images of the longest script so many; the nightly tests have all."""
 
@@ -42,7 +45,7 @@ def test_a_whole_broker_settles_after_every_crash(script: str) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("script", ["busy", "idle", "changed-mind"])
+@pytest.mark.parametrize("script", ["busy", "idle", "changed-mind", "full-target", "follower"])
 def test_the_replica_is_whole_after_a_second_crash_in_the_recovery_from_the_first(script: str) -> None:
     """Of every fiftieth image, each step of its recovery."""
     with quiet():
@@ -68,8 +71,8 @@ def test_a_planted_bug_is_found_among_all_images_unless_something_else_stands_in
 
 
 def pairs_that_show() -> list[tuple[str, str]]:
-    """All but those of two bugs that are masked, whatever the other one is."""
-    pairs = itertools.combinations(BUGS, 2)
+    """All but those of two bugs that are masked, and those that hide each other."""
+    pairs = [pair for pair in itertools.combinations(BUGS, 2) if pair not in HIDE_EACH_OTHER]
     return [pair for pair in pairs if pair in SHOW_TOGETHER or not all(BUGS[name].masked_by for name in pair)]
 
 

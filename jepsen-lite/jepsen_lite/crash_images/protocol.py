@@ -115,6 +115,15 @@ class Script:
         moves = self.broker.mover.moves
         await self.broker.until(lambda: all(move.state is state for move in moves.values()), f"the move is {state.value}")
 
+    async def until_copied(self) -> None:
+        """The copy ends where the log does, or is the log by now."""
+        partition = self.broker.partition
+
+        def is_copied() -> bool:
+            return partition.future is None or partition.future.log_end_offset == partition.online_log().log_end_offset
+
+        await self.broker.until(is_copied, "all is copied")
+
     def checkpoint(self) -> None:
         """Everything so far is made durable, and the offset checkpoints are written."""
         log = self.broker.partition.online_log()
@@ -287,6 +296,7 @@ async def _follower(script: Script) -> None:
     await broker.limit_moves(_VERY_SLOW)
     await script.move(script.second)
     await script.until_move_is(MoveState.ACCEPTED)
+    await script.until_copied()
     await script.follow(2, 1)
     await script.fetch(2)
     script.checkpoint()
