@@ -82,14 +82,19 @@ class Leadership:
         leader = self._quorum.state
         if not isinstance(leader, Leader) or leader.epoch != epoch:
             self._quorum.out.append(Rejected(self._quorum.leader_id, self._quorum.epoch))
-        elif leader.uncommitted_bytes + len(body) > self._quorum.config.uncommitted_bytes_max or (
-            leader.change is not None and leader.change.stops_proposals(now_ms)
-        ):
+        elif self._is_overloaded(leader, len(body)) or (leader.change is not None and leader.change.stops_proposals(now_ms)):
             self._quorum.out.append(Rejected(leader.leader_id, leader.epoch, overloaded=True))
         else:
             base_offset = self._log.view.end_offset
             self._append(leader, body, record_count, 0, now_ms)
             self._quorum.out.append(Proposed(epoch, base_offset, self._log.view.end_offset))
+
+    def _is_overloaded(self, leader: Leader, size_bytes: int) -> bool:
+        """Whether so much more must wait. Nobody waits in front of a log that has nothing uncommitted: what is larger than the
+        limit alone would wait for ever.
+        """
+        uncommitted_bytes = leader.uncommitted_bytes
+        return uncommitted_bytes > 0 and uncommitted_bytes + size_bytes > self._quorum.config.uncommitted_bytes_max
 
     def append_control(self, leader: Leader, records: list[ControlRecord], now_ms: int) -> None:
         """One control batch; voters among the records are in force when this returns."""

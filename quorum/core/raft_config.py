@@ -39,7 +39,7 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What one answer brings, or one batch if that is larger. Batches can be so small that ten thousand fit: whoever takes them
     in stands still for that long, and must not be taken for dead."""
     uncommitted_bytes_max: int = 32 * 1024 * 1024
-    """Proposals beyond this much uncommitted data are rejected as overload."""
+    """Proposals beyond this much uncommitted data are rejected as overload, unless there is none."""
     observer_session_ms: int = 300_000
     """The leader forgets an observer that has not fetched for so long."""
     parked_fetches_max: int = 10_000

@@ -91,6 +91,18 @@ def test_proposals_are_rejected_as_overload_when_too_much_is_uncommitted(driven,
     assert any(isinstance(effect, Proposed) for effect in node.step(Propose(1, b"\x91" + b"x" * 800, 1)))
 
 
+def test_a_proposal_beyond_the_limit_is_taken_when_nothing_else_is_uncommitted(driven, key_of) -> None:
+    node = driven(uncommitted_bytes_max=1000)
+    node.win()
+    node.flush()
+    large = Propose(1, b"\x91" + b"x" * 2000, 1)
+    assert node.step(large) == [Rejected(1, 1, overloaded=True)], "the epoch's first record is not committed"
+    node.request(2, fetch(key_of(2), 1, 1, 1))
+    assert node.node.high_watermark == 1
+    assert proposed(node.step(large)).base_offset == 1
+    assert node.step(Propose(1, BODY, 1)) == [Rejected(1, 1, overloaded=True)]
+
+
 def test_a_proposal_that_no_batch_can_hold_changes_nothing(driven) -> None:
     node = driven()
     node.win()

@@ -51,8 +51,6 @@ NETWORK_OF: dict[str, dict[str, int | bool]] = {
     "reorder": {"reordering": True},
 }
 """Nemesis → what it makes of the network between nodes."""
-UNCOMMITTED_BYTES_MIN = 64_000
-"""A log takes at least so much that is not committed: no change of a workload is too large to be taken at all."""
 UNSTRUCK_MS = 1_000
 """Clients go on undisturbed for so long."""
 
@@ -80,14 +78,12 @@ def draw_world(options: Options, nemeses: Collection[str]) -> SimulationOptions:
     network = drawn.network if ALL in nemeses else NetworkOptions(delay_us=drawn.network.delay_us)
     for nemesis in sorted(nemeses):
         network = msgspec.structs.replace(network, **NETWORK_OF.get(nemesis, {}))
-    uncommitted_bytes_max = max(drawn.tuning.uncommitted_bytes_max, UNCOMMITTED_BYTES_MIN)
     is_dynamic = drawn.dynamic_voters if ALL in nemeses else "membership" in nemeses
     return msgspec.structs.replace(
         drawn,
         voters=options.controllers,
         observers=random.choice((0, 0, 1)) + is_dynamic,
         network=network,
-        tuning=msgspec.structs.replace(drawn.tuning, uncommitted_bytes_max=uncommitted_bytes_max),
         fault_pace=drawn.fault_pace if ALL in nemeses else NAMED_PACE,
         faults=tuple(name for name in FAULTS if name in chosen),
         clock_drift=drawn.clock_drift and (ALL in nemeses or "clock" in nemeses),
