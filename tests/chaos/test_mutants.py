@@ -18,8 +18,8 @@ from kraftlab.quorum.simulation.mutants import MutantDoesNotApply, planted
 
 QUICK = {
     "R1": {"S17"},
-    "R9": {"S8"},
-    "R13": {"LogTruncationRefused", "S0", "S9", "S7", "S11"},
+    "R9": {"S19"},
+    "R13": {"S19", "LogTruncationRefused", "S0", "S9", "S7", "S11"},
     "R15": {"S16", "witness", "linearizable"},
     "C2": {"M3"},
     "C5": {"M1"},
@@ -29,7 +29,7 @@ QUICK = {
     "X2": {"image: the run itself"},
     "X3": {"image: the run itself"},
     "X8": {"M13"},
-    "X12": {"S8", "L2"},
+    "X12": {"S19", "S8", "L2"},
 }
 """Found within a few seeds; the rest is `kraftlab chaos mutants`."""
 

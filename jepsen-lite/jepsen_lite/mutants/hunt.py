@@ -98,7 +98,7 @@ def play(plant: Plant, seed: int) -> Seen:
     with planted(mutant):
         if plant.game == CONSENSUS:
             options = draw_options(seed, FAULTS if mutant.faults is None else mutant.faults)
-            result = runner.play(options, with_tail=False)
+            result = runner.play(options, refine=True, with_tail=False)
         elif plant.game == CONTROLLERS:
             options = draw_options(seed, FAULTS, fault_phase_ms=FAULT_PHASE_MS)
             result = runner.play(options, make_world=MetadataWorld, with_tail=False)

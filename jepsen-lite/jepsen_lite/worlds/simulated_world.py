@@ -26,6 +26,7 @@ from kraftlab.quorum.simulation.machine import ANCHOR_MS
 from kraftlab.quorum.simulation.options import CALM, SimulationOptions
 from kraftlab.quorum.simulation.options import Strike as Blow
 from kraftlab.quorum.simulation.process import SimulatedProcess
+from kraftlab.quorum.simulation.reference import Refinement
 from kraftlab.quorum.simulation.transcript import Transcript
 from kraftlab.quorum.state_machine import CommittedBatch
 
@@ -60,6 +61,8 @@ class ChaosWorld(MetadataWorld):
             properties={"reassignment.max.moves.per.broker": "100"} | properties,
         )
         self.is_judged = is_judged
+        if is_judged:
+            self.checkers.add(Refinement(self))
         self.broker_ids = tuple(range(FIRST_BROKER_ID, FIRST_BROKER_ID + brokers))
         self.batches: list[LogBatch] = []
         """The committed log."""
