@@ -43,10 +43,12 @@ def _alone_with_its_errors() -> Iterator[None]:
     """PySpark's handler of Ctrl-C calls the JVM from wherever the signal finds the program, also from the midst of such a call;
     and what it and Py4J log of errors that are raised as well would stand between a command's own lines.
     """
+    from pyspark.logger import PySparkLogger
+
     logs = logging.getLogger()
     nowhere = logging.NullHandler()
     logs.addHandler(nowhere)
-    queries = logging.getLogger(QUERIES)
+    queries = PySparkLogger.getLogger(QUERIES)
     level = queries.level
     queries.setLevel(logging.CRITICAL)
     before = None

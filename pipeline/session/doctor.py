@@ -107,7 +107,7 @@ def _packages() -> Iterator[Check]:
 
 def _bounds() -> Iterator[tuple[str, str]]:
     for requirement in importlib.metadata.requires("kraftlab") or []:
-        match = re.match(r"([\w-]+)([^;\[]*)", requirement)
+        match = re.match(r"([\w-]+)(?:\[[^\]]*\])?([^;]*)", requirement)
         if match:
             yield match[1], match[2].strip()
 
