@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.quorum.core.messages import (
     API_OF,
@@ -49,6 +50,8 @@ _LEADER_CHANGED = frozenset(
         ErrorCode.BROKER_NOT_AVAILABLE,
     }
 )
+_NOBODY_LEADS = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NOT_CONTROLLER})
+"""What a broker says that could not pass a question on to the active controller."""
 
 Response = TypeVar("Response", FetchResponse, FetchSnapshotResponse)
 
@@ -116,13 +119,22 @@ class MetadataLog:
     def cluster_id(self) -> str:
         """ClusterUnreachable, ApiError."""
         if not self._cluster_id:
-            self._cluster_id = self._admin.describe_quorum().cluster_id
+            self._cluster_id = self._quorum().cluster_id
         return self._cluster_id
 
     def state(self) -> LogState:
         """How far the log is committed. ClusterUnreachable, ApiError."""
-        quorum = self._admin.describe_quorum()
+        quorum = self._quorum()
         return LogState(quorum.high_watermark, quorum.log_start_offset)
+
+    def _quorum(self) -> pb.DescribeQuorumResponse:
+        """As a node describes it. One that answers that no controller can be asked is as good as none: ClusterUnreachable."""
+        try:
+            return self._admin.describe_quorum()
+        except ApiError as error:
+            if error.code in _NOBODY_LEADS:
+                raise ClusterUnreachable(f"no active controller can be asked: {error}") from error
+            raise
 
     def acknowledge(self, position: OffsetAndEpoch) -> LogState:
         """Says that everything below the position is held durably here. SnapshotInstead, HistoryChanged."""
@@ -169,7 +181,7 @@ class MetadataLog:
                 body = msgspec.msgpack.encode(msgspec.structs.replace(request, epoch=self._epoch))
                 answer = self._decoded(connection.request(API_OF[type(request)], body, self._timeout_s), kind)
             except ApiError as error:
-                if error.code not in _LEADER_CHANGED:
+                if error.code not in _LEADER_CHANGED | _NOBODY_LEADS:
                     raise
                 fault: object = error
             except OSError as error:
