@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -119,3 +122,33 @@ def test_killed_in_the_midst_it_leaves_the_table_as_it_was(lake: Lake, monkeypat
     again.vacuum()
     assert again.arrow(TOPICS).to_pylist() == before
     assert len(list(Path(lake.place()).glob("silver/topics/*/*.parquet"))) == 1
+
+
+COMPACTING = """
+import sys
+from kraftlab.pipeline.lake import compaction
+from kraftlab.pipeline.lake.commits import Lake
+compaction.FAN_IN = 2
+lake = Lake(sys.argv[1])
+with lake.writing():
+    compaction.compact(lake, ["silver.topics"])
+"""
+
+
+def test_killed_with_9_again_and_again_it_loses_and_doubles_nothing(lake: Lake) -> None:
+    for at in range(32):
+        commit(lake, TOPICS, at, at + 1)
+    before, directory = lake.arrow(TOPICS).to_pylist(), Path(lake.place()) / "silver" / "topics"
+    for kills in range(1, 40):
+        there = len(list(directory.iterdir()))
+        process = subprocess.Popen([sys.executable, "-c", COMPACTING, lake.place()])
+        while process.poll() is None and len(list(directory.iterdir())) < there + kills:
+            pass
+        process.kill()
+        code = process.wait()
+        assert Lake(lake.uri).arrow(TOPICS).to_pylist() == before
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL
+    assert kills > 3
+    assert ranges(Lake(lake.uri)) == [(0, 32)]
