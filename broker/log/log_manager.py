@@ -214,10 +214,7 @@ class LogManager:
                 if other_log is not None:
                     self._futures[key] = other_log
             case Verb.PROMOTE, PartitionLog():
-                if other_log is not None:
-                    self._inherit(other_log, log)
-                self._promote(other_log, log, now_ms)
-                self._currents[key] = log
+                self._end_move(key, other_log, log, now_ms)
             case Verb.DELETE, PartitionLog():
                 self._retire(log, now_ms)
             case Verb.DELETE, None:
@@ -233,6 +230,21 @@ class LogManager:
                 self._kept.append(log)
             case _:
                 raise AssertionError(f"no way to carry out {action!r}")
+
+    def _end_move(self, key: ReplicaId, current: PartitionLog | None, future: PartitionLog, now_ms: int) -> None:
+        """As planned. If the target fails, the current log is the replica's still; if it is only full, the move goes on later."""
+        if current is not None:
+            self._currents[key] = current
+            try:
+                self._inherit(current, future)
+            except LogDirFailed:
+                raise
+            except LogError as error:
+                logger.warning("%s: the move to %s cannot end now, and goes on: %s", current.name, future.log_dir, error)
+                self._futures[key] = future
+                return
+        self._promote(current, future, now_ms)
+        self._currents[key] = future
 
     def close(self, broker_epoch: int = UNKNOWN_EPOCH) -> None:
         """Flush everything, write the checkpoints and the mark of a clean shutdown, and give the directories back."""

@@ -723,6 +723,44 @@ def test_a_move_that_a_start_ends_brings_the_log_start_and_the_high_watermark_al
     assert (found_again.log_start_offset, found_again.high_watermark) == (4, 5)
 
 
+def test_a_move_that_a_start_cannot_end_for_want_of_space_goes_on(broker: Broker, batch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the copy is to take over has to be durable first; the replica stays where it is until that is so."""
+    manager = broker.start(replica(broker, 0))
+    log = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    log.append_as_leader(batch(), 1)
+    copy_all(log, manager.create_future(TOPIC, 0, broker.dirs[1]))
+    with monkeypatch.context() as patch:
+        patch.setattr(PartitionLog, "flush", lambda self: (_ for _ in ()).throw(NoSpace(self.log_dir, 0)))
+        manager = broker.start(replica(broker, 1))
+    served, future = manager.get(TOPIC, 0), manager.future(TOPIC, 0)
+    assert served is not None and served.log_dir == broker.dirs[0]
+    assert future is not None and future.log_dir == broker.dirs[1]
+    assert manager.swap(TOPIC, 0, now_ms=0).log_dir == broker.dirs[1]
+
+
+def test_a_target_that_fails_while_a_start_ends_a_move_leaves_the_old_log_in_charge(
+    broker: Broker, batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = broker.start(replica(broker, 0))
+    log = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    log.append_as_leader(batch(5), 1)
+    copy_all(log, manager.create_future(TOPIC, 0, broker.dirs[1]))
+    real = os.rename
+
+    def broken(source: Path, target: Path) -> None:
+        if Path(target).parent == broker.dirs[1]:
+            raise OSError(errno.EROFS, "Read-only file system")
+        real(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, "rename", broken)
+        manager = broker.start(replica(broker, 1))
+    assert list(manager.offline_dirs) == [broker.dirs[1]]
+    served = manager.get(TOPIC, 0)
+    assert served is not None
+    assert (served.log_dir, served.append_as_leader(batch(1), 1)) == (broker.dirs[0], (5, 6))
+
+
 def test_a_crash_right_behind_a_swap_does_not_bring_deleted_records_back(
     broker: Broker, batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
