@@ -92,6 +92,19 @@ def test_it_reads_what_is_committed_and_goes_on_where_it_was(controller, tail):
     assert log.entries[5].request_id == f"{bytes(16).hex()}:5"
 
 
+def test_where_the_log_ends_is_what_a_leader_says_that_has_no_more(controller, tail):
+    controller.append(1, count=2)
+    controller.high_watermark = -1
+    tail.advance(1, 1)
+    assert tail.ends_at == -1, "a new leader knows of nothing that is committed"
+    controller.high_watermark = 2
+    tail.advance(1, 1)
+    assert tail.ends_at == tail.end == 2
+    controller.is_dead, tail.ends_at = True, -1
+    tail.advance(1, 1)
+    assert tail.ends_at == -1
+
+
 def test_who_refuses_says_who_leads_and_that_one_is_asked_at_once(controller, tail):
     deposed = Controller()
     deposed.leads, deposed.view = 0, LeaderView(7, 1)

@@ -87,3 +87,28 @@ async def test_a_node_that_a_fault_was_to_end_has_not_ended_by_itself(run, clust
     run._note_exits(at_rest=True)
     run._strikes = [Strike(kind="disk-error", begin_ns=50, end_ns=90, nodes=(3000,))]
     assert set(run._own_exits()) == {0}
+
+
+class Tail:
+    """A log that is known up to `end`; `leads` says whether somebody leads who has no more."""
+
+    def __init__(self, end, *, leads):
+        self.end, self._leads, self.ends_at = end, leads, end
+
+    def advance(self, leader, epoch):
+        if self._leads:
+            self.ends_at = self.end
+        return False
+
+    def log(self):
+        return f"up to {self.end}"
+
+
+@pytest.mark.parametrize(("leads", "log"), [(True, "up to 7"), (False, None)])
+async def test_a_log_whose_end_nobody_knows_is_not_judged(run, monkeypatch, leads, log):
+    """What was answered beyond it is lost if a leader says so, and else only unread."""
+    monkeypatch.setattr(real, "LOG_WITHIN_S", 0.1)
+    run._tail, run._tell = Tail(7, leads=leads), lambda: None
+    run._interpreter.ops.append(SimpleNamespace(offset=9))
+    assert await run._wind_up() == log
+    assert run._not_ready == "the committed log could not be read to its end within 0.1 s"

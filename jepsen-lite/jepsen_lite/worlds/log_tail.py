@@ -56,6 +56,8 @@ class LogTail:
         self._start = 0
         self._crc: int | None = 0
         self._leads = Leads(-1, _NO_EPOCH)
+        self.ends_at = -1
+        """Where the committed log ended when its leader was last found to have no more of it; -1: never so far."""
         self.violations: list[str] = []
 
     def close(self) -> None:
@@ -127,6 +129,8 @@ class LogTail:
                     if batch.header.end_offset > answer.high_watermark:
                         break
                     self._take(batch)
+                if answer.high_watermark == self.end:
+                    self.ends_at = self.end
         return self._position != position
 
     def _from_disks(self, until: OffsetAndEpoch) -> list[Batch]:

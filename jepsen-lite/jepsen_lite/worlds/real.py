@@ -276,16 +276,19 @@ class _RealRun(PhasedRun):
         self._note_exits(at_rest=True)
 
     async def _wind_up(self) -> CommittedLog | None:
-        """The log to its end, if it can be had."""
+        """The log to its end; None if it is not known where that is: nobody could say then that something is missing. It is known
+        if a leader says it, even if more was answered, which is lost.
+        """
         self._enter("log")
         tail = self._tail
         if not self._interpreter.ops:
             return None
+        tail.ends_at = -1
         answered = max((op.offset for op in self._interpreter.ops), default=0)
         is_whole = await self._read_to_end(answered)
         if not is_whole and not self._not_ready and not self._cut_short:
             self._not_ready = f"the committed log could not be read to its end within {LOG_WITHIN_S:g} s"
-        return tail.log() if is_whole or tail.end else None
+        return tail.log() if is_whole or 0 < tail.end == tail.ends_at else None
 
     async def _read_to_end(self, least: int) -> bool:
         """Reads the log up to the highest offset that any node says is committed, `least` at least; False if that was not to be
