@@ -46,7 +46,19 @@ def kraft_dump(paths: tuple[Path, ...], strict: bool, file_names: bool) -> int:
         files = find_files(paths)
     except NoSuchLog as error:
         raise CommandFailed(f"Error: {error}") from None
+    for path in files:
+        _refuse_own(path)
     return _dump(files, strict=strict, file_names=file_names)
+
+
+def _refuse_own(path: Path) -> None:
+    """To Kafka's decoder a log of kraftlab's own is one long damage, which would say nothing of what it holds."""
+    from ..sources.formats import begins_as_own
+
+    with path.open("rb") as file:
+        if begins_as_own(file.read(4)):
+            command = f"kraftlab dump-log --cluster-metadata-decoder --files {path}"
+            raise CommandFailed(f"Error: {path} is a metadata log of kraftlab's own, not of Kafka's; read it with: {command}")
 
 
 def _dump(files: list[Path], *, strict: bool, file_names: bool) -> int:

@@ -22,7 +22,7 @@ from ..lake.commits import DataFile, Lake, Manifest
 from ..lake.parts import Written, written
 from ..lake.schemas import arrow_schema
 from ..session.factory import master_of
-from ..sources.formats import FORMATS, KAFKA, KRAFTLAB, LogFormat, format_named
+from ..sources.formats import FORMATS, KAFKA, KRAFTLAB, LogFormat, begins_as_own, format_named
 from ..sources.options import FAILFAST, PERMISSIVE, Options
 from ..sources.pruning import Bounds
 from ..sources.reader import tasks_of
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 GAPS = "bronze.offset_gaps"
 TABLES = (BATCHES, QUARANTINE, GAPS)
 ATTEMPTS = 2
-_OWN_STARTS = (b"KLS1", b"KLB1")
 _KAFKA_MAGIC_AT = 16
 
 
@@ -94,7 +93,7 @@ def detect(places: Iterable[str]) -> LogFormat:
     for file in sorted(files, key=lambda each: (each.kind != LOG, each.name)):
         read, size_bytes = reader_of(file.uri)
         start = read(0, min(size_bytes, 1 << 20))
-        if start[:4] in _OWN_STARTS or _OWN_STARTS[1] in start:
+        if begins_as_own(start) or FORMATS[KRAFTLAB].form.magic in start:
             return FORMATS[KRAFTLAB]
         if len(start) > _KAFKA_MAGIC_AT and start[_KAFKA_MAGIC_AT] == FORMATS[KAFKA].form.magic[0]:
             return FORMATS[KAFKA]

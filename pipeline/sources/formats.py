@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from kraftlab.broker.log.record_batch import read_header
+from kraftlab.quorum.storage.segment import SEGMENT_MAGIC
 
 from ..errors import WrongUse
 from ..framing import Format, Frame, ReadAt, walk
@@ -92,6 +93,11 @@ FORMATS: Mapping[str, LogFormat] = {
         {schema.name: schema.number for schema in CONTROL_RECORDS},
     ),
 }
+
+
+def begins_as_own(start: bytes) -> bool:
+    """Whether a file with these first bytes is a segment (its header page) or a snapshot (its first batch) of kraftlab's own."""
+    return start.startswith((SEGMENT_MAGIC.to_bytes(4, "big"), OWN_FORMAT.magic))
 
 
 def format_named(name: str) -> LogFormat:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,3 +105,20 @@ def test_help_shows_examples_and_exit_codes(capfd: pytest.CaptureFixture[str]) -
     assert dump("--help") == 0
     out = capfd.readouterr().out
     assert "Examples:" in out and "Exit codes:" in out
+
+
+@pytest.mark.parametrize("kind", ["segment", "snapshot"])
+def test_a_log_of_kraftlabs_own_is_refused_with_the_command_that_reads_it(
+    own_log: Callable[..., Any], kind: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = own_log()
+    path = log.segment([]) if kind == "segment" else log.snapshot(1, [])
+
+    assert dump(str(path)) == 1
+    out, err = lines(capfd)
+    assert (out, err.strip()) == (
+        [],
+        f"Error: {path} is a metadata log of kraftlab's own, not of Kafka's; "
+        f"read it with: kraftlab dump-log --cluster-metadata-decoder --files {path}",
+    )
+    assert run(["dump-log", "--cluster-metadata-decoder", "--files", str(path)]) == 0
