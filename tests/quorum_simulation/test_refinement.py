@@ -184,6 +184,33 @@ def test_a_follower_cuts_neither_what_is_committed_nor_what_its_leader_has() -> 
         actions.truncate(follower, 0, leaders)
 
 
+def test_a_snapshot_does_not_replace_a_log_that_has_all_of_it_and_goes_on() -> None:
+    """What lies behind it may be what this replica has acknowledged, and counts for a majority."""
+    ghosts = Ghosts()
+    committed = grown(ghosts, ghosts.root, 1, 2)
+    ghosts.commits(1, committed)
+    ahead, apart = grown(ghosts, committed, 1, 2), grown(ghosts, ghosts.root, 2, 3)
+    with pytest.raises(Refused, match="beginning"):
+        actions.install(replica(ghosts, log=ahead, role="follower"), ghosts, committed.end, committed.crc)
+    assert actions.install(replica(ghosts, log=apart, role="follower"), ghosts, committed.end, committed.crc).log is committed
+
+
+def test_an_epoch_is_one_that_somebody_has_opened() -> None:
+    ghosts = Ghosts()
+    with pytest.raises(Refused, match="nobody has opened"):
+        actions.see_epoch(replica(ghosts), ghosts, 7, frozenset((7,)))
+    ghosts.epochs.add(7)
+    assert actions.see_epoch(replica(ghosts), ghosts, 7, frozenset((7,))).epoch == 7
+
+
+def test_who_begins_in_the_epoch_of_its_log_knows_no_leader_of_that() -> None:
+    ghosts = Ghosts()
+    begun = replica(ghosts, log=grown(ghosts, ghosts.root, 3), stored=ElectionState(2, 1, None))
+    with pytest.raises(Refused, match="who led 2"):
+        actions.begin(begun, ghosts, "unattached", 3, 1, None)
+    assert actions.begin(begun, ghosts, "unattached", 3, NOBODY, None).epoch == 3
+
+
 def test_voters_change_one_by_one_and_behind_what_is_committed() -> None:
     ghosts = Ghosts()
 

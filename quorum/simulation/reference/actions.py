@@ -39,6 +39,7 @@ def begin(replica: Replica, ghosts: Ghosts, role: str, epoch: int, leader: int, 
     require(epoch >= stored.epoch, f"it begins in epoch {epoch}, and had stored {stored}")
     require(epoch > stored.epoch or voted == stored.voted_key, f"it begins with a vote for {voted}, and had stored {stored}")
     require(epoch == stored.epoch or voted is None, f"it begins epoch {epoch} with a vote")
+    require(epoch == stored.epoch or leader == NOBODY, f"it begins epoch {epoch} with leader {leader}, who led {stored.epoch}")
     if role == "follower":
         require((epoch, leader) == (stored.epoch, stored.leader_id) and not led, f"it follows {leader}, and had stored {stored}")
     elif role == "resigned":
@@ -57,6 +58,7 @@ def see_epoch(replica: Replica, ghosts: Ghosts, epoch: int, heard: frozenset[int
         ghosts.epochs.add(epoch)
     else:
         require(epoch in heard, f"it goes to epoch {epoch}, of which it has not heard: {sorted(heard)}")
+        require(epoch in ghosts.epochs, f"it goes to epoch {epoch}, which nobody has opened")
     return _in_epoch(replica, epoch, "unattached")
 
 
@@ -211,12 +213,15 @@ def cut_promises(replica: Replica, to_offset: int) -> Replica:
 
 
 def install(replica: Replica, ghosts: Ghosts, end: int, crc: int) -> Replica:
-    """The log is replaced by what a snapshot stands for, which must be committed."""
+    """The log is replaced by what a snapshot stands for, which must be committed. Not the log that has all of that and goes on:
+    its end may have been acknowledged (Raft §7).
+    """
     entry = ghosts.find(end, crc)
     require(entry is not None, f"it installs a snapshot of {end} with crc {crc:08x}, which nobody wrote")
     assert entry is not None
     require(ghosts.committed.holds(entry), f"it installs a snapshot of {entry}, and only {ghosts.committed} is committed")
     require(end >= replica.high_watermark, f"it installs a snapshot of {entry} below its high watermark {replica.high_watermark}")
+    require(not replica.log.holds(entry), f"it installs a snapshot of {entry}, which is the beginning of its {replica.log}")
     return replace(cut_promises(replica, max(0, replica.high_watermark)), log=entry)
 
 
