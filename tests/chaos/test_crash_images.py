@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from jepsen_lite.crash_images.disk_model import Create, DiskModel, Rename, SyncDirectory, SyncFile, Write
 from jepsen_lite.crash_images.mutants import BUGS, IN_THE_RUN, hunt
 from jepsen_lite.crash_images.protocol import SCRIPTS, record
-from jepsen_lite.crash_images.recorder import NotRecorded, Recorder
+from jepsen_lite.crash_images.recorder import Recorder
 from jepsen_lite.crash_images.recovery import IN_ORDER, KILL, cases, judge, quiet, recovering
+from jepsen_lite.disk_model import Create, DiskModel, Rename, SyncDirectory, SyncFile, Write
+from jepsen_lite.watched_disks import NotRecorded
 
 FILE = 7
 QUICK = {"M1-swap+M1-ends": IN_THE_RUN, "M4": KILL, "M6": KILL, "M8-epochs": IN_THE_RUN, "X3-cut+X3-align": IN_THE_RUN}
@@ -119,7 +120,7 @@ def test_the_recorder_notes_what_is_really_done_and_notices_what_it_did_not_see(
     disk = tmp_path / "d"
     disk.mkdir()
     recorder = Recorder([disk])
-    with recorder.recording():
+    with recorder.watching():
         (disk / "sub").mkdir()
         with open(disk / "sub" / "x.tmp", "w", encoding="utf-8") as file:
             file.write("text")

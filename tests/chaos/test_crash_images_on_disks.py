@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from jepsen_lite.crash_images.disk_model import Create, Mark, Operation, Remove, Rename, Resize, SyncDirectory, SyncFile, Write
 from jepsen_lite.crash_images.mutants import BUGS
 from jepsen_lite.crash_images.protocol import Recorded, record
 from jepsen_lite.crash_images.recorder import Recorder
 from jepsen_lite.crash_images.recovery import IN_ORDER, Case, Demand, Judged, judge, quiet
+from jepsen_lite.disk_model import Create, Mark, Operation, Remove, Rename, Resize, SyncDirectory, SyncFile, Write
 from jepsen_lite.nemeses.faults import CannotStrike
 from jepsen_lite.nemeses.ledger import Ledger
 from jepsen_lite.nemeses.powered_disk import PoweredDisk

@@ -62,7 +62,8 @@ async def test_without_power_what_was_not_synced_may_be_lost(autojump_clock: tri
 
 async def test_a_disk_that_is_made_to_fail_works_again_afterwards(autojump_clock: trio.testing.MockClock) -> None:
     disk, files = a_disk(1)
-    tampering = MemoryTampering(lambda node: files, lambda node: disk)
+    mended: list[int] = []
+    tampering = MemoryTampering(lambda node: (files,), lambda node: (disk,), mended.append)
     async with tampering.full(7), tampering.full(7):
         with pytest.raises(StorageFull):
             await disk.run(two_writes, files)
@@ -71,7 +72,7 @@ async def test_a_disk_that_is_made_to_fail_works_again_afterwards(autojump_clock
     async with tampering.failing(7):
         with pytest.raises(FsyncFailed):
             await disk.run(two_writes, files)
-    assert (disk.slower_ms, files.is_well) == (0, True)
+    assert (disk.slower_ms, files.is_well, mended) == (0, True, [7])
     await disk.run(two_writes, files)
-    MemoryPower(7, lambda node: files).lose_power()
+    MemoryPower(7, lambda node: (files,)).lose_power()
     assert files.snapshot() == {PATH: b"onetwo"}

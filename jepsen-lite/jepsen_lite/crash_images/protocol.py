@@ -23,7 +23,7 @@ from kraftlab.broker.log.partition_log import PartitionLog
 from kraftlab.broker.move_state import MoveState
 from kraftlab.metadata.uuids import Uuid
 
-from .disk_model import Operation
+from ..disk_model import Operation
 from .one_broker import NotSettled, OneBroker, directory_id, format_disks, run
 from .other_brokers import OtherBroker
 from .recorder import Recorder
@@ -352,7 +352,7 @@ def record(name: str) -> Recorded:
             except (NotSettled, LogError) as error:
                 script.faults.append(str(error))
 
-        with recorder.recording():
+        with recorder.watching():
             run(lambda: OneBroker(disks, directory_id(disks[0]), FIRST_LEADER_EPOCH, recorder.mark), play)
         [script] = scripts
         names = tuple(disk.name for disk in disks)

@@ -37,7 +37,7 @@ from kraftlab.broker.log.record_batch import read_header
 from kraftlab.broker.replica_errors import ReplicaError
 from kraftlab.metadata.uuids import Uuid
 
-from .disk_model import DiskModel, Mark, Tree
+from ..disk_model import DiskModel, Mark, Tree
 from .one_broker import NUMBER, PLAIN_NAME, TOPIC, TOPIC_ID, NotSettled, OneBroker, open_logs, run, start_logs
 from .protocol import Recorded, scratch
 from .recorder import Recorder
@@ -156,7 +156,7 @@ def recovering(recorded: Recorded, case: Case, demand: Demand) -> Recorded:
         held = (("acked", demand.batches), ("durable", demand.batches), ("high watermark", demand.high_watermark))
         for what, value in (("branch", (demand.branch, 0)), *held, ("committed", case.assigned), ("begun", None)):
             recorder.mark(what, value)
-        with recorder.recording():
+        with recorder.watching():
             run(lambda: OneBroker(disks, case.assigned, NEXT_LEADER_EPOCH, recorder.mark), OneBroker.settle)
         return Recorded(
             f"recovery of {recorded.name}", recorded.disks, tuple(recorder.trace), recorded.batches, (), recorded.given_up

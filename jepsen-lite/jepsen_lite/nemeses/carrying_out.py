@@ -19,7 +19,7 @@ import trio
 from ..fault_plan import Action, FaultPlan, Strike
 from .drawing import chance_of
 from .faults import CLUSTER_FAULTS, CannotStrike, CannotUndo
-from .kind import Hit
+from .kind import Hit, Kind
 from .kinds import KINDS
 from .leaders import LeaderFinder
 from .ledger import Ledger
@@ -69,8 +69,9 @@ async def carry_out_in(
     *,
     tell: Callable[[Strike], None] = lambda strike: None,
     begun: Callable[[Action], None] = lambda action: None,
+    kinds: Mapping[str, Kind] = KINDS,
 ) -> tuple[Strike, ...]:
-    """The same, on a scene that somebody has set."""
+    """The same, on a scene that somebody has set, with the kinds that there are."""
     strikes: list[Strike] = []
 
     def report(struck: Strike) -> None:
@@ -79,7 +80,7 @@ async def carry_out_in(
 
     async with scene.noted(), trio.open_nursery() as nursery:
         for action in plan.actions:
-            nursery.start_soon(_strike, scene, plan, action, now_ns, report, begun)
+            nursery.start_soon(_strike, scene, plan, action, now_ns, report, begun, kinds)
     return tuple(sorted(strikes, key=lambda strike: (strike.begin_ns, strike.kind)))
 
 
@@ -90,6 +91,7 @@ async def _strike(
     now_ns: Callable[[], int],
     report: Callable[[Strike], None],
     begun: Callable[[Action], None],
+    kinds: Mapping[str, Kind],
 ) -> None:
     end_s = (action.at_ms + action.for_ms) / 1000
     await trio.sleep(max(action.at_ms / 1000 - now_ns() / 1e9, 0))
@@ -98,7 +100,7 @@ async def _strike(
         random = chance_of(plan, action)
         nodes = await _aim(scene, action, random)
         hit, begin_ns = Hit(nodes, action.arguments, random), now_ns()
-        async with KINDS[action.kind].fault(scene, hit):
+        async with kinds[action.kind].fault(scene, hit):
             begun(action)
             await trio.sleep(max(end_s - now_ns() / 1e9, action.for_ms / 1000 * _LEAST_PART))
     except _EXPECTED as fault:

@@ -10,7 +10,7 @@ ones with every seed (swarm testing), and at least one does.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from random import Random
 
 from ..fault_plan import Action, FaultPlan
@@ -30,29 +30,36 @@ class NoSuchNemesis(ValueError):
     """A name that is none of a nemesis; the text says which there are."""
 
 
-def draw_plan(options: Options, names: Iterable[str], *, available: Collection[str] | None = None) -> FaultPlan:
-    """The plan of those nemeses for a run. `available`: of which kinds "all" may choose, every kind if None. NoSuchNemesis."""
-    chosen = chosen_kinds(options, names, available=available)
-    actions = [action for name in chosen for action in _draw(KINDS[name], options)]
-    order = {name: place for place, name in enumerate(KINDS)}
+def draw_plan(
+    options: Options, names: Iterable[str], *, available: Collection[str] | None = None, kinds: Mapping[str, Kind] = KINDS
+) -> FaultPlan:
+    """The plan of those nemeses for a run. `available`: of which kinds "all" may choose, every kind if None. `kinds` is the table
+    of the world in which it is to strike. NoSuchNemesis.
+    """
+    chosen = chosen_kinds(options, names, available=available, kinds=kinds)
+    actions = [action for name in chosen for action in _draw(kinds[name], options)]
+    order = {name: place for place, name in enumerate(kinds)}
     actions.sort(key=lambda action: (action.at_ms, order[action.kind], action.number))
     return FaultPlan(seed=options.seed, actions=tuple(actions))
 
 
-def chosen_kinds(options: Options, names: Iterable[str], *, available: Collection[str] | None = None) -> tuple[str, ...]:
+def chosen_kinds(
+    options: Options, names: Iterable[str], *, available: Collection[str] | None = None, kinds: Mapping[str, Kind] = KINDS
+) -> tuple[str, ...]:
     """The kinds that these names mean, in the order of the table. NoSuchNemesis."""
     asked = set(names)
-    unknown = sorted(asked - {*KINDS, ALL})
+    unknown = sorted(asked - {*kinds, ALL})
     if unknown:
-        raise NoSuchNemesis(f"there is no nemesis {', '.join(unknown)}; there are {', '.join(KINDS)}, and all")
+        raise NoSuchNemesis(f"there is no nemesis {', '.join(unknown)}; there are {', '.join(kinds)}, and all")
     if ALL in asked:
-        asked = (asked - {ALL}) | _swarm(options, KINDS if available is None else available)
-    return tuple(name for name in KINDS if name in asked)
+        possible = [name for name in kinds if available is None or name in available]
+        asked = (asked - {ALL}) | _swarm(options, possible)
+    return tuple(name for name in kinds if name in asked)
 
 
-def _swarm(options: Options, available: Collection[str]) -> set[str]:
-    found = {name for name in KINDS if name in available and options.random(f"nemesis/swarm/{name}").random() < _SWARM}
-    return found or set(options.random("nemesis/swarm").choices([name for name in KINDS if name in available]))
+def _swarm(options: Options, possible: Sequence[str]) -> set[str]:
+    found = {name for name in possible if options.random(f"nemesis/swarm/{name}").random() < _SWARM}
+    return found or set(options.random("nemesis/swarm").choices(possible))
 
 
 def _draw(kind: Kind, options: Options) -> Iterator[Action]:

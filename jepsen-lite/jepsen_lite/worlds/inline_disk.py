@@ -14,12 +14,11 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from itertools import count
 from types import TracebackType
-from typing import ParamSpec, Self, TypeVar
+from typing import ParamSpec, Protocol, Self, TypeVar
 
 import trio
 
 from kraftlab.quorum.driver.signal import Signal
-from kraftlab.quorum.simulation.simulated_file_system import SimulatedFileSystem
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,14 +30,18 @@ BEGUN_RATE = 0.5
 """How often work that waits for the disk has begun when its node dies."""
 
 
+class Files(Protocol):
+    """What can stop working after so many of its operations; None: it goes on."""
+
+    operations_left: int | None
+
+
 class InlineDisk:
-    """`kraftlab.quorum.driver.outside.Threads`, whose work is on these files; None: on real ones, whose work is done or not. All
-    work takes `slower_ms` longer.
-    """
+    """`kraftlab.quorum.driver.outside.Threads`, whose work is on these files. All work takes `slower_ms` longer."""
 
     is_stuck = False
 
-    def __init__(self, chance: random.Random, files: SimulatedFileSystem | None) -> None:
+    def __init__(self, chance: random.Random, files: Files) -> None:
         self._chance, self._files = chance, files
         self._waiting: dict[int, Callable[[], object]] = {}
         self._numbers = count()
@@ -73,8 +76,6 @@ class InlineDisk:
     def die(self) -> None:
         """The node's tasks do nothing more; of what waits some has begun."""
         waiting, self._waiting = self._waiting, {}
-        if self._files is None:
-            return
         for work in waiting.values():
             if self._chance.random() < BEGUN_RATE:
                 self._files.operations_left = self._chance.randrange(LAST_OPERATIONS)

@@ -18,6 +18,7 @@ from ..committed_log import CommittedLog
 from ..fault_plan import FaultPlan, Observation, Strike
 from ..history import History
 from ..interpreter import Interpreter
+from ..nemeses.kind import Kind
 from ..nemeses.kinds import KINDS
 from ..workload import Options, Port, Run, Workload
 from .trio_drive import TrioDrive
@@ -35,11 +36,13 @@ LOG_WITHIN_S = 15.0
 """How long the committed log may take to be read to its end."""
 
 
-def own_exits(exits: Iterable[tuple[int, int, str]], strikes: Iterable[Strike]) -> dict[int, str]:
+def own_exits(
+    exits: Iterable[tuple[int, int, str]], strikes: Iterable[Strike], kinds: Mapping[str, Kind] = KINDS
+) -> dict[int, str]:
     """Nodes that ended by themselves, of (node, when, last words), without those that were to be expected of what struck the node
     before.
     """
-    expected = [(strike.begin_ns, strike.nodes) for strike in strikes if KINDS[strike.kind].ends_nodes]
+    expected = [(strike.begin_ns, strike.nodes) for strike in strikes if kinds[strike.kind].ends_nodes]
     found: dict[int, str] = {}
     for node, at_ns, words in exits:
         if not any(begin_ns <= at_ns and node in nodes for begin_ns, nodes in expected):

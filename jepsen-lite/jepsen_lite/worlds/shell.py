@@ -30,7 +30,6 @@ from ..fault_plan import FaultPlan, Observation
 from ..history import Op
 from ..nemeses.carrying_out import carry_out_in
 from ..nemeses.drawing import NoSuchNemesis, draw_plan
-from ..nemeses.kinds import KINDS
 from ..nemeses.quorum_guard import QuorumGuard
 from ..nemeses.scene import Scene
 from ..outcomes import of_broken_call
@@ -40,6 +39,7 @@ from .held_tasks import HeldTasks
 from .phases import LOG_WITHIN_S, PROPERTIES, PhasedRun, own_exits
 from .shell_cluster import GRACE_S, ShellCluster, Unanswered
 from .shell_disks import MemoryPower, MemoryTampering
+from .shell_kinds import SHELL_KINDS
 from .shell_machine import STARTED_S, deterministic, logged, own_directory
 from .trio_drive import first_of
 from .world import Assignment, Listener, Played, Standing, WorldFailed
@@ -97,9 +97,9 @@ def run_shell(
 ) -> ShellRun:
     """Plays one seed, with that plan or the one that the seed draws for the nemeses. WorldFailed, SetupFailed, GeneratorStuck."""
     plan = plan or _drawn(options, nemeses)
-    refused = sorted({action.kind for action in plan.actions}.difference(KINDS))
+    refused = sorted({action.kind for action in plan.actions}.difference(SHELL_KINDS))
     if refused:
-        raise WorldFailed(f"{', '.join(refused)} cannot strike in the world shell, which has {', '.join(KINDS)}")
+        raise WorldFailed(f"{', '.join(refused)} cannot strike in the world shell, which has {', '.join(SHELL_KINDS)}")
     steps, held = _Steps(), HeldTasks()
     with own_directory() as directory, deterministic(options.seed), logged(directory) as lines:
         told = listener or Quiet()
@@ -115,7 +115,7 @@ def run_shell(
 def _drawn(options: Options, nemeses: Collection[str]) -> FaultPlan:
     """WorldFailed for a nemesis that there is not."""
     try:
-        return draw_plan(options, nemeses, available=KINDS)
+        return draw_plan(options, nemeses, kinds=SHELL_KINDS)
     except NoSuchNemesis as error:
         raise WorldFailed(str(error)) from error
 
@@ -233,6 +233,10 @@ class _ShellRun(PhasedRun):
         self._nursery: trio.Nursery
 
     async def play(self) -> Run:
+        with self._cluster.log_dir_disks.watching():
+            return await self._play()
+
+    async def _play(self) -> Run:
         async with trio.open_nursery() as self._nursery:
             with self._steps.scope:
                 await self._phases()
@@ -261,11 +265,18 @@ class _ShellRun(PhasedRun):
 
     async def _strike(self) -> None:
         cluster = self._cluster
-        disks = {node: MemoryPower(node, cluster.files) for node in cluster.controller_ids}
-        tampering = MemoryTampering(cluster.files, cluster.disk)
+        disks = {node: MemoryPower(node, cluster.media) for node in cluster.node_ids}
+        tampering = MemoryTampering(cluster.media, cluster.disks, cluster.mend)
         scene = Scene(cluster, cluster.find_leader, self._guard, None, disks, _at_once, tampering, cluster)
         begun = self._striking.append
-        await carry_out_in(scene, self._plan, self._drive.now_ns, tell=self._struck, begun=lambda action: begun(action.kind))
+        await carry_out_in(
+            scene,
+            self._plan,
+            self._drive.now_ns,
+            tell=self._struck,
+            begun=lambda action: begun(action.kind),
+            kinds=SHELL_KINDS,
+        )
 
     async def _mend(self) -> None:
         self._cluster.heal_all()
@@ -290,7 +301,9 @@ class _ShellRun(PhasedRun):
     def _told(self) -> Run:
         if self._steps.scope.cancelled_caught:
             self._not_ready = f"{STEPS_MAX} steps in the phase {self._phase!r}, and no end"
-        return self._run(decoded(self._tail.batches), own_exits(self._exits(), self._strikes), tuple(self._tail.violations))
+        return self._run(
+            decoded(self._tail.batches), own_exits(self._exits(), self._strikes, SHELL_KINDS), tuple(self._tail.violations)
+        )
 
     def _exits(self) -> Iterator[tuple[int, int, str]]:
         for at_s, node, words in self._cluster.exits:

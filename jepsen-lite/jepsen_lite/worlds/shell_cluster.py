@@ -9,7 +9,7 @@ A node that stands still (`pause_node`) does nothing at all: its tasks are held 
 bring it messages, until it goes on or is killed. The voters live in the log, and a disk may be exchanged for an empty one.
 
 Clients call the doors themselves (`shell_nodes.py`); a call travels for a while each way, and breaks if the node dies with it in
-hand. Log directories of brokers are real ones, in a directory that is the run's.
+hand. Log directories of brokers are in a directory that is the run's, and watched (`shell_log_dirs.py`).
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import BrokerConfig, ControllerConfig, build
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.uuids import Uuid, to_text
+from kraftlab.quorum.core.batch import decode_all
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
 from kraftlab.quorum.driver.outside import Outside
 from kraftlab.quorum.driver.transport import PeerError, PeerIdentity, PeerPool, PeerUnreachable
@@ -43,10 +44,14 @@ from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
 
 from ..nemeses.directories import CHANGE_TIMEOUT_MS, Replica
+from ..nemeses.faults import CannotStrike
 from ..nemeses.scene import Leads
 from .held_tasks import OWNER, HeldTasks
 from .inline_disk import InlineDisk
 from .memory_network import MemoryNetwork, Pair, Place
+from .shell_copies import counts_on
+from .shell_disks import Medium
+from .shell_log_dirs import LogDirDisks
 from .shell_machine import SHOWN, STARTED_S
 from .shell_nodes import ShellBroker, ShellController, ShellNode
 
@@ -58,6 +63,8 @@ PRINCIPAL = "User:ANONYMOUS"
 CLIENT = -1
 """What clients that speak the peer protocol call themselves; no fault strikes their links."""
 LOOK_S = 0.05
+LEFT_WITHIN_S = 6.0
+"""How long the controllers may take to do without a broker."""
 LOG_DIRS = 2
 """Of each broker."""
 GRACE_S = 0.5
@@ -89,10 +96,10 @@ class _Asked:
 
 
 class _Life:
-    """One process. It `is_up` once it answers clients."""
+    """One process. `disks` do its work on `media`. It `is_up` once it answers clients."""
 
-    def __init__(self, node: ShellNode, place: Place, files: SimulatedFileSystem, disk: InlineDisk, number: int) -> None:
-        self.node, self.place, self.files, self.disk, self.number = node, place, files, disk, number
+    def __init__(self, node: ShellNode, place: Place, media: Sequence[Medium], disks: Sequence[InlineDisk], number: int) -> None:
+        self.node, self.place, self.media, self.disks, self.number = node, place, media, disks, number
         self.context: Context = copy_context()
         """What its tasks begin with: they are known by that."""
         self.context.run(OWNER.set, self)
@@ -115,7 +122,7 @@ class ShellCluster:
         self.controller_ids = tuple(range(FIRST_CONTROLLER_ID, FIRST_CONTROLLER_ID + controllers))
         self.broker_ids = tuple(range(brokers))
         self.node_ids = (*self.controller_ids, *self.broker_ids)
-        self._chance, self._held, self._directory = chance, held, directory
+        self._chance, self._held, self.directory = chance, held, directory
         self._properties = dict(properties)
         self._ids = chance("ids")
         self.cluster_id = to_text(self._new_id())
@@ -127,11 +134,13 @@ class ShellCluster:
         for node in self.node_ids:
             self._put_disk(node)
         self._format()
+        self.log_dir_disks = LogDirDisks({broker: self.directory / self._name(broker) for broker in self.broker_ids}, chance)
         self._lives: dict[int, _Life] = {}
         self._operator = chance("operator")
         self._stirred = trio.Event()
         self.exits: list[tuple[float, int, str]] = []
         """When nodes ended by themselves, and their last words."""
+        self._committed_end = 0
         self.on_commit: Callable[[int, bytes], None] = lambda node_id, batches: None
         """Hears of whole batches, as they stand in the log of a node that is about to apply them."""
 
@@ -178,26 +187,31 @@ class ShellCluster:
         before = self._lives.get(node_id)
         number = 0 if before is None else before.number + 1
         place = Place(self.network, node_id, self._chance(f"pauses {node_id} {number}"))
-        disk = InlineDisk(self._chance(f"disk {node_id} {number}"), self._files[node_id])
-        outside = Outside(place, disk, self._chance(f"node {node_id} {number}"), lambda: STARTED_S + trio.current_time())
         files = self._files[node_id]
+        disks = [InlineDisk(self._chance(f"disk {node_id} {number}"), files)]
+        outside = Outside(place, disks[0], self._chance(f"node {node_id} {number}"), lambda: STARTED_S + trio.current_time())
         made = self._directories[node_id], outside, files, partial(self._commit, node_id)
         node: ShellNode
         if node_id in self.controller_ids:
             node = ShellController(self._build(node_id, "controller", ControllerConfig), *made)
         else:
-            node = ShellBroker(self._build(node_id, "broker", BrokerConfig), *made)
-        life = self._lives[node_id] = _Life(node, place, files, disk, number)
+            disks.append(InlineDisk(self._chance(f"log directories {node_id} {number}"), self.log_dir_disks.by_broker[node_id]))
+            node = ShellBroker(self._build(node_id, "broker", BrokerConfig), *made, disks[1])
+        life = self._lives[node_id] = _Life(node, place, self.media(node_id), disks, number)
         life.context.run(self._nursery.start_soon, self._live, node_id, life, before)
 
     def _commit(self, node_id: int, data: bytes) -> None:
+        self._committed_end = max(self._committed_end, *(batch.header.end_offset for batch in decode_all(data)))
         self.on_commit(node_id, data)
 
     def kill_node(self, node_id: int) -> None:
         life = self._lives[node_id]
         life.is_killed = True
         life.place.die()
-        life.disk.die()
+        for disk in life.disks:
+            disk.die()
+        if node_id in self.broker_ids:
+            self.log_dir_disks.by_broker[node_id].is_still = True
         life.scope.cancel()
         self._release(life)
         for asked in tuple(life.asked):
@@ -228,16 +242,24 @@ class ShellCluster:
         self.network.heal([(source, target) for source in self.node_ids for target in self.node_ids])
         for node in self.node_ids:
             self.resume_node(node)
+            self.mend(node)
             if self.pid(node) is None:
                 self.start_node(node)
+
+    def mend(self, node_id: int) -> None:
+        """Starts a broker again that goes on without one of its log directories, which works by now."""
+        node = self._lives[node_id].node
+        if self.pid(node_id) is not None and isinstance(node, ShellBroker) and node.lacks_directories:
+            self.kill_node(node_id)
+            self.start_node(node_id)
 
     def metadata_dir(self, node_id: int) -> Path:
         """On simulated files."""
         return Path(f"/shell/{self._name(node_id)}/metadata")
 
     def log_dirs(self, broker_id: int) -> tuple[Path, ...]:
-        """On this machine's."""
-        return tuple(self._directory / self._name(broker_id) / f"d{number}" for number in range(LOG_DIRS))
+        """On this machine's, under the broker's own one."""
+        return tuple(self.directory / self._name(broker_id) / f"d{number}" for number in range(LOG_DIRS))
 
     def _name(self, node_id: int) -> str:
         return f"{'broker' if node_id in self.broker_ids else 'controller'}-{node_id}"
@@ -246,9 +268,13 @@ class ShellCluster:
         """What is on the disk that the node has now."""
         return self._files[node_id]
 
-    def disk(self, node_id: int) -> InlineDisk:
-        """What works on that in the node's newest life."""
-        return self._lives[node_id].disk
+    def media(self, node_id: int) -> Sequence[Medium]:
+        """All that the node keeps its files on now."""
+        return (self._files[node_id], *([self.log_dir_disks.by_broker[node_id]] if node_id in self.broker_ids else []))
+
+    def disks(self, node_id: int) -> Sequence[InlineDisk]:
+        """What works on those in the node's newest life."""
+        return self._lives[node_id].disks
 
     async def leave(self, node_id: int, timeout_ms: int) -> None:
         """Makes the voter with that id an observer. ApiError, ClusterUnreachable."""
@@ -269,6 +295,24 @@ class ShellCluster:
     def wipe_controller(self, node_id: int) -> None:
         """Puts an empty disk into a controller that does not run, with another directory id."""
         self._put_disk(node_id)
+
+    async def until_ended(self, node_id: int) -> None:
+        """Of a node that was killed: nothing of it goes on."""
+        await self._lives[node_id].ended.wait()
+
+    async def until_nobody_counts_on(self, broker_id: int) -> None:
+        """Of a broker that is down: the controllers have found others for all that it has. CannotStrike."""
+        await self.until_ended(broker_id)
+        deadline = trio.current_time() + LEFT_WITHIN_S
+        while True:
+            newest = [life.node.controller.committed.image for life in self._controllers_up().values()]
+            newest = [image for image in newest if image.provenance.offset >= self._committed_end - 1]
+            needed = counts_on(newest[0], broker_id) if newest else "all, as long as no controller knows what is committed"
+            if not needed:
+                return
+            if trio.current_time() >= deadline:
+                raise CannotStrike(f"broker {broker_id} is needed for {needed}, {LEFT_WITHIN_S:g} s after it went down")
+            await trio.sleep(LOOK_S)
 
     # -- lives ---------------------------------------------------------------------------------------------------------
 
@@ -302,7 +346,8 @@ class ShellCluster:
             for asked in tuple(life.asked):
                 asked.answer(None)
             life.node.die()
-            life.files.crash(power_cut=False)
+            for medium in life.media:
+                medium.crash(power_cut=False)
             life.ended.set()
 
     def _alive(self, node_id: int) -> _Life | None:
@@ -360,7 +405,7 @@ class ShellCluster:
         copied: Any = METHODS[api].request.FromString(request.SerializeToString())
         if api == "AlterReplicaLogDirs":
             for wanted in copied.dirs:
-                wanted.path = wanted.path.replace(SHOWN, str(self._directory), 1)
+                wanted.path = wanted.path.replace(SHOWN, str(self.directory), 1)
         call = Call(api, copied, PRINCIPAL)
         there_s, back_s = (chance.choice((0.0002, 0.0005, 0.002)) * chance.uniform(0.5, 1.5) for _ in range(2))
         with trio.move_on_after(patience_s):
@@ -369,7 +414,7 @@ class ShellCluster:
             response: Any = await self._served(node_id, call)
             if api == "DescribeLogDirs":
                 for result in response.results:
-                    result.log_dir = result.log_dir.replace(str(self._directory), SHOWN, 1)
+                    result.log_dir = result.log_dir.replace(str(self.directory), SHOWN, 1)
             await trio.sleep(back_s)
             return response
         raise Unanswered("DEADLINE_EXCEEDED", f"no answer within {patience_s:g} s")

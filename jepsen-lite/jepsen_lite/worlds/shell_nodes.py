@@ -1,8 +1,8 @@
 """What runs in one life of a node in the shell's world: a controller or a broker as its process has it, without signals and gRPC.
 
 Clients call the doors themselves, the functions behind which gRPC stands. A broker's metadata log is on simulated files like a
-controller's; its log directories are real ones of this machine, which its own code writes on the loop. A broker that dies gives
-back what the kernel would take from its process: open files and locks.
+controller's; its log directories are watched ones of this machine (`shell_log_dirs.py`), which its own code writes on the loop. A
+broker that dies gives back what the kernel would take from its process: open files and locks.
 """
 
 from __future__ import annotations
@@ -117,12 +117,18 @@ class ShellController(ShellNode):
 
 
 class ShellBroker(ShellNode):
-    """A broker."""
+    """A broker, whose work on log directories `disk` does."""
 
     def __init__(
-        self, config: BrokerConfig, directory: MetaProperties, outside: Outside, files: SimulatedFileSystem, heard: Heard
+        self,
+        config: BrokerConfig,
+        directory: MetaProperties,
+        outside: Outside,
+        files: SimulatedFileSystem,
+        heard: Heard,
+        disk: InlineDisk,
     ) -> None:
-        self._disk = InlineDisk(outside.chance, None)
+        self._disk = disk
         self._logs: LogManager | None = None
         self._service: AdminService | None = None
         self.node = node = BrokerNode(config, directory, outside, file_system=files, in_thread=self._in_thread)
@@ -153,6 +159,11 @@ class ShellBroker(ShellNode):
     def is_running(self) -> bool:
         """Registered, caught up and not fenced at some time of this life."""
         return self._service is not None and self.node.lifecycle.running.is_set()
+
+    @property
+    def lacks_directories(self) -> bool:
+        """One of its log directories has failed, so that it goes on without."""
+        return self._logs is not None and bool(self._logs.offline_dirs)
 
     def accept(self, call: Call, answer: Answer) -> bool:
         return False

@@ -13,6 +13,8 @@ directory is. Everything younger is *pending*, and a loss of power keeps any par
 A rename is one change: the old name, or the new one. A process that is killed on a machine that lives on loses nothing: that is
 the image with everything in it.
 
+Where that would be too many, one is drawn: each name by itself, and each sector of what was written, kept or lost.
+
 Not modelled: sectors that keep an older version than the last sync, bits that rot, and a sync of a file that brings its name
 along (some file systems do that; who needs it is wrong).
 """
@@ -20,10 +22,13 @@ along (some file systems do that; who needs it is wrong).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from random import Random
 from typing import Any, NamedTuple
 
 SUBSETS_MAX_CHANGES = 5
+SECTOR_BYTES = 512
 
 
 class Create(NamedTuple):
@@ -112,6 +117,36 @@ class _File:
             _change(torn, last._replace(data=last.data[: len(last.data) // 2]))
         return bytes(torn)
 
+    def drawn(self, random: Random, keep: float) -> bytes:
+        """A change of length that is lost takes all with it that came later."""
+        found, writes = bytearray(self.durable), list[Write]()
+        for operation in self.pending:
+            if isinstance(operation, Write):
+                writes.append(operation)
+                continue
+            _keep_sectors(found, writes, random, keep)
+            writes.clear()
+            if random.random() >= keep:
+                return bytes(found)
+            _change(found, operation)
+        _keep_sectors(found, writes, random, keep)
+        return bytes(found)
+
+
+def _keep_sectors(data: bytearray, writes: Sequence[Write], random: Random, keep: float) -> None:
+    """Of what was written each sector is kept or not, by chance; where one is missing before another are zeros."""
+    seen = bytearray(data)
+    sectors: set[int] = set()
+    for write in writes:
+        _change(seen, write)
+        sectors.update(range(write.position // SECTOR_BYTES, -(-(write.position + len(write.data)) // SECTOR_BYTES)))
+    for sector in sorted(sectors):
+        if random.random() < keep:
+            start = sector * SECTOR_BYTES
+            _change(data, Write(-1, start, bytes(seen[start : start + SECTOR_BYTES])))
+    if len(data) < len(seen) and random.random() < keep:
+        data.extend(bytes(len(seen) - len(data)))
+
 
 def _change(data: bytearray, operation: Write | Resize) -> None:
     if isinstance(operation, Resize):
@@ -192,7 +227,26 @@ class DiskModel:
 
     def as_seen(self) -> Tree:
         """What programs see, and what is left when a process is killed."""
-        return self._tree(self.names, {})
+        return self._tree(self.names, partial(self._content, {}), self.roots)
+
+    def after_power_loss(self, disk: str, random: Random) -> Tree:
+        """One of the images of that disk, drawn: often all is lost that may be, often nothing, else some of it."""
+        keep = random.choice((0.0, 1.0, 0.5, 0.5, random.random()))
+        root = self.roots[disk]
+        names = {inode: dict(entries) for inode, entries in self._durable.items()}
+        for pending in self._pending:
+            if self._disk_of[pending.change.directory] == root and random.random() < keep:
+                _apply_to(names, pending.change)
+        return self._tree(names, lambda inode: self._files[inode].drawn(random, keep), {disk: root})
+
+    def forget(self, disk: str) -> None:
+        """The disk is empty, and that is certain."""
+        root = self.roots[disk]
+        self._pending = [pending for pending in self._pending if self._disk_of[pending.change.directory] != root]
+        for inode in [inode for inode in self.inodes() if self._disk_of[inode] == root]:
+            for known in (self.names, self._durable, self._files):
+                known.pop(inode, None)
+        self.names[root], self._durable[root] = {}, {}
 
     def in_order(self) -> Iterator[Tree]:
         """After a loss of power, where each disk keeps changes of names in their order."""
@@ -231,21 +285,25 @@ class DiskModel:
                 _apply_to(names, pending.change)
             is_extreme = len(chosen) in (0, len(self._pending))
             for policy in POLICIES if unsure else (ALL,):
-                yield self._tree(names, dict.fromkeys(unsure, policy))
+                yield self._tree(names, partial(self._content, dict.fromkeys(unsure, policy)), self.roots)
                 if is_extreme and len(unsure) > 1 and policy in (ALL, LOST):
                     for odd in unsure:
-                        yield self._tree(names, {**dict.fromkeys(unsure, policy), odd: LOST if policy == ALL else ALL})
+                        odd_one = {**dict.fromkeys(unsure, policy), odd: LOST if policy == ALL else ALL}
+                        yield self._tree(names, partial(self._content, odd_one), self.roots)
 
-    def _tree(self, names: Names, policies: dict[int, str]) -> Tree:
+    def _content(self, policies: dict[int, str], inode: int) -> bytes:
+        return self._files[inode].content(policies.get(inode, ALL))
+
+    def _tree(self, names: Names, content: Callable[[int], bytes], roots: dict[str, int]) -> Tree:
         found: list[tuple[str, bytes | None]] = []
-        stack = [(root, inode) for root, inode in self.roots.items()]
+        stack = list(roots.items())
         while stack:
             path, inode = stack.pop()
             if inode in names:
                 found.append((path, None))
                 stack += [(f"{path}/{name}", child) for name, child in names[inode].items()]
             else:
-                found.append((path, self._files[inode].content(policies.get(inode, ALL))))
+                found.append((path, content(inode)))
         return tuple(sorted(found, key=lambda item: item[0]))
 
 

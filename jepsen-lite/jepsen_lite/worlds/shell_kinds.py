@@ -1,0 +1,102 @@
+"""The table of faults in the shell's world: those of processes, whose disks are struck with all that brokers keep on them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from random import Random
+
+from kraftlab.quorum.storage.errors import StorageError
+
+from ..nemeses.damage import Damage
+from ..nemeses.faults import CannotStrike
+from ..nemeses.kind import Draft, Hit, Kind, Shape
+from ..nemeses.kinds import KINDS
+from ..nemeses.scene import Scene, undo_each
+from . import shell_copies
+
+BROKERS_RATE = 0.4
+"""How many of the strikes that fall on one disk or on several fall on a broker's."""
+
+Fault = Callable[[Scene, Hit], AbstractAsyncContextManager[None]]
+Choose = Callable[[Mapping[Path, bytes], Random], Damage | None]
+
+
+def _or_broker(draw: Callable[[Random, Shape], list[Draft]]) -> Callable[[Random, Shape], list[Draft]]:
+    def drawn(random: Random, shape: Shape) -> list[Draft]:
+        drafts = draw(random, shape)
+        return [Draft("broker")] if shape.brokers and random.random() < BROKERS_RATE else drafts
+
+    return drawn
+
+
+def _or_of_broker(fault: Fault, of_broker: Fault) -> Fault:
+    """The one for controllers, the other if only brokers are meant: for one of them."""
+
+    def struck(scene: Scene, hit: Hit) -> AbstractAsyncContextManager[None]:
+        if not set(hit.nodes) <= set(scene.cluster.broker_ids):
+            hit.nodes = tuple(node for node in hit.nodes if node not in scene.cluster.broker_ids)
+            return fault(scene, hit)
+        hit.nodes = hit.nodes[:1]
+        return of_broker(scene, hit)
+
+    return struck
+
+
+@asynccontextmanager
+async def _power_loss(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+    """The broker is gone, and when nobody counts on it any more, all that its disk had not synced."""
+    (node,) = hit.nodes
+    async with scene.kept_down([node]):
+        await scene.cluster.until_nobody_counts_on(node)
+        scene.dark.add(node)
+        try:
+            await scene.lose_power(node)
+            yield
+        finally:
+            await undo_each(scene.restore_power, [node])
+
+
+@asynccontextmanager
+async def _bit_rot(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+    """Records of a broker that is down rot; it must notice, and get them from the others."""
+    (node,) = hit.nodes
+    async with scene.kept_down([node]):
+        await scene.cluster.until_nobody_counts_on(node)
+        await scene.while_down(node, lambda node: _inflict(scene, node, shell_copies.rot, hit))
+        yield
+
+
+@asynccontextmanager
+async def _torn(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+    """A broker dies while it appends: a batch that was not finished stands at the end of a log; it must be cut away."""
+    (node,) = hit.nodes
+    async with scene.kept_down([node]):
+        await scene.cluster.until_ended(node)
+        await scene.while_down(node, lambda node: _inflict(scene, node, shell_copies.torn, hit))
+        yield
+
+
+def _inflict(scene: Scene, node: int, choose: Choose, hit: Hit) -> None:
+    chosen = choose(shell_copies.newest_segments(scene.cluster.log_dirs(node)), hit.random)
+    if chosen is None:
+        raise CannotStrike(f"broker {node} has no records yet that could be damaged")
+    try:
+        chosen.inflict()
+    except StorageError as error:
+        raise CannotStrike(str(error)) from error
+    place = chosen.path.relative_to(scene.cluster.directory)
+    hit.detail = f"{place} at {chosen.position}, {len(chosen.after)} bytes"
+
+
+def _row(name: str, of_broker: Fault) -> Kind:
+    kind = KINDS[name]
+    return kind._replace(draw=_or_broker(kind.draw), fault=_or_of_broker(kind.fault, of_broker))
+
+
+SHELL_KINDS: dict[str, Kind] = {
+    **KINDS,
+    **{kind.name: kind for kind in (_row("power-loss", _power_loss), _row("bit-rot", _bit_rot), _row("torn", _torn))},
+}
+"""By name."""
