@@ -20,7 +20,7 @@ from ..storage import LogCorrupt, StorageError
 from .coverage import Coverage
 from .faults import FAULTS
 from .invariants import Violation
-from .mutants import MUTANTS, planted
+from .mutants import MUTANTS, Mutant, planted
 from .options import SimulationOptions, draw_options
 from .plan import Plan
 from .reference import Refinement
@@ -160,13 +160,23 @@ def run_seed(
 ) -> SeedResult:
     """Play one seed. `faults` limits what may be drawn, `write` gets one line per step, `trace` NDJSON, `mutant` plants a bug.
 
-    With `refine` every step is held against the model (reference/).
+    With `refine`, or a bug that only it sees, every step is held against the model (reference/).
 
     Another `make_world` runs another state machine, or has another workload.
     """
-    options = draw_options(seed, FAULTS if faults is None else faults, fault_phase_ms=fault_phase_ms)
-    with planted(MUTANTS[mutant] if mutant else None):
+    bug = MUTANTS[mutant] if mutant else None
+    options = options_for(bug, seed, faults, fault_phase_ms)
+    refine = refine or (bug is not None and bug.refine)
+    with planted(bug):
         return play(options, mutant=mutant, write=write, trace=trace, refine=refine, make_world=make_world)
+
+
+def options_for(
+    bug: Mutant | None, seed: int, faults: Iterable[str] | None, fault_phase_ms: int | None = None
+) -> SimulationOptions:
+    """What the seed draws, in the weather that the bug needs."""
+    options = draw_options(seed, FAULTS if faults is None else faults, fault_phase_ms=fault_phase_ms)
+    return options if bug is None or bug.weather is None else bug.weather(options)
 
 
 def run_plan(

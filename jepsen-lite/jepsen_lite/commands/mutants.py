@@ -14,7 +14,7 @@ from kraftlab.cli.output import Output, json_option
 from kraftlab.quorum.simulation.mutants import MutantDoesNotApply
 
 from ..command import HarnessError, WrongUse
-from ..mutants.hunt import ARGUED, KILLED, NOT_HERE, SURVIVED, Hunted, hunt_all
+from ..mutants.hunt import KILLED, NOT_HERE, SURVIVED, Hunted, hunt_all
 from ..mutants.table import CANARY, MUTATIONS, STRETCH
 from ..verdicts import SAFETY, VALID
 
@@ -46,7 +46,7 @@ Examples:
   kraftlab chaos mutants --jobs 1 --json
 
 \b
-Exit code 1 if a bug was not found that nobody has argued away.""",
+Exit code 1 if one was not found.""",
 )
 @click.option("--ids", metavar="ID[,…]", default="", help="Only these; default: all.")
 @click.option("--budget", type=Budget(), default="15s", show_default=True, help="Processor time for each planted bug, at most.")
@@ -115,7 +115,7 @@ def score_lines(hunted: Sequence[Hunted], real_s: float) -> list[str]:
             f"a bug took {score['median_s']:.2f} s of a core in the median, {score['worst_s']:.1f} s at most; "
             f"all of it {score['seconds']:.0f} s, in {real_s:.0f} s"
         )
-    for status, what in ((SURVIVED, "survived"), (ARGUED, "not found, with a reason"), (NOT_HERE, "cannot be hunted here")):
+    for status, what in ((SURVIVED, "survived"), (NOT_HERE, "cannot be hunted here")):
         ids = [one.id for one in hunted if one.status == status]
         if ids:
             lines.append(f"{what}: {', '.join(ids)}")
@@ -137,7 +137,6 @@ def document(hunted: Sequence[Hunted], real_s: float) -> dict[str, Any]:
             "stretch_killed": sum(one.status == KILLED for one in stretch),
             "stretch": len(stretch),
             "survived": [one.id for one in hunted if one.status == SURVIVED],
-            "argued": [one.id for one in hunted if one.status == ARGUED],
             "not_here": [one.id for one in hunted if one.status == NOT_HERE],
             "median_s": round(statistics.median(seconds), 3) if seconds else None,
             "worst_s": round(max(seconds), 3) if seconds else None,

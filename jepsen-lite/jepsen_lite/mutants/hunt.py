@@ -27,11 +27,11 @@ from ..crash_images.mutants import hunt as hunt_images
 from ..workload import Options
 from ..workloads import workload_named
 from ..worlds.simulated import run_simulated
-from . import canary, hash_seeds, unseen
+from . import canary, hash_seeds
 from .mutation import CONSENSUS, CONTROLLERS, HASH_SEEDS, LOG_DIRS, PROCESSES, Mutation, Plant
 from .table import MUTATIONS
 
-KILLED, SURVIVED, ARGUED, NOT_HERE = "killed", "survived", "argued", "not here"
+KILLED, SURVIVED, NOT_HERE = "killed", "survived", "not here"
 ASKING = Options(time_s=5, timeout_ms=1_000, rate=200)
 """Of the runs of workloads."""
 _FAULTS_OF_THE_PATCH = ("TypeError", "AttributeError", "NameError", "ImportError")
@@ -57,7 +57,7 @@ class Found(NamedTuple):
 
 
 class Hunted(NamedTuple):
-    """One mutation after the hunt. `status`: killed (all its bugs were found), survived, argued, or not here: the machine lacks
+    """One mutation after the hunt. `status`: killed (all its bugs were found), survived, or not here: the machine lacks
     what it takes."""
 
     id: str
@@ -82,7 +82,7 @@ class Hunted(NamedTuple):
 def mutant_of(plant: Plant) -> Mutant:
     """MutantDoesNotApply if there is none of that name."""
     registries: Mapping[str, Mapping[str, Mutant]] = {
-        CONSENSUS: {**OF_CONSENSUS, **unseen.MUTANTS},
+        CONSENSUS: OF_CONSENSUS,
         CONTROLLERS: of_controllers.MUTANTS,
         HASH_SEEDS: of_controllers.FOR_TWO_PROCESSES,
     }
@@ -97,8 +97,7 @@ def play(plant: Plant, seed: int) -> Seen:
     mutant = mutant_of(plant)
     with planted(mutant):
         if plant.game == CONSENSUS:
-            options = draw_options(seed, FAULTS if mutant.faults is None else mutant.faults)
-            result = runner.play(options, refine=True, with_tail=False)
+            result = runner.play(runner.options_for(mutant, seed, mutant.faults), refine=True, with_tail=False)
         elif plant.game == CONTROLLERS:
             options = draw_options(seed, FAULTS, fault_phase_ms=FAULT_PHASE_MS)
             result = runner.play(options, make_world=MetadataWorld, with_tail=False)
@@ -171,7 +170,7 @@ def hunt(mutation: Mutation, budget_s: float) -> Hunted:
     found = tuple(hunt_plant(plant, budget_s) for plant in mutation.plants)
     if found and all(each.found for each in found):
         return Hunted(mutation.id, mutation.about, KILLED, "", found)
-    return Hunted(mutation.id, mutation.about, ARGUED if mutation.argued else SURVIVED, mutation.argued, found)
+    return Hunted(mutation.id, mutation.about, SURVIVED, "", found)
 
 
 def _hunt_by_id(mutation_id: str, budget_s: float) -> Hunted:
@@ -179,9 +178,8 @@ def _hunt_by_id(mutation_id: str, budget_s: float) -> Hunted:
 
 
 def _is_short(mutation_id: str) -> bool:
-    """False for those that go first, so that no processor is idle in the end: they take the whole budget, or wait for clocks."""
-    mutation = MUTATIONS[mutation_id]
-    return not mutation.argued and all(plant.game != PROCESSES for plant in mutation.plants)
+    """False for those that go first, so that no processor is idle in the end: they wait for clocks."""
+    return all(plant.game != PROCESSES for plant in MUTATIONS[mutation_id].plants)
 
 
 def hunt_all(ids: Iterable[str], *, budget_s: float, jobs: int = 1) -> Iterator[Hunted]:

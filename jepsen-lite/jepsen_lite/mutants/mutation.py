@@ -28,13 +28,9 @@ class Plant(NamedTuple):
 
 
 class Mutation(NamedTuple):
-    """`fault`: what has to go wrong for it to show. All of `plants` must be found.
-
-    `argued` says why a bug that is not found, or cannot be planted, is none that could be seen.
-    """
+    """`fault`: what has to go wrong for it to show. All of `plants` must be found."""
 
     id: str
     about: str
     fault: str
-    plants: tuple[Plant, ...] = ()
-    argued: str = ""
+    plants: tuple[Plant, ...]

@@ -58,11 +58,9 @@ MUTATIONS: dict[str, Mutation] = {
         Mutation("R17", "a leader of an older epoch is followed", "delayed message", _consensus("old-leader-followed")),
         Mutation(
             "R18",
-            "a vote of an older epoch is counted",
+            "a vote or an acknowledgement of an older epoch is counted",
             "message delayed across elections",
-            _consensus("older-votes-count"),
-            argued="answers are awaited by their request's number and no longer than an election timeout, so one of an earlier "
-            "candidacy is hardly ever looked at",
+            _consensus("older-votes-count", "older-fetches-count"),
         ),
         Mutation("R19", "cut-off leader never resigns", "asymmetric partition", _consensus("never-resigns")),
         Mutation(
@@ -127,25 +125,14 @@ MUTATIONS: dict[str, Mutation] = {
         Mutation("X2", "no space during a copy counts as done", "full disk", _moves("X2-append")),
         Mutation("X3", "truncation during a copy not mirrored", "leader change", _moves("X3-cut+X3-align")),
         Mutation("X4", "election timer not reset by fetches", "none", _consensus("timer-runs-on")),
-        Mutation(
-            "X5",
-            "higher epoch ignored by a leader",
-            "partition",
-            _consensus("higher-epoch-ignored"),
-            argued="followers that have a newer leader fetch from the old one no more, and check quorum ends its epoch",
-        ),
+        Mutation("X5", "higher epoch ignored by a leader", "partition", _consensus("higher-epoch-ignored")),
         Mutation("X6", "vote not cleared on a new epoch", "election", _consensus("vote-kept-in-new-epoch")),
         Mutation("X7", "pre-vote in spite of a live leader", "none", _consensus("pre-vote-in-spite-of-a-leader")),
         Mutation("X8", "session timeout on the wall clock", "clock set back", _controllers("contacts-by-the-wall-clock")),
         Mutation(
             "X9", "a set of strings is iterated while applying", "another hash seed", (Plant("answers-in-a-set", HASH_SEEDS),)
         ),
-        Mutation(
-            "X10",
-            "stale progress overwrites newer",
-            "reordering",
-            argued="that is how it is: the fetch that came last says where a replica stands, and the high watermark never falls",
-        ),
+        Mutation("X10", "stale progress overwrites newer", "reordering", _consensus("high-watermark-follows-late-fetches")),
         Mutation(
             "X11", "removed voter still counted", "membership", _consensus("old-set-commits", "removed-leader-counts-itself")
         ),

@@ -19,10 +19,12 @@ from ...core.messages import VoteRequest, VoteResponse
 from ...core.outbox import Outbox
 from ...core.prospective import Prospective
 from ...core.quorum_state import QuorumState
+from ...core.requests import InFlight
 from ...core.types import ReplicaKey
 from ...core.unattached import Unattached
 from ...core.vote_tally import VoteTally
 from ...storage.election_store import ElectionStateStore
+from ..options import NetworkOptions, SimulationOptions
 from .mutant import Mutant
 
 
@@ -178,6 +180,38 @@ def _held_for_ever(_original: object) -> Callable[[Outbox, int], list[Send | Rep
     return mutated
 
 
+def _older_votes_count(on_response: Callable[..., None]) -> Callable[[Elections, InFlight, VoteResponse, int], None]:
+    def mutated(self: Elections, asked: InFlight, response: VoteResponse, now_ms: int) -> None:
+        state, request = self._quorum.state, asked.request
+        if isinstance(state, Candidate) and isinstance(request, VoteRequest):
+            asked = msgspec.structs.replace(asked, request=msgspec.structs.replace(request, epoch=state.epoch))
+        on_response(self, asked, response, now_ms)
+
+    return mutated
+
+
+def _clocks_that_jump_on_long_ways(options: SimulationOptions) -> SimulationOptions:
+    """Elections that are over for the candidate, whose clock says so, while answers to it are still on their way."""
+    return msgspec.structs.replace(
+        options,
+        voters=5,
+        observers=0,
+        dynamic_voters=False,
+        auto_join=False,
+        network=NetworkOptions(delay_us=20_000, reordering=True),
+        faults=("clock-jump", "clog"),
+        fault_pace=15,
+    )
+
+
+def _higher_epoch_ignored(adopt_epoch: Callable[..., None]) -> Callable[[QuorumState, int, int, str], None]:
+    def mutated(self: QuorumState, epoch: int, now_ms: int, reason: str) -> None:
+        if not isinstance(self.state, Leader):
+            adopt_epoch(self, epoch, now_ms, reason)
+
+    return mutated
+
+
 MUTANTS = (
     Mutant("vote-before-store", "a granted vote leaves before it is stored", Outbox, "put", _vote_before_store, rules=("S17",)),
     Mutant("vote-forgotten", "a restart forgets the vote", ElectionStateStore, "load", _vote_forgotten, rules=("S2", "S3")),
@@ -326,5 +360,25 @@ MUTANTS = (
         "election_state_stored",
         _held_for_ever,
         rules=("L1",),
+    ),
+    Mutant(
+        "older-votes-count",
+        "a vote is counted in a later epoch than the one it was given for",
+        Elections,
+        "on_vote_response",
+        _older_votes_count,
+        rules=("S19",),
+        weather=_clocks_that_jump_on_long_ways,
+        refine=True,
+    ),
+    Mutant(
+        "higher-epoch-ignored",
+        "a leader does not hear of a higher epoch",
+        QuorumState,
+        "adopt_epoch",
+        _higher_epoch_ignored,
+        rules=("S19",),
+        faults=("isolate", "clog"),
+        refine=True,
     ),
 )

@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from ..options import SimulationOptions
+
 QUICK_SEEDS = 40
 
 
 class Mutant(NamedTuple):
     """`owner.attribute` becomes what `make` gives for the original.
 
-    `faults` limits what may strike, for bugs that are rare in a swarm of everything; `rules` are the invariants that may see it;
-    it must be found within `seeds_max` seeds.
+    `faults` limits what may strike, for bugs that are rare in a swarm of everything, and `weather` makes a seed's world one in
+    which they are not; `rules` are the invariants that may see it; it must be found within `seeds_max` seeds. `refine`: only
+    the model sees it (reference/), before anything comes of it.
     """
 
     name: str
@@ -24,6 +27,8 @@ class Mutant(NamedTuple):
     rules: tuple[str, ...] = ()
     seeds_max: int = QUICK_SEEDS
     faults: tuple[str, ...] | None = None
+    weather: Callable[[SimulationOptions], SimulationOptions] | None = None
+    refine: bool = False
 
     @property
     def is_quick(self) -> bool:

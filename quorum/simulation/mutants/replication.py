@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from ...core import leadership, majority
 from ...core.effects import Reply, Send
 from ...core.epoch_index import EpochIndex
@@ -16,6 +18,7 @@ from ...core.leadership import Leadership
 from ...core.local_log import LocalLog
 from ...core.messages import Diverging, FetchOutcome, FetchRequest, FetchResponse, Records
 from ...core.outbox import Outbox
+from ..options import NetworkOptions, SimulationOptions
 from .mutant import Mutant
 
 
@@ -71,6 +74,36 @@ def _observers_count(advance: Callable[..., None]) -> Callable[..., None]:
         leader.voters = voters
 
     return mutated
+
+
+def _older_fetches_count(on_fetch: Callable[..., None]) -> Callable[[Leadership, int, FetchRequest, int], None]:
+    def mutated(self: Leadership, correlation: int, request: FetchRequest, now_ms: int) -> None:
+        if request.epoch < self._quorum.epoch and isinstance(self._quorum.state, Leader):
+            request = msgspec.structs.replace(request, epoch=self._quorum.epoch)
+        on_fetch(self, correlation, request, now_ms)
+
+    return mutated
+
+
+def _a_late_fetch_takes_it_back(_original: object) -> Callable[[int, int, Sequence[int]], int]:
+    def mutated(current: int, epoch_start_offset: int, end_offsets: Sequence[int]) -> int:
+        reached = majority.majority_offset(end_offsets)
+        return reached if reached > epoch_start_offset else current
+
+    return mutated
+
+
+def _two_voters_and_late_messages(options: SimulationOptions) -> SimulationOptions:
+    """Nobody else has what a replica seems to lack, once a fetch of its past has come in again."""
+    return msgspec.structs.replace(
+        options,
+        voters=2,
+        observers=0,
+        dynamic_voters=False,
+        auto_join=False,
+        network=NetworkOptions(replays=200, reordering=True),
+        faults=(),
+    )
 
 
 def _no_divergence(_original: object) -> Callable[[object, FetchRequest], FetchOutcome | None]:
@@ -187,6 +220,24 @@ MUTANTS = (
         "advance_high_watermark",
         _observers_count,
         rules=("S8", "L2"),
+    ),
+    Mutant(
+        "older-fetches-count",
+        "a leader takes a fetch of an older epoch for one of its own",
+        Leadership,
+        "on_fetch",
+        _older_fetches_count,
+        rules=("S19",),
+        refine=True,
+    ),
+    Mutant(
+        "high-watermark-follows-late-fetches",
+        "a fetch that was overtaken by a newer one takes the high watermark back",
+        leadership,
+        "next_high_watermark",
+        _a_late_fetch_takes_it_back,
+        rules=("S16", "S19"),
+        weather=_two_voters_and_late_messages,
     ),
     Mutant(
         "no-divergence",

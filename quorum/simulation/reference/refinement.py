@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ...core.batch import KRaftVoters, check_all
+from ...core.candidate import Candidate
 from ...core.effects import (
     Append,
     Apply,
@@ -40,6 +41,7 @@ from ...core.messages import (
     VoteRequest,
     VoteResponse,
 )
+from ...core.prospective import Prospective
 from ...core.types import ReplicaKey
 from ...storage import MetadataStore
 from ..durable_log import DurableLog
@@ -237,6 +239,8 @@ class Refinement(Checker):
         self._ghosts.sent(response, replica.key, replica.log)
         view = response.leader
         require(view.epoch == replica.epoch, f"it answers {response!r}")
+        if type(request) in _SPEAK_OF_EPOCHS and response.error not in _NOT_HEARD:
+            require(view.epoch >= request.epoch, f"it answers {response!r} to {request!r}, and stays in its epoch")
         require(view.leader_id in (NOBODY, self._ghosts.leaders.get(view.epoch)), f"it answers {response!r}")
         if type(response) is VoteResponse and type(request) is VoteRequest and response.granted:
             require(request.epoch == replica.epoch and replica.is_whole, f"it grants {request!r}")
@@ -251,7 +255,10 @@ class Refinement(Checker):
     def _serves(self, replica: Replica, request: FetchRequest, response: FetchResponse) -> None:
         """A leader answers a fetch."""
         require((replica.role, replica.epoch) == ("leader", request.epoch), f"it serves {request!r}")
-        require(response.high_watermark <= replica.high_watermark, f"it serves {response!r}")
+        is_known = replica.high_watermark > replica.epoch_start
+        told = response.high_watermark
+        require(told <= replica.high_watermark, f"it serves {response!r}")
+        require(told == replica.high_watermark or not is_known, f"it serves {response!r}, below its high watermark")
         outcome, log, last_epoch = response.outcome, replica.log, request.last_fetched_epoch
         here = log.at(request.fetch_offset)
         is_prefix = here is not None and here.epoch == last_epoch
@@ -263,6 +270,12 @@ class Refinement(Checker):
         elif isinstance(outcome, SnapshotRequired):
             snapshot = self._ghosts.committed.at(outcome.end_offset)
             require(snapshot is not None and snapshot.epoch == outcome.epoch, f"it serves {outcome!r}")
+
+
+_SPEAK_OF_EPOCHS = (VoteRequest, BeginQuorumEpochRequest, EndQuorumEpochRequest)
+"""Who hears one of these, of a higher epoch than its own, is in that epoch when it answers (Raft §5.1, KIP-595)."""
+_NOT_HEARD = (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_VOTER_KEY, ErrorCode.BROKER_NOT_AVAILABLE)
+"""The answers of who refuses to listen: this is nonsense, or for another disk, or it is about to end."""
 
 
 def _end(entry: Entry) -> int:
@@ -333,3 +346,10 @@ def _agree(replica: Replica, process: SimulatedProcess) -> None:
     }
     for name, (real, model) in found.items():
         require(real == model, f"its {name} is {real}, the model's {model}")
+    if isinstance(state, Candidate | Prospective):
+        given = {
+            replica.key.node_id,
+            *(node_id for node_id, pre_vote in replica.grants if pre_vote == (state.name != "candidate")),
+        }
+        counted = state.tally.granting_voters()
+        require(given.issuperset(counted), f"it counts {counted} as votes in epoch {replica.epoch}, and has been given {given}")
