@@ -203,8 +203,8 @@ async def _collect(options: Options, port: Port) -> dict[str, Any]:
 
 
 class MovedData:
-    """What was acknowledged is there at its offset, once; what certainly failed is not; what a read showed stays; and each broker
-    has one current copy of each replica. Not checked: what followers hold beyond what leaders show.
+    """What was acknowledged is there at its offset, once; what certainly failed is not, nor what nobody appended; what a read
+    showed stays; and each broker has one current copy of each replica. Not checked: what followers hold beyond what leaders show.
     """
 
     name = "moved-data"
@@ -248,6 +248,8 @@ def _judge(key: str, appends: Sequence[Op], reads: Sequence[Op], findings: Findi
             findings.add("lost" if is_gone else "moved", f"{op.value}, acknowledged at {op.result} of {key}, {what}", [op.index])
         if op.outcome == FAIL and op.value in seen:
             findings.add("failed", f"{op.value} certainly failed and stands in {key} at {seen[op.value]}", [op.index])
+    for value in seen.keys() - {op.value for op in appends}:
+        findings.add("unexpected", f"{value!r} stands in {key} at {seen[value]}, and nobody appended it there", [last.index])
     for read in reads:
         if [tuple(record) for record in read.result] != final[: len(read.result)]:
             findings.add("changed", f"a read of {key} showed what is not there in the end", [read.index, last.index])

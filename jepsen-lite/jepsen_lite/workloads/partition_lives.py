@@ -1,10 +1,10 @@
 """Partitions by the log alone: what may become of replicas, in-sync sets and leaders, record by record.
 
 An automaton of its own, that shares no code with the controller. A partition is idle, or it moves: it has adding or removing
-replicas, an original and a target. A move ends completed (the replicas are the target, and all that were added are in sync),
-reverted (the replicas are the original ones, in their order), or by another target that is there already. At every moment: no
-replica twice, adding and removing ones apart and among the replicas, the in-sync set among the replicas, the leader in sync or
-nobody. At the end of a change: who leads is registered, not fenced, and not shutting down.
+replicas, an original and a target, and no replica goes before the move ends. That ends completed (the replicas are the target,
+and all that were added are in sync), reverted (the replicas are the original ones, in their order), or by another target that is
+there already. At every moment: no replica twice, adding and removing ones apart and among the replicas, the in-sync set among
+the replicas, the leader in sync or nobody. At the end of a change: who leads is registered, not fenced, and not shutting down.
 """
 
 from __future__ import annotations
@@ -131,6 +131,9 @@ class _Watch:
 
     def _transition(self, place: tuple[str, int], old: _Life, new: _Life, offset: int) -> None:
         add = self.findings.add
+        if new.moves and not set(old.replicas) <= set(new.replicas):
+            lost = sorted(set(old.replicas) - set(new.replicas))
+            add("dropped", f"offset {offset}: {place} loses {lost} out of {old.replicas}, and the move to {new.target} goes on")
         if not old.moves and new.moves:
             self.counts["begun"] += 1
             if new.original != old.replicas:

@@ -33,12 +33,13 @@ GOOD = (
     ("append", "a", OK, 0),
     ("get", None, OK, [[0, "a"]]),
     ("append", "b", INFO, None),
+    ("append", "e", INFO, None),
     ("append", "c", FAIL, None),
     ("append", "d", OK, 2),
 )
 
 
-@pytest.mark.parametrize("final", [[[0, "a"], [1, "b"], [2, "d"]], [[0, "a"], [1, "x"], [2, "d"]]])
+@pytest.mark.parametrize("final", [[[0, "a"], [1, "b"], [2, "d"]], [[0, "a"], [1, "e"], [2, "d"]]])
 def test_what_is_not_known_may_be_there_or_not(final: list[list[object]]) -> None:
     assert judged(*GOOD, ("get", None, OK, final)).valid is True
 
@@ -50,6 +51,7 @@ def test_what_is_not_known_may_be_there_or_not(final: list[list[object]]) -> Non
         ([[0, "a"], [1, "d"], [2, "b"]], "moved", 0),
         ([[0, "a"], [1, "d"], [2, "d"]], "doubled", 0),
         ([[0, "a"], [1, "c"], [2, "d"]], "failed", 0),
+        ([[0, "a"], [1, "x"], [2, "d"]], "unexpected", 0),
         ([[1, "a"], [2, "d"]], "changed", 0),
     ],
 )

@@ -92,6 +92,21 @@ def test_replicas_that_go_before_others_are_in_sync_are_seen(moved):
     assert verdict.valid is False
 
 
+def test_a_replica_that_goes_while_the_move_is_under_way_is_seen(moved):
+    """It may be the only one that has everything, until those that are added are in sync."""
+
+    def dropped(entry):
+        record = entry.record
+        if entry.kind == "PartitionChange" and record["removing_replicas"] and record["replicas"]:
+            first = record["removing_replicas"][0]
+            left = [replica for replica in record["replicas"] if replica != first]
+            return _with(entry, replicas=left, removing_replicas=record["removing_replicas"][1:])
+        return entry
+
+    verdict = PartitionLives().check(_changed(moved, dropped))
+    assert verdict.details["violations"]["dropped"]
+
+
 def test_the_image_of_a_spoiled_log_is_judged(moved):
     assert ReplayedImage().check(moved).valid is True
     spoiled = _changed(moved, lambda entry: _with(entry, leader=99) if entry.kind == "Partition" else entry)
