@@ -34,6 +34,8 @@ from .rare_requests import Disks
 from .simulated_controller import CLUSTER_ID, HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, SimulatedController
 
 if TYPE_CHECKING:
+    from kraftlab.quorum.simulation.process import SimulatedProcess
+
     from .world import MetadataWorld
 
 TRAVEL_US = (200, 200, 2_000, 40_000)
@@ -86,10 +88,18 @@ class SimulatedBroker:
     @property
     def leader_id(self) -> int:
         """The active controller as its home node knows it, or knew it before it went down; -1: nobody."""
-        process = self._home.process
+        process = self._home_process()
         if process is not None:
             self._leader_id = process.raft.leader_id
         return self._leader_id
+
+    def _home_process(self) -> SimulatedProcess | None:
+        """That of its home node, None while it is down. A home that is still down when everything has healed is gone for good:
+        another node takes its place.
+        """
+        if self._home.process is None and self._world.is_healed:
+            self._home = next((machine for machine in self._world.machines if machine.process is not None), self._home)
+        return self._home.process
 
     def _turn(self) -> None:
         world, random, habits = self._world, self._random, self._habits
@@ -116,7 +126,7 @@ class SimulatedBroker:
 
     def _learn(self) -> None:
         """Takes over the committed image of its home node, if that has a newer one."""
-        process = self._home.process
+        process = self._home_process()
         if process is not None and isinstance(process.state_machine, SimulatedController):
             image = process.state_machine.controller.committed.image
             if image.provenance.offset > self._image.provenance.offset:
