@@ -23,6 +23,7 @@ from jepsen_lite.worlds import phases
 from jepsen_lite.worlds.shell import LOG_NAME, ShellRun, run_shell
 from jepsen_lite.worlds.shell_machine import STARTED_S
 from jepsen_lite.worlds.world import WorldFailed
+from kraftlab.broker.log.log_dir import LogDir
 from kraftlab.cli import main
 from kraftlab.quorum.core.effects import Append
 from kraftlab.quorum.driver.signal import Signal
@@ -88,6 +89,46 @@ def test_what_is_wrong_with_disks_and_voters_is_mended_by_the_nodes_themselves()
     assert played.run.history.counts()[OK] > 100
     assert [(strike.kind, strike.error) for strike in played.run.strikes] == [(kind, "") for kind, _ in DISKS_AND_VOTERS]
     assert any("repair" in line for line in played.log)
+
+
+def on_brokers(*kinds: tuple[str, str, dict[str, object]], for_ms: int = 1_500) -> FaultPlan:
+    """One after the other, so far apart that whoever was struck is in sync again."""
+    return FaultPlan(
+        seed="3",
+        actions=tuple(
+            Action(at_ms=700 + 4_700 * place, kind=kind, target=target, for_ms=for_ms, number=place, arguments=arguments)
+            for place, (kind, target, arguments) in enumerate(kinds)
+        ),
+    )
+
+
+@pytest.mark.nightly
+def test_what_is_wrong_with_the_disks_of_brokers_costs_no_record() -> None:
+    kinds: tuple[tuple[str, str, dict[str, object]], ...] = (
+        ("power-loss", "broker:0", {}),
+        ("bit-rot", "broker:1", {}),
+        ("torn", "broker:0", {}),
+        ("disk-full", "broker:1", {}),
+        ("slow-disk", "broker:0", {"delay_ms": 100}),
+        ("disk-error", "broker:1", {}),
+    )
+    options = msgspec.structs.replace(with_seed(3), time_s=30, brokers=2, rate=60)
+    played = run_shell(workload_named("log-dirs"), options, on_brokers(*kinds))
+    assert not bad("log-dirs", played), "\n".join(played.log)
+    assert [(strike.kind, strike.error) for strike in played.run.strikes] == [(kind, "") for kind, _, _ in kinds]
+    cut = [line for line in played.log if "was cut to offset" in line]
+    assert any("broker-1" in line and "the header says" in line for line in cut), "rot"
+    assert any("broker-0" in line and "cut short" in line for line in cut), "a torn batch"
+
+
+def test_a_broker_that_trusts_what_lies_on_its_disk_after_a_crash_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = on_brokers(("bit-rot", "broker:0", {}), ("kill", "broker:1", {}), for_ms=2_500)
+    options = msgspec.structs.replace(with_seed(3), time_s=9, brokers=2, rate=60)
+    assert not bad("log-dirs", run_shell(workload_named("log-dirs"), options, plan))
+    monkeypatch.setattr(LogDir, "_take_clean_mark", lambda log_dir: setattr(log_dir, "was_clean", True))
+    monkeypatch.setattr(phases, "FINAL_WITHIN_S", 1.0)
+    found = bad("log-dirs", run_shell(workload_named("log-dirs"), options, plan))
+    assert "moved-data" in {verdict.checker for verdict in found}
 
 
 SHOW = """

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.broker.log.errors import CorruptBatch
 from kraftlab.broker.log.record_batch import Record, build_batch, decode_records
 from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.peer_rpc import (
@@ -38,6 +39,7 @@ from .admin import Caller, asked_until_ok, create_topics, ended, error_name, pla
 
 KEYS = 4
 REPLICAS = 2
+ROTTEN = "what was read does not fit its checksum"
 _FETCH_BYTES = 1 << 20
 _FETCHES_MAX = 100
 """Of one read."""
@@ -151,11 +153,11 @@ class MovingClient:
             if code or not response.partitions:
                 return Completion(FAIL, error=error_name(code))
             found = response.partitions[0]
-            records += [
-                (record.offset, (record.value or b"").decode())
-                for record in decode_records(found.records)
-                if offset <= record.offset < found.high_watermark
-            ]
+            try:
+                fetched = [record for record in decode_records(found.records) if offset <= record.offset < found.high_watermark]
+            except CorruptBatch as error:
+                return Completion(FAIL, error=f"{ROTTEN}: {error}")
+            records += [(record.offset, (record.value or b"").decode()) for record in fetched]
             offset = records[-1][0] + 1 if records else 0
             if offset >= found.high_watermark:
                 return Completion(OK, [list(record) for record in records])
@@ -211,6 +213,9 @@ class MovedData:
 
     def check(self, run: Run) -> Verdict:
         findings, checked, lost, missing = Findings(), 0, 0, []
+        for op in run.history.of("get"):
+            if op.error.startswith(ROTTEN):
+                findings.add("rotten", f"a read of {op.key}: {op.error}", [op.index])
         for key, history in run.history.of("append", "get").by_key().items():
             reads = [op for op in history if op.f == "get" and op.outcome == OK]
             if not reads or reads[-1].invoked_ns < run.healed_ns:

@@ -62,6 +62,15 @@ def test_what_must_not_be_is_seen(final: list[list[object]], kind: str, lost: in
     assert verdict.lost == lost
 
 
+def test_a_read_that_does_not_fit_its_checksum_is_seen() -> None:
+    history = [
+        Op(index=0, process=0, f="get", key=KEY, outcome=FAIL, error=f"{log_dirs.ROTTEN}: crc is 1", invoked_ns=0, ended_ns=5),
+        Op(index=1, process=0, f="get", key=KEY, outcome=OK, result=[], invoked_ns=10, ended_ns=15),
+    ]
+    verdict = MovedData().check(Run(options=Options(), history=History(history)))
+    assert verdict.details["violations"] == {"rotten": 1}
+
+
 def test_without_a_read_after_the_faults_nothing_is_known() -> None:
     assert judged(*GOOD, healed_ns=1_000).valid == UNKNOWN
 
@@ -72,6 +81,21 @@ def test_a_broker_with_two_current_copies_is_seen_and_one_on_a_move_is_none() ->
     assert judged(read, places=[*whole, ["d1", KEY, True]]).valid is True
     assert judged(read, places=[*whole, ["d1", KEY, False]]).details["violations"] == {"copies": 1}
     assert judged(read, places=whole[1:]).details["violations"] == {"copies": 1}
+
+
+async def test_a_read_of_rotten_bytes_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    rotten = bytearray(build_batch([Record(None, b"a", 1)]))
+    rotten[-1] ^= 1
+
+    async def ask(*_: object) -> bytes:
+        found = FetchedPartition(ZERO, 0, 0, 1, 0, 1, None, bytes(rotten))
+        return msgspec.msgpack.encode(ReplicaFetchResponse(0, None, (found,)))
+
+    client = MovingClient(Options(), 0)
+    client._places[KEY] = log_dirs._Place(ZERO, Endpoint("127.0.0.1", 1), "cluster")
+    monkeypatch.setattr(client, "_ask", ask)
+    ended = await client.invoke(Invocation("get", KEY), None)  # type: ignore[arg-type]
+    assert ended.outcome == FAIL and ended.error.startswith(log_dirs.ROTTEN)
 
 
 @pytest.mark.parametrize(("empty", "outcome"), [(0, OK), (1, OK), (1_000, FAIL)])
