@@ -332,6 +332,7 @@ class BrokerNode:
                 for number, partition in topic.partitions.items()
                 if node_id in partition.replicas
             ]
+            assigned.sort(key=lambda replica: (replica.topic, replica.partition))
             await self._in_thread(None, self.logs.start, assigned, wall_clock_ms())
         await self.replicas.apply(publication)
 
