@@ -238,6 +238,8 @@ class Reconfiguration:
         """Does what has become possible, answers what is done or overdue. May resign."""
         if leader.change is not None:
             self._pursue(leader, leader.change, now_ms)
+            if self._quorum.state is not leader:
+                return
         membership = self._quorum.membership
         if not membership.is_voter:
             if self._is_settled(leader):

@@ -819,6 +819,17 @@ def test_leadership_passes_when_the_target_has_everything(leading) -> None:
     assert [key.node_id for key in ends[0].request.preferred] == [2, 3]
 
 
+def test_who_has_made_way_writes_nothing_any_more(leading) -> None:
+    """Not even its own endpoints: its log would be longer than that of the one it makes way for, which then cannot win."""
+    leader = leading(commit=False, endpoints={"CONTROLLER": Endpoint("moved", 1)})
+    assert leader.ask(TRANSFER) is None
+    end_offset = leader.node.node.log_end_offset
+    leader.fetch(2)
+    assert leader.answer_in(leader.node.effects).error is ErrorCode.NONE
+    assert leader.node.node.state_name == "resigned"
+    assert leader.node.node.log_end_offset == end_offset
+
+
 def test_the_target_stands_first_though_another_is_as_far(leading) -> None:
     leader = leading()
     leader.fetch(2)
