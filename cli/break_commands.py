@@ -224,8 +224,17 @@ _NODE_ORDERS = (
         True,
         "Kill a node's process (kill -9).",
         "Kill the processes of nodes with kill -9, and start them again after --for. What a process has written survives, since "
-        "the machine goes on: this is no loss of power.",
+        "the machine goes on: `power-loss` is something else.",
         ("kill leader --for 5s", "kill broker-1,broker-2"),
+    ),
+    (
+        "power-loss",
+        True,
+        "Take the power of a node's disk.",
+        "Take the power of the disks of nodes: their processes are gone, and with them all that was written and not synced. With "
+        "--for, or when it is healed, the power comes back and the nodes start. Needs a cluster of `kraftlab up --allow-chaos "
+        "--own-disks`.",
+        ("power-loss leader --for 3s", "power-loss all --for 1s"),
     ),
     (
         "pause",

@@ -27,6 +27,7 @@ Examples:
   kraftlab up --controllers 3 --brokers 4 --log-dirs 2 --data /tmp/lab
   kraftlab up --data /tmp/lab                       # again: finds all its data
   kraftlab up --data /tmp/lab --allow-chaos         # again: kraftlab cluster isolate leader --for 5s --data /tmp/lab
+  kraftlab up --data /tmp/lab2 --allow-chaos --own-disks      # as root: kraftlab cluster power-loss leader --for 3s --data …
   kraftlab up --data /tmp/small --controllers 1 --brokers 1 --property log.segment.bytes=1048576""",
 )
 @click.option("--data", required=True, metavar="DIR", help="Where everything is kept; made if it is not there.")
@@ -39,6 +40,12 @@ Examples:
 @click.option(
     "--allow-chaos", is_flag=True, help="Let `kraftlab cluster cut`, `kill`, `slow` … break it, here and by nobody else."
 )
+@click.option(
+    "--own-disks",
+    is_flag=True,
+    help="Each node of a new cluster gets a disk of its own (ext4 in a file) whose power `kraftlab cluster power-loss` can take. "
+    "Root on Linux.",
+)
 @json_option
 def up(
     data: str,
@@ -47,6 +54,7 @@ def up(
     log_dirs: int | None,
     properties: tuple[str, ...],
     allow_chaos: bool,
+    own_disks: bool,
     as_json: bool,
 ) -> int:
     """Start a local cluster in the foreground and print its endpoints. Ctrl-C or SIGTERM stops it cleanly."""
@@ -61,7 +69,9 @@ def up(
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    cluster = LocalCluster(data, controllers, brokers, log_dirs, overrides=overrides, allow_chaos=allow_chaos)
+    cluster = LocalCluster(
+        data, controllers, brokers, log_dirs, overrides=overrides, allow_chaos=allow_chaos, own_disks=own_disks
+    )
     try:
         cluster.start()
         seconds = _wait_ready(cluster, stop)

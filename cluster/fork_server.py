@@ -8,7 +8,8 @@ signals only what it has not reaped, so a signal never reaches a stranger that g
 
 A node is a process like any other: a session of its own, its log as standard output and error, and as standard input a pipe that
 only the server holds open. When whoever started the server goes, its standard input ends: it asks the brokers to stop, which hand
-over their leaderships while controllers live, then the controllers, and ends with the last of them. When the server itself is
+over their leaderships while controllers live, then the controllers, and ends with the last of them and with the mounts of their
+disks. When the server itself is
 killed, the nodes' pipes close and they stop.
 """
 
@@ -19,6 +20,7 @@ import gc
 import os
 import selectors
 import signal
+import subprocess
 import sys
 from typing import NoReturn
 
@@ -45,6 +47,12 @@ class Signal(msgspec.Struct, frozen=True, tag="signal"):
     number: int
 
 
+class Unmount(msgspec.Struct, frozen=True, tag="unmount"):
+    """Unmount these paths, and no others that were named before, when all nodes have ended. Not answered."""
+
+    paths: tuple[str, ...]
+
+
 class Started(msgspec.Struct, frozen=True, tag="started"):
     request: int
     pid: int
@@ -61,7 +69,7 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     code: int
 
 
-Request = Start | Signal
+Request = Start | Signal | Unmount
 Event = Started | Signalled | Ended
 
 _decode = msgspec.json.Decoder(Request).decode
@@ -80,6 +88,7 @@ class ForkServer:
         self._death_pipe = os.pipe()
         self._wakeup = os.pipe()
         self._input = b""
+        self._mounts: tuple[str, ...] = ()
 
     def serve(self) -> None:
         for descriptor in self._wakeup:
@@ -101,6 +110,8 @@ class ForkServer:
                         self._stopping = True
                         self._stop("broker")
                         self._stop_controllers_when_alone()
+        for path in self._mounts:
+            subprocess.run(("umount", path), stderr=subprocess.DEVNULL, check=False)
 
     def _read(self) -> bool:
         data = os.read(0, 65536)
@@ -109,8 +120,10 @@ class ForkServer:
             request = _decode(line)
             if isinstance(request, Start):
                 self._start(request)
-            else:
+            elif isinstance(request, Signal):
                 self._signal(request)
+            else:
+                self._mounts = request.paths
         return bool(data)
 
     def _signal(self, request: Signal) -> None:

@@ -26,9 +26,12 @@ from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.uuids import LOST, to_text
 
 from . import layout
+from .fork_server import Unmount
 from .layout import ClusterError, ClusterPlan, NodePlan
 from .locking import lock
+from .node_disks import NodeDisks
 from .ports import PortClaims
+from .powered_disk import PoweredDisk
 from .processes import ForkServerProcess, NodeProcess
 from .proxied import ProxiedLinks
 
@@ -52,7 +55,8 @@ class LocalCluster(ProxiedLinks):
     `overrides` are keys of server.properties for every node; a new cluster has its voters in the log (KIP-853) unless
     `voters_in_log` is false, and a random id unless one is given. `allow_chaos` puts proxies on the links between nodes, so that
     they can be cut and shaped; what happens there by chance follows from `link_seed`. With a `network` the nodes live in that
-    instead of on this machine's loopback address, and it does all that to links; only who is in the network reaches them. Use as
+    instead of on this machine's loopback address, and it does all that to links; only who is in the network reaches them.
+    `own_disks` gives each node of a new cluster a disk of its own whose power can be taken (root on Linux; node_disks.py). Use as
     a context manager: `with LocalCluster(path) as cluster:` starts all nodes and waits until they are ready; leaving stops them.
     ClusterError says what went wrong and where the log is.
     """
@@ -70,12 +74,14 @@ class LocalCluster(ProxiedLinks):
         allow_chaos: bool = False,
         link_seed: int = 0,
         network: Network | None = None,
+        own_disks: bool = False,
     ) -> None:
         super().__init__(link_seed, network)
         self.directory = Path(data_dir).absolute()
         self._lock = lock(self.directory)
         self._claims = PortClaims(self.directory)
         self._overrides = dict(overrides or {})
+        self._disks = NodeDisks(self.directory, wanted=own_disks)
 
         def planned() -> ClusterPlan:
             shape = controllers, brokers, log_dirs
@@ -83,7 +89,7 @@ class LocalCluster(ProxiedLinks):
             return plan.behind_proxies() if allow_chaos and network is None else plan.without_proxies()
 
         try:
-            self.plan: ClusterPlan = layout.write(self.directory, layout.claimed(self._claims, planned), self._overrides)
+            self.plan: ClusterPlan = self._laid_out(layout.claimed(self._claims, planned))
         except BaseException:
             self._release()
             raise
@@ -92,10 +98,20 @@ class LocalCluster(ProxiedLinks):
         self._fork_server: ForkServerProcess | None = None
         self._started_at = time.monotonic()
 
+    def _laid_out(self, plan: ClusterPlan) -> ClusterPlan:
+        """Everything that a plan's nodes need stands on their disks."""
+        self._disks.mount(plan.nodes)
+        plan = layout.write(self.directory, plan, self._overrides)
+        self._disks.sync()
+        return plan
+
     def _release(self) -> None:
         """The directory and the ports can be another's."""
-        self._claims.close()
-        self._lock.close()
+        try:
+            self._disks.unmount()
+        finally:
+            self._claims.close()
+            self._lock.close()
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
@@ -185,6 +201,7 @@ class LocalCluster(ProxiedLinks):
         self._start_proxies()
         if self._fork_server is None:
             self._fork_server = ForkServerProcess()
+        self._fork_server.send(Unmount(tuple(map(str, self._disks.paths))))
         begun = []
         for node in nodes:
             log = layout.log_path(self.directory, node)
@@ -261,7 +278,7 @@ class LocalCluster(ProxiedLinks):
         if not self.plan.voters_in_log:
             raise ClusterError(f"{self.directory} was laid out with static voters, which do not change; use a new directory")
         plan = layout.claimed(self._claims, lambda: self.plan.with_controller().at(self._host))
-        self.plan = layout.write(self.directory, plan, self._overrides)
+        self.plan = self._laid_out(plan)
         self._nodes = {node.node_id: node for node in self.plan.nodes}
         return self.plan.controllers[-1].node_id
 
@@ -298,6 +315,33 @@ class LocalCluster(ProxiedLinks):
         """kill -9, and waits until the process is gone."""
         self._signal(node_id, signal.SIGKILL)
         self._reap(node_id, _STOP_TIMEOUT_S)
+
+    def lose_power(self, node_ids: Iterable[int]) -> None:
+        """These nodes are gone at once, and with them all that their disks had not synced. ClusterError if one has no disk of its
+        own: then nothing was done.
+        """
+        disks = {node_id: self._powered(node_id) for node_id in node_ids}
+        try:
+            for disk in disks.values():
+                disk.lose_power()
+        except OSError as error:
+            raise ClusterError(f"cannot take the power of {error.filename}: {error.strerror}") from error
+        finally:
+            for node_id in disks:
+                self.kill_node(node_id)
+
+    def restore_power(self, node_id: int) -> None:
+        """The disk can be used again; the node is not started. ClusterError."""
+        self._powered(node_id).restore_power()
+
+    def _powered(self, node_id: int) -> PoweredDisk:
+        disk = self._disks.of(node_id)
+        if disk is None:
+            raise ClusterError(
+                f"{self.node(node_id).name} has no disk of its own whose power could be taken; as root, start a new cluster: "
+                "kraftlab up --allow-chaos --own-disks --data DIR"
+            )
+        return disk
 
     def pause_node(self, node_id: int) -> None:
         """SIGSTOP: the process keeps its sockets and answers nothing."""

@@ -21,7 +21,7 @@ from kraftlab.metadata.errors import ApiError
 from ..layout import ClusterError
 from ..links.shape import LinkShape
 from . import full_disk
-from .faults import CUT, DOWN, FULL, LOSSY, NODE_FAULTS, PAUSED, SLOW, Fault, Faults, InForce
+from .faults import CUT, DARK, DOWN, FULL, LOSSY, NODE_FAULTS, OFF, PAUSED, SLOW, Fault, Faults, InForce
 from .names import leader_of, resolve
 from .orders import Done, LinkState, NodeState, Order, Standing, Status
 
@@ -80,7 +80,7 @@ class Breaker:
             for timer in self._timers.values():
                 timer.cancel()
             standing = {fault for order in self._faults.orders for fault in order.faults}
-            self._faults.forget({fault for fault in standing if fault.kind != DOWN})
+            self._faults.forget({fault for fault in standing if fault.kind not in OFF})
 
     # -- orders that stand -----------------------------------------------------------------------------------------------
 
@@ -112,6 +112,9 @@ class Breaker:
 
     def kill(self, order: Order, groups: tuple[Group, ...]) -> Done:
         return self._of_nodes(order, groups[0], "killed (kill -9)", DOWN)
+
+    def power_loss(self, order: Order, groups: tuple[Group, ...]) -> Done:
+        return self._of_nodes(order, groups[0], "without power: what their disks had not synced is lost", DARK)
 
     def pause(self, order: Order, groups: tuple[Group, ...]) -> Done:
         return self._of_nodes(order, self._running(groups[0]), "paused (SIGSTOP)", PAUSED)
@@ -218,7 +221,7 @@ class Breaker:
     def _state(self, node_id: int) -> str:
         pid = self._cluster.pid(node_id)
         if pid is None:
-            return "down"
+            return "dark" if self._faults.wanted(Fault(DARK, node_id)) else "down"
         if self._faults.wanted(Fault(PAUSED, node_id)):
             return "paused"
         return "full" if full_disk.is_full(pid) else "running"
@@ -295,6 +298,7 @@ ORDERS: dict[str, Kind] = {
     "slow": Kind(Breaker.slow, 1, 2, "one group of names or two"),
     "lossy": Kind(Breaker.lossy, 1, 2, "one group of names or two"),
     "kill": Kind(Breaker.kill, 1, 1, "one group of names"),
+    "power-loss": Kind(Breaker.power_loss, 1, 1, "one group of names"),
     "pause": Kind(Breaker.pause, 1, 1, "one group of names"),
     "fill-disk": Kind(Breaker.fill_disk, 1, 1, "one group of names"),
     "heal": Kind(Breaker.heal, 0, 2, "no names, or one group, or two", stands=False),

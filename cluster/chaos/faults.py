@@ -22,8 +22,10 @@ from . import full_disk
 if TYPE_CHECKING:
     from ..local import LocalCluster
 
-CUT, SLOW, LOSSY, DOWN, PAUSED, FULL = "cut", "slow", "lossy", "down", "paused", "full"
-NODE_FAULTS = (DOWN, PAUSED, FULL)
+CUT, SLOW, LOSSY, DARK, DOWN, PAUSED, FULL = "cut", "slow", "lossy", "dark", "down", "paused", "full"
+NODE_FAULTS = (DARK, DOWN, PAUSED, FULL)
+OFF = (DARK, DOWN)
+"""Nodes with one of these do not run."""
 
 
 class Fault(NamedTuple):
@@ -95,6 +97,8 @@ class Faults:
         of_links = [fault for fault in faults if fault.other is not None]
         self._settle_cuts([fault for fault in of_links if fault.kind == CUT], drop)
         self._settle_shapes({fault.link for fault in of_links})
+        if dark := [fault.node for fault in faults if fault.kind == DARK and self.wanted(fault)]:
+            self._cluster.lose_power(dark)
         for kind in NODE_FAULTS:
             for fault in faults:
                 if fault.kind == kind:
@@ -135,17 +139,25 @@ class Faults:
         cluster, node_id = self._cluster, fault.node
         is_wanted, pid = self.wanted(fault) is not None, cluster.pid(node_id)
         match fault.kind:
+            case "dark" if not is_wanted:
+                cluster.restore_power(node_id)
+                self._start(node_id)
             case "down" if is_wanted:
                 cluster.kill_node(node_id)
             case "down":
-                if pid is None:
-                    cluster.start_node(node_id)
-                    for kind in (PAUSED, FULL):
-                        if self.wanted(Fault(kind, node_id)):
-                            self._settle_node(Fault(kind, node_id))
+                self._start(node_id)
             case "paused" if is_wanted:
                 cluster.pause_node(node_id)
             case "paused":
                 cluster.resume_node(node_id)
             case "full" if pid is not None:
                 (full_disk.fill if is_wanted else full_disk.free)(pid)
+
+    def _start(self, node_id: int) -> None:
+        """Unless it runs, or is to be off for another reason."""
+        if self._cluster.pid(node_id) is not None or any(self.wanted(Fault(kind, node_id)) for kind in OFF):
+            return
+        self._cluster.start_node(node_id)
+        for kind in (PAUSED, FULL):
+            if self.wanted(Fault(kind, node_id)):
+                self._settle_node(Fault(kind, node_id))

@@ -27,7 +27,7 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeState(msgspec.Struct, frozen=True):
-    """`state` is "running", "paused", "full" (its disk is, for all it knows) or "down"."""
+    """`state` is "running", "paused", "full" (its disk is, for all it knows), "down" or "dark" (without power)."""
 
     name: str
     pid: int | None

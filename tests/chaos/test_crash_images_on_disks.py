@@ -87,7 +87,7 @@ def after_power_loss(recorded: Recorded, step: int) -> list[Judged]:
             disk.restore_power()
         tree = Recorder(roots).tree()
         for disk in disks:
-            disk.remove()
+            disk.unmount()
     assigned, demand = demanded(recorded, step)
     return judge(recorded, {Case(tree, assigned, step, IN_ORDER): demand})
 

@@ -208,7 +208,7 @@ def test_what_was_acknowledged_survives_the_power_of_all_controllers(tmp_path: P
                     names = {topic.name for topic in client.describe_topics(linearizable=True).topics}
                 assert names >= {f"topic-{before}" for before in range(round + 1)}
         for disk in disks.values():
-            disk.remove()
+            disk.unmount()
 
 
 @needs("power-loss")
@@ -223,7 +223,7 @@ def test_a_disk_without_power_keeps_what_was_synced_and_nothing_else(tmp_path: P
         disk.restore_power()
         assert (disk.path / "synced").read_bytes() == b"kept"
         assert not (disk.path / "new").exists()
-        disk.remove()
+        disk.unmount()
     assert not list(tmp_path.iterdir())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -12,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -340,3 +342,58 @@ def test_an_order_is_undone_though_its_command_was_killed(tmp_path: Path) -> Non
 
 def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_the_power_of_a_disk_that_is_everybodys_cannot_be_taken(lab: Lab, order: Order) -> None:
+    answer = order("power-loss", "leader")
+
+    assert "has no disk of its own whose power could be taken" in str(answer["error"])
+    assert "kraftlab up --allow-chaos --own-disks" in str(answer["error"])
+    assert lab.is_whole()
+
+
+CAN_MOUNT = sys.platform.startswith("linux") and os.geteuid() == 0 and Path("/dev/loop-control").exists()
+
+
+@pytest.mark.skipif(not (CAN_MOUNT and shutil.which("mkfs.ext4")), reason="needs root on Linux, loop devices and mkfs.ext4")
+def test_a_loss_of_power_takes_what_was_not_synced_and_disks_go_with_the_cluster_however_it_ends(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def order(*words: str) -> dict[str, Any]:
+        capsys.readouterr()
+        main.run(["cluster", *words, "--data", str(tmp_path), "--json"])
+        answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return answer
+
+    def states() -> list[str]:
+        return [node["state"] for node in order("status")["nodes"]]
+
+    homes = [tmp_path / "controller-3000", tmp_path / "broker-0"]
+    unsynced = [home / "unsynced" for home in homes]
+    command = [sys.executable, "-m", "kraftlab.cli.main", "up", "--data", str(tmp_path), "--json"]
+    shape = ["--controllers", "1", "--brokers", "1", "--log-dirs", "1", "--allow-chaos", "--own-disks"]
+    parent = subprocess.Popen([*command, *shape], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    with parent, parent.stdout:
+        servers = json.loads(parent.stdout.readline())["bootstrap_servers"]
+        try:
+            with AdminClient(servers) as admin:
+                admin.create_topics([pb.CreatableTopic(name="acknowledged", num_partitions=1, replication_factor=1)])
+            for path in unsynced:
+                path.write_bytes(b"gone; its name may have come to the disk with those of others")
+            order("power-loss", "all")
+            order("power-loss", "broker-0", "--for", "50ms")
+            wait_until("the shorter one is over", lambda: len(order("status")["orders"]) == 1)
+            assert states() == ["dark", "dark"]
+
+            order("heal")
+            assert states() == ["running", "running"]
+            assert all(not path.exists() or path.read_bytes() == b"" for path in unsynced)
+        finally:
+            parent.kill()
+    wait_until("nothing is mounted", lambda: not any(home.is_mount() for home in homes))
+    assert not any(list(home.iterdir()) for home in homes)
+
+    with LocalCluster(tmp_path) as cluster, cluster.admin() as admin:
+        assert "acknowledged" in {topic.name for topic in admin.describe_topics().topics}
+    assert not any(home.is_mount() for home in homes)

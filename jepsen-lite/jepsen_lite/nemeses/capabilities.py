@@ -108,7 +108,7 @@ def _power() -> str:
             disk.lose_power()
             disk.restore_power()
             lost = not (disk.path / "written").exists()
-            disk.remove()
+            disk.unmount()
         except (OSError, CannotStrike, NotUndone) as error:
             raise Refused(str(error)) from error
     if not lost:

@@ -1,0 +1,98 @@
+"""Disks for the nodes of a cluster, one each, so that a node can lose its power and with that what was not synced.
+
+    DIR/disks/NODE.image        an ext4, as a file that grows with what is written
+    DIR/NODE/                   where it is mounted while the cluster runs
+
+A cluster that was laid out like that has its disks for good: whoever starts it mounts them, and needs root for that. They are
+unmounted with the last of its processes, however those end: the fork server sees to it, which outlives a parent that was killed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from .layout import ClusterError, NodePlan
+from .powered_disk import PoweredDisk
+
+SIZE_MIB = 2048
+"""Of each disk. Files that nobody has written take no space."""
+_DIRECTORY = "disks"
+_LEFT_WITHIN_S = 15.0
+_POLL_S = 0.05
+
+
+class NodeDisks:
+    """Those of the cluster in `directory`; none unless it was laid out with them, or is new and they are `wanted`."""
+
+    def __init__(self, directory: Path, *, wanted: bool) -> None:
+        self._directory = directory
+        self._disks: dict[int, PoweredDisk] = {}
+        self.are_used = wanted or any(self._images.glob("*.image"))
+
+    @property
+    def _images(self) -> Path:
+        return self._directory / _DIRECTORY
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Where they are mounted."""
+        return tuple(disk.path for disk in self._disks.values())
+
+    def of(self, node_id: int) -> PoweredDisk | None:
+        return self._disks.get(node_id)
+
+    def mount(self, nodes: Iterable[NodePlan]) -> None:
+        """Makes or mounts the disks of these nodes, of which none runs. ClusterError."""
+        if not self.are_used:
+            return
+        for node in nodes:
+            if node.node_id not in self._disks:
+                self._mount(node)
+
+    def _mount(self, node: NodePlan) -> None:
+        disk = PoweredDisk(self._images / f"{node.name}.image", self._directory / node.name)
+        try:
+            if disk.image.exists():
+                self._wait_for_others(disk)
+                disk.restore_power()
+            elif disk.path.exists() and any(disk.path.iterdir()):
+                raise ClusterError(
+                    f"{disk.path} is no disk of its own, so its power cannot be taken; use a new directory, or start it as before"
+                )
+            else:
+                self._format(disk)
+        except OSError as error:
+            raise ClusterError(f"cannot make {disk.image}: {error.strerror}") from error
+        self._disks[node.node_id] = disk
+
+    def _format(self, disk: PoweredDisk) -> None:
+        if not sys.platform.startswith("linux") or os.geteuid() != 0:
+            raise ClusterError(
+                "disks of their own for nodes are mounted by loop devices, which takes root on Linux; leave them out"
+            )
+        self._images.mkdir(exist_ok=True)
+        try:
+            disk.format(SIZE_MIB)
+        except BaseException:
+            disk.image.unlink(missing_ok=True)
+            raise
+
+    def _wait_for_others(self, disk: PoweredDisk) -> None:
+        """Whoever ran the cluster may have been killed, and its nodes may still be ending. If nobody unmounts it, we do."""
+        deadline = time.monotonic() + _LEFT_WITHIN_S
+        while disk.is_mounted and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+
+    def sync(self) -> None:
+        """What was written on them so far is there to stay: that is how a machine was before it lost its power."""
+        for disk in self._disks.values():
+            disk.sync()
+
+    def unmount(self) -> None:
+        """Whatever is mounted still. ClusterError."""
+        for disk in self._disks.values():
+            disk.unmount()
