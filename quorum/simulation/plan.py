@@ -24,8 +24,8 @@ class PlanError(ValueError):
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A run. `world` is "consensus" or "metadata"; `mutant` is planted first; `until_us`, if given, ends the run there without
-    a verdict on what comes later. `rule` is the invariant that this plan is kept for, "" if none. `refine`: every step is held
-    against the model (reference/).
+    a verdict on what comes later; `asks` leaves out all but some of what leaders would be asked for (World.asks). `rule` is the
+    invariant that this plan is kept for, "" if none. `refine`: every step is held against the model (reference/).
     """
 
     version: int = VERSION
@@ -33,6 +33,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     rule: str = ""
     mutant: str | None = None
     until_us: int | None = None
+    asks: tuple[int, int] | None = None
     refine: bool = False
     options: SimulationOptions
     strikes: tuple[Strike, ...]

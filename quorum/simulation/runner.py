@@ -52,6 +52,8 @@ class SeedResult(NamedTuple):
     committed: int
     acknowledged: int
     reads: int
+    asked: int
+    """Of the workload: proposals, linearizable reads and calls of clients; with controllers, what their administrator did."""
     epochs: int
     mended_logs: int
     violations: tuple[str, ...]
@@ -212,7 +214,7 @@ def play(
     def begin(transcript: Transcript) -> World:
         world = make_world(options, transcript)
         if plan is not None:
-            world.strikes, world.until_us = plan.strikes, plan.until_us
+            world.strikes, world.until_us, world.asks = plan.strikes, plan.until_us, plan.asks
         if refine:
             world.checkers.add(Refinement(world))
         return world
@@ -252,6 +254,7 @@ def _play(
         committed=world.history.end_offset,
         acknowledged=world.acknowledged,
         reads=world.reads,
+        asked=world.asked + (len(world.clients.history) if world.clients is not None else 0),
         epochs=max((m.process.quorum.epoch for m in world.machines if m.process is not None), default=0),
         mended_logs=world.mended_logs,
         violations=violations,

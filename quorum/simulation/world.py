@@ -49,6 +49,7 @@ class World:
     """`run` plays the seed to its end; a broken rule leaves it as an exception."""
 
     __slots__ = (
+        "_ask_number",
         "_due",
         "_is_done",
         "_readers",
@@ -57,6 +58,8 @@ class World:
         "_tuning",
         "_workload",
         "acknowledged",
+        "asked",
+        "asks",
         "bootstrap_ids",
         "checkers",
         "clients",
@@ -105,6 +108,11 @@ class World:
         """Gets a line of NDJSON for every core transition (quorum/trace.py)."""
         self.coverage = Coverage()
         self.acknowledged = 0
+        self.asks: tuple[int, int] | None = None
+        """Of the proposals and reads that leaders would be asked for, only those from the first number to below the second."""
+        self.asked = 0
+        """How many that were."""
+        self._ask_number = 0
         self.reads = 0
         """Linearizable reads that were answered."""
         self.mended_logs = 0
@@ -287,8 +295,16 @@ class World:
         for process in self.leaders:
             if random.random() < 0.9:
                 for _ in range(random.choice(BURSTS)):
-                    self.work(process)
+                    if self._is_to_ask():
+                        self.work(process)
         self.after(1 + int(random.random() * 2 * self.options.propose_interval_us), self._propose)
+
+    def _is_to_ask(self) -> bool:
+        """Whether the next of what leaders are asked for is not left out."""
+        self._ask_number += 1
+        is_left_out = self.asks is not None and not self.asks[0] < self._ask_number <= self.asks[1]
+        self.asked += not is_left_out
+        return not is_left_out
 
     def work(self, process: SimulatedProcess) -> None:
         """One piece of the workload, for a process that leads. A world with state machines of its own asks those."""
@@ -299,7 +315,8 @@ class World:
         if self.liveness.healed_at_us is not None:
             return
         for process in self.leaders:
-            process.read()
+            if self._is_to_ask():
+                process.read()
         self.after(1 + int(self._readers.random() * 2 * self.options.read_interval_us), self._read)
 
     def _body(self) -> tuple[bytes, int]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import msgspec
 import pytest
 
 from kraftlab.quorum.simulation import faults
 from kraftlab.quorum.simulation.faults import FAULTS
-from kraftlab.quorum.simulation.options import Strike, draw_options
+from kraftlab.quorum.simulation.options import NetworkOptions, Strike, draw_options
 from kraftlab.quorum.simulation.plan import Plan, PlanError, decode, draw_strikes, encode
 from kraftlab.quorum.simulation.runner import SeedResult, run_plan, run_seed
-from kraftlab.quorum.simulation.shrink import SIMPLER, regression_test, shrink
+from kraftlab.quorum.simulation.shrink import SIMPLER, regression_test, shrink, weather
 
 
 def plan_of(seed: int) -> Plan:
@@ -87,9 +89,54 @@ def test_shrinking_finds_the_strikes_that_matter() -> None:
     assert shrunk.plan.rule == "S6"
     assert shrunk.plan.options.network.loss == 50, "it matters"
     assert shrunk.plan.options.network.duplicates == 0, "it does not"
-    assert (shrunk.plan.options.voters, shrunk.plan.options.observers) == (3, 0)
+    assert (shrunk.plan.options.voters, shrunk.plan.options.observers) == (1, 0)
+    assert shrunk.is_least
+    assert weather(shrunk.plan.options) == ("no request is lost",)
     assert shrunk.plan.until_us == 1_001
     assert shrunk.runs < 120
+
+
+def test_a_search_that_is_ended_keeps_what_it_has_found() -> None:
+    strikes = tuple(Strike(number * 10, "kill", number) for number in range(20))
+    whole = imaginary(
+        Plan(options=msgspec.structs.replace(draw_options(1, FAULTS), network=NetworkOptions(loss=5)), strikes=strikes)
+    )
+    ticks = count()
+    shrunk = shrink(whole, imaginary, is_over=lambda: next(ticks) >= 20)
+    assert not shrunk.is_least
+    assert shrunk.result.rule == "S6"
+    assert 2 <= len(shrunk.plan.strikes) < 20
+
+
+def test_a_milder_strike_takes_the_place_of_one_that_is_not_needed() -> None:
+    def play(plan: Plan) -> SeedResult:
+        strikes = {strike.fault for strike in plan.strikes} & {"power-cut", "kill"}
+        return imaginary(plan)._replace(violations=("S9 one went",) if strikes else (), ended_us=2_000_000)
+
+    strikes = (Strike(1_500_000, "pause", 1), Strike(1_900_000, "power-cut-everywhere", 2), Strike(1_950_000, "power-cut", 3))
+    plan = Plan(options=msgspec.structs.replace(draw_options(2, FAULTS), fault_phase_ms=12_000), strikes=strikes)
+    shrunk = shrink(play(plan), play).plan
+    assert [strike.fault for strike in shrunk.strikes] == ["kill"]
+    assert shrunk.strikes[0].time_us < 1_950_000
+    assert shrunk.options.fault_phase_ms < 3_000
+
+
+def test_less_is_asked_as_long_as_what_matters_is() -> None:
+    def play(plan: Plan) -> SeedResult:
+        first, last = plan.asks or (0, 100)
+        result = imaginary(msgspec.structs.replace(plan, strikes=()))
+        violations = ("S15 the seventieth and the next one",) if first <= 70 and last >= 72 else ()
+        return result._replace(violations=violations, asked=last - first, plan=plan, ended_us=1_000)
+
+    assert shrink(play(Plan(options=draw_options(2, FAULTS), strikes=())), play).plan.asks == (70, 72)
+
+
+def test_what_is_left_out_is_not_asked() -> None:
+    plan = msgspec.structs.replace(plan_of(3), strikes=(), until_us=1_500_000)
+    asked = run_plan(msgspec.structs.replace(plan, options=msgspec.structs.replace(plan.options, clients=0)))
+    less = run_plan(msgspec.structs.replace(asked.plan, asks=(3, 5)))
+    assert asked.asked > 5
+    assert less.asked == 2
 
 
 def test_shrinking_needs_a_violation() -> None:
