@@ -89,11 +89,6 @@ class Purgatory:
     def __init__(self) -> None:
         self._waiting: deque[_Waiting] = deque()
 
-    @property
-    def highest_offset(self) -> int | None:
-        """The offset the newest entry waits for; None if nothing waits."""
-        return self._waiting[-1].offset if self._waiting else None
-
     def defer(self, offset: int, release: Callable[[int], None], fail: Callable[[ApiError], None]) -> None:
         """`release` is called with the offset when everything below it is committed, `fail` if leadership is lost before."""
         self._waiting.append(_Waiting(offset, release, fail))

@@ -63,6 +63,10 @@ GOOD: dict[str, tuple[Checker, list[Numbered]]] = {
         CounterBounds(),
         [add(5, 0, 1, outcome="info"), add(-2, 0, 1), count(2, 3, -2), count(4, 5, 3)],
     ),
+    "a retry adds nothing": (
+        CounterBounds(),
+        [add(5, 0, 1, request_id="a:1"), add(5, 2, 3, request_id="a:1"), count(4, 5, 5)],
+    ),
     "blocks": (Blocks(), [block(0, 10, 0, 5), block(20, 10, 1, 2), block(10, 10, 3, 4)][:2]),
     "overlapping calls get blocks in either order": (Blocks(), [block(10, 10, 0, 5), block(0, 10, 1, 6)]),
     "a retry is given its block again": (Blocks(), [block(0, 9, 0, 1, request_id="a:1"), block(0, 9, 5, 6, request_id="a:1")]),

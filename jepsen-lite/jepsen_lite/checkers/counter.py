@@ -13,6 +13,7 @@ from ..history import FAIL, OK, Op
 from ..verdicts import Verdict
 from ..workload import Run
 from .findings import Findings
+from .resolution import one_per_request
 
 
 class _Sums:
@@ -31,7 +32,9 @@ class _Sums:
 
 
 class CounterBounds:
-    """Each key is a counter. Numbers may be negative. `details`: the largest doubt (what may be less what must)."""
+    """Each key is a counter; a request that was sent several times adds once. Numbers may be negative. `details`: the largest
+    doubt (what may be less what must).
+    """
 
     def __init__(self, add: str = "add", read: str = "get", *, name: str = "counter") -> None:
         self.name = name
@@ -40,7 +43,7 @@ class CounterBounds:
     def check(self, run: Run) -> Verdict:
         findings = Findings()
         reads = doubt_max = 0
-        for key, history in run.history.by_key().items():
+        for key, history in one_per_request(run.history).by_key().items():
             adds = [op for op in history if op.f == self._add and op.outcome != FAIL]
             bounds = _Bounds(adds)
             for op in history:

@@ -329,11 +329,6 @@ class _Windows:
         self._findings.add("unjustified refusal", text, [op.index])
 
 
-def _is_answer_alone(change: Change) -> bool:
-    """Refusals of entries are remembered, too: the answer is in the log, and nothing beside it."""
-    return all(entry.kind == "RequestOutcome" for entry in change.entries)
-
-
 def _shown(op: Op) -> str:
     value = "" if op.value is None else f" {op.value!r}"
     return f"operation {op.index} ({op.f}{f' {op.key}' if op.key else ''}{value})"

@@ -17,16 +17,6 @@ from ...storage.snapshot_file import SnapshotDecoder, SnapshotSummary
 from ...storage.snapshot_store import SnapshotStore
 from .mutant import Mutant
 
-CRASHES = (
-    "take-snapshot",
-    "kill",
-    "power-cut",
-    "crash-in-flush",
-    "crash-between-effects",
-    "crash-in-recovery",
-    "partition",
-    "isolate",
-)
 ROT = ("take-snapshot", "rot", "kill", "power-cut", "crash-in-recovery", "resign", "partition", "replace-disk")
 
 
