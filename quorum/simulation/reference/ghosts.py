@@ -49,7 +49,10 @@ class Entry:
 
     def cut(self, offset: int) -> Entry:
         """This log without the batches that end above `offset`."""
-        return next(entry for entry in self.path() if entry.end <= offset)
+        entry = self
+        while entry.end > offset and entry.parent is not None:
+            entry = entry.parent
+        return entry
 
     def holds(self, other: Entry) -> bool:
         """Whether `other` is a prefix of this log."""

@@ -47,7 +47,7 @@ from ...storage import MetadataStore
 from ..durable_log import DurableLog
 from ..invariants import Checker, Violation
 from . import actions
-from .actions import NOBODY, Refused, require
+from .actions import NOBODY, Refused
 from .ghosts import Entry, Ghosts
 from .replica import Replica
 
@@ -130,9 +130,10 @@ class Refinement(Checker):
         if type(request) is not FetchRequest:
             return replica
         sent = self._ghosts.origin(request)
-        require(sent is not None, "nobody has sent this")
-        assert sent is not None
-        require(sent.sender == request.replica, f"{sent.sender} has sent this as {request.replica}")
+        if sent is None:
+            raise Refused("nobody has sent this")
+        if sent.sender != request.replica:
+            raise Refused(f"{sent.sender} has sent this as {request.replica}")
         if request.epoch != replica.epoch or request.replica.node_id < 0:
             return replica
         return actions.acknowledge(replica, request.replica, request.fetch_offset, request.last_fetched_epoch, sent.log)
@@ -140,8 +141,8 @@ class Refinement(Checker):
     def _hear_response(self, replica: Replica, event: ResponseReceived) -> Replica:
         response = event.response
         sent = self._ghosts.origin(response)
-        require(sent is not None and sent.sender.node_id == event.source, "nobody has sent this")
-        assert sent is not None
+        if sent is None or sent.sender.node_id != event.source:
+            raise Refused("nobody has sent this")
         if type(response) is VoteResponse and response.granted and response.leader.epoch == replica.epoch:
             return actions.hear_grant(replica, sent.sender, response.pre_vote)
         return replica
@@ -175,7 +176,8 @@ class Refinement(Checker):
         if not move.source:
             voted = replica.stored.voted_key if replica.stored is not None and move.voted_id >= 0 else None
             return actions.begin(replica, self._ghosts, move.target, move.epoch, move.leader_id, voted)
-        require(move.source == replica.role, f"it moves from {move.source}, and is {replica.role}")
+        if move.source != replica.role:
+            raise Refused(f"it moves from {move.source}, and is {replica.role}")
         if move.target == "follower":
             return actions.follow(replica, self._ghosts, move.epoch, move.leader_id, _named_leaders(event))
         if move.target == "prospective":
@@ -190,7 +192,8 @@ class Refinement(Checker):
             return actions.see_epoch(replica, self._ghosts, move.epoch, _named_epochs(event))
         if move.voted_id >= 0 and replica.voted is None:
             candidate, asked = _candidate(event)
-            require(candidate.node_id == move.voted_id, f"it votes for {move.voted_id}, and {candidate} has asked")
+            if candidate.node_id != move.voted_id:
+                raise Refused(f"it votes for {move.voted_id}, and {candidate} has asked")
             return actions.vote(replica, candidate, asked)
         return actions.lose_leader(replica)
 
@@ -199,13 +202,15 @@ class Refinement(Checker):
         if replica.role == "leader":
             for header in headers:
                 start = header.base_offset - effect.base_offset
-                require(len(headers) == 1 and start == 0, "a leader writes one batch at a time")
+                if len(headers) != 1 or start != 0:
+                    raise Refused("a leader writes one batch at a time")
                 replica = actions.write(replica, self._ghosts, header, effect.data)
         else:
             answer = _fetched(event)
             outcome = answer.outcome if answer is not None else None
             is_sent = type(outcome) is Records and outcome.data == effect.data
-            require(is_sent, "it copies other batches than it was sent")
+            if not is_sent:
+                raise Refused("it copies other batches than it was sent")
             replica = actions.copy(replica, self._ghosts, headers, self._leaders_log(replica, event))
         return replace(replica, writing=(*replica.writing, (effect.append_id, replica.log)))
 
@@ -213,10 +218,10 @@ class Refinement(Checker):
         """That of the leader whose answer this is, when it was made."""
         answer = _fetched(event)
         sent = self._ghosts.origin(answer)
-        require(answer is not None and sent is not None, "its leader has sent nothing")
-        assert answer is not None and sent is not None
-        is_leaders = (sent.sender.node_id, answer.leader.epoch) == (replica.leader, replica.epoch)
-        require(is_leaders, "this is not from its leader")
+        if answer is None or sent is None:
+            raise Refused("its leader has sent nothing")
+        if (sent.sender.node_id, answer.leader.epoch) != (replica.leader, replica.epoch):
+            raise Refused("this is not from its leader")
         return sent.log
 
     # What is said
@@ -225,53 +230,68 @@ class Refinement(Checker):
         """A request is made: what it says is so."""
         log = replica.log
         if type(request) is FetchRequest:
-            require((request.fetch_offset, request.last_fetched_epoch) == (log.end, log.epoch), f"it sends {request!r}")
-            require(request.high_watermark == replica.high_watermark, f"it sends {request!r}")
+            if (request.fetch_offset, request.last_fetched_epoch) != (log.end, log.epoch):
+                raise Refused(f"it sends {request!r}")
+            if request.high_watermark != replica.high_watermark:
+                raise Refused(f"it sends {request!r}")
         elif type(request) is VoteRequest:
             role = "prospective" if request.pre_vote else "candidate"
-            require((request.end_offset, request.last_epoch) == (log.end, log.epoch), f"it sends {request!r}")
-            require((replica.role, replica.epoch) == (role, request.epoch), f"it sends {request!r}")
-        elif type(request) is BeginQuorumEpochRequest or type(request) is EndQuorumEpochRequest:
-            require(self._ghosts.leaders.get(request.epoch) == replica.key.node_id, f"it sends {request!r}")
+            if (request.end_offset, request.last_epoch) != (log.end, log.epoch):
+                raise Refused(f"it sends {request!r}")
+            if (replica.role, replica.epoch) != (role, request.epoch):
+                raise Refused(f"it sends {request!r}")
+        elif type(request) in _OF_LEADERS and self._ghosts.leaders.get(request.epoch) != replica.key.node_id:
+            raise Refused(f"it sends {request!r}")
 
     def _answers(self, replica: Replica, request: Request, response: Response) -> None:
         """An answer is made: what it says is so."""
         self._ghosts.sent(response, replica.key, replica.log)
         view = response.leader
-        require(view.epoch == replica.epoch, f"it answers {response!r}")
-        if type(request) in _SPEAK_OF_EPOCHS and response.error not in _NOT_HEARD:
-            require(view.epoch >= request.epoch, f"it answers {response!r} to {request!r}, and stays in its epoch")
-        require(view.leader_id in (NOBODY, self._ghosts.leaders.get(view.epoch)), f"it answers {response!r}")
+        if view.epoch != replica.epoch:
+            raise Refused(f"it answers {response!r}")
+        if type(request) in _SPEAK_OF_EPOCHS and response.error not in _NOT_HEARD and view.epoch < request.epoch:
+            raise Refused(f"it answers {response!r} to {request!r}, and stays in its epoch")
+        if view.leader_id not in (NOBODY, self._ghosts.leaders.get(view.epoch)):
+            raise Refused(f"it answers {response!r}")
         if type(response) is VoteResponse and type(request) is VoteRequest and response.granted:
-            require(request.epoch == replica.epoch and replica.is_whole, f"it grants {request!r}")
-            require(request.pre_vote or replica.voted == request.candidate, f"it grants {request!r}")
-            require(
-                not request.pre_vote or actions.is_up_to_date(replica, request.last_epoch, request.end_offset),
-                f"it grants {request!r}",
-            )
+            if request.epoch != replica.epoch or not replica.is_whole:
+                raise Refused(f"it grants {request!r}")
+            if not request.pre_vote and replica.voted != request.candidate:
+                raise Refused(f"it grants {request!r}")
+            if request.pre_vote and not actions.is_up_to_date(replica, request.last_epoch, request.end_offset):
+                raise Refused(f"it grants {request!r}")
         elif type(response) is FetchResponse and type(request) is FetchRequest and response.error is ErrorCode.NONE:
             self._serves(replica, request, response)
 
     def _serves(self, replica: Replica, request: FetchRequest, response: FetchResponse) -> None:
         """A leader answers a fetch."""
-        require((replica.role, replica.epoch) == ("leader", request.epoch), f"it serves {request!r}")
+        if (replica.role, replica.epoch) != ("leader", request.epoch):
+            raise Refused(f"it serves {request!r}")
         is_known = replica.high_watermark > replica.epoch_start
         told = response.high_watermark
-        require(told <= replica.high_watermark, f"it serves {response!r}")
-        require(told == replica.high_watermark or not is_known, f"it serves {response!r}, below its high watermark")
+        if told > replica.high_watermark:
+            raise Refused(f"it serves {response!r}")
+        if told != replica.high_watermark and is_known:
+            raise Refused(f"it serves {response!r}, below its high watermark")
         outcome, log, last_epoch = response.outcome, replica.log, request.last_fetched_epoch
         here = log.at(request.fetch_offset)
         is_prefix = here is not None and here.epoch == last_epoch
-        if isinstance(outcome, Records):
-            require(is_prefix, f"it serves records to who has {request.fetch_offset}@{last_epoch}")
-        elif isinstance(outcome, Diverging):
-            require(not is_prefix, f"it says {outcome!r} to who has a prefix of its log")
-            require((outcome.end_offset, outcome.epoch) == log.end_of_epoch(last_epoch), f"it serves {outcome!r}")
-        elif isinstance(outcome, SnapshotRequired):
+        if type(outcome) is Records:
+            if not is_prefix:
+                raise Refused(f"it serves records to who has {request.fetch_offset}@{last_epoch}")
+        elif type(outcome) is Diverging:
+            if is_prefix:
+                raise Refused(f"it says {outcome!r} to who has a prefix of its log")
+            if (outcome.end_offset, outcome.epoch) != log.end_of_epoch(last_epoch):
+                raise Refused(f"it serves {outcome!r}")
+        elif type(outcome) is SnapshotRequired:
             snapshot = self._ghosts.committed.at(outcome.end_offset)
-            require(snapshot is not None and snapshot.epoch == outcome.epoch, f"it serves {outcome!r}")
+            if snapshot is None or snapshot.epoch != outcome.epoch:
+                raise Refused(f"it serves {outcome!r}")
 
 
+_OF_LEADERS = (BeginQuorumEpochRequest, EndQuorumEpochRequest)
+"""What only the leader of an epoch says."""
 _SPEAK_OF_EPOCHS = (VoteRequest, BeginQuorumEpochRequest, EndQuorumEpochRequest)
 """Who hears one of these, of a higher epoch than its own, is in that epoch when it answers (Raft §5.1, KIP-595)."""
 _NOT_HEARD = (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_VOTER_KEY, ErrorCode.BROKER_NOT_AVAILABLE)
@@ -325,31 +345,73 @@ def _candidate(event: Event) -> tuple[ReplicaKey, tuple[int, int, int] | None]:
     return ReplicaKey(NOBODY), None
 
 
+_VARIABLES = (
+    "role",
+    "epoch",
+    "leader",
+    "vote",
+    "log's end",
+    "log's last epoch",
+    "log's last crc",
+    "durable end",
+    "high watermark",
+    "voters",
+    "stored election",
+    "election's epoch",
+    "election's leader",
+    "election's vote",
+)
+"""What node and model have in common."""
+
+
 def _agree(replica: Replica, process: SimulatedProcess) -> None:
     """The model and the node are the same, variable by variable."""
-    quorum, log, view = process.quorum, process.local_log, process.local_log.view
-    state = quorum.state
-    found: dict[str, tuple[object, object]] = {
-        "role": (state.name, replica.role),
-        "epoch": (quorum.epoch, replica.epoch),
-        "leader": (state.leader_id, replica.leader),
-        "vote": (state.voted_key, replica.voted),
-        "log": ((view.end_offset, view.last_epoch, view.last_crc), (replica.log.end, replica.log.epoch, replica.log.crc)),
-        "durable end": (log.flushes.durable_end_offset, replica.durable.end),
-        "high watermark": (log.high_watermark, replica.high_watermark),
-        "voters": (quorum.membership.voters, replica.voters),
-        "stored election": (
-            quorum.election,
-            replica.storing[-1][1] if replica.storing else replica.stored or replica.election,
-        ),
-        "election": (quorum.election, replica.election),
-    }
-    for name, (real, model) in found.items():
-        require(real == model, f"its {name} is {real}, the model's {model}")
-    if isinstance(state, Candidate | Prospective):
-        given = {
-            replica.key.node_id,
-            *(node_id for node_id, pre_vote in replica.grants if pre_vote == (state.name != "candidate")),
-        }
-        counted = state.tally.granting_voters()
-        require(given.issuperset(counted), f"it counts {counted} as votes in epoch {replica.epoch}, and has been given {given}")
+    quorum, log = process.quorum, process.local_log
+    state, election, view, entry = quorum.state, quorum.election, log.view, replica.log
+    epoch, leader, voted = replica.epoch, replica.leader, replica.voted
+    real = (
+        state.name,
+        quorum.epoch,
+        state.leader_id,
+        state.voted_key,
+        view.end_offset,
+        view.last_epoch,
+        view.last_crc,
+        log.flushes.durable_end_offset,
+        log.high_watermark,
+        quorum.membership.voters,
+        election,
+        election.epoch,
+        election.leader_id,
+        election.voted_key,
+    )
+    model = (
+        replica.role,
+        epoch,
+        leader,
+        voted,
+        entry.end,
+        entry.epoch,
+        entry.crc,
+        replica.durable.end,
+        replica.high_watermark,
+        entry.config.voters if entry.config is not None else replica.base,
+        replica.storing[-1][1] if replica.storing else replica.stored or replica.election,
+        epoch,
+        leader,
+        voted,
+    )
+    if real != model:
+        name, of_node, of_model = next(found for found in zip(_VARIABLES, real, model, strict=True) if found[1] != found[2])
+        raise Refused(f"its {name} is {of_node}, the model's {of_model}")
+    if type(state) is Candidate or type(state) is Prospective:
+        _agree_on_votes(replica, state)
+
+
+def _agree_on_votes(replica: Replica, state: Candidate | Prospective) -> None:
+    """Who has given a vote in this round, or promised one."""
+    is_pre = state.name != "candidate"
+    given = {replica.key.node_id, *(node_id for node_id, pre_vote in replica.grants if pre_vote == is_pre)}
+    counted = state.tally.granting_voters()
+    if not given.issuperset(counted):
+        raise Refused(f"it counts {counted} as votes in epoch {replica.epoch}, and has been given {given}")
