@@ -7,12 +7,15 @@ the time before, with the batches since replayed behind it, must be the same ima
 whole.
 
 Images are compared part by part, as values. What is in neither of two images another part than when they were last found equal
-is not looked at again, so a comparison costs what has changed.
+is not looked into again: neither a part of the image nor an entry of a map.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+from immutables import Map
+from msgspec import Struct
 
 from kraftlab.metadata import codec
 from kraftlab.metadata.delta import MetadataDelta
@@ -35,6 +38,8 @@ _LOCAL_RECORDS = (Topic, RemoveTopic, Partition, PartitionChange, ConfigRecord, 
 """Records whose effects `check_changed` judges well enough most of the time."""
 _PARTS = tuple(name for name in MetadataImage.__struct_fields__ if name not in ("provenance", "transaction"))
 """What two nodes at one offset have in common; how much of an open transaction one delta brought is each one's own."""
+
+_ABSENT = object()
 
 
 class ReplayedLog:
@@ -130,10 +135,37 @@ class ReplayedLog:
 
 def _is_equal(image: MetadataImage, other: MetadataImage, known: tuple[MetadataImage, MetadataImage] | None = None) -> bool:
     """Whether they say the same. `known`: an older pair that does."""
-    for part in _PARTS:
-        of_image, of_other = getattr(image, part), getattr(other, part)
-        if known is not None and of_image is getattr(known[0], part) and of_other is getattr(known[1], part):
-            continue
-        if of_image != of_other:
+    if known is None:
+        return all(getattr(image, part) == getattr(other, part) for part in _PARTS)
+    older, older_other = known
+    return all(
+        _are_equal(getattr(image, part), getattr(other, part), getattr(older, part), getattr(older_other, part))
+        for part in _PARTS
+    )
+
+
+def _are_equal(one: object, other: object, older: object, older_other: object) -> bool:
+    """Whether two values are equal. The older ones are: what is the very same in both as it was there is not looked into."""
+    if one is older and other is older_other:
+        return True
+    if type(one) is Map and type(other) is Map and type(older) is Map and type(older_other) is Map:
+        return len(one) == len(other) and _are_equal_maps(one, other, older, older_other)
+    if isinstance(one, Struct) and type(one) is type(other) is type(older) is type(older_other):
+        return all(
+            _are_equal(getattr(one, name), getattr(other, name), getattr(older, name), getattr(older_other, name))
+            for name in one.__struct_fields__
+        )
+    return one == other
+
+
+def _are_equal_maps(
+    one: Map[object, object], other: Map[object, object], older: Map[object, object], older_other: Map[object, object]
+) -> bool:
+    """The same of two maps of one size, entry by entry."""
+    in_other, in_older, in_older_other = other.get, older.get, older_other.get
+    for key, value in one.items():
+        found = in_other(key, _ABSENT)
+        is_known = value is in_older(key, _ABSENT) and found is in_older_other(key, _ABSENT)
+        if not is_known and value != found:
             return False
     return True
