@@ -29,7 +29,7 @@ from kraftlab.quorum.driver.frames import FrameError
 from kraftlab.quorum.driver.transport import PeerError, PeerTimeout, PeerUnreachable
 from kraftlab.rpc.endpoint_types import BROKERS, check_endpoint_type
 from kraftlab.rpc.methods import METHODS, Method, fault
-from kraftlab.rpc.request_ids import can_be_named, is_named
+from kraftlab.rpc.request_ids import ONCE, can_be_named, is_named
 from kraftlab.rpc.server import Call
 
 from .controller_channel import NoController
@@ -42,9 +42,6 @@ TIMEOUT_DEFAULT_MS = 60_000
 RETRY_BACKOFF_S = 0.05
 PATIENCE_S = 5.0
 """How long a call is passed on whose deadline is over from the start."""
-ONCE = ("CreateTopics", "DeleteTopics", "CreatePartitions", "AddRaftVoter", "RemoveRaftVoter", "UnregisterBroker")
-"""Made twice without an id, these answer that the topic, voter or broker exists, or does not: their outcome is told wrongly."""
-
 ABOUT_CONFIGS = ("IncrementalAlterConfigs", "AlterConfigs", "DescribeConfigs")
 """Calls whose answer depends on the broker that was asked."""
 
@@ -194,6 +191,7 @@ class AdminService:
         header: admin_pb2.RequestHeader = getattr(call.request, "header")  # noqa: B009 - every request has one
         reason = "no controller is known to lead; see that a majority of the controllers runs"
         changes, is_open = call.api in ONCE or can_be_named(call.api, call.request), False
+        is_safe = call.api not in ONCE or is_named(call.api, call.request)
         is_over = header.HasField("timeout_ms") and header.timeout_ms <= 0
         if is_over:
             # What is said to that depends on the call, and so the controller says it.
@@ -217,12 +215,11 @@ class AdminService:
                 is_open = changes
                 break
             except PeerUnreachable as error:
-                is_safe = call.api not in ONCE or is_named(call.api, call.request)
                 may_have_arrived = not error.refused and not isinstance(error, NoController)
-                is_open = is_open or (changes and may_have_arrived)
-                if not is_safe and may_have_arrived:
-                    return fault(method, f"{error}; whether {call.api} was carried out is unknown", ErrorCode.NETWORK_EXCEPTION)
                 reason = str(error)
+                if may_have_arrived and not is_safe:
+                    return _unknown(method, f"{reason}; whether {call.api} was carried out is unknown")
+                is_open = is_open or (changes and may_have_arrived)
             except PeerError as error:
                 if error.code not in (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE):
                     return fault(method, error.message, error.code)
@@ -235,14 +232,23 @@ class AdminService:
                 if response.error != ErrorCode.NOT_CONTROLLER:
                     return fault(method, response.message or ErrorCode(response.error).message, response.error)
                 reason = response.message or "the controller has moved"
-                is_open = is_open or _is_outcome_unknown(method, response.response)
+                if _is_outcome_unknown(method, response.response):
+                    if not is_safe:
+                        return _unknown(method, f"{reason}; whether {call.api} was carried out is unknown")
+                    is_open = True
             await self._channel.wait_for_change(min(RETRY_BACKOFF_S, max(rest_s, 0)))
-        text = f"{call.api} could not be passed on to the active controller in time: {reason}"
         if is_open:
             text = f"{call.api} was passed on, and not answered in time; whether it was carried out is unknown ({reason})"
-        refused: Any = fault(method, text, ErrorCode.REQUEST_TIMED_OUT)
-        refused.header.outcome_unknown = is_open
-        return refused  # type: ignore[no-any-return]
+            return _unknown(method, text, ErrorCode.REQUEST_TIMED_OUT)
+        text = f"{call.api} could not be passed on to the active controller in time: {reason}"
+        return fault(method, text, ErrorCode.REQUEST_TIMED_OUT)
+
+
+def _unknown(method: Method, text: str, code: ErrorCode = ErrorCode.NETWORK_EXCEPTION) -> Message:
+    """The answer to a change that may have been carried out, or may still be."""
+    refused: Any = fault(method, text, code)
+    refused.header.outcome_unknown = True
+    return refused  # type: ignore[no-any-return]
 
 
 def _is_outcome_unknown(method: Method, body: bytes) -> bool:

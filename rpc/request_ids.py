@@ -34,6 +34,23 @@ NAMEABLE = frozenset(
     }
 )
 
+ONCE = frozenset(
+    {
+        "CreateTopics",
+        "DeleteTopics",
+        "CreatePartitions",
+        "AlterPartitionReassignments",
+        "DeleteAcls",
+        "AlterUserScramCredentials",
+        "AddRaftVoter",
+        "RemoveRaftVoter",
+        "UnregisterBroker",
+    }
+)
+"""Made twice without an id, these answer that the topic, voter or broker exists, or does not, that nothing moves or has moved on:
+their outcome is told wrongly. Who passes calls on does not send them again.
+"""
+
 
 def can_be_named(api: str, request: Any) -> bool:
     """Whether an id on this request counts."""

@@ -20,7 +20,7 @@ from outcome import Error, Outcome, Value
 
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.rpc.methods import METHODS, fault
-from kraftlab.rpc.request_ids import can_be_named, is_named
+from kraftlab.rpc.request_ids import ONCE, can_be_named, is_named
 from kraftlab.rpc.server import Call
 
 from .coroutines import Resume, Task, first_of, sleep, waiting
@@ -37,8 +37,6 @@ BROKEN_RATE = 0.7
 """How many clients hear of a node that dies with their request; the others wait in vain."""
 LOOK_AGAIN_US = 50_000
 """Between two attempts of a broker to pass a call on."""
-ONCE = ("CreateTopics", "DeleteTopics", "CreatePartitions", "AddRaftVoter", "RemoveRaftVoter", "UnregisterBroker")
-"""Calls that a broker makes only once without an id: a second time they would be told that all is done, or that nothing is."""
 DEFAULT_TIMEOUT_MS = 60_000
 
 
@@ -167,7 +165,7 @@ class AdminNetwork:
         request: Any = call.request
         timeout_ms = request.header.timeout_ms if request.header.HasField("timeout_ms") else DEFAULT_TIMEOUT_MS
         until_us = self.world.now_us + timeout_ms * 1_000
-        reason, is_open = "no controller is known to lead", False
+        reason, is_open, is_safe = "no controller is known to lead", False, call.api not in ONCE or is_named(call.api, request)
         changes = call.api in ONCE or can_be_named(call.api, request)
         while (rest_ms := (until_us - self.world.now_us) // 1_000) > 0:
             leader_id = broker.leader_id
@@ -177,14 +175,15 @@ class AdminNetwork:
                 try:
                     response = await self._ask(random, leader_id, call._replace(request=copy), rest_ms)
                 except Unanswered as error:
-                    if error.was_sent and call.api in ONCE and not is_named(call.api, request):
-                        text = f"{error}; whether {call.api} was carried out is unknown"
-                        return fault(METHODS[call.api], text, ErrorCode.NETWORK_EXCEPTION)
-                    reason, is_open = str(error), is_open or (error.was_sent and changes)
+                    reason, may_be_made = str(error), error.was_sent and changes
                 else:
                     if not is_not_controller(response):
                         return response
-                    reason, is_open = response.header.error_message, is_open or response.header.outcome_unknown
+                    reason, may_be_made = response.header.error_message, response.header.outcome_unknown
+                if may_be_made and not is_safe:
+                    text = f"{reason}; whether {call.api} was carried out is unknown"
+                    return fault(METHODS[call.api], text, ErrorCode.NETWORK_EXCEPTION)
+                is_open = is_open or may_be_made
             await sleep(self.world, LOOK_AGAIN_US)
         text = f"{call.api} could not be passed on to the active controller in time: {reason}"
         refused: Any = fault(METHODS[call.api], text, ErrorCode.REQUEST_TIMED_OUT)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import pytest
 import trio
 from google.protobuf.message import Message
 
@@ -18,6 +19,7 @@ from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import EnvelopeRequest, EnvelopeResponse, ForwardingBroker
 from kraftlab.quorum.driver.frames import FrameError
 from kraftlab.quorum.driver.transport import PeerTimeout, PeerUnreachable
+from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
 
 Answer = EnvelopeResponse | Exception
@@ -120,7 +122,10 @@ async def test_a_change_that_may_have_arrived_has_an_unknown_outcome(autojump_cl
         (Channel(NoController("nobody")), False),
         (Channel(PeerUnreachable("refused", refused=True)), False),
     ):
-        response: Any = await service_on(channel).dispatch(create(200))
+        named = create(200)
+        named.request.validate_only = False
+        named.request.header.request_id.client_id = bytes(16)
+        response: Any = await service_on(channel).dispatch(named)
         assert response.header.error_code == ErrorCode.REQUEST_TIMED_OUT
         assert response.header.outcome_unknown is is_unknown
     listing = Call(
@@ -130,6 +135,22 @@ async def test_a_change_that_may_have_arrived_has_an_unknown_outcome(autojump_cl
     )
     response = await service_on(Channel(PeerTimeout("no answer"))).dispatch(listing)
     assert not response.header.outcome_unknown, "a read changes nothing"
+
+
+@pytest.mark.parametrize("lost", ["the connection", "the leadership"])
+@pytest.mark.parametrize("api", ["CreateTopics", "AlterPartitionReassignments", "DeleteAcls"])
+async def test_a_change_without_an_id_that_may_be_made_is_not_asked_for_again(api: str, lost: str, autojump_clock: Any) -> None:
+    """The second answer would be that the topic exists, that nothing moves, that there is no such rule."""
+    method = METHODS[api]
+    call = Call(api, method.request(header=admin_pb2.RequestHeader(timeout_ms=1000)), "User:alice")
+    header = admin_pb2.ResponseHeader(error_code=ErrorCode.NOT_CONTROLLER, outcome_unknown=True)
+    gone = EnvelopeResponse(ErrorCode.NOT_CONTROLLER, "the leadership", method.response(header=header).SerializeToString())
+    channel = Channel(PeerUnreachable("the connection") if lost == "the connection" else gone, done())
+    response: Any = await service_on(channel).dispatch(call)
+    assert response.header.error_code == ErrorCode.NETWORK_EXCEPTION
+    assert response.header.error_message == f"{lost}; whether {api} was carried out is unknown"
+    assert response.header.outcome_unknown
+    assert len(channel.passed_on) == 1
 
 
 async def test_what_is_too_large_to_be_passed_on_is_refused_with_its_size(autojump_clock: Any) -> None:
