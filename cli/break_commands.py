@@ -271,6 +271,33 @@ def _node_command(name: str, stands: bool, short: str, text: str, examples: tupl
     return _command(name, short, *examples)(_nodes()(_for(run) if stands else run))
 
 
+@_command(
+    "clock",
+    "Let the clock of a node run wrong.",
+    "clock leader --rate 3 --for 10s",
+    "clock followers --rate 0.5",
+    "clock broker-1 --jump 30s",
+)
+@_nodes()
+@_for
+@click.option("--rate", type=float, metavar="N", help="It runs N times as fast as others, 0.001 to 1000.")
+@click.option("--jump", "jump_ms", type=_time, metavar="TIME", help="It jumps ahead by that, once.")
+def clock(
+    nodes: tuple[str, ...], for_ms: float | None, rate: float | None, jump_ms: float | None, data: str, as_json: bool
+) -> int:
+    """Let the clocks by which nodes wait and measure time run fast or slow, or jump ahead as after a suspend.
+
+    Time outs, sessions and elections go by it, and the times that a controller writes into the log.
+    """
+    if (rate is None) is (jump_ms is None):
+        raise click.UsageError("give either --rate or --jump")
+    if jump_ms is not None:
+        if for_ms is not None:
+            raise click.UsageError("--jump happens once and is not undone, so leave --for out")
+        return _report(_give(data, "clock-jump", (nodes,), jump_ms=jump_ms), as_json)
+    return _report(_give(data, "clock", (nodes,), for_ms=for_ms, rate=rate), as_json)
+
+
 @_command("status", "Show nodes, and what is broken.", "status")
 def status(data: str, as_json: bool) -> int:
     """Show the nodes of a cluster that may be broken, what is broken, and for how long."""
@@ -292,5 +319,6 @@ COMMANDS: tuple[click.Command, ...] = (
     slow,
     lossy,
     *(_node_command(*row) for row in _NODE_ORDERS),
+    clock,
     heal,
 )

@@ -30,13 +30,16 @@ from . import namespaces, node
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
-    """Fork a node, in the network namespace of that path if there is one. `request` comes back in the answer."""
+    """Fork a node, in the network namespace of that path and with the clock of that file if there is one. `request` comes back in
+    the answer.
+    """
 
     request: int
     role: str
     config: str
     log: str
     namespace: str = ""
+    clock: str = ""
 
 
 class Signal(msgspec.Struct, frozen=True, tag="signal"):
@@ -165,7 +168,7 @@ class ForkServer:
             if request.namespace:
                 namespaces.enter(request.namespace)
             gc.enable()
-            code = node.run(request.role, request.config, until_stdin_closes=True)
+            code = node.run(request.role, request.config, until_stdin_closes=True, clock_file=request.clock)
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:

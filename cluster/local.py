@@ -34,6 +34,7 @@ from .ports import PortClaims
 from .powered_disk import PoweredDisk
 from .processes import ForkServerProcess, NodeProcess
 from .proxied import ProxiedLinks
+from .steered_clock import ClockFile
 
 if TYPE_CHECKING:
     from .links.network import Network
@@ -54,11 +55,11 @@ class LocalCluster(ProxiedLinks):
 
     `overrides` are keys of server.properties for every node; a new cluster has its voters in the log (KIP-853) unless
     `voters_in_log` is false, and a random id unless one is given. `allow_chaos` puts proxies on the links between nodes, so that
-    they can be cut and shaped; what happens there by chance follows from `link_seed`. With a `network` the nodes live in that
-    instead of on this machine's loopback address, and it does all that to links; only who is in the network reaches them.
-    `own_disks` gives each node of a new cluster a disk of its own whose power can be taken (root on Linux; node_disks.py). Use as
-    a context manager: `with LocalCluster(path) as cluster:` starts all nodes and waits until they are ready; leaving stops them.
-    ClusterError says what went wrong and where the log is.
+    they can be cut and shaped (what happens there by chance follows from `link_seed`), and gives each node a clock that can run
+    wrong. With a `network` the nodes live in that instead of on this machine's loopback address, and it does all that to links;
+    only who is in the network reaches them. `own_disks` gives each node of a new cluster a disk of its own whose power can be
+    taken (root on Linux; node_disks.py). Use as a context manager: `with LocalCluster(path) as cluster:` starts all nodes and
+    waits until they are ready; leaving stops them. ClusterError says what went wrong and where the log is.
     """
 
     def __init__(
@@ -82,6 +83,8 @@ class LocalCluster(ProxiedLinks):
         self._claims = PortClaims(self.directory)
         self._overrides = dict(overrides or {})
         self._disks = NodeDisks(self.directory, wanted=own_disks)
+        self._clocks: dict[int, ClockFile] | None = {} if allow_chaos else None
+        """By node id, of those that were started; None: nodes go by this machine's."""
 
         def planned() -> ClusterPlan:
             shape = controllers, brokers, log_dirs
@@ -208,9 +211,18 @@ class LocalCluster(ProxiedLinks):
             size = log.stat().st_size if log.exists() else 0
             config = layout.properties_path(self.directory, node)
             namespace = self._network.namespace(node.node_id) if self._network is not None else ""
-            begun.append((node.node_id, size, self._fork_server.begin(node.role, str(config), str(log), namespace)))
+            clock = self._clock_file(node)
+            begun.append((node.node_id, size, self._fork_server.begin(node.role, str(config), str(log), namespace, clock)))
         for node_id, size, number in begun:
             self._running[node_id] = _Running(self._fork_server.collect(number), size)
+
+    def _clock_file(self, node: NodePlan) -> str:
+        """Where a node finds its clock, "" if it goes by this machine's."""
+        if self._clocks is None:
+            return ""
+        if node.node_id not in self._clocks:
+            self._clocks[node.node_id] = ClockFile(self.directory / "clocks" / node.name)
+        return str(self._clocks[node.node_id].path)
 
     def wait_ready(self, timeout_s: float = 30.0) -> float:
         """Waits until a controller leads, every node that runs says that it serves, and brokers are unfenced; seconds since
@@ -343,6 +355,15 @@ class LocalCluster(ProxiedLinks):
             )
         return disk
 
+    def clock(self, node_id: int) -> ClockFile:
+        """The clock of a node that was started. ClusterError if it goes by this machine's, which is everybody's."""
+        if self._clocks is None or node_id not in self._clocks:
+            raise ClusterError(
+                f"{self.node(node_id).name} goes by the clock of everybody; start the cluster with allow_chaos "
+                "(kraftlab up --allow-chaos)"
+            )
+        return self._clocks[node_id]
+
     def pause_node(self, node_id: int) -> None:
         """SIGSTOP: the process keeps its sockets and answers nothing."""
         self._signal(node_id, signal.SIGSTOP)
@@ -383,6 +404,8 @@ class LocalCluster(ProxiedLinks):
                 self._fork_server.close()
                 self._fork_server = None
             self._close_proxies()
+            for clock in (self._clocks or {}).values():
+                clock.close()
             self._release()
 
     def _signal(self, node_id: int, number: signal.Signals) -> None:

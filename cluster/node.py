@@ -14,7 +14,10 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from trio.abc import Clock
 
 ROLES = ("controller", "broker")
 _PATIENCE_S = 10.0
@@ -58,8 +61,10 @@ def load(role: str) -> tuple[Callable[[str], Any], Callable[[Any], Awaitable[Non
     return load_broker, run_broker
 
 
-def run(role: str, path: str, *, until_stdin_closes: bool) -> int:
-    """Runs a node in this process and returns its exit code; a fatal error is printed as one line."""
+def run(role: str, path: str, *, until_stdin_closes: bool, clock_file: str = "") -> int:
+    """Runs a node in this process and returns its exit code; a fatal error is printed as one line. With a `clock_file` it goes by
+    the clock that is in there (steered_clock.py).
+    """
     import trio
 
     from kraftlab.config.errors import ConfigError
@@ -69,7 +74,7 @@ def run(role: str, path: str, *, until_stdin_closes: bool) -> int:
         threading.Thread(target=_stop_when_stdin_closes, name="stdin", daemon=True).start()
     read_config, run_node = load(role)
     try:
-        trio.run(run_node, read_config(path))
+        trio.run(run_node, read_config(path), clock=_clock(clock_file))
     except ConfigError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
@@ -86,6 +91,15 @@ def run(role: str, path: str, *, until_stdin_closes: bool) -> int:
     except KeyboardInterrupt:
         return 0
     return 0
+
+
+def _clock(file: str) -> Clock | None:
+    """None: this machine's."""
+    if not file:
+        return None
+    from .steered_clock import SteeredClock
+
+    return SteeredClock(file)
 
 
 def _stop_when_stdin_closes() -> None:

@@ -56,10 +56,10 @@ class ForkServerProcess:
         self._reader = threading.Thread(target=self._read, name="fork-server", daemon=True)
         self._reader.start()
 
-    def begin(self, role: str, config: str, log: str, namespace: str = "") -> int:
+    def begin(self, role: str, config: str, log: str, namespace: str = "", clock: str = "") -> int:
         """Asks for a node and returns at once; `collect` gives its process."""
         number = next(self._numbers)
-        self.send(Start(number, role, config, log, namespace))
+        self.send(Start(number, role, config, log, namespace, clock))
         return number
 
     def collect(self, number: int) -> NodeProcess:

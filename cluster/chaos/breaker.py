@@ -21,7 +21,7 @@ from kraftlab.metadata.errors import ApiError
 from ..layout import ClusterError
 from ..links.shape import LinkShape
 from . import full_disk
-from .faults import CUT, DARK, DOWN, FULL, LOSSY, NODE_FAULTS, OFF, PAUSED, SLOW, Fault, Faults, InForce
+from .faults import CUT, DARK, DOWN, FULL, LOSSY, NODE_FAULTS, OFF, PAUSED, SLOW, WRONG_CLOCK, Fault, Faults, InForce
 from .names import leader_of, resolve
 from .orders import Done, LinkState, NodeState, Order, Standing, Status
 
@@ -122,6 +122,10 @@ class Breaker:
     def fill_disk(self, order: Order, groups: tuple[Group, ...]) -> Done:
         return self._of_nodes(order, self._running(groups[0]), "no space on its disks", FULL)
 
+    def clock(self, order: Order, groups: tuple[Group, ...]) -> Done:
+        """At another rate, as long as the order stands."""
+        return self._of_nodes(order, groups[0], f"clocks run at {order.rate:g} times the rate", WRONG_CLOCK)
+
     def _of_nodes(self, order: Order, nodes: Group, what: str, kind: str) -> Done:
         return self._stand(order, f"{self._names(nodes)}: {what}", kind, [], nodes=nodes)
 
@@ -132,7 +136,7 @@ class Breaker:
         number = next(self._numbers)
         faults = frozenset([*(Fault(kind, *link) for link in links), *(Fault(kind, node_id) for node_id in nodes)])
         until = None if order.for_ms is None else time.monotonic() + order.for_ms / 1000
-        self._faults.add(InForce(number, text, faults, shape or LinkShape(), order.reset, until))
+        self._faults.add(InForce(number, text, faults, shape or LinkShape(), order.reset, order.rate, until))
         if order.for_ms is not None:
             self._timers[number] = timer = threading.Timer(order.for_ms / 1000, self._expire, (number, order.drop))
             timer.daemon = True
@@ -181,6 +185,12 @@ class Breaker:
         self._faults.forget(faults)
         broken = tuple(sorted({fault.node for fault in faults}))
         return Done(f"{self._names(broken)}: {what}", nodes=tuple(self._cluster.node(node_id).name for node_id in broken))
+
+    def clock_jump(self, order: Order, groups: tuple[Group, ...]) -> Done:
+        for clock in [self._cluster.clock(node_id) for node_id in groups[0]]:
+            clock.jump(order.jump_ms / 1000)
+        names = tuple(self._cluster.node(node_id).name for node_id in groups[0])
+        return Done(f"{self._names(groups[0])}: clocks have jumped {order.jump_ms / 1000:g} s ahead", nodes=names)
 
     def restart(self, order: Order, groups: tuple[Group, ...]) -> Done:
         """Stops those that run, as one stops a node, and starts all; whatever was wrong with them is over."""
@@ -301,6 +311,8 @@ ORDERS: dict[str, Kind] = {
     "power-loss": Kind(Breaker.power_loss, 1, 1, "one group of names"),
     "pause": Kind(Breaker.pause, 1, 1, "one group of names"),
     "fill-disk": Kind(Breaker.fill_disk, 1, 1, "one group of names"),
+    "clock": Kind(Breaker.clock, 1, 1, "one group of names"),
+    "clock-jump": Kind(Breaker.clock_jump, 1, 1, "one group of names", stands=False),
     "heal": Kind(Breaker.heal, 0, 2, "no names, or one group, or two", stands=False),
     "resume": Kind(Breaker.resume, 1, 1, "one group of names", stands=False),
     "free-disk": Kind(Breaker.free_disk, 1, 1, "one group of names", stands=False),

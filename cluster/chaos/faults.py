@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from ..local import LocalCluster
 
 CUT, SLOW, LOSSY, DARK, DOWN, PAUSED, FULL = "cut", "slow", "lossy", "dark", "down", "paused", "full"
-NODE_FAULTS = (DARK, DOWN, PAUSED, FULL)
+WRONG_CLOCK = "wrong clock"
+NODE_FAULTS = (DARK, DOWN, PAUSED, FULL, WRONG_CLOCK)
 OFF = (DARK, DOWN)
 """Nodes with one of these do not run."""
 
@@ -45,13 +46,14 @@ class Fault(NamedTuple):
 
 
 class InForce(msgspec.Struct):
-    """An order and the faults that it holds. `shape` and `reset` say how; `until` is a time of the monotonic clock."""
+    """An order and the faults that it holds. `shape`, `reset` and, of clocks, `rate` say how. `until`: of the monotonic clock."""
 
     number: int
     text: str
     faults: frozenset[Fault]
     shape: LinkShape = PLAIN
     reset: bool = False
+    rate: float = 1.0
     until: float | None = None
 
 
@@ -150,6 +152,9 @@ class Faults:
                 cluster.pause_node(node_id)
             case "paused":
                 cluster.resume_node(node_id)
+            case "wrong clock":
+                order = self.wanted(fault)
+                cluster.clock(node_id).run_at(1.0 if order is None else order.rate)
             case "full" if pid is not None:
                 (full_disk.fill if is_wanted else full_disk.free)(pid)
 

@@ -24,6 +24,8 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     loss: float = 0.0
     duplicate: float = 0.0
     reorder: float = 0.0
+    rate: float = 1.0
+    jump_ms: float = 0.0
 
 
 class NodeState(msgspec.Struct, frozen=True):

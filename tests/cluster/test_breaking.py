@@ -344,6 +344,23 @@ def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
+def test_followers_whose_clocks_run_fast_miss_a_leader_that_is_there(lab: Lab, order: Order) -> None:
+    old = lab.leader()
+    _, epoch = lab.view_of(old)
+    order("clock", "followers", "--rate", "50")
+    wait_until("there was an election", lambda: lab.view_of(old)[1] > epoch)
+    order("heal")
+    lab.create("made-by-the-right-time", *lab.cluster.controller_ids)
+
+
+def test_a_broker_whose_clock_has_jumped_goes_on(lab: Lab, order: Order) -> None:
+    answer = order("clock", "broker-1", "--jump", "1h")
+    assert answer["text"] == "broker-1: clocks have jumped 3600 s ahead"
+    lab.cluster.wait_ready()
+    assert "give either --rate or --jump" in str(order("clock", "broker-1")["error"])
+    assert "0.001 to 1000 times" in str(order("clock", "broker-1", "--rate", "0")["error"])
+
+
 def test_the_power_of_a_disk_that_is_everybodys_cannot_be_taken(lab: Lab, order: Order) -> None:
     answer = order("power-loss", "leader")
 

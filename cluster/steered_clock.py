@@ -1,0 +1,100 @@
+"""The clock of a node that can be made to run wrong: one file says how, one process reads it, another writes it.
+
+Theory of operation. The file holds a moment of this machine's monotonic clock, which both sides read, what the node's clock
+showed then, and the rate at which it has run since; a counter before and behind tells a reader that it met a write. The node's
+event loop goes by what the file says, so that everything that waits there waits by a wrong clock; it looks at least every
+`NOTICED_WITHIN_S`, since nobody tells it of a change. The clock never goes back, as a machine's monotonic one does not.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import struct
+import time
+from pathlib import Path
+
+import trio
+
+from .layout import ClusterError
+
+NOTICED_WITHIN_S = 0.05
+_LAYOUT = struct.Struct("<QdddQ")
+
+
+class ClockFile:
+    """The writer's side; one thread at a time. It begins as the machine's clock, and whoever reads an older one goes on with that."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        now_s = time.monotonic()
+        new = path.with_suffix(".new")
+        new.write_bytes(_LAYOUT.pack(0, now_s, now_s, 1.0, 0))
+        with open(new, "r+b") as file:
+            self._map = mmap.mmap(file.fileno(), _LAYOUT.size)
+        new.replace(path)
+        self._writes = 0
+        self._since_s = self._shown_s = now_s
+        self.rate = 1.0
+
+    def run_at(self, rate: float) -> None:
+        """ClusterError unless it goes on, and not beyond all measure."""
+        if not 0.001 <= rate <= 1000:
+            raise ClusterError(f"a clock runs at 0.001 to 1000 times the rate of others, not at {rate:g}")
+        self._anchor(0.0)
+        self.rate = rate
+        self._write()
+
+    def jump(self, seconds: float) -> None:
+        """Ahead, as that of a machine that was suspended. ClusterError if that is not ahead."""
+        if not 0 < seconds <= 1e6:
+            raise ClusterError(
+                f"a clock never goes back: it jumps by more than nothing and at most a million seconds, not by {seconds:g}"
+            )
+        self._anchor(seconds)
+        self._write()
+
+    def close(self) -> None:
+        self._map.close()
+
+    def _anchor(self, ahead_s: float) -> None:
+        now_s = time.monotonic()
+        self._shown_s += (now_s - self._since_s) * self.rate + ahead_s
+        self._since_s = now_s
+
+    def _write(self) -> None:
+        self._writes += 1
+        self._map[:8] = self._writes.to_bytes(8, "little")
+        struct.pack_into("<ddd", self._map, 8, self._since_s, self._shown_s, self.rate)
+        self._map[32:] = self._writes.to_bytes(8, "little")
+
+
+class SteeredClock(trio.abc.Clock):
+    """The reader's side: trio's clock in a node's process. OSError if there is no such file."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        with open(path, "rb") as file:
+            self._map = mmap.mmap(file.fileno(), _LAYOUT.size, access=mmap.ACCESS_READ)
+        self._latest_s = -math.inf
+
+    def start_clock(self) -> None:
+        """It runs already."""
+
+    def current_time(self) -> float:
+        shown_s, _ = self._look()
+        return shown_s
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        shown_s, rate = self._look()
+        return min(max(0.0, (deadline - shown_s) / rate), NOTICED_WITHIN_S)
+
+    def _look(self) -> tuple[float, float]:
+        """What it shows, and its rate."""
+        while True:
+            after, since_s, shown_s, rate, before = _LAYOUT.unpack_from(self._map)
+            if after == before:
+                break
+        self._latest_s = max(self._latest_s, shown_s + (time.monotonic() - since_s) * rate)
+        return self._latest_s, rate
