@@ -24,7 +24,7 @@ _LAYOUT = struct.Struct("<QdddQ")
 
 
 class ClockFile:
-    """The writer's side; one thread at a time. It begins as the machine's clock, and whoever reads an older one goes on with that."""
+    """The writer's side; one thread at a time. It begins as the machine's clock; who reads an older one goes on with that."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
