@@ -95,8 +95,8 @@ class ControllerNode:
         self._config = config
         outside = outside or this_machine()
         self._network = outside.network
-        self._clock = trio.lowlevel.current_clock()
-        self._anchor_ms = outside.wall_s() * 1000 - trio.current_time() * 1000
+        self._clock = outside.clock
+        self._anchor_ms = self._clock.wall_s() * 1000 - self._clock.now_s() * 1000
         self._alarm = trio.CancelScope()
         self._incarnation_id = fresh_uuid(outside.chance, {})
         self._refused_with: str | None = None
@@ -186,13 +186,15 @@ class ControllerNode:
 
     def _now_ms(self) -> int:
         """Also for threads, which have no `trio.current_time`: long answers are put together there."""
-        return int(self._clock.current_time() * 1000 + self._anchor_ms)
+        return int(self._clock.now_s() * 1000 + self._anchor_ms)
 
     def _timer_changed(self) -> None:
         deadline_ms = self.controller.queue.next_deadline_ms()
-        self._alarm.deadline = float("inf") if deadline_ms >= NEVER_MS else (deadline_ms - self._anchor_ms) / 1000
+        due_s = float("inf") if deadline_ms >= NEVER_MS else (deadline_ms - self._anchor_ms) / 1000
+        self._alarm.deadline = self._clock.at(due_s)
 
     async def _run_timer(self) -> None:
+        self._clock.follow(self._timer_changed)
         while True:
             self._alarm = trio.CancelScope()
             self._timer_changed()

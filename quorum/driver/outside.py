@@ -1,7 +1,8 @@
-"""What a node's shell has of the world outside of it: a network, threads for its disk, chance and the time of day.
+"""What a node's shell has of the world outside of it: a network, threads for its disk, chance and clocks.
 
-The shell asks for nothing of these in any other way (its own clock is trio's), so an experiment that puts others in their place
-plays the same node again to the last byte. Nodes run on `this_machine()`.
+The shell asks for nothing of these in any other way, so an experiment that puts others in their place plays the same node again
+to the last byte. The clock is what the quorum and the controller go by: when the core is to be woken, and how old a session is.
+How long an answer or a connection is waited for goes by trio's clock, which is the real one's. Nodes run on `this_machine()`.
 """
 
 from __future__ import annotations
@@ -56,15 +57,52 @@ class Threads(Protocol):
     def worker(self, name: str) -> Worker: ...
 
 
+class Clock(Protocol):
+    """The clocks of one node's machine."""
+
+    def now_s(self) -> float:
+        """Never goes back. Also for threads, once it was asked under trio."""
+
+    def wall_s(self) -> float:
+        """Seconds since 1970; may be set to any other time."""
+
+    def at(self, now_s: float) -> float:
+        """When on trio's clock `now_s` will say that, as it runs now."""
+
+    def follow(self, changed: Callable[[], None]) -> None:
+        """Has that called whenever `at` gives other answers than before."""
+
+
+class MachineClock:
+    """trio's clock, and the system's wall clock."""
+
+    def __init__(self) -> None:
+        self._clock: trio.abc.Clock | None = None
+
+    def now_s(self) -> float:
+        if self._clock is None:
+            self._clock = trio.lowlevel.current_clock()
+        return self._clock.current_time()
+
+    def wall_s(self) -> float:
+        return time.time()
+
+    def at(self, now_s: float) -> float:
+        return now_s
+
+    def follow(self, changed: Callable[[], None]) -> None:
+        """Its answers do not change."""
+
+
 class Outside(NamedTuple):
-    """Of one node. `wall_s`: seconds since 1970."""
+    """Of one node."""
 
     network: Network
     threads: Threads
     chance: random.Random
-    wall_s: Callable[[], float]
+    clock: Clock
 
 
 def this_machine() -> Outside:
     """The real world."""
-    return Outside(TCP, DiskThreads(), random.Random(), time.time)
+    return Outside(TCP, DiskThreads(), random.Random(), MachineClock())

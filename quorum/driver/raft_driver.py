@@ -139,7 +139,7 @@ class RaftDriver:
         self._identity: PeerIdentity | None = None
         self._state_machine = state_machine
         self._file_system = file_system or RealFileSystem()
-        self._network, self._threads, self._random, self._wall_s = outside or this_machine()
+        self._network, self._threads, self._random, self._clock = outside or this_machine()
         self._core: RaftNode | None = None
         self._stepping = False
         self._inbox: deque[Event] = deque()
@@ -372,7 +372,7 @@ class RaftDriver:
 
     async def _run(self, store: MetadataStore, task_status: trio.TaskStatus[None]) -> None:
         config = self.config
-        self._clock_anchor_ms = self._wall_s() * 1000 - trio.current_time() * 1000
+        self._clock_anchor_ms = self._clock.wall_s() * 1000 - self._clock.now_s() * 1000
         self._election_writer = ElectionWriter(store.election_store, self._threads, self._election_state_stored)
         self._taker = SnapshotTaker(
             store.snapshots,
@@ -383,7 +383,7 @@ class RaftDriver:
             self._snapshot_context,
             lambda snapshot: self._step(SnapshotTaken(snapshot)),
             self._wake_applier,
-            self._wall_s,
+            self._clock.wall_s,
         )
         core = RaftNode(config.raft, store.log_view(), store.election, self._random, self._now_ms(), store.boot)
         self._applier = ApplyTask(
@@ -426,10 +426,10 @@ class RaftDriver:
             await self._ended.wait()
 
     def _now_ms(self) -> int:
-        return int(trio.current_time() * 1000 + self._clock_anchor_ms)
+        return int(self._clock.now_s() * 1000 + self._clock_anchor_ms)
 
     def _now_us(self) -> int:
-        return int((trio.current_time() * 1000 + self._clock_anchor_ms) * 1000)
+        return int((self._clock.now_s() * 1000 + self._clock_anchor_ms) * 1000)
 
     # --- the core: events in, effects out ------------------------------------------------------------------------------------
 
@@ -487,12 +487,13 @@ class RaftDriver:
 
     def _arm(self, deadline_ms: int) -> None:
         self._armed_ms = deadline_ms
-        self._timer.deadline = (deadline_ms - self._clock_anchor_ms) / 1000
+        self._timer.deadline = self._clock.at((deadline_ms - self._clock_anchor_ms) / 1000)
 
     async def _run_timer(self) -> None:
         """Fires when the core's next deadline has passed. `_step` only moves the alarm forward; an early one is set again."""
         core = self._core
         assert core is not None
+        self._clock.follow(lambda: self._arm(self._armed_ms))
         while True:
             self._timer = trio.CancelScope()
             self._arm(core.next_deadline_ms())

@@ -21,8 +21,9 @@ from jepsen_lite.workload import Options
 from jepsen_lite.workloads import workload_named
 from jepsen_lite.worlds import phases
 from jepsen_lite.worlds.shell import LOG_NAME, ShellRun, run_shell
+from jepsen_lite.worlds.shell_kinds import SHELL_KINDS
 from jepsen_lite.worlds.shell_machine import STARTED_S
-from jepsen_lite.worlds.world import WorldFailed
+from jepsen_lite.worlds.world import WorldFailed, kinds_of
 from kraftlab.broker.log.log_dir import LogDir
 from kraftlab.cli import main
 from kraftlab.quorum.core.effects import Append
@@ -208,11 +209,35 @@ def test_a_wake_up_that_comes_while_nobody_sleeps_and_is_lost_is_found(monkeypat
         run_shell(workload_named("registers"), with_seed(4))
 
 
+def test_clocks_that_run_wrong_do_no_harm_and_are_seen_by_the_node_whose_they_are():
+    told: tuple[tuple[str, dict[str, object]], ...] = (
+        ("follower", {"jump_ms": 5_000}),
+        ("leader", {"rate": 2.0}),
+        ("controllers", {"set_ms": -3_600_000}),
+        ("broker", {"rate": 0.5}),
+    )
+    strikes = [
+        Action(at_ms=200 + 500 * place, kind="clock", target=target, for_ms=400, number=place, arguments=arguments)
+        for place, (target, arguments) in enumerate(told)
+    ]
+    options = msgspec.structs.replace(with_seed(4), time_s=2.5)
+    played = run_shell(workload_named("registers"), options, FaultPlan(seed="4", actions=tuple(strikes)))
+    assert not bad("registers", played), "\n".join(played.log)
+    assert [strike.error for strike in played.run.strikes] == [""] * len(told)
+    jumped = played.run.strikes[0]
+    began_s = played.run.started_at_ms / 1000 - STARTED_S
+    late = [line for line in played.log if 0 <= float(line.split()[0]) - began_s - jumped.begin_ns / 1e9 < 0.1]
+    assert any(f"node {jumped.nodes[0]}" in line and "prospective" in line for line in late), (
+        "it has not heard of anybody in time"
+    )
+
+
 def test_what_cannot_strike_here_is_refused(capsys: pytest.CaptureFixture[str]):
-    with pytest.raises(WorldFailed, match="clock cannot strike in the world shell, which has kill, pause"):
-        run_shell(workload_named("registers"), QUICK, FaultPlan(seed="1", actions=(Action(at_ms=1, kind="clock"),)))
-    assert main.run(["chaos", "test", "-w", "registers", "-n", "clock", "--world", "shell"]) == USAGE
-    assert "clock cannot strike in --world shell" in capsys.readouterr().err
+    with pytest.raises(WorldFailed, match="earthquake cannot strike in the world shell, which has kill, pause"):
+        run_shell(workload_named("registers"), QUICK, FaultPlan(seed="1", actions=(Action(at_ms=1, kind="earthquake"),)))
+    assert main.run(["chaos", "test", "-w", "registers", "-n", "earthquake", "--world", "shell"]) == USAGE
+    assert "there is no nemesis earthquake" in capsys.readouterr().err
+    assert tuple(SHELL_KINDS) == kinds_of("shell")
 
 
 def test_a_run_is_kept_and_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

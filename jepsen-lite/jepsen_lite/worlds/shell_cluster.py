@@ -49,10 +49,11 @@ from ..nemeses.scene import Leads
 from .held_tasks import OWNER, HeldTasks
 from .inline_disk import InlineDisk
 from .memory_network import MemoryNetwork, Pair, Place
+from .shell_clock import MachineClocks
 from .shell_copies import counts_on
 from .shell_disks import Medium
 from .shell_log_dirs import LogDirDisks
-from .shell_machine import SHOWN, STARTED_S
+from .shell_machine import SHOWN, WALL_S
 from .shell_nodes import ShellBroker, ShellController, ShellNode
 
 HOST = "127.0.0.1"
@@ -128,6 +129,7 @@ class ShellCluster:
         self.cluster_id = to_text(self._new_id())
         self._peer_at = {node: Endpoint(HOST, 10_000 + node) for node in self.node_ids}
         self.network = MemoryNetwork({at: node for node, at in self._peer_at.items()}, chance)
+        self.clocks = {node: MachineClocks() for node in self.node_ids}
         self._files: dict[int, SimulatedFileSystem] = {}
         self._directories: dict[int, MetaProperties] = {}
         self._disks_made = 0
@@ -189,7 +191,9 @@ class ShellCluster:
         place = Place(self.network, node_id, self._chance(f"pauses {node_id} {number}"))
         files = self._files[node_id]
         disks = [InlineDisk(self._chance(f"disk {node_id} {number}"), files)]
-        outside = Outside(place, disks[0], self._chance(f"node {node_id} {number}"), lambda: STARTED_S + trio.current_time())
+        clock = self.clocks[node_id]
+        clock.boot()
+        outside = Outside(place, disks[0], self._chance(f"node {node_id} {number}"), clock)
         made = self._directories[node_id], outside, files, partial(self._commit, node_id)
         node: ShellNode
         if node_id in self.controller_ids:
@@ -198,6 +202,7 @@ class ShellCluster:
             disks.append(InlineDisk(self._chance(f"log directories {node_id} {number}"), self.log_dir_disks.by_broker[node_id]))
             node = ShellBroker(self._build(node_id, "broker", BrokerConfig), *made, disks[1])
         life = self._lives[node_id] = _Life(node, place, self.media(node_id), disks, number)
+        life.context.run(WALL_S.set, clock.wall_s)
         life.context.run(self._nursery.start_soon, self._live, node_id, life, before)
 
     def _commit(self, node_id: int, data: bytes) -> None:

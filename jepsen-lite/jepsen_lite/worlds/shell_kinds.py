@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
+
+import trio
 
 from kraftlab.quorum.storage.errors import StorageError
 
 from ..nemeses.damage import Damage
 from ..nemeses.faults import CannotStrike
-from ..nemeses.kind import Draft, Hit, Kind, Shape
+from ..nemeses.kind import Draft, Hit, Kind, Shape, one_of
 from ..nemeses.kinds import KINDS
 from ..nemeses.scene import Scene, undo_each
 from . import shell_copies
+from .shell_clock import Skew
 
 BROKERS_RATE = 0.4
 """How many of the strikes that fall on one disk or on several fall on a broker's."""
@@ -90,6 +93,37 @@ def _inflict(scene: Scene, node: int, choose: Choose, hit: Hit) -> None:
     hit.detail = f"{place} at {chosen.position}, {len(chosen.after)} bytes"
 
 
+# -- clocks --------------------------------------------------------------------------------------------------------------
+
+RATES = (0.5, 0.8, 0.95, 1.05, 1.25, 2.0)
+JUMPS_MS = (100, 700, 3_000, 20_000)
+SETS_MS = (-3_600_000, -60_000, -2_000, 2_000, 60_000, 3_600_000)
+
+
+def _draw_clock(random: Random, shape: Shape) -> list[Draft]:
+    weights = {"leader": 2, "follower": 2, "controller": 1, "controllers": 1, **({"broker": 1} if shape.brokers else {})}
+    kind = random.choice(("rate", "jump_ms", "set_ms"))
+    values: tuple[float, ...] = {"rate": RATES, "jump_ms": JUMPS_MS, "set_ms": SETS_MS}[kind]
+    return [Draft(one_of(random, weights), {kind: random.choice(values)})]
+
+
+@asynccontextmanager
+async def _clock(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+    """Clocks run at another rate (`rate`), jump ahead (`jump_ms`), or say another time of day (`set_ms`)."""
+    told = hit.arguments
+    skew = Skew(float(told.get("rate", 1)), told.get("jump_ms", 0) / 1000, told.get("set_ms", 0) / 1000)
+    if skew.rate <= 0 or skew.jump_s < 0:
+        raise CannotStrike(
+            f"no clock runs at a rate of {skew.rate:g} or jumps by {skew.jump_s:g} s: neither stands still or goes back"
+        )
+    hit.detail = ", ".join(f"{name} {value}" for name, value in told.items())
+    with ExitStack() as stack:
+        for node in hit.nodes:
+            stack.enter_context(scene.cluster.clocks[node].wrong(skew))
+        await trio.lowlevel.checkpoint()
+        yield
+
+
 def _row(name: str, of_broker: Fault) -> Kind:
     kind = KINDS[name]
     return kind._replace(draw=_or_broker(kind.draw), fault=_or_of_broker(kind.fault, of_broker))
@@ -97,6 +131,9 @@ def _row(name: str, of_broker: Fault) -> Kind:
 
 SHELL_KINDS: dict[str, Kind] = {
     **KINDS,
-    **{kind.name: kind for kind in (_row("power-loss", _power_loss), _row("bit-rot", _bit_rot), _row("torn", _torn))},
+    "power-loss": _row("power-loss", _power_loss),
+    "bit-rot": _row("bit-rot", _bit_rot),
+    "torn": _row("torn", _torn),
+    "clock": Kind("clock", "clocks run slow or fast, jump ahead, or say another time of day", _draw_clock, _clock),
 }
 """By name."""

@@ -2,7 +2,8 @@
 
 Which task goes first is drawn from the seed, as trio has it for property tests. Controllers have all else through one seam
 (`kraftlab.quorum.driver.outside`). Brokers take the names of what they give up, the time of day, some pauses and the free space
-of their disks from this process and its system, so these are put in place here. Their log directories lie in memory, where the
+of their disks from this process and its system, so these are put in place here; `WALL_S` says what the time of day is for whose
+task. Their log directories lie in memory, where the
 system has such a place, under a name that is another one in each run: logs show it as `SHOWN`.
 """
 
@@ -15,8 +16,9 @@ import random
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 from unittest import mock
 
@@ -29,6 +31,8 @@ SHOWN = "/shell"
 STARTED_S = 1_700_000_000.0
 """The wall clock's time when the mock clock's is 0."""
 FREE_BYTES = 1 << 40
+WALL_S: ContextVar[Callable[[], float]] = ContextVar("wall_s")
+"""The time of day on the machine of the task's node; not set for tasks that are none of a node."""
 
 
 @contextmanager
@@ -39,7 +43,9 @@ def deterministic(seed: str) -> Iterator[None]:
     names = random.Random(f"{seed}/shell/names")
 
     def now() -> float:
-        return STARTED_S + trio.current_time() if trio.lowlevel.in_trio_run() else clock()
+        if not trio.lowlevel.in_trio_run():
+            return clock()
+        return WALL_S.get(lambda: STARTED_S + trio.current_time())()
 
     loop._ALLOW_DETERMINISTIC_SCHEDULING = True
     loop._r.seed(f"{seed}/tasks")

@@ -80,13 +80,18 @@ WORLDS: dict[str, tuple[str, str]] = {
     "simulated": ("simulated", "play"),
 }
 """Name → (module of this room; its function from Assignment to Played)."""
-SIMULATED_KINDS = (*(name for name in KINDS if name != "move-dirs"), "clock")
-"""What can strike in the world "simulated", where alone clocks are the harness's, and brokers hold no replicas."""
+CLOCK = "clock"
+_KINDS_OF: dict[str, tuple[str, ...]] = {
+    "real": tuple(KINDS),
+    "shell": (*KINDS, CLOCK),
+    "simulated": (*(name for name in KINDS if name != "move-dirs"), CLOCK),
+}
+"""What can strike: processes share the machine's clock, and simulated brokers hold no replicas."""
 
 
 def kinds_of(world: str) -> Sequence[str]:
     """What that world has for faults; whether this machine can do them is another question."""
-    return SIMULATED_KINDS if world == "simulated" else tuple(KINDS)
+    return _KINDS_OF[world]
 
 
 def world_named(name: str) -> Callable[[Assignment], Played]:
