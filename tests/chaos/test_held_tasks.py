@@ -6,10 +6,11 @@ from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import Any
 
+import pytest
 import trio
 from trio.testing import MockClock
 
-from jepsen_lite.worlds.held_tasks import OWNER, HeldTasks
+from jepsen_lite.worlds.held_tasks import OWNER, CannotHold, HeldTasks
 
 Seen = list[tuple[float, str]]
 
@@ -109,3 +110,57 @@ def test_who_is_woken_and_cancelled_meanwhile_gets_both_afterwards_in_this_order
 
     under_trio(main)
     assert seen == [(2, "woken"), (2, "ended")]
+
+
+def test_who_is_held_again_at_once_makes_no_step_in_between() -> None:
+    seen: Seen = []
+
+    async def main(held: HeldTasks, nursery: trio.Nursery) -> None:
+        begin("a", nursery, lambda: ticking(seen, "a"))
+        await trio.sleep(0.5)
+        held.hold("a")
+        await trio.sleep(1)
+        held.release("a")
+        held.hold("a")
+        await trio.sleep(1)
+        assert seen == [(0, "a")]
+        held.release("a")
+        await trio.testing.wait_all_tasks_blocked()
+
+    under_trio(main)
+    assert seen == [(0, "a"), (2.5, "a")]
+
+
+def test_what_a_held_task_raises_and_returns_comes_as_from_any_other() -> None:
+    async def failing() -> None:
+        await trio.sleep(1)
+        raise KeyError("as it is")
+
+    async def parent() -> None:
+        with pytest.RaisesGroup(KeyError):
+            async with trio.open_nursery() as children:
+                children.start_soon(failing)
+        assert [frame.f_code.co_name for frame, _ in trio.lowlevel.current_task().iter_await_frames()][:1] == ["parent"]
+
+    async def main(held: HeldTasks, nursery: trio.Nursery) -> None:
+        begin("a", nursery, parent)
+        await trio.sleep(0.5)
+        held.hold("a")
+        await trio.sleep(2)
+        held.release("a")
+        await trio.testing.wait_all_tasks_blocked()
+
+    under_trio(main)
+
+
+def test_a_trio_that_resumes_tasks_in_another_way_is_named_instead_of_holding_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if trio kept what it calls from before an instrument hears of a task."""
+    monkeypatch.setattr(HeldTasks, "task_spawned", lambda held, task: setattr(held, "_has_tasks", True))
+
+    async def main(held: HeldTasks, nursery: trio.Nursery) -> None:
+        begin("a", nursery, trio.lowlevel.checkpoint)
+        await trio.sleep(1)
+        with pytest.raises(CannotHold, match=rf"under trio {trio.__version__} nodes cannot stand still: no step"):
+            held.hold("a")
+
+    under_trio(main)

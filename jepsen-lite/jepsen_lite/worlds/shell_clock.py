@@ -1,9 +1,9 @@
 """Clocks of machines in the shell's world, which run wrong as one likes.
 
 Theory of operation. A machine shows how long it has run, which never goes back, and the time of day. Both follow trio's mock
-clock until a fault holds them: then they run at another rate, or jump ahead as on a machine that was suspended, or the time of day
-alone is set to another one. Faults overlap: rates multiply, and what the time of day is set by adds up. When the last one ends all
-goes at the usual rate, and the time of day is corrected (which sets it back, maybe); how long the machine has run is not.
+clock until a fault holds them: then they run at another rate, or jump ahead as on a machine that was suspended, or the time of
+day alone is set to another one. Faults overlap: rates multiply, and what the time of day is set by adds up. When the last one
+ends all goes at the usual rate, and the time of day is corrected (which may set it back); how long the machine has run is not.
 
 Timers of the node's core and controller ring when its own clock says so: whoever follows the clock is told of each change.
 """
