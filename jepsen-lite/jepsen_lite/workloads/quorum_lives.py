@@ -23,12 +23,15 @@ Key = tuple[int, str]
 
 
 class QuorumLives:
-    """`asked` are the names of operations whose result is [leader, epoch, …]. `details`: epochs, changes of the voters."""
+    """`asked` are the names of operations whose result is [leader, epoch, …]. `changes`: where the voters can change they have to
+    have changed, else that was not tested ("unknown"). `details`: epochs, changes of the voters.
+    """
 
     name = "lives of the quorum"
 
-    def __init__(self, *asked: str) -> None:
+    def __init__(self, *asked: str, changes: bool = False) -> None:
         self._asked = frozenset(asked)
+        self._changes = changes
 
     def check(self, run: Run) -> Verdict:
         if run.log is None or run.log.start:
@@ -38,7 +41,9 @@ class QuorumLives:
         changes = _read(run.log, leaders, findings)
         _agree(leaders, self._said(run), findings)
         details = {"epochs": len(leaders), "changes": changes}
-        return findings.verdict(self.name, checked=len(leaders), nothing="nobody ever led", details=details)
+        is_untested = self._changes and not changes and any(entry.kind == "KRaftVoters" for entry in run.log.entries)
+        unsure = "the voters never changed" if is_untested else ""
+        return findings.verdict(self.name, checked=len(leaders), nothing="nobody ever led", unsure=unsure, details=details)
 
     def _said(self, run: Run) -> Iterable[tuple[int, int, str]]:
         """(epoch, leader, who said so)."""

@@ -14,6 +14,7 @@ from typing import Any
 from kraftlab.admin.v1 import admin_pb2 as pb
 
 from ..checkers.linearizable import Linearizable
+from ..checkers.stats import Stats
 from ..checkers.witness import Witness
 from ..generators import Context, Invocation, Source, any_of, delay, limit, mix, repeat, stagger, until_ok
 from ..history import FAIL, OK
@@ -29,6 +30,7 @@ CHANGE_EVERY_S = 0.5
 CHANGE_TIMEOUT_MS = 3_000
 CONTROLLER = "CONTROLLER"
 NOT_ALL = "NOT_ALL_ARE_VOTERS"
+_REMOVALS = 12
 _RESTORES = 60
 
 
@@ -63,8 +65,10 @@ def _some(options: Options, context: Context) -> int:
 
 
 def _final(options: Options) -> Source:
+    """At least one voter leaves and joins, unless none can."""
+    leaving = until_ok(limit(_REMOVALS, delay(0.25, repeat(Invocation("remove", value=0)))))
     restoring = until_ok(limit(_RESTORES, delay(0.25, repeat(Invocation("restore")))))
-    return [asked_until_ok(Invocation("voters")), restoring, registers.final_of_values(options), Invocation("voters")]
+    return [asked_until_ok(Invocation("voters")), leaving, restoring, registers.final_of_values(options), Invocation("voters")]
 
 
 class VotersClient:
@@ -127,7 +131,8 @@ class VotersClient:
 
 def _checkers(options: Options) -> Sequence[Checker]:
     return (
+        Stats("add", "remove", "restore"),
         Witness(registers.RegistersFold, local_reads=frozenset({"peek"})),
         Linearizable(lambda key: registers.model_of(key, registers.factor(options))),
-        QuorumLives("who"),
+        QuorumLives("who", changes=True),
     )

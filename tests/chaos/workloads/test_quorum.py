@@ -64,6 +64,16 @@ def test_what_no_quorum_may_do_is_seen(played, second, kind):
     assert judged(*first, second).details["violations"] == {kind: 1}
 
 
+@pytest.mark.parametrize(("second", "valid"), [(_voters(1, 2), True), (_voters(1, 2, 3), "unknown")])
+def test_voters_that_never_change_are_no_test_of_their_changes(played, second, valid):
+    _, run, _ = played("availability", time_s=0.5)
+    rows = [(1, "LeaderChange", _led(1, [1, 2, 3], [1, 2])), (1, "KRaftVoters", _voters(1, 2, 3)), (1, "KRaftVoters", second)]
+    entries = tuple(Entry(at, at + 1, epoch, 0, what, record) for at, (epoch, what, record) in enumerate(rows))
+    own = msgspec.structs.replace(run, log=CommittedLog(entries, 0, len(rows)), observations=(), history=History(()))
+    assert QuorumLives(changes=True).check(own).valid == valid
+    assert QuorumLives().check(own).valid is True
+
+
 def test_who_is_being_removed_may_be_elected_once_more(played):
     _, run, _ = played("availability", time_s=0.5)
     rows = [
