@@ -16,14 +16,13 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from google.protobuf.message import Message
-from outcome import Error, Outcome, Value
 
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.rpc.methods import METHODS, fault
 from kraftlab.rpc.request_ids import ONCE, can_be_named, is_named
 from kraftlab.rpc.server import Call
 
-from .coroutines import Resume, Task, first_of, sleep, waiting
+from .coroutines import Error, Outcome, Resume, Task, Value, first_of, sleep, waiting
 from .simulated_controller import SimulatedController
 from .simulated_door import is_not_controller
 
@@ -67,17 +66,21 @@ class Journey(NamedTuple):
 
 
 class _Attempt:
-    """One request to one controller."""
+    """One request to one controller. `resume` gets the answer, or why there is none."""
 
-    def __init__(self, network: AdminNetwork, journey: Journey, node_id: int, call: Call, resume: Resume[Any]) -> None:
+    def __init__(
+        self, network: AdminNetwork, journey: Journey, node_id: int, call: Call, timeout_ms: int, resume: Resume[Any]
+    ) -> None:
         self._network = network
         self._world = network.world
         self._journey = journey
         self._node_id = node_id
         self._call = call
-        self._resume = resume
+        self._timeout_ms = timeout_ms
+        self._resume: Resume[Any] | None = resume
         if not journey.is_lost:
             self._world.after(journey.there_us, self._arrive)
+        self._world.after(timeout_ms * 1_000, self._give_up)
 
     def _arrive(self) -> None:
         machine = self._world.machines[self._node_id]
@@ -103,7 +106,16 @@ class _Attempt:
             self._answer(Error(Unanswered("UNAVAILABLE", text, was_sent=True)))
 
     def _answer(self, result: Outcome[Any]) -> None:
-        self._world.after(self._journey.back_us, self._resume, result)
+        self._world.after(self._journey.back_us, self._end, result)
+
+    def _give_up(self) -> None:
+        if self._resume is not None:
+            self._end(Error(_too_late(self._timeout_ms)))
+
+    def _end(self, result: Outcome[Any]) -> None:
+        resume, self._resume = self._resume, None
+        if resume is not None:
+            resume(result)
 
 
 class AdminNetwork:
@@ -129,11 +141,11 @@ class AdminNetwork:
         journey = Journey.drawn(random, self._loss())
 
         async def by_broker() -> Any:
-            await sleep(self.world, journey.there_us)
+            await sleep(journey.there_us)
             if broker.is_down:
                 raise Unanswered("UNAVAILABLE", f"connection refused by broker {node_id}", was_sent=False)
             response = await self._passed_on(random, broker, call)
-            await sleep(self.world, journey.back_us)
+            await sleep(journey.back_us)
             return response
 
         if not (journey.is_lost or journey.is_answer_lost):
@@ -141,21 +153,14 @@ class AdminNetwork:
             if response is not None:
                 return response
         elif journey.is_lost:
-            await sleep(self.world, timeout_ms * 1_000)
+            await sleep(timeout_ms * 1_000)
         else:
             await first_of(self.world, by_broker, timeout_ms * 1_000)
         raise _too_late(timeout_ms)
 
     async def _ask(self, random: Random, node_id: int, call: Call, timeout_ms: int) -> Any:
         journey = Journey.drawn(random, self._loss())
-
-        async def answer() -> Any:
-            return await waiting(lambda resume: _Attempt(self, journey, node_id, call, resume))
-
-        response = await first_of(self.world, answer, timeout_ms * 1_000)
-        if response is None:
-            raise _too_late(timeout_ms)
-        return response
+        return await waiting(lambda resume: _Attempt(self, journey, node_id, call, timeout_ms, resume))
 
     def _loss(self) -> float:
         return 0.0 if self.world.is_healed else self.loss
@@ -184,7 +189,7 @@ class AdminNetwork:
                     text = f"{reason}; whether {call.api} was carried out is unknown"
                     return fault(METHODS[call.api], text, ErrorCode.NETWORK_EXCEPTION)
                 is_open = is_open or may_be_made
-            await sleep(self.world, LOOK_AGAIN_US)
+            await sleep(LOOK_AGAIN_US)
         text = f"{call.api} could not be passed on to the active controller in time: {reason}"
         refused: Any = fault(METHODS[call.api], text, ErrorCode.REQUEST_TIMED_OUT)
         refused.header.outcome_unknown = is_open

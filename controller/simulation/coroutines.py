@@ -2,8 +2,8 @@
 
 Theory of operation. A coroutine waits by yielding a function; the world calls that with a `resume`, and whoever has the result
 calls `resume` with it, once. The coroutine goes on as an action of its own of the heap, at the same virtual time: so nobody goes
-on in the middle of what somebody else is doing, and equal times keep their order. A coroutine may belong to a process: then it
-stands still with that, and ends without a word when it dies.
+on in the middle of what somebody else is doing, and equal times keep their order. One that only lets time pass yields for how
+long. A coroutine may belong to a process: then it stands still with that, and ends without a word when it dies.
 
 What a coroutine raises is passed to who started it, if he wants to hear how it ended; else it ends the run.
 """
@@ -15,12 +15,34 @@ from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from outcome import Error, Outcome, Value
+from msgspec import Struct
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
+
+class Value(Struct, Generic[T_co], frozen=True):
+    """What something came to."""
+
+    value: T_co
+
+    def unwrap(self) -> T_co:
+        return self.value
+
+
+class Error(Struct, frozen=True):
+    """What was raised instead."""
+
+    error: BaseException
+
+    def unwrap(self) -> Any:
+        raise self.error
+
+
+Outcome = Value[T] | Error
 Resume = Callable[[Outcome[T]], None]
 Begin = Callable[[Resume[T]], object]
+_GO_ON: Value[Any] = Value(None)
 
 
 class Heap(Protocol):
@@ -30,13 +52,9 @@ class Heap(Protocol):
 
 
 @types.coroutine
-def waiting(begin: Begin[T]) -> Generator[Begin[T], Outcome[T], T]:
+def waiting(begin: Begin[T]) -> Generator[Begin[T], T, T]:
     """Calls `begin` with what to call with the result, and waits for that call."""
-    result = yield begin
-    try:
-        return result.unwrap()
-    finally:
-        del result  # else what is raised would hold itself, by way of this frame
+    return (yield begin)
 
 
 def never_still(action: Callable[..., object], *arguments: object) -> bool:
@@ -65,7 +83,7 @@ class Task(Generic[T]):
 
     def start(self) -> Task[T]:
         """Runs it until it waits first."""
-        self._go_on(0, None)
+        self._go_on(0, _GO_ON)
         return self
 
     def cancel(self) -> None:
@@ -74,21 +92,25 @@ class Task(Generic[T]):
             self.is_over = True
             self._coroutine.close()
 
-    def _go_on(self, turn: int, result: Outcome[Any] | None) -> None:
+    def _go_on(self, turn: int, result: Outcome[Any]) -> None:
         if self.is_over or turn != self._turn or (turn and self._is_still(self._go_on, turn, result)):
             return
         self._turn = next_turn = turn + 1
+        coroutine = self._coroutine
         try:
-            begin: Begin[Any] = self._coroutine.send(result)
+            begin: Begin[Any] | int = coroutine.throw(result.error) if type(result) is Error else coroutine.send(result.unwrap())
         except StopIteration as stop:
             self._end(Value(stop.value))
         except Exception as error:
-            del result  # as in `waiting`
+            del result  # else what was raised would hold itself, by way of this frame
             if self._ended is None:
                 raise
             self._end(Error(error))
         else:
-            begin(partial(self._heap.after, 0, self._go_on, next_turn))
+            if isinstance(begin, int):
+                self._heap.after(begin, self._go_on, next_turn, _GO_ON)
+            else:
+                begin(partial(self._heap.after, 0, self._go_on, next_turn))
 
     def _end(self, result: Outcome[T]) -> None:
         self.is_over = True
@@ -117,9 +139,10 @@ class Signal:
             await waiting(self._waiting.append)
 
 
-async def sleep(heap: Heap, delay_us: int) -> None:
+@types.coroutine
+def sleep(delay_us: int) -> Generator[int, None, None]:
     """Waits for so long."""
-    await waiting(lambda resume: heap.after(delay_us, resume, Value(None)))
+    yield delay_us
 
 
 async def first_of(

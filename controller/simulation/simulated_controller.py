@@ -14,8 +14,6 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from outcome import Value
-
 from kraftlab.config.access import AUTHORIZER
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import RESOURCE_BROKER
@@ -30,7 +28,7 @@ from kraftlab.quorum.state_machine import CommittedBatch, FrozenState
 from ..engine.queue import NEVER_MS
 from ..engine.quorum_controller import QuorumController
 from ..engine.state import ControllerState, Settings
-from .coroutines import Resume, Signal, waiting
+from .coroutines import Resume, Signal, Value, waiting
 from .simulated_door import SimulatedService
 from .simulated_past import SimulatedPast
 

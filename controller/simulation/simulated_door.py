@@ -11,8 +11,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from outcome import Error, Value
-
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.quorum.core.messages import VoterChangeRequest, VoterChangeResponse
 from kraftlab.quorum.driver.quorum_description import QuorumDescription, describe_quorum
@@ -21,7 +19,7 @@ from ..doors.service import ControllerService
 from ..engine.purgatory import Answer
 from ..engine.state import Context, ControllerState, Outcome, QuorumFacts
 from ..quorum_operations import QuorumOperations
-from .coroutines import Resume, first_of, waiting
+from .coroutines import Error, Resume, Value, first_of, waiting
 
 if TYPE_CHECKING:
     from .simulated_controller import SimulatedController

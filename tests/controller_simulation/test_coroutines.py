@@ -7,9 +7,8 @@ from heapq import heappop, heappush
 from typing import Any
 
 import pytest
-from outcome import Error, Outcome, Value
 
-from kraftlab.controller.simulation.coroutines import Signal, Task, first_of, sleep
+from kraftlab.controller.simulation.coroutines import Error, Outcome, Signal, Task, Value, first_of, sleep
 
 
 class Heap:
@@ -36,7 +35,7 @@ def test_a_signal_lets_everybody_go_on_at_the_same_time_in_the_order_in_which_th
         seen.append((name, heap.now_us))
 
     async def rings() -> None:
-        await sleep(heap, 70)
+        await sleep(70)
         signal.set()
         seen.append(("rang", heap.now_us))
         await signal.wait()
@@ -55,7 +54,7 @@ def test_what_takes_too_long_is_given_up_and_leaves_things_in_order(delay_us: in
 
     async def works() -> str:
         try:
-            await sleep(heap, delay_us)
+            await sleep(delay_us)
             return "done"
         finally:
             ended.append(heap.now_us)
@@ -70,7 +69,7 @@ def test_an_error_goes_to_who_wants_to_hear_of_the_end_and_else_ends_the_run():
     heap, results = Heap(), list[Outcome[Any]]()
 
     async def fails() -> None:
-        await sleep(heap, 5)
+        await sleep(5)
         raise KeyError("nobody expects this")
 
     Task(heap, fails(), results.append).start()
@@ -95,7 +94,7 @@ def test_a_coroutine_of_a_process_stands_still_with_it_and_ends_with_it_without_
 
     async def works() -> None:
         for _ in range(3):
-            await sleep(heap, 10)
+            await sleep(10)
             seen.append(heap.now_us)
 
     Task(heap, works(), None, is_still).start()
@@ -110,7 +109,7 @@ def test_a_cancelled_coroutine_goes_on_no_further():
 
     async def works() -> None:
         try:
-            await sleep(heap, 10)
+            await sleep(10)
             seen.append("worked")
         finally:
             seen.append("left")

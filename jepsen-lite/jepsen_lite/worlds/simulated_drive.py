@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from outcome import Error, Outcome, Value
-
 from kraftlab.controller.simulation.admin_network import Unanswered
-from kraftlab.controller.simulation.coroutines import Resume, Task, sleep, waiting
+from kraftlab.controller.simulation.coroutines import Error, Outcome, Resume, Task, Value, sleep, waiting
 from kraftlab.metadata.errors import ErrorCode
 
 from ..history import FAIL
@@ -136,7 +134,7 @@ class SimulatedPort:
         return known if known >= 0 and chance < KNOWN_LEADER_RATE else other
 
     async def sleep(self, seconds: float) -> None:
-        await sleep(self._world, round(seconds * 1_000_000))
+        await sleep(round(seconds * 1_000_000))
 
     def now_ns(self) -> int:
         return self._world.now_us * 1_000

@@ -91,7 +91,7 @@ class ChaosWorld(MetadataWorld):
                 raise Violation(
                     f"L1 the cluster is not ready after {READY_MS} ms, and nothing has gone wrong: {self.liveness.summary()}"
                 )
-            await sleep(self, LOOK_US)
+            await sleep(LOOK_US)
 
     def _is_ready(self) -> bool:
         for asked in self.active_controllers():
