@@ -1,10 +1,14 @@
 """How the whole suite runs: what beside what, how long each folder takes, and a clock that really jumps.
 
-Two lanes. `make test` runs two workers (pytest-xdist). Tests that start clusters of processes load both processors already and
-have deadlines in real time, so they run one after the other, in the order of the folders, in one lane; everything else runs
-beside them, module by module. Whoever has nothing left takes what the queue still holds. Tests of Spark come last, when nobody
-else is at work: a Java machine wants both processors and a lot of memory. Without workers (`pytest tests/broker`) the same order
-holds in one process.
+Two lanes. `make test` runs two workers (pytest-xdist). Tests that start clusters of processes have deadlines in real time, so
+they run one after the other, in the order of the folders, in one lane; everything else runs beside them, module by module. Tests
+of Spark are the other lane: it begins when no cluster runs any more, since a Java machine would take both processors from it.
+What has deadlines within its own process comes before that, beside clusters; what only computes is left for the time beside
+Spark, and the shortest for the end, when whoever has nothing left takes what the queue still holds. Without workers
+(`pytest tests/broker`) clusters come first and Spark comes last, in one process.
+
+Two workers collect the same tests, and what takes time there is to rewrite their assertions. They begin at opposite ends and
+find each other's half done, as far as byte code may be written (`make test` sees to that).
 
 `--rounds 20` plays every property test that often, each time with examples of its own: `make nightly` does.
 
@@ -51,8 +55,11 @@ MODULES_WITH_CLUSTERS = (
     "cli/test_znodes.py",
     "pipeline/planning/test_plan_commands.py",
 )
-LONG_MODULES = ("controller_simulation/", "quorum_simulation/", "cli/test_sim.py", "controller/", "controller_kernels/")
-"""These begin first: a long one at the end would keep a single worker busy."""
+EARLY_MODULES = ("quorum_driver/", "rpc/", "client/", "broker/", "quorum_storage/", "cli/", "demo/")
+"""Beside clusters: these wait for sockets, threads and processes of their own, with deadlines in real time."""
+LONG_MODULES = ("chaos/", "controller_simulation/", "quorum_simulation/", "controller/", "controller_kernels/")
+"""These come next: a long one at the end would keep a single worker busy."""
+QUEUE = (*EARLY_MODULES, *LONG_MODULES)
 
 
 def lane_of(module: str) -> str:
@@ -67,8 +74,8 @@ def rank(module: str) -> int:
     """Where a module stands in the queue."""
     lane = lane_of(module)
     if lane in (CLUSTERS, SPARK):
-        return -1 if lane == CLUSTERS else len(LONG_MODULES) + 1
-    return next((place for place, prefix in enumerate(LONG_MODULES) if module.startswith(prefix)), len(LONG_MODULES))
+        return -1 if lane == CLUSTERS else len(QUEUE) + 1
+    return next((place for place, prefix in enumerate(QUEUE) if module.startswith(prefix)), len(QUEUE))
 
 
 def module_of(item: pytest.Item) -> str:
@@ -86,7 +93,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if has_a_clock_that_stands_still(item):
             raise pytest.UsageError(f"{item.nodeid} has {CLOCK} by a fixture only; name it as a parameter of the test")
-    items.sort(key=lambda item: rank(module_of(item)))
+    items.sort(key=lambda item: (rank(module_of(item)), module_of(item).partition("/")[0]))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -115,7 +122,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.workermanage import WorkerController
 
     class Lanes(LoadScopeScheduling):
-        """Hands out lanes instead of classes; keeps Spark back until nobody else is at work."""
+        """Hands out lanes instead of classes: Spark's when nobody is at work on clusters, and then before all others."""
 
         def _split_scope(self, nodeid: str) -> str:
             return lane_of(Path(config.rootpath, nodeid.partition("::")[0]).relative_to(TESTS).as_posix())
@@ -127,9 +134,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
                     self._reschedule(other)
 
         def _reschedule(self, node: WorkerController) -> None:
-            others = (other for other in self.nodes if other is not node)
-            if next(iter(self.workqueue), None) == SPARK and any(self._pending_of(self.assigned_work[o]) > 2 for o in others):
-                return
+            if SPARK in self.workqueue:
+                # Who runs the last but one gets Spark's behind it: a worker begins its last test when it knows what follows.
+                lanes = (units.get(CLUSTERS, {}) for units in self.assigned_work.values())
+                clusters_run = any(list(lane.values()).count(False) > 2 for lane in lanes)
+                if clusters_run and len(self.workqueue) == 1:
+                    return
+                self.workqueue.move_to_end(SPARK, last=clusters_run)
             super()._reschedule(node)
 
     config.option.loadscopereorder = False
@@ -243,6 +254,7 @@ def pytest_configure(config: pytest.Config) -> None:
         # Workers ignore Ctrl-C and are killed at last; like this they put away what their tests have started.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         keep_clusters_apart()
+        collect_from_both_ends(config)
 
 
 def keep_clusters_apart() -> None:
@@ -250,6 +262,14 @@ def keep_clusters_apart() -> None:
     count, own = int(os.environ["PYTEST_XDIST_WORKER_COUNT"]), int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
     ports = layout._PORTS
     layout._PORTS = ports[len(ports) * (own % count) // count : len(ports) * (own % count + 1) // count]
+
+
+def collect_from_both_ends(config: pytest.Config) -> None:
+    """Every other worker begins with the last folder; `pytest_collection_modifyitems` puts the tests of all in the same order."""
+    own = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+    if own % 2 and [Path(argument).absolute() for argument in config.args] == [TESTS]:
+        folders = sorted((path.parent for path in TESTS.glob("*/*") if path.suffix == ".py" or path.is_dir()), reverse=True)
+        config.args = [str(folder) for folder in dict.fromkeys(folders) if folder.name != "__pycache__"]
 
 
 def processor_time_s() -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
@@ -27,6 +28,8 @@ from kraftlab.quorum.storage.errors import FsyncFailed, StorageFull
 from kraftlab.quorum.storage.file_system import File, RealFileSystem
 
 CLUSTER_ID = "driver-test-cluster"
+FIRST_ELECTION_TIMEOUT_MS = 100
+"""Of one voter of each cluster: nearly every test waits for a leader first, and not for the others' patience."""
 
 
 @pytest.fixture
@@ -196,7 +199,7 @@ class Node:
             directory_id=self.voter.key.directory_id,
             voters=VoterSet(()) if self.cluster.is_dynamic else self.cluster.voters,
             endpoints=self.voter.endpoints,
-            **options.pop("raft", {}),
+            **(self.cluster.impatience_of(self) | options.pop("raft", {})),
         )
         if self.cluster.is_dynamic:
             options["bootstrap_endpoints"] = tuple(voter.endpoints["CONTROLLER"] for voter in self.cluster.voters.voters)
@@ -256,6 +259,7 @@ class Cluster:
         self.is_dynamic = is_dynamic
         self.options = options
         self.nodes = [Node(self, node_id, port) for node_id, port in enumerate(ports)]
+        self._impatient = random.choice(self.nodes[:3])
         if is_dynamic:
             self.voters = VoterSet.of(node.voter for node in self.nodes[:3])
             for node in self.nodes[:3]:
@@ -273,6 +277,9 @@ class Cluster:
 
         await wait_until(look, "a leader")
         return found[0]
+
+    def impatience_of(self, node: Node) -> dict[str, Any]:
+        return {"election_timeout_ms": FIRST_ELECTION_TIMEOUT_MS} if node is self._impatient else {}
 
     def running(self) -> list[Node]:
         return [n for n in self.nodes if hasattr(n, "driver") and not n._down.is_set()]

@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from kraftlab.quorum import NoSnapshot
+from kraftlab.quorum.driver import disk_threads, storage_tasks
 from kraftlab.quorum.storage.snapshot_store import SnapshotStore
 
 Clusters = Callable[..., contextlib.AbstractAsyncContextManager[Any]]
@@ -18,6 +19,13 @@ Eventually = Callable[..., Awaitable[None]]
 
 OPTIONS = {"snapshot_max_new_bytes": 1 << 40, "snapshot_max_interval_ms": 0, "raft": {"snapshots_kept": 1}}
 STOPS_WITHIN_S = 8.0
+
+
+@pytest.fixture(autouse=True)
+def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long a stop waits for the disk is not what is looked at here, but that it does not wait for ever."""
+    for module in (disk_threads, storage_tasks):
+        monkeypatch.setattr(module, "SETTLE_TIMEOUT_S", 0.2)
 
 
 async def commit(c: Any, count: int) -> int:
