@@ -3,10 +3,11 @@
 Theory of operation. A plan is smaller if it strikes less often, then if fewer nodes take part for a shorter time, less is asked
 of them, and less is wrong with their network, disks and clocks. A candidate is played and kept if it breaks the *same* rule;
 what it breaks later or elsewhere does not count. Every run ends soon after the time at which the rule broke in the plan kept
-last (the bound on steps), so a candidate that breaks nothing costs little. The order pays: first no strikes at all, then kinds of
-strikes by ddmin (halves, quarters, … until none can go alone; Zeller 2002), then single strikes likewise, then milder ones in
-their place, then the world one by one. Rounds repeat until one brings nothing; what has been played is not played again. Since
-every strike draws from its own generator, leaving one out does not change what the others are.
+last (the bound on steps), so a candidate that breaks nothing costs little. The order pays: first no strikes at all, then a
+simpler world, since that is played faster, then kinds of strikes by ddmin (halves, quarters, … until none can go alone; Zeller
+2002), then single strikes likewise, then milder ones in their place, then the world again. Rounds repeat until one brings
+nothing; what has been played is not played again. Since every strike draws from its own generator, leaving one out does not
+change what the others are.
 
 The result is minimal in the sense that no single strike, and no single simplification, can be left out; there may be others.
 """
@@ -22,7 +23,7 @@ from .options import CALM, RaftTuning, SimulationOptions, Strike
 from .plan import Plan
 from .runner import SeedResult
 
-GRACE_US = 1_000_000
+GRACE_US = 500_000
 """A candidate may break the rule so much later than the plan it came from."""
 HEAL_AFTER_MS = 200
 """So long after the last strike everything may heal."""
@@ -123,7 +124,7 @@ class _Shrinking:
         self.runs = 0
         self.asked = result.asked
         """In the run of `plan`."""
-        self.plan = msgspec.structs.replace(result.plan, until_us=result.ended_us + GRACE_US, rule=result.rule)
+        self.plan = _cut_off(msgspec.structs.replace(result.plan, rule=result.rule), result.ended_us)
         self._in_vain: set[bytes] = set()
 
     def takes(self, candidate: Plan) -> bool:
@@ -137,13 +138,15 @@ class _Shrinking:
             self._in_vain.add(key)
             return False
         self.asked = result.asked
-        self.plan = msgspec.structs.replace(candidate, until_us=min(candidate.until_us or 0, result.ended_us + GRACE_US))
+        self.plan = _cut_off(candidate, result.ended_us)
         return True
 
     def run(self) -> Shrunk:
         is_least = False
         for _ in range(ROUNDS_MAX):
             before = self.plan
+            if self.plan.strikes and not self.takes(self._with(())):
+                self._apply(SIMPLER, halvings=2)
             self._drop_strikes()
             self._take_milder_strikes()
             self._simplify()
@@ -159,25 +162,19 @@ class _Shrinking:
         return msgspec.structs.replace(self.plan, strikes=tuple(strikes))
 
     def _drop_strikes(self) -> None:
-        """All, then kinds, then single ones."""
-        if self.plan.strikes and self.takes(self._with(())):
-            return
+        """Kinds, then single ones."""
         kinds = tuple(dict.fromkeys(strike.fault for strike in self.plan.strikes))
         self._drop(kinds, lambda left: tuple(strike for strike in self.plan.strikes if strike.fault in left))
         self._drop(self.plan.strikes, lambda left: left)
 
     def _drop(self, items: Sequence[T], strikes_of: Callable[[tuple[T, ...]], Sequence[Strike]]) -> None:
-        """ddmin: of ever smaller pieces, one alone, or all but one."""
+        """ddmin: all but one of ever smaller pieces."""
         items, pieces = tuple(items), 2
         while len(items) > 1:
             size = -(-len(items) // pieces)
-            parts = [items[start : start + size] for start in range(0, len(items), size)]
             rests = [items[:start] + items[start + size :] for start in range(0, len(items), size)]
-            alone = next((part for part in parts if self.takes(self._with(strikes_of(part)))), None)
-            rest = None if alone is not None else next((rest for rest in rests if self.takes(self._with(strikes_of(rest)))), None)
-            if alone is not None:
-                items, pieces = alone, 2
-            elif rest is not None:
+            rest = next((rest for rest in rests if self.takes(self._with(strikes_of(rest)))), None)
+            if rest is not None:
                 items, pieces = rest, max(pieces - 1, 2)
             elif size == 1:
                 return
@@ -192,14 +189,22 @@ class _Shrinking:
                 self.takes(self._with(taken if other == strike else other for other in self.plan.strikes))
 
     def _simplify(self) -> None:
-        for _, simpler in SIMPLER:
-            options = simpler(self.plan.options)
-            if options != self.plan.options:
-                self.takes(msgspec.structs.replace(self.plan, options=options))
+        self._apply(SIMPLER, halvings=len(SIMPLER))
         for fewer in (_fewer_voters, _fewer_observers, _fewer_clients, _shorter, _sooner):
             for candidate in fewer(self.plan):
                 if self.takes(candidate):
                     break
+
+    def _apply(self, steps: Sequence[Simplification], halvings: int) -> None:
+        """All of them at once, or what can be had of each half, and so on."""
+        options = self.plan.options
+        for _, simpler in steps:
+            options = simpler(options)
+        if options == self.plan.options or self.takes(msgspec.structs.replace(self.plan, options=options)):
+            return
+        if len(steps) > 1 and halvings:
+            self._apply(steps[: len(steps) // 2], halvings - 1)
+            self._apply(steps[len(steps) // 2 :], halvings - 1)
 
     def _ask_less(self) -> None:
         """Nothing, or the shortest stretch of what leaders are asked for that is found by halving what goes at either end."""
@@ -225,6 +230,13 @@ class _Shrinking:
         result = self.play(msgspec.structs.replace(self.plan, options=options))
         plan = msgspec.structs.replace(result.plan, until_us=result.ended_us + 1)
         return Shrunk(plan, self.play(plan), self.runs + 2, is_least)
+
+
+def _cut_off(plan: Plan, ended_us: int) -> Plan:
+    """The plan of a run that ended then: later strikes never came, and a candidate need not be played for much longer."""
+    until_us = ended_us + GRACE_US
+    strikes = tuple(strike for strike in plan.strikes if strike.time_us <= ended_us)
+    return msgspec.structs.replace(plan, strikes=strikes, until_us=min(until_us, plan.until_us or until_us))
 
 
 def _fewer_voters(plan: Plan) -> Iterator[Plan]:
@@ -256,7 +268,7 @@ def _sooner(plan: Plan) -> Iterator[Plan]:
     """All strikes earlier by as much, so that less is asked before."""
     first_us = min((strike.time_us for strike in plan.strikes), default=0)
     for earlier_us in (first_us * 3 // 4, first_us // 2, first_us // 4):
-        if earlier_us > GRACE_US // 10:
+        if earlier_us > 100_000:
             strikes = (msgspec.structs.replace(strike, time_us=strike.time_us - earlier_us) for strike in plan.strikes)
             yield msgspec.structs.replace(plan, strikes=tuple(strikes))
 

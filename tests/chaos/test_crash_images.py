@@ -3,26 +3,25 @@ and that planted bugs are seen."""
 
 from __future__ import annotations
 
-import itertools
+import json
 import os
 from pathlib import Path
 
 import pytest
 
-from jepsen_lite.crash_images.mutants import BUGS, IN_THE_RUN, hunt
+from jepsen_lite.crash_images import pairs as crash_pairs
+from jepsen_lite.crash_images.mutants import BUGS, IN_THE_RUN, Hunted, hunt
+from jepsen_lite.crash_images.pairs import HIDE_EACH_OTHER, SHOW_TOGETHER, hunt_pair, pairs, shows
 from jepsen_lite.crash_images.protocol import SCRIPTS, record
 from jepsen_lite.crash_images.recorder import Recorder
 from jepsen_lite.crash_images.recovery import IN_ORDER, KILL, cases, judge, quiet, recovering
 from jepsen_lite.disk_model import Create, DiskModel, Rename, SyncDirectory, SyncFile, Write
+from jepsen_lite.verdicts import SAFETY, USAGE, VALID
 from jepsen_lite.watched_disks import NotRecorded
+from kraftlab.cli import main
 
 FILE = 7
 QUICK = {"M1-swap+M1-ends": IN_THE_RUN, "M4": KILL, "M6": KILL, "M8-epochs": IN_THE_RUN, "X3-cut+X3-align": IN_THE_RUN}
-SHOW_TOGETHER = {("M1-swap", "M1-ends"), ("M1-swap", "X2-copy"), ("M1-ends", "X2-copy"), ("X1-align", "X3-cut")}
-"""Bugs that do no harm alone: with the other, what would have stopped them is gone."""
-HIDE_EACH_OTHER = {("M5", "X1-level"), ("M5", "X3-align"), ("M1-ends", "X3-align")}
-"""With the first, the second is never in the situation where it shows: the move ends before the leader changes, or is not held up
-by ends that differ."""
 EVERY = {"follower": 3}
 """Of the images of the longest script so many; the nightly tests have all."""
 
@@ -71,18 +70,39 @@ def test_a_planted_bug_is_found_among_all_images_unless_something_else_stands_in
     assert hunt(name, tuple(likely_first)).found == (not BUGS[name].masked_by)
 
 
-def pairs_that_show() -> list[tuple[str, str]]:
-    """All but those of two bugs that are masked, and those that hide each other."""
-    pairs = [pair for pair in itertools.combinations(BUGS, 2) if pair not in HIDE_EACH_OTHER]
-    return [pair for pair in pairs if pair in SHOW_TOGETHER or not all(BUGS[name].masked_by for name in pair)]
-
-
 @pytest.mark.nightly
-@pytest.mark.parametrize("pair", pairs_that_show(), ids="+".join)
-def test_two_bugs_together_are_found_if_one_is_alone_or_the_other_stood_in_its_way(pair: tuple[str, str]) -> None:
-    bugs = sorted((BUGS[name] for name in pair), key=lambda bug: bool(bug.masked_by))
-    likely_first = dict.fromkeys((*bugs[0].scripts, *bugs[1].scripts, *SCRIPTS))
-    assert hunt("+".join(pair), tuple(likely_first)).found
+@pytest.mark.parametrize("pair", pairs())
+def test_two_bugs_together_are_found_if_one_is_alone_or_the_other_stood_in_its_way(pair: str) -> None:
+    hunted = hunt_pair(pair)
+    assert hunted.found == shows(pair), hunted
+
+
+def test_every_pair_is_one_of_those_that_show_or_is_said_not_to() -> None:
+    assert len(pairs()) == len(BUGS) * (len(BUGS) - 1) // 2
+    assert set(pairs()) >= SHOW_TOGETHER | HIDE_EACH_OTHER
+    assert all(all(BUGS[name].masked_by for name in pair.split("+")) for pair in SHOW_TOGETHER)
+    assert not any(shows(pair) for pair in HIDE_EACH_OTHER)
+    assert len(pairs(f"M{number}" for number in range(1, 9))) == 45
+
+
+def test_the_command_tells_of_each_pair_and_fails_if_one_does_not_show_that_has_to(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def hunted(pair: str) -> Hunted:
+        is_found = pair in ("M1-swap+M1-ends", "M1-ends+M5")
+        return Hunted(pair, is_found, 9, "busy", KILL if is_found else "", "gone" if is_found else "", 0.5)
+
+    monkeypatch.setattr(crash_pairs, "hunt_pair", hunted)
+    assert main.run(["chaos", "mutants", "--ids", "m1", "--pairs", "--jobs", "1"]) == VALID
+    assert "1 of 1 pairs show; 9 images" in capsys.readouterr().out
+    assert main.run(["chaos", "mutants", "--ids", "m1,m5,m7", "--pairs", "--jobs", "1", "--json"]) == SAFETY
+    document = json.loads(capsys.readouterr().out)
+    assert (document["pairs"], document["shown"], document["images"]) == (6, 2, 54)
+    assert document["missed"] == ["M1-swap+M7", "M1-ends+M7", "M5+M7"]
+    assert document["news"] == ["M1-ends+M5"]
+    assert document["each"][0]["name"] == "M1-swap+M1-ends"
+    assert main.run(["chaos", "mutants", "--ids", "r1", "--pairs"]) == USAGE
+    assert "R1 has no two bugs that can be paired; pairs are of bugs of the mover: M1, M2" in capsys.readouterr().err
 
 
 def disk_with_a_file() -> DiskModel:

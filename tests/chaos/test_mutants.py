@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
 from jepsen_lite.crash_images import mutants as crash_images
 from jepsen_lite.mutants import canary, hash_seeds
 from jepsen_lite.mutants import hunt as hunting
 from jepsen_lite.mutants.hunt import KILLED, NOT_HERE, SURVIVED, Seen, hunt, mutant_of
+from jepsen_lite.mutants.least import Least, Size, of_run
 from jepsen_lite.mutants.mutation import CONTROLLERS, HASH_SEEDS, LOG_DIRS, PROCESSES, Mutation, Plant
 from jepsen_lite.mutants.table import CANARY, MUTATIONS
+from jepsen_lite.nemeses.shrink import Case
 from jepsen_lite.verdicts import SAFETY, USAGE, Verdict
+from jepsen_lite.workload import Options
+from jepsen_lite.workloads import workload_named
+from jepsen_lite.worlds.simulated import SimulatedRun, run_simulated
 from kraftlab.cli import main
 from kraftlab.quorum.simulation.mutants import MutantDoesNotApply, planted
 
@@ -134,6 +140,57 @@ def test_the_command_tells_what_saw_each_bug_and_fails_for_one_that_was_missed(
     assert score["median_s"] == score["worst_s"] <= score["seconds"]
     assert main.run(["chaos", "mutants", "--ids", "r9,r10", "--budget", "0.01", "--jobs", "1"]) == SAFETY
     assert "survived: R10" in capsys.readouterr().out
+
+
+def test_a_failing_seed_is_shrunk_if_that_is_asked_for(capsys: pytest.CaptureFixture[str]):
+    assert main.run(["chaos", "mutants", "--ids", "r4", "--jobs", "1", "--shrink", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    [bug] = document["mutations"][0]["bugs"]
+    least = bug["least"]
+    assert (least["faults"], least["operations"], least["is_least"]) == (0, 2, True)
+    assert least["nodes"] <= least["of"]["nodes"]
+    assert least["of"]["operations"] > 100
+    assert document["score"]["shrunk"]["faults"] == {"median": 0, "p90": 0, "worst": 0, "goal": 8, "within_goal_percent": 100.0}
+
+
+def test_a_workloads_run_is_shrunk_as_long_as_the_same_checker_finds_something():
+    workload, asking = workload_named("registers"), Options(time_s=2, rate=20, concurrency=2, timeout_ms=500)
+    wrong = (Verdict(checker="witness", valid=False, reason="gone"),)
+    played = run_simulated(workload, 3, asking, is_checked=False)
+    assert len(played.plan.actions) > 1
+    culprit = played.plan.actions[1]
+
+    def replay(case: Case) -> SimulatedRun:
+        options = msgspec.structs.replace(played.run.options, rate=case.options.rate)
+        run = msgspec.structs.replace(played.run, options=options, history=played.run.history[:3])
+        return played._replace(run=run, verdicts=wrong if culprit in case.actions else ())
+
+    found = of_run(played._replace(verdicts=wrong), replay, 60.0)
+    assert (found.size.faults, found.size.operations, found.kinds) == (1, 3, (culprit.kind,))
+    assert found.of.faults == len(played.plan.actions)
+    assert found.size.nodes < found.of.nodes
+    assert found.is_least
+    assert not of_run(played._replace(verdicts=wrong), replay, 0.0).is_least
+
+
+def test_the_sizes_of_what_was_shrunk_are_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    sizes = iter((Size(1, 4, 3), Size(9, 80, 6)))
+
+    def shrunk(plant: Plant, seed: int, budget_s: float) -> Least:
+        size = next(sizes)
+        return Least(size, Size(70, 300, 6), ("clog", "kill"), ("no request is lost",), 44, 2.5, size.faults < 9)
+
+    monkeypatch.setattr(hunting, "play", lambda plant, seed: Seen("S8", "S8 says so"))
+    monkeypatch.setattr(hunting, "shrunk", shrunk)
+    assert main.run(["chaos", "mutants", "--ids", "R9,R10", "--jobs", "1", "--shrink"]) == 0
+    out = capsys.readouterr().out
+    assert (
+        "1 of 70 faults (clog, kill), 4 of 300 operations, 3 of 6 nodes; but not 'no request is lost'; 44 replays in 2.5 s" in out
+    )
+    assert "9 of 70 faults (clog, kill), 80 of 300 operations, 6 of 6 nodes" in out
+    assert "44 replays in 2.5 s, not ended" in out
+    assert "2 shrunk, in 5 s of a core, 88 replays; 1 not to the end" in out
+    assert "faults     5 in the median, 9 in 90 %, 9 at most; at most 8 in 50 %" in out
 
 
 def test_wrong_ids_and_budgets_are_named(capsys: pytest.CaptureFixture[str]):

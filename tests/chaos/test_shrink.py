@@ -123,6 +123,7 @@ def test_a_case_shrinks_to_what_it_takes(case: Case, data: st.DataObject) -> Non
     assert least.options.brokers == min(case.options.brokers, 1)
     assert least.options.rate in (0.0, 10.0, 12.5)
     assert least.options.time_s <= case.options.time_s
+    assert least.options.time_s >= max((action.at_ms / 1000 for action in least.actions), default=0.5)
     assert least.options.time_s <= max((action.at_ms / 1000 for action in least.actions), default=0) + 2.06
 
 
@@ -134,6 +135,6 @@ def test_kinds_that_have_nothing_to_do_with_it_go_at_once() -> None:
         asked.append(case)
         return any(action.kind == "kill" for action in case.actions) and case.options.concurrency == 5
 
-    least = smallest_case(Case(Options(time_s=1, rate=10, controllers=1, brokers=1), actions), fails)
+    least = smallest_case(Case(Options(time_s=0.5, rate=10, controllers=1, brokers=1), actions), fails)
     assert [action.number for action in least.actions] == [50]
     assert len(asked) <= 6

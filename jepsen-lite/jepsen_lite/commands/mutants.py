@@ -15,8 +15,10 @@ from kraftlab.quorum.simulation.mutants import MutantDoesNotApply
 
 from ..command import HarnessError, WrongUse
 from ..mutants.hunt import KILLED, NOT_HERE, SURVIVED, Hunted, hunt_all
+from ..mutants.least import Least, Size
 from ..mutants.table import CANARY, MUTATIONS, STRETCH
 from ..verdicts import SAFETY, VALID
+from .mutant_pairs import hunt_chosen
 
 
 class Budget(click.ParamType):  # type: ignore[type-arg]
@@ -43,6 +45,8 @@ Examples:
   kraftlab chaos mutants
   kraftlab chaos mutants --ids R1,R8,C1 --budget 1m
   kraftlab chaos mutants --ids canary
+  kraftlab chaos mutants --ids R8,C3 --shrink
+  kraftlab chaos mutants --ids M1,M2,M3,M4,M5,M6,M7,M8 --pairs
   kraftlab chaos mutants --jobs 1 --json
 
 \b
@@ -58,19 +62,24 @@ Exit code 1 if one was not found.""",
     metavar="N",
     help="Hunt in so many processes.",
 )
+@click.option("--shrink", "shrinks", is_flag=True, help="Find the least that shows it, within as much time again.")
+@click.option("--pairs", "in_pairs", is_flag=True, help="Two bugs of the mover (M, X1 to X3) at once, in all crash images.")
 @json_option
-def mutants(ids: str, budget: float, jobs: int, as_json: bool) -> int:
+def mutants(ids: str, budget: float, jobs: int, shrinks: bool, in_pairs: bool, as_json: bool) -> int:
     """Plants one bug after the other in the code under test and plays seeds of the simulators until something breaks.
 
     Each line has the mutation, how many seeds and seconds of a core it took, and what saw it: a rule of the simulator, or
-    checkers of what clients saw. The canary is a real node whose fsyncs do nothing, until its power goes.
+    checkers of what clients saw. The canary is a real node whose fsyncs do nothing, until its power goes. With --shrink each
+    failing seed is made as small as it goes: fewer faults, nodes and operations, less time.
     """
     chosen = _chosen(ids)
     out = Output(as_json)
+    if in_pairs:
+        return hunt_chosen(chosen if ids else (), jobs, out)
     hunted: list[Hunted] = []
     begun = time.monotonic()
     try:
-        for one in hunt_all(chosen, budget_s=budget, jobs=jobs):
+        for one in hunt_all(chosen, budget_s=budget, jobs=jobs, shrinks=shrinks):
             hunted.append(one)
             out.lines(lines_of(one))
     except MutantDoesNotApply as error:
@@ -93,14 +102,26 @@ def lines_of(one: Hunted) -> list[str]:
     """A mutation's line, and one for each of its bugs if there are several."""
     oracle = ", ".join(one.oracles) or one.status
     lines = [f"{one.id:<4} {one.about:<62} {one.seeds:>5} seeds {one.seconds:>7.2f} s  {oracle}"]
-    if len(one.found) > 1:
-        lines += [
-            f"       {found.plant.name:<59} {found.seeds:>5}       {found.seconds:>7.2f} s  {found.oracle or 'not found'}"
-            for found in one.found
-        ]
+    for found in one.found:
+        if len(one.found) > 1:
+            told = f"{found.seeds:>5}       {found.seconds:>7.2f} s  {found.oracle or 'not found'}"
+            lines.append(f"       {found.plant.name:<59} {told}")
+        if found.least is not None:
+            lines.append(f"         {_least_line(found.least)}")
     if one.why:
         lines.append(f"       {one.why}")
     return lines
+
+
+def _least_line(least: Least) -> str:
+    size, of = least.size, least.of
+    kinds = f" ({', '.join(least.kinds)})" if least.kinds else ""
+    besides = f"; but not {', '.join(repr(name) for name in least.weather)}" if least.weather else ""
+    end = "" if least.is_least else ", not ended"
+    return (
+        f"{size.faults} of {of.faults} faults{kinds}, {size.operations} of {of.operations} operations, "
+        f"{size.nodes} of {of.nodes} nodes{besides}; {least.replays} replays in {least.seconds:.1f} s{end}"
+    )
 
 
 def score_lines(hunted: Sequence[Hunted], real_s: float) -> list[str]:
@@ -115,6 +136,18 @@ def score_lines(hunted: Sequence[Hunted], real_s: float) -> list[str]:
             f"a bug took {score['median_s']:.2f} s of a core in the median, {score['worst_s']:.1f} s at most; "
             f"all of it {score['seconds']:.0f} s, in {real_s:.0f} s"
         )
+    shrunk = score["shrunk"]
+    if shrunk is not None:
+        faults, operations, nodes = shrunk["faults"], shrunk["operations"], shrunk["nodes"]
+        lines.append(
+            f"{shrunk['bugs']} shrunk, in {shrunk['seconds']:.0f} s of a core, {shrunk['replays']} replays; "
+            f"{shrunk['not_ended']} not to the end"
+        )
+        for name, sizes in (("faults", faults), ("operations", operations), ("nodes", nodes)):
+            lines.append(
+                f"  {name:<10} {sizes['median']:g} in the median, {sizes['p90']} in 90 %, {sizes['worst']} at most; "
+                f"at most {sizes['goal']} in {sizes['within_goal_percent']:g} %"
+            )
     for status, what in ((SURVIVED, "survived"), (NOT_HERE, "cannot be hunted here")):
         ids = [one.id for one in hunted if one.status == status]
         if ids:
@@ -142,6 +175,7 @@ def document(hunted: Sequence[Hunted], real_s: float) -> dict[str, Any]:
             "worst_s": round(max(seconds), 3) if seconds else None,
             "seconds": round(sum(one.seconds for one in hunted), 3),
             "real_s": round(real_s, 3),
+            "shrunk": _shrunk_score([found.least for one in hunted for found in one.found if found.least is not None]),
         },
         "mutations": [
             {
@@ -158,10 +192,51 @@ def document(hunted: Sequence[Hunted], real_s: float) -> dict[str, Any]:
                         "words": found.words,
                         "seeds": found.seeds,
                         "seconds": round(found.seconds, 3),
+                        "least": _least_document(found.least) if found.least is not None else None,
                     }
                     for found in one.found
                 ],
             }
             for one in hunted
         ],
+    }
+
+
+GOALS = Size(faults=8, operations=10, nodes=5)
+"""What somebody can still read."""
+
+
+def _shrunk_score(least: Sequence[Least]) -> dict[str, Any] | None:
+    if not least:
+        return None
+    sizes = {name: _spread([getattr(one.size, name) for one in least], getattr(GOALS, name)) for name in Size._fields}
+    return {
+        "bugs": len(least),
+        "not_ended": sum(not one.is_least for one in least),
+        "replays": sum(one.replays for one in least),
+        "seconds": round(sum(one.seconds for one in least), 3),
+        **sizes,
+    }
+
+
+def _spread(numbers: Sequence[int], goal: int) -> dict[str, Any]:
+    ordered = sorted(numbers)
+    return {
+        "median": statistics.median(ordered),
+        "p90": ordered[-(-9 * len(ordered) // 10) - 1],
+        "worst": ordered[-1],
+        "goal": goal,
+        "within_goal_percent": round(100 * sum(number <= goal for number in ordered) / len(ordered), 1),
+    }
+
+
+def _least_document(least: Least) -> dict[str, Any]:
+    return {
+        **{name: getattr(least.size, name) for name in Size._fields},
+        "of": least.of._asdict(),
+        "kinds": list(least.kinds),
+        "weather": list(least.weather),
+        "replays": least.replays,
+        "seconds": round(least.seconds, 3),
+        "is_least": least.is_least,
     }

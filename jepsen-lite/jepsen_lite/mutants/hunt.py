@@ -2,6 +2,7 @@
 
 What is measured is how long a bug stays hidden, in seeds and in seconds of one core; and which oracle saw it: a rule of the
 simulator by its name, or checkers of what clients saw. A budget is of processor time, so that a busy machine changes nothing.
+Whoever wants to know how small a failing seed can be made lets it be shrunk as well (least.py), within as much time again.
 """
 
 from __future__ import annotations
@@ -21,13 +22,17 @@ from kraftlab.quorum.simulation.faults import FAULTS
 from kraftlab.quorum.simulation.mutants import MUTANTS as OF_CONSENSUS
 from kraftlab.quorum.simulation.mutants import Mutant, MutantDoesNotApply, planted
 from kraftlab.quorum.simulation.options import draw_options
+from kraftlab.quorum.simulation.runner import SeedResult
 from kraftlab.quorum.simulation.workers import worker_pool
 
 from ..crash_images.mutants import hunt as hunt_images
+from ..fault_plan import FaultPlan
+from ..nemeses.shrink import Case
 from ..workload import Options
 from ..workloads import workload_named
-from ..worlds.simulated import run_simulated
-from . import canary, hash_seeds
+from ..worlds.simulated import SimulatedRun, run_simulated
+from . import canary, hash_seeds, least
+from .least import Least
 from .mutation import CONSENSUS, CONTROLLERS, HASH_SEEDS, LOG_DIRS, PROCESSES, Mutation, Plant
 from .table import MUTATIONS
 
@@ -54,6 +59,8 @@ class Found(NamedTuple):
     words: str
     seeds: int
     seconds: float
+    least: Least | None = None
+    """The smallest run that shows it, if it was to be looked for and faults have a plan."""
 
 
 class Hunted(NamedTuple):
@@ -94,15 +101,21 @@ def mutant_of(plant: Plant) -> Mutant:
 
 def play(plant: Plant, seed: int) -> Seen:
     """One seed with the bug. MutantDoesNotApply."""
+    with planted(mutant_of(plant)):
+        if plant.game in (CONSENSUS, CONTROLLERS):
+            return _of_world(plant, _in_world(plant, seed))
+        return _of_clients(plant, run_simulated(workload_named(plant.game), seed, ASKING))
+
+
+def _in_world(plant: Plant, seed: int) -> SeedResult:
+    if plant.game == CONTROLLERS:
+        options = draw_options(seed, FAULTS, fault_phase_ms=FAULT_PHASE_MS)
+        return runner.play(options, make_world=MetadataWorld, with_tail=False)
     mutant = mutant_of(plant)
-    with planted(mutant):
-        if plant.game == CONSENSUS:
-            result = runner.play(runner.options_for(mutant, seed, mutant.faults), refine=True, with_tail=False)
-        elif plant.game == CONTROLLERS:
-            options = draw_options(seed, FAULTS, fault_phase_ms=FAULT_PHASE_MS)
-            result = runner.play(options, make_world=MetadataWorld, with_tail=False)
-        else:
-            return _of_clients(plant, seed)
+    return runner.play(runner.options_for(mutant, seed, mutant.faults), refine=True, with_tail=False)
+
+
+def _of_world(plant: Plant, result: SeedResult) -> Seen:
     if result.ok:
         return Seen("", "")
     if result.rule in _FAULTS_OF_THE_PATCH:
@@ -110,8 +123,7 @@ def play(plant: Plant, seed: int) -> Seen:
     return Seen(result.rule, result.violations[0])
 
 
-def _of_clients(plant: Plant, seed: int) -> Seen:
-    played = run_simulated(workload_named(plant.game), seed, ASKING)
+def _of_clients(plant: Plant, played: SimulatedRun) -> Seen:
     wrong = [verdict for verdict in played.verdicts if verdict.valid is False]
     if not wrong:
         return Seen("", "")
@@ -122,7 +134,20 @@ def _of_clients(plant: Plant, seed: int) -> Seen:
     return Seen("+".join([*([rule] if rule else []), *names]), wrong[0].reason)
 
 
-def hunt_plant(plant: Plant, budget_s: float) -> Found:
+def shrunk(plant: Plant, seed: int, budget_s: float) -> Least:
+    """The least of a seed that shows the bug. MutantDoesNotApply."""
+    with planted(mutant_of(plant)):
+        if plant.game in (CONSENSUS, CONTROLLERS):
+            return least.of_seed(_in_world(plant, seed), plant.game == CONTROLLERS, budget_s)
+        workload = workload_named(plant.game)
+
+        def replay(case: Case) -> SimulatedRun:
+            return run_simulated(workload, seed, case.options, FaultPlan(seed=case.options.seed, actions=case.actions))
+
+        return least.of_run(run_simulated(workload, seed, ASKING), replay, budget_s)
+
+
+def hunt_plant(plant: Plant, budget_s: float, *, shrinks: bool = False) -> Found:
     """Plays seeds 0, 1, 2, … with the bug; all images of the mover's crashes if it is one of its. MutantDoesNotApply."""
     if plant.game == PROCESSES:
         return _on_processes(plant)
@@ -137,7 +162,8 @@ def hunt_plant(plant: Plant, budget_s: float) -> Found:
         seen = play(plant, seed)
         seconds = time.process_time() - begun
         if seen.oracle:
-            return Found(plant, True, seen.oracle, seen.words, seed + 1, seconds)
+            found = Found(plant, True, seen.oracle, seen.words, seed + 1, seconds)
+            return found._replace(least=shrunk(plant, seed, budget_s)) if shrinks else found
         if seconds >= budget_s:
             return Found(plant, False, "", "", seed + 1, seconds)
     raise AssertionError("seeds do not end")
@@ -163,18 +189,20 @@ def _on_processes(plant: Plant) -> Found:
     return Found(plant, bool(unsafe), oracle, unsafe[0].reason if unsafe else "", 1, seconds)
 
 
-def hunt(mutation: Mutation, budget_s: float) -> Hunted:
-    """Hunts all bugs of a mutation, each for so long at most. MutantDoesNotApply."""
+def hunt(mutation: Mutation, budget_s: float, *, shrinks: bool = False) -> Hunted:
+    """Hunts all bugs of a mutation, each for so long at most, and as long again for the least that shows it if that is wanted.
+    MutantDoesNotApply.
+    """
     if any(plant.game == PROCESSES for plant in mutation.plants) and (why := canary.means().why):
         return Hunted(mutation.id, mutation.about, NOT_HERE, why, ())
-    found = tuple(hunt_plant(plant, budget_s) for plant in mutation.plants)
+    found = tuple(hunt_plant(plant, budget_s, shrinks=shrinks) for plant in mutation.plants)
     if found and all(each.found for each in found):
         return Hunted(mutation.id, mutation.about, KILLED, "", found)
     return Hunted(mutation.id, mutation.about, SURVIVED, "", found)
 
 
-def _hunt_by_id(mutation_id: str, budget_s: float) -> Hunted:
-    return hunt(MUTATIONS[mutation_id], budget_s)
+def _hunt_by_id(mutation_id: str, budget_s: float, shrinks: bool) -> Hunted:
+    return hunt(MUTATIONS[mutation_id], budget_s, shrinks=shrinks)
 
 
 def _is_short(mutation_id: str) -> bool:
@@ -182,9 +210,9 @@ def _is_short(mutation_id: str) -> bool:
     return all(plant.game != PROCESSES for plant in MUTATIONS[mutation_id].plants)
 
 
-def hunt_all(ids: Iterable[str], *, budget_s: float, jobs: int = 1) -> Iterator[Hunted]:
+def hunt_all(ids: Iterable[str], *, budget_s: float, jobs: int = 1, shrinks: bool = False) -> Iterator[Hunted]:
     """Hunts each, in this process or in several; what came of them comes in their order. MutantDoesNotApply."""
-    run = partial(_hunt_by_id, budget_s=budget_s)
+    run = partial(_hunt_by_id, budget_s=budget_s, shrinks=shrinks)
     if jobs <= 1:
         yield from map(run, ids)
         return

@@ -102,6 +102,12 @@ def _until_the_last_fault_is_over(case: Case) -> Case | None:
     return _changed(case, time_s=end_s) if end_s < case.options.time_s else None
 
 
+def _half_as_long(case: Case) -> Case | None:
+    half_s = case.options.time_s / 2
+    last_s = max((action.at_ms for action in case.actions), default=0) / 1000
+    return _changed(case, time_s=half_s) if half_s >= max(_TIME_MIN_S, last_s) else None
+
+
 def _changed(case: Case, **options: object) -> Case:
     return Case(msgspec.structs.replace(case.options, **options), case.actions)
 
@@ -109,8 +115,10 @@ def _changed(case: Case, **options: object) -> Case:
 _AFTERWARDS_S = 2.0
 """So long clients go on after the last fault."""
 _RATE_MIN = 10.0
+_TIME_MIN_S = 0.5
 STEPS: tuple[Callable[[Case], Case | None], ...] = (
     _until_the_last_fault_is_over,
+    _half_as_long,
     lambda case: _changed(case, concurrency=case.options.concurrency // 2) if case.options.concurrency > 1 else None,
     lambda case: _changed(case, rate=case.options.rate / 2) if case.options.rate / 2 >= _RATE_MIN else None,
     lambda case: _changed(case, brokers=case.options.brokers - 1) if case.options.brokers > 1 else None,
