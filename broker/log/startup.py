@@ -146,7 +146,7 @@ ROWS: tuple[Row, ...] = (
     Row(False, True, Verb.OFFLINE, reason="its current directory may be on the log directory that is offline"),
     Row(False, False, Verb.CREATE, has_bad_dirs=False),
     Row(False, False, Verb.CREATE, home=Home.GOOD, is_counted_on=False),
-    Row(False, False, Verb.CREATE, home=Home.UNASSIGNED),
+    Row(False, False, Verb.CREATE, home=Home.UNASSIGNED, is_counted_on=False),
     Row(False, False, Verb.OFFLINE, reason="it may be on the log directory that is offline"),
 )
 

@@ -91,6 +91,7 @@ SHORT_F2 = found(FUTURE, D2, end=60)
         (15, ["OFFLINE"], plan(metadata=LOST, bad=True)),
         (15, ["OFFLINE"], plan(metadata=MIGRATING, bad=True)),
         (16, ["CREATE"], plan(metadata=UNASSIGNED, bad=True)),
+        (16, ["OFFLINE"], plan(metadata=UNASSIGNED, bad=True, counted_on=True)),
         (17, ["DELETE F1", "SERVE C1"], plan(C1, F1)),
         (17, ["DELETE F1", "RESUME_MOVE C1 F2"], plan(C1, F1, F2)),
         (19, ["CREATE", "DELETE D1"], plan(D_1)),
