@@ -97,6 +97,20 @@ def test_a_leader_is_killed_right_after_its_election(cluster: LocalCluster) -> N
     assert not pause.error
 
 
+def test_controllers_whose_clocks_run_too_fast_for_the_network_elect_again_and_again(cluster: LocalCluster) -> None:
+    with cluster.admin() as client:
+        before = client.describe_quorum().leader_epoch
+    struck = strike(cluster, "clock", "controllers", 1500, rate=500)
+    assert not struck.error
+    with cluster.admin() as client:
+        assert client.describe_quorum().leader_epoch > before
+    assert {cluster.clock(node).rate for node in cluster.controller_ids} == {1.0}
+
+
+def test_the_time_of_day_of_processes_is_not_set(cluster: LocalCluster) -> None:
+    assert "share the machine's time of day" in strike(cluster, "clock", "leader", 10, set_ms=2000).error
+
+
 @needs("disk-error")
 def test_a_node_whose_fsync_fails_ends_and_is_started_again(cluster: LocalCluster) -> None:
     before, said = cluster.pid(3000), len(log_of(cluster, 3000))

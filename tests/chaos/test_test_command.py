@@ -116,7 +116,10 @@ def test_a_workload_gets_as_many_controllers_as_it_wants_unless_somebody_says_ot
     [
         (("-w", "regsters"), "there is no workload 'regsters'; there are: registers"),
         (("-w", "registers", "-n", "fire"), "there is no nemesis fire; there are kill"),
-        (("-w", "registers", "-n", "clock"), "clock cannot strike in --world real; what can: kill"),
+        (
+            ("-w", "registers", "-n", "move-dirs", "--world", "simulated"),
+            "move-dirs cannot strike in --world simulated; what can: kill",
+        ),
         (("-w", ","), "-w names no workload; there are: registers"),
         (("-w", "registers", "--concurrency", "many"), "many is no number of workers"),
         (("-w", "registers", "--world", "moon"), "'moon' is not one of 'real', 'shell', 'simulated'"),

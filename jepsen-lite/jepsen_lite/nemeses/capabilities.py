@@ -75,10 +75,6 @@ def _files() -> str:
     return "files of nodes that are down"
 
 
-def _clock() -> str:
-    raise Refused("nodes of a real cluster read the machine's clocks, which are everybody's")
-
-
 def _strace() -> str:
     _require("strace")
     with Ledger() as ledger, _somebody() as sleeper:
@@ -205,7 +201,6 @@ CAPABILITIES: dict[str, Capability] = {
             _APT.format("strace") + "; for others' processes: as root, or sysctl kernel.yama.ptrace_scope=0",
         ),
         Capability("power", "take the power from disks", _power, _APT.format("e2fsprogs mount") + "; as root"),
-        Capability("clock", "let clocks of nodes run wrong", _clock, "the simulator does: kraftlab chaos test --world simulated"),
         Capability("prlimit", "limit what running processes may use", _prlimit, "Linux has it"),
         Capability(
             "netns",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import cluster_faults, disk_faults, link_faults, process_faults
+from . import clock_faults, cluster_faults, disk_faults, link_faults, process_faults
 from .kind import Kind, Rhythm
 from .networks.back_ends import CUT, DELAY, DUPLICATE, HOLD, LOSS, REORDER
 
@@ -58,6 +58,12 @@ KINDS: dict[str, Kind] = {
         Kind("loss", "messages are lost", link_faults.draw_loss, link_faults.shaped, asks=(LOSS,)),
         Kind("duplicate", "messages come twice", link_faults.draw_duplicate, link_faults.shaped, asks=(DUPLICATE,)),
         Kind("reorder", "messages overtake each other", link_faults.draw_reorder, link_faults.shaped, asks=(REORDER,)),
+        Kind(
+            "clock",
+            "clocks of nodes run slow or fast, or jump ahead",
+            clock_faults.drawing(clock_faults.OF_PROCESSES),
+            clock_faults.clock,
+        ),
         Kind(
             "power-loss",
             "nodes are gone, and what their disks had not synced",

@@ -32,6 +32,14 @@ Link = tuple[int, int]
 T = TypeVar("T", bound=Hashable)
 
 
+class SteerableClock(Protocol):
+    """A node's clock (`kraftlab.cluster.steered_clock.ClockFile`)."""
+
+    def run_at(self, rate: float) -> None: ...
+
+    def jump(self, seconds: float) -> None: ...
+
+
 class Cluster(Protocol):
     """What faults need of a cluster of processes; `kraftlab.cluster.LocalCluster` has it. All may be called in threads."""
 
@@ -50,6 +58,8 @@ class Cluster(Protocol):
     def pause_node(self, node_id: int) -> None: ...
 
     def resume_node(self, node_id: int) -> None: ...
+
+    def clock(self, node_id: int) -> SteerableClock: ...
 
     def cut_all(self, links: list[Link], *, reset: bool = False) -> None: ...
 
@@ -140,6 +150,7 @@ class Scene:
         self.dark: Holds[int] = Holds()
         """Nodes whose disks have no power."""
         self.cuts: Holds[Link] = Holds()
+        self._rates: defaultdict[int, list[float]] = defaultdict(list)
         self._shapes: defaultdict[Link, list[LinkShape]] = defaultdict(list)
         self._noted: dict[int, Process] = {}
         self._turns: defaultdict[int, trio.Lock] = defaultdict(trio.Lock)
@@ -253,6 +264,27 @@ class Scene:
             async with self._turns[node]:
                 if node not in self.stopped:
                     await self.work(self.cluster.resume_node, node)
+
+    @asynccontextmanager
+    async def kept_wrong(self, nodes: Iterable[int], *, rate: float = 1.0, jump_s: float = 0.0) -> AsyncIterator[None]:
+        """The clocks of the nodes jump ahead, and run at that rate times what others want of them. ClusterError."""
+        held: list[int] = []
+        try:
+            for node in nodes:
+                if jump_s:
+                    self.cluster.clock(node).jump(jump_s)
+                self._rates[node].append(rate)
+                held.append(node)
+                self._run_clock(node)
+            await trio.lowlevel.checkpoint()
+            yield
+        finally:
+            for node in held:
+                self._rates[node].remove(rate)
+                self._run_clock(node)
+
+    def _run_clock(self, node: int) -> None:
+        self.cluster.clock(node).run_at(math.prod(self._rates[node]))
 
     # -- disks ---------------------------------------------------------------------------------------------------------
 

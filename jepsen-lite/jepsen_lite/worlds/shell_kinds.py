@@ -11,9 +11,10 @@ import trio
 
 from kraftlab.quorum.storage.errors import StorageError
 
+from ..nemeses.clock_faults import OF_PROCESSES, drawing
 from ..nemeses.damage import Damage
 from ..nemeses.faults import CannotStrike
-from ..nemeses.kind import Draft, Hit, Kind, Shape, one_of
+from ..nemeses.kind import Draft, Hit, Kind, Shape
 from ..nemeses.kinds import KINDS
 from ..nemeses.scene import Scene, undo_each
 from . import shell_copies
@@ -95,16 +96,7 @@ def _inflict(scene: Scene, node: int, choose: Choose, hit: Hit) -> None:
 
 # -- clocks --------------------------------------------------------------------------------------------------------------
 
-RATES = (0.5, 0.8, 0.95, 1.05, 1.25, 2.0)
-JUMPS_MS = (100, 700, 3_000, 20_000)
 SETS_MS = (-3_600_000, -60_000, -2_000, 2_000, 60_000, 3_600_000)
-
-
-def _draw_clock(random: Random, shape: Shape) -> list[Draft]:
-    weights = {"leader": 2, "follower": 2, "controller": 1, "controllers": 1, **({"broker": 1} if shape.brokers else {})}
-    kind = random.choice(("rate", "jump_ms", "set_ms"))
-    values: tuple[float, ...] = {"rate": RATES, "jump_ms": JUMPS_MS, "set_ms": SETS_MS}[kind]
-    return [Draft(one_of(random, weights), {kind: random.choice(values)})]
 
 
 @asynccontextmanager
@@ -134,6 +126,11 @@ SHELL_KINDS: dict[str, Kind] = {
     "power-loss": _row("power-loss", _power_loss),
     "bit-rot": _row("bit-rot", _bit_rot),
     "torn": _row("torn", _torn),
-    "clock": Kind("clock", "clocks run slow or fast, jump ahead, or say another time of day", _draw_clock, _clock),
+    "clock": Kind(
+        "clock",
+        "clocks run slow or fast, jump ahead, or say another time of day",
+        drawing({**OF_PROCESSES, "set_ms": SETS_MS}),
+        _clock,
+    ),
 }
 """By name."""

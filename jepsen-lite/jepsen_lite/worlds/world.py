@@ -80,13 +80,12 @@ WORLDS: dict[str, tuple[str, str]] = {
     "simulated": ("simulated", "play"),
 }
 """Name → (module of this room; its function from Assignment to Played)."""
-CLOCK = "clock"
 _KINDS_OF: dict[str, tuple[str, ...]] = {
     "real": tuple(KINDS),
-    "shell": (*KINDS, CLOCK),
-    "simulated": (*(name for name in KINDS if name != "move-dirs"), CLOCK),
+    "shell": tuple(KINDS),
+    "simulated": tuple(name for name in KINDS if name != "move-dirs"),
 }
-"""What can strike: processes share the machine's clock, and simulated brokers hold no replicas."""
+"""What can strike: simulated brokers hold no replicas."""
 
 
 def kinds_of(world: str) -> Sequence[str]:
