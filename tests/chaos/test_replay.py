@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,6 +85,20 @@ def run_the_test(path: Path, directory: Path) -> None:
     names: dict[str, Any] = {}
     exec(compile(path.read_text(), str(path), "exec"), names)
     names["test_registers_holds"](directory / "again")
+
+
+@pytest.mark.parametrize(
+    ("checker", "valid", "passes"),
+    [("witness", True, True), ("stats", "unknown", True), ("witness", "unknown", False), ("stats", False, False)],
+)
+def test_a_bug_is_gone_when_who_found_it_says_so(checker: str, valid: Any, passes: bool, tmp_path: Path) -> None:
+    found = Verdict(checker="witness", valid=False, reason="a write is lost")
+    trial = Trial("registers", "simulated", (), Options(), FaultPlan(seed="0"))
+    names: dict[str, Any] = {}
+    exec(compile(text_of_test(trial, FaultPlan(seed="0"), (found,)), "it", "exec"), names)
+    names["run_test"] = lambda *_: Found((Verdict(checker=checker, valid=valid),))
+    with nullcontext() if passes else pytest.raises(AssertionError):
+        names["test_registers_holds"](tmp_path)
 
 
 def test_a_run_that_did_not_fail_is_not_shrunk(store: str, told: dict[str, Any]) -> None:
