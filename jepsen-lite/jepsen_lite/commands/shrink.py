@@ -11,7 +11,7 @@ import json
 import os
 import pprint
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -179,7 +179,7 @@ def _file_name(text: str) -> str:
     return "".join(letter if letter.isalnum() else "_" for letter in text)
 
 
-def test_text(trial: Trial, plan: FaultPlan, verdicts: Iterable[Verdict]) -> str:
+def test_text(trial: Trial, plan: FaultPlan, verdicts: Sequence[Verdict]) -> str:
     """A test for pytest that runs the trial, and passes once nothing is wrong with it and the checkers that found it say so: what
     they cannot tell is no sign that the bug is gone.
     """
