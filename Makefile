@@ -5,17 +5,26 @@ ARGS ?=
 
 .PHONY: demo pipeline-demo test chaos nightly mutants lint proto proto-check bench clean
 
-.venv/installed: pyproject.toml
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable
+# pip compiles on one processor, and tests of packages too. What does not compile here is compiled, or fails, when it is imported.
+COMPILE := $(BIN)/python -m compileall -q -j 0 -x '/tests/' .venv/lib || :
+
+.venv/made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kraftlab needs Python 3.11 or newer; this is %s. Try: make PYTHON=python3.11" % sys.version.split()[0])'
-	@echo "installing kraftlab into .venv …" >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . >&2
 	@touch $@
 
-.venv/installed-dev: .venv/installed
-	@echo "installing what tests need …" >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' >&2
+.venv/installed: pyproject.toml | .venv/made
+	@echo "installing kraftlab into .venv …" >&2
+	@$(INSTALL) . >&2
+	@$(COMPILE)
 	@touch $@
+
+.venv/installed-dev: pyproject.toml | .venv/made
+	@echo "installing kraftlab and what tests need into .venv …" >&2
+	@$(INSTALL) '.[dev]' >&2
+	@$(COMPILE)
+	@touch .venv/installed $@
 
 .venv/installed-pipeline: .venv/installed
 	@echo "installing Spark, Arrow and a Java for them …" >&2
