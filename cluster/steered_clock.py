@@ -65,10 +65,12 @@ class ClockFile:
         self._since_s = now_s
 
     def _write(self) -> None:
+        """From behind: a reader begins in front, so the same count at both ends says that nothing between them has changed."""
         self._writes += 1
-        self._map[:8] = self._writes.to_bytes(8, "little")
-        struct.pack_into("<ddd", self._map, 8, self._since_s, self._shown_s, self.rate)
-        self._map[32:] = self._writes.to_bytes(8, "little")
+        count = self._writes.to_bytes(8, "little")
+        self._map[32:] = count
+        self._map[8:32] = struct.pack("<ddd", self._since_s, self._shown_s, self.rate)
+        self._map[:8] = count
 
 
 class SteeredClock(trio.abc.Clock):

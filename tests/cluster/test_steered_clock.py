@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Iterator
+from itertools import combinations_with_replacement
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -104,3 +107,31 @@ def test_a_clock_that_does_not_go_on_is_refused(path: Path, rate: float) -> None
 def test_a_clock_that_goes_back_is_refused(path: Path, seconds: float) -> None:
     with pytest.raises(ClusterError, match="never goes back"):
         ClockFile(path).jump(seconds)
+
+
+class Recorded(bytearray):
+    """What stands in a file after each of the eight bytes that are written."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.states = [bytes(self)]
+
+    def __setitem__(self, where: Any, data: Any) -> None:
+        start, stop, _ = where.indices(len(self))
+        for at in range(start, stop, 8):
+            super().__setitem__(slice(at, at + 8), data[at - start : at - start + 8])
+            self.states.append(bytes(self))
+
+
+def test_who_looks_while_it_is_written_sees_that_or_all_or_nothing_of_it(path: Path) -> None:
+    """A reader takes the five fields from the first to the last, and the writer may do something between any two."""
+    file = ClockFile(path)
+    file.run_at(2.0)
+    file._map = written = Recorded(file._map[:])  # type: ignore[assignment]
+    file.run_at(0.5)
+    fields = [struct.unpack("<QdddQ", state) for state in written.states]
+    whole = {fields[0][1:4], fields[-1][1:4]}
+    assert len(fields) == 6 and len(whole) == 2
+    for moments in combinations_with_replacement(fields, 5):
+        first, *clock, last = (moment[place] for place, moment in enumerate(moments))
+        assert first != last or tuple(clock) in whole
