@@ -67,14 +67,17 @@ class RequestingClient(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def last_ms(self) -> int:
-        return max((answered.written_ms for answered in self.answered), default=0)
+        return max([answered.written_ms for answered in self.answered], default=0)
 
     @property
     def kept_bytes(self) -> int:
         return sum(len(answered.answer) for answered in self.answered)
 
     def get(self, sequence: int) -> AnsweredRequest | None:
-        return next((answered for answered in self.answered if answered.sequence == sequence), None)
+        for answered in self.answered:
+            if answered.sequence == sequence:
+                return answered
+        return None
 
     def is_too_old(self, sequence: int) -> bool:
         """Whether nobody can tell any more if that request was answered."""
@@ -123,7 +126,9 @@ class RequestsDelta:
         """ReplayError if that request was answered already, or may have been."""
         client_id = record.client_id
         client = self._as_newest(client_id)
-        if client.get(record.sequence) is not None or client.is_too_old(record.sequence):
+        answers, sequence = client.answered, record.sequence
+        is_next = bool(answers) and answers[-1].sequence < sequence and client.forgotten_up_to < sequence
+        if not is_next and (client.get(sequence) is not None or client.is_too_old(sequence)):
             raise ReplayError(f"request {record.sequence} of client {to_text(client_id)} was answered already")
         answered = AnsweredRequest(
             record.sequence,
@@ -132,7 +137,9 @@ class RequestsDelta:
             end_offset if record.end_offset is None else record.end_offset,
             record.answer,
         )
-        kept = sorted((*client.answered, answered), key=lambda one: one.sequence)
+        kept = [*answers, answered]
+        if not is_next:
+            kept.sort(key=lambda one: one.sequence)
         forgotten_up_to = client.forgotten_up_to
         self._kept_bytes += len(answered.answer)
         if len(kept) > KEPT_PER_CLIENT:
