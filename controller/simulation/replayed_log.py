@@ -137,25 +137,27 @@ def _is_equal(image: MetadataImage, other: MetadataImage, known: tuple[MetadataI
     """Whether they say the same. `known`: an older pair that does."""
     if known is None:
         return all(getattr(image, part) == getattr(other, part) for part in _PARTS)
-    older, older_other = known
-    return all(
-        _are_equal(getattr(image, part), getattr(other, part), getattr(older, part), getattr(older_other, part))
-        for part in _PARTS
-    )
+    return _are_equal_fields(image, other, *known, _PARTS)
 
 
-def _are_equal(one: object, other: object, older: object, older_other: object) -> bool:
-    """Whether two values are equal. The older ones are: what is the very same in both as it was there is not looked into."""
-    if one is older and other is older_other:
-        return True
-    if type(one) is Map and type(other) is Map and type(older) is Map and type(older_other) is Map:
-        return len(one) == len(other) and _are_equal_maps(one, other, older, older_other)
-    if isinstance(one, Struct) and type(one) is type(other) is type(older) is type(older_other):
-        return all(
-            _are_equal(getattr(one, name), getattr(other, name), getattr(older, name), getattr(older_other, name))
-            for name in one.__struct_fields__
-        )
-    return one == other
+def _are_equal_fields(one: Struct, other: Struct, older: Struct, older_other: Struct, names: tuple[str, ...]) -> bool:
+    """Whether two values are equal in these fields. The older ones are: what is the very same in both as it was there is not
+    looked into.
+    """
+    for name in names:
+        value, found = getattr(one, name), getattr(other, name)
+        known, known_found = getattr(older, name), getattr(older_other, name)
+        if value is known and found is known_found:
+            continue
+        if type(value) is type(found) is type(known) is type(known_found) is Map:
+            if len(value) != len(found) or not _are_equal_maps(value, found, known, known_found):
+                return False
+        elif isinstance(value, Struct) and type(value) is type(found) is type(known) is type(known_found):
+            if not _are_equal_fields(value, found, known, known_found, value.__struct_fields__):
+                return False
+        elif value != found:
+            return False
+    return True
 
 
 def _are_equal_maps(

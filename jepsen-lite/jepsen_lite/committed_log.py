@@ -96,6 +96,8 @@ def record_of(entry: Entry) -> AnyRecord | None:
 
 
 def _plain(value: Any) -> Any:
+    if value is None or type(value) in _PLAIN_TYPES:
+        return value
     if isinstance(value, bytes):
         return to_text(value) if len(value) == 16 else base64.b64encode(value).decode()
     if isinstance(value, tuple | list):
@@ -126,6 +128,7 @@ def _restored(value: Any, hint: Any) -> Any:
 
 
 _RECORDS: dict[str, Any] = {kind.__name__: kind for kind in typing.get_args(AnyRecord)}
+_PLAIN_TYPES = (int, str, bool)
 
 
 @functools.cache

@@ -13,6 +13,7 @@ is read, not here.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from itertools import pairwise
 
 from ..committed_log import CommittedLog
@@ -80,9 +81,11 @@ def _downs(run: Run) -> dict[int, list[int]]:
 
 
 def _never_back(series: list[Observation], downs: list[int], findings: Findings) -> None:
+    downs = sorted(downs)
     for before, after in pairwise(series):
         node = after.node
-        same_process = not any(before.at_ns <= moment <= after.at_ns for moment in downs)
+        next_down = bisect_left(downs, before.at_ns)
+        same_process = next_down == len(downs) or downs[next_down] > after.at_ns
         if same_process and 0 < after.epoch < before.epoch:
             findings.add("epoch back", f"node {node} went back from epoch {before.epoch} to {after.epoch} while it ran")
         if same_process and 0 <= after.high_watermark < before.high_watermark:
