@@ -58,6 +58,12 @@ def _at_least(**limits: int) -> Callable[[SimulationOptions], SimulationOptions]
     )
 
 
+def _few_reads(options: SimulationOptions) -> SimulationOptions:
+    return msgspec.structs.replace(
+        options, read_interval_us=max(100_000, options.read_interval_us) if options.read_interval_us else 0
+    )
+
+
 Simplification = tuple[str, Callable[[SimulationOptions], SimulationOptions]]
 
 CALMER: tuple[Simplification, ...] = (
@@ -79,6 +85,7 @@ SIMPLER: tuple[Simplification, ...] = (
     ("usual timers and limits", _options(tuning=RaftTuning())),
     ("no clients", _options(clients=0)),
     ("no linearizable reads beside theirs", _options(read_interval_us=0)),
+    ("few linearizable reads", _few_reads),
     ("no snapshots of their own accord", _options(snapshot_interval_us=0)),
     ("nobody joins by himself", _options(auto_join=False)),
     ("voters as configured", _options(dynamic_voters=False, auto_join=False)),
