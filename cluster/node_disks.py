@@ -49,15 +49,16 @@ class NodeDisks:
         """Makes or mounts the disks of these nodes, of which none runs. ClusterError."""
         if not self.are_used:
             return
+        deadline = time.monotonic() + _LEFT_WITHIN_S
         for node in nodes:
             if node.node_id not in self._disks:
-                self._mount(node)
+                self._mount(node, deadline)
 
-    def _mount(self, node: NodePlan) -> None:
+    def _mount(self, node: NodePlan, deadline: float) -> None:
         disk = PoweredDisk(self._images / f"{node.name}.image", self._directory / node.name)
         try:
             if disk.image.exists():
-                self._wait_for_others(disk)
+                self._wait_for_others(disk, deadline)
                 disk.restore_power()
             elif disk.path.exists() and any(disk.path.iterdir()):
                 raise ClusterError(
@@ -81,9 +82,8 @@ class NodeDisks:
             disk.image.unlink(missing_ok=True)
             raise
 
-    def _wait_for_others(self, disk: PoweredDisk) -> None:
+    def _wait_for_others(self, disk: PoweredDisk, deadline: float) -> None:
         """Whoever ran the cluster may have been killed, and its nodes may still be ending. If nobody unmounts it, we do."""
-        deadline = time.monotonic() + _LEFT_WITHIN_S
         while disk.is_mounted and time.monotonic() < deadline:
             time.sleep(_POLL_S)
 
@@ -93,6 +93,12 @@ class NodeDisks:
             disk.sync()
 
     def unmount(self) -> None:
-        """Whatever is mounted still. ClusterError."""
+        """Whatever is mounted still. ClusterError about those that are in use, when the others are unmounted."""
+        faults: list[str] = []
         for disk in self._disks.values():
-            disk.unmount()
+            try:
+                disk.unmount()
+            except ClusterError as error:
+                faults.append(str(error))
+        if faults:
+            raise ClusterError("; ".join(faults))

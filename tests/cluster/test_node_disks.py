@@ -1,0 +1,68 @@
+"""Disks of a cluster's own, where others use them still."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from kraftlab.cluster import ClusterError, layout, node_disks
+from kraftlab.cluster.node_disks import NodeDisks
+
+BUSY = {"controller-3000", "broker-0"}
+
+
+class UsedDisk:
+    """Somebody has files open on those of `BUSY`, and nobody unmounts any."""
+
+    unmounted: list[str]
+
+    def __init__(self, image: Path, path: Path) -> None:
+        self.image, self.path = image, path
+
+    is_mounted = True
+
+    def restore_power(self) -> None:
+        pass
+
+    def unmount(self) -> None:
+        if self.path.name in BUSY:
+            raise ClusterError(f"{self.path.name} is busy")
+        self.unmounted.append(self.path.name)
+
+
+@pytest.fixture
+def slept_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    slept = [0.0]
+    UsedDisk.unmounted = []
+
+    def sleep(seconds: float) -> None:
+        slept[0] += seconds
+
+    monkeypatch.setattr(node_disks, "PoweredDisk", UsedDisk)
+    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(time, "monotonic", lambda: slept[0])
+    return slept
+
+
+@pytest.fixture
+def disks(tmp_path: Path, slept_s: list[float]) -> NodeDisks:
+    nodes = layout.plan(tmp_path, 3, 3, 1).nodes
+    (tmp_path / "disks").mkdir()
+    for node in nodes:
+        (tmp_path / "disks" / f"{node.name}.image").touch()
+    found = NodeDisks(tmp_path, wanted=False)
+    found.mount(nodes)
+    return found
+
+
+def test_others_are_waited_for_once_and_not_once_per_disk(disks: NodeDisks, slept_s: list[float]) -> None:
+    assert len(disks.paths) == 6
+    assert 15 <= slept_s[0] < 16
+
+
+def test_a_disk_that_is_in_use_does_not_keep_the_others_mounted(disks: NodeDisks) -> None:
+    with pytest.raises(ClusterError, match=r"^controller-3000 is busy; broker-0 is busy$"):
+        disks.unmount()
+    assert UsedDisk.unmounted == ["controller-3001", "controller-3002", "broker-1", "broker-2"]
