@@ -215,7 +215,7 @@ def heal(first: tuple[str, ...] | None, second: tuple[str, ...] | None, data: st
 
 
 def _given(*groups: tuple[str, ...] | None) -> list[tuple[str, ...]]:
-    return [group for group in groups if group]
+    return [group for group in groups if group is not None]
 
 
 _NODE_ORDERS = (

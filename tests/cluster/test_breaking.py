@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -249,10 +250,12 @@ def test_restarted_nodes_are_as_new(lab: Lab, order: Order) -> None:
         ("partition all", "partition takes two groups of names or more"),
         ("slow all --delay 5", "is no time; write 500ms, 5s, 2m or 1h"),
         ("lossy all --loss 120%", "is no chance; write 20% or 0.2"),
+        ("slow leader ''", "nothing is no node here; names are"),
+        ("heal ''", "nothing is no node here; names are"),
     ],
 )
 def test_what_cannot_be_done_says_why(lab: Lab, order: Order, words: str, says: str) -> None:
-    error = order(*words.split())["error"]
+    error = order(*shlex.split(words))["error"]
     assert says in error["message"]  # type: ignore[index]
     assert order("status")["orders"] == []
 
