@@ -350,7 +350,7 @@ def state_of(pid: int) -> str:
 def test_followers_whose_clocks_run_fast_miss_a_leader_that_is_there(lab: Lab, order: Order) -> None:
     old = lab.leader()
     _, epoch = lab.view_of(old)
-    order("clock", "followers", "--rate", "50")
+    order("clock", "followers", "--rate", "8")
     wait_until("there was an election", lambda: lab.view_of(old)[1] > epoch)
     order("heal")
     lab.create("made-by-the-right-time", *lab.cluster.controller_ids)
