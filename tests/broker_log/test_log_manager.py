@@ -490,6 +490,12 @@ def test_a_second_process_is_refused(broker: Broker) -> None:
         LogManager.open([broker.dirs[0]], node_id=1, cluster_id="cluster")
 
 
+def test_a_start_on_a_full_disk_gives_the_locks_back(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    with full_disk(monkeypatch, broker.dirs[0].parent), pytest.raises(StartupRefused, match="No space left"):
+        broker.open()
+    broker.start()
+
+
 @pytest.mark.parametrize(("node_id", "cluster_id"), [(2, "cluster"), (1, "another")])
 def test_directories_of_another_node_or_cluster_refuse_the_start(broker: Broker, node_id: int, cluster_id: str) -> None:
     with pytest.raises(StartupRefused, match="belongs to node 1 of cluster cluster"):
