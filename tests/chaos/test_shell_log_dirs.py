@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -104,6 +105,17 @@ def test_a_death_loses_nothing_but_what_was_not_yet_written(tmp_path: Path) -> N
             written.add((directory / "x").read_bytes())
     assert all(content.startswith(SYNCED) and content != SYNCED + LATER for content in written)
     assert len(written) > 3, "the last call is half done"
+
+
+def test_who_has_died_gives_back_its_files_and_locks(tmp_path: Path) -> None:
+    with a_disk(tmp_path) as (directory, disk):
+        locked = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT)
+        fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        disk.crash(power_cut=False)
+        again = os.open(directory / ".lock", os.O_RDWR)
+        fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert again == locked, "the number is free"
+        os.close(again)
 
 
 def test_a_full_disk_takes_nothing_and_gives_space_back(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ anywhere. Every call that touches one is watched (`watched_disks.py`), so it is 
 power goes one of the images that may be left is drawn and laid out in place of what was there; a node that starts finds that. A
 broker has one disk, with all of its log directories.
 
-A node that dies does nothing more to its disk from that moment, whatever its tasks do while they unwind. The last call of work
+A node that dies does nothing more to its disk from that moment, whatever its tasks do while they unwind, and then gives back what
+a kernel would take from it: open files, and the locks on them. The last call of work
 that was under way may be half done: the beginning of what it was to write is there. A full disk refuses whatever takes space; a
 failed fsync leaves what was written readable, and uncertain. Directories are listed in the order of their names.
 """
@@ -26,11 +27,13 @@ from ..watched_disks import Change, WatchedDisks
 
 
 class LogDirDisk:
-    """`shell_disks.Medium`: one broker's. `lay_out` puts what a loss of power leaves in place of what there is."""
+    """`shell_disks.Medium`: one broker's. `lay_out` puts what a loss of power leaves in place of what there is; `close` gives
+    open files back.
+    """
 
-    def __init__(self, name: str, lay_out: Callable[[LogDirDisk], None]) -> None:
+    def __init__(self, name: str, lay_out: Callable[[LogDirDisk], None], close: Callable[[LogDirDisk], None]) -> None:
         self.name = name
-        self._lay_out = lay_out
+        self._lay_out, self._close = lay_out, close
         self.full = False
         self.fsync_fails = False
         self.operations_left: int | None = None
@@ -47,6 +50,7 @@ class LogDirDisk:
             self._lay_out(self)
             self.is_laid_out = False
         else:
+            self._close(self)
             self.is_still, self.operations_left = False, None
 
     def may(self, change: Change) -> None:
@@ -75,7 +79,7 @@ class LogDirDisks(WatchedDisks):
     def __init__(self, directories: Mapping[int, Path], chance: Callable[[str], Random]) -> None:
         super().__init__(list(directories.values()))
         self._chance = chance("log directories")
-        self._media = {path.name: LogDirDisk(path.name, self._lay_out) for path in directories.values()}
+        self._media = {path.name: LogDirDisk(path.name, self._lay_out, self._close) for path in directories.values()}
         self.by_broker = {broker: self._media[path.name] for broker, path in directories.items()}
 
     def _may(self, inode: int, change: Change) -> None:
@@ -93,6 +97,10 @@ class LogDirDisks(WatchedDisks):
             else:
                 self._write(path, content)
         self.settle(disk.name)
+
+    def _close(self, disk: LogDirDisk) -> None:
+        for descriptor in [each for each, inode in self._descriptors.items() if self._disk_name(inode) == disk.name]:
+            os.close(descriptor)
 
     def _write(self, path: Path, content: bytes) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
