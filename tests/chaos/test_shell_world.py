@@ -139,7 +139,7 @@ from jepsen_lite.workloads import workload_named
 from jepsen_lite.workload import Options
 import hashlib, msgspec
 options = Options(seed="7", time_s=1, timeout_ms=1_000, rate=60, brokers=2)
-played = run_shell(workload_named("reassignments"), options, nemeses=("kill", "pause", "power-loss", "membership"))
+played = run_shell(workload_named("log-dirs"), options, nemeses=("kill", "pause", "torn", "clock", "power-loss", "membership"))
 told = msgspec.json.encode((list(played.run.history), played.run.log, played.run.strikes, played.log))
 shown = f"{played.steps} {hashlib.sha256(told).hexdigest()}"
 """
