@@ -290,7 +290,6 @@ BUGS: dict[str, MoverBug] = {
             "no space ends a copy as if it were whole",
             (_patch("X2-copy", mover, "copy_chunk", _full_is_done),),
             ("full-target",),
-            "the log manager compares the ends",
         ),
         MoverBug(
             "X2-append",

@@ -17,7 +17,7 @@ from kraftlab.quorum.simulation.workers import worker_pool
 from .mutants import BUGS, Hunted, hunt
 from .protocol import SCRIPTS
 
-SHOW_TOGETHER = {"M1-swap+M1-ends", "M1-swap+X2-copy", "M1-ends+X2-copy", "X1-align+X3-cut"}
+SHOW_TOGETHER = {"M1-swap+M1-ends", "X1-align+X3-cut"}
 """Bugs that do no harm alone: with the other, what would have stopped them is gone."""
 HIDE_EACH_OTHER = {"M5+X1-level", "M5+X3-align", "M1-ends+X3-align"}
 """With the first, the second is never in the situation where it shows: the move ends before the leader changes, or is not held up
