@@ -19,9 +19,13 @@ Make = Callable[..., Path]
 
 @pytest.fixture
 def environ(fake_java: Make, tmp_path: Path) -> dict[str, str]:
-    """A machine on which nothing is missing."""
+    """A machine on which nothing is missing. Its Java and the workers' Python only say their versions."""
     home = fake_java(tmp_path / "java", "17.0.15")
-    return {"JAVA_HOME": str(home), "XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": os.environ["PATH"]}
+    python = tmp_path / "workers-python"
+    python.write_text(f"#!/bin/sh\necho {sys.version_info.major}.{sys.version_info.minor}\n")
+    python.chmod(0o755)
+    found = {"JAVA_HOME": str(home), "PYSPARK_PYTHON": str(python)}
+    return found | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": os.environ["PATH"]}
 
 
 def check(name: str, environ: dict[str, str], state: State | None = None, **options: object) -> Check:
