@@ -97,3 +97,4 @@ bench: .venv/installed-bench
 
 clean:
 	rm -rf .venv build *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +
