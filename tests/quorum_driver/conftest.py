@@ -278,6 +278,15 @@ class Cluster:
         await wait_until(look, "a leader")
         return found[0]
 
+    async def followed(self, leader: Node) -> None:
+        """Waits until that leader has heard from all voters: until then it takes those for dead."""
+
+        def heard() -> bool:
+            voters = leader.driver.describe().voters
+            return len(voters) > 1 and all(voter.last_fetch_time_ms > 0 for voter in voters)
+
+        await wait_until(heard, "a leader that all have asked")
+
     def impatience_of(self, node: Node) -> dict[str, Any]:
         return {"election_timeout_ms": FIRST_ELECTION_TIMEOUT_MS} if node is self._impatient else {}
 

@@ -48,6 +48,7 @@ async def test_an_observer_becomes_a_voter_and_the_cluster_lives_on_without_two_
 async def test_a_removed_leader_makes_way(cluster: Clusters, eventually: Eventually) -> None:
     async with cluster(dynamic=True) as c:
         leader = await c.leader()
+        await c.followed(leader)
         answer = await leader.driver.ask(RemoveVoterRequest(ANY_EPOCH, leader.voter.key, 10_000))
         assert answer.error is ErrorCode.NONE
         successor = await c.leader(but=leader)
@@ -162,6 +163,7 @@ async def test_a_voter_that_was_removed_while_it_was_away_finds_the_others_altho
     """No leader looks for it any more, and its log names places at which nobody listens; but its configuration is up to date."""
     async with cluster(dynamic=True) as c:
         leader = await c.leader()
+        await c.followed(leader)
         away, *others = [node for node in c.nodes if node is not leader] + [leader]
         await c.committed(c.propose(leader, "old"))
         await away.crash()

@@ -20,6 +20,9 @@ from kraftlab.quorum.driver import storage_tasks
 from kraftlab.quorum.driver.quorum_description import DESCRIBE_QUORUM
 from kraftlab.quorum.storage.errors import FsyncFailed, LogCorrupt
 
+PATIENT: dict[str, Any] = {"fetch_timeout_ms": 20_000}
+"""For nodes whose disks stand still for as long as a test looks: no other leader is wanted meanwhile."""
+
 Clusters = Callable[..., contextlib.AbstractAsyncContextManager[Any]]
 Eventually = Callable[..., Awaitable[None]]
 
@@ -175,7 +178,7 @@ async def test_an_observer_finds_the_leader_and_follows(cluster: Clusters) -> No
 
 
 async def test_what_no_majority_has_flushed_is_not_committed(cluster: Clusters, eventually: Eventually) -> None:
-    async with cluster() as c:
+    async with cluster(raft=PATIENT) as c:
         leader = await c.leader()
         await c.committed(leader.driver.high_watermark)
         followers = [node for node in c.nodes if node is not leader]
@@ -192,7 +195,7 @@ async def test_what_no_majority_has_flushed_is_not_committed(cluster: Clusters, 
 
 
 async def test_the_leaders_own_unflushed_copy_does_not_count(cluster: Clusters, eventually: Eventually) -> None:
-    async with cluster() as c:
+    async with cluster(raft=PATIENT) as c:
         leader = await c.leader()
         followers = [node for node in c.nodes if node is not leader]
         await followers[1].crash()
