@@ -231,8 +231,10 @@ class Mover:
                     copied, left = await self._copy_chunk(move, CHUNK_BYTES)
                     claim.settle(0, copied)
             await self._copy_chunk(move, CHUNK_BYTES)
-            partition.log = await self._disks.run(move.target_dir, self._logs.swap, *partition.id, wall_clock_ms())
-            partition.future = None
+            swapped = await self._disks.run(move.target_dir, self._logs.swap, *partition.id, wall_clock_ms())
+            # A follower that has fetched meanwhile has raised that of the old log, and what it confirmed may be acknowledged.
+            swapped.high_watermark = max(swapped.high_watermark, current.high_watermark)
+            partition.log, partition.future = swapped, None
             self._step(move, MoveEvent.SWAPPED)
             # The metadata may name the source again by now, if an older wish reached the controller late.
             self._assign(*partition.id, move.target_id)

@@ -112,6 +112,25 @@ async def test_the_controller_is_told_before_the_swap(
     assert broker.log("t", 0).log_end_offset == 41
 
 
+async def test_a_high_watermark_that_rises_during_the_swap_does_not_go_back(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [broker] = await filled(world, batch, [0])
+    source, swap = broker.log("t", 0), broker.logs.swap
+    end_offset, target = source.log_end_offset, other_dir(broker)
+
+    def swap_while_a_follower_fetches(*arguments: Any) -> Any:
+        source.high_watermark = end_offset - 1
+        swapped = swap(*arguments)
+        source.high_watermark = end_offset
+        return swapped
+
+    monkeypatch.setattr(broker.logs, "swap", swap_while_a_follower_fetches)
+    await alter(broker, str(target))
+    await eventually(lambda: broker.log("t", 0).log_dir == target, "moved")
+    assert broker.log("t", 0).high_watermark == end_offset
+
+
 async def test_the_move_throttle_holds_and_progress_is_shown(
     autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
 ) -> None:
