@@ -2,7 +2,7 @@
 
 Looked at now and then, for every process that leads and is not standing still, by its own clock and its own notes of who has
 fetched. A period can end up to two timeouts after the earliest fetch that counted for it; some more is given. When the clock
-has jumped since the last look, a period begins.
+has jumped since the last look, a period begins. Who stood still until this very moment has not seen its timer ring yet.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class CheckQuorum:
         reigns = {process: self._reign(process) for process in world.leaders}
         self._reigns = reigns
         for process, reign in reigns.items():
-            if process.machine.paused_until_us <= world.now_us:
+            if process.machine.paused_until_us < world.now_us:
                 self._judge(process, reign)
 
     def _reign(self, process: SimulatedProcess) -> _Reign:

@@ -233,7 +233,7 @@ class Machine:
 
     def heal(self) -> None:
         """Nothing is wrong with this machine any more, and it runs."""
-        self.paused_until_us = 0
+        self.paused_until_us = min(self.paused_until_us, self.world.now_us)
         self.cut_at_boot = None
         self.file_system.heal()
         self.set_clock()
