@@ -43,11 +43,9 @@ class LeaderEpochs:
     def entries(self) -> tuple[EpochEntry, ...]:
         return self._entries
 
-    def copy(self) -> LeaderEpochs:
-        """The same table, with the same file."""
-        twin = LeaderEpochs(self._entries)
-        twin._written = self._written
-        return twin
+    def restore(self, entries: tuple[EpochEntry, ...]) -> None:
+        """Have the entries of a while ago again; the file may have been written since."""
+        self._replace(entries)
 
     def is_dirty_below(self, end_offset: int) -> bool:
         """True if the file does not say what the table says of the records below `end_offset`."""

@@ -22,6 +22,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -381,7 +382,7 @@ class PartitionLog:
             if header.base_offset < next_offset:
                 raise UnexpectedOffset(f"batch {header!r} does not continue {self.name}, which reaches {next_offset}")
             next_offset = header.end_offset
-        segments, epochs = self._segments, self._epochs.copy()
+        segments, epochs = self._segments, self._epochs.entries
         size_bytes, end_offset = segments[-1].size_bytes, segments[-1].end_offset
         view, first, position = memoryview(data), 0, 0
         try:
@@ -392,9 +393,10 @@ class PartitionLog:
                 for header in run:
                     self._epochs.assign(header.leader_epoch, header.base_offset)
                 first, position = first + count, position + run_bytes
+            self._pass_gaps(self._segments[len(segments) - 1 :])
         except (OSError, LogError) as error:
             self._take_back(segments, size_bytes, end_offset)
-            self._epochs = epochs
+            self._epochs.restore(epochs)
             self._recovery_point = min(self._recovery_point, end_offset)
             if isinstance(error, LogError):
                 raise
@@ -428,15 +430,22 @@ class PartitionLog:
             self._names_are_durable = True
         is_reachable = active.size_bytes and header.last_offset - active.end_offset <= MAX_RELATIVE_OFFSET
         base_offset = active.end_offset if is_reachable else header.base_offset
+        if base_offset != active.end_offset:
+            self._flush_segments(self._segments, active.end_offset)
         following = Segment.create(self.directory, base_offset)
         self._segments = (*self._segments, following)
         self._names_are_durable = False
-        if base_offset != active.end_offset:
-            self._flush(through_active=True)
-            self._recovery_point = base_offset
+        return following
+
+    def _pass_gaps(self, segments: Sequence[Segment]) -> None:
+        """Have the recovery point stand above the last gap that no relative offset could reach over: a start after a crash takes
+        it for a hole otherwise. What is below is durable since the roll.
+        """
+        begun = [after.base_offset for before, after in pairwise(segments) if after.base_offset > before.end_offset]
+        if begun:
+            self._recovery_point = begun[-1]
             if self._before_truncation is not None:
                 self._before_truncation()
-        return following
 
     def _take_back(self, segments: tuple[Segment, ...], size_bytes: int, end_offset: int) -> None:
         """Undo a failed append: only `segments` remain, the last with its former size."""
@@ -635,7 +644,8 @@ class PartitionLog:
             for segment, following in zip(self._segments, self._segments[1:], strict=False):
                 is_excess = 0 < segment.size_bytes <= excess_bytes
                 is_old = 0 <= self.config.retention_ms < now_ms - segment.max_timestamp_ms and segment.max_timestamp_ms >= 0
-                if following.base_offset > self._high_watermark or not (is_excess or is_old):
+                is_empty = not segment.size_bytes  # the log began with a gap
+                if following.base_offset > self._high_watermark or not (is_excess or is_old or is_empty):
                     break
                 excess_bytes -= segment.size_bytes
                 count += 1
@@ -659,20 +669,24 @@ class PartitionLog:
         with self._pinned() as view:
             segments = view.segments if through_active else view.segments[:-1]
             reached = view.log_end_offset if through_active else view.segments[-1].base_offset
-            if reached <= self._recovery_point and not self._epochs.is_dirty_below(reached):
-                return
-            unflushed = [segment for segment in segments if segment.end_offset > self._recovery_point]
-            try:
-                for segment in unflushed:
-                    segment.sync()
-            except OSError as error:
-                raise self._fail(error) from error
-            try:
-                self._flush_beside(unflushed, reached)
-            except OSError as error:
-                raise self._translate(error) from error
-            with self._lock:
-                self._recovery_point = max(self._recovery_point, reached)
+            self._flush_segments(segments, reached)
+
+    def _flush_segments(self, segments: Sequence[Segment], reached: int) -> None:
+        """Make `segments` durable, which end at `reached`. They are pinned, or the lock is held."""
+        if reached <= self._recovery_point and not self._epochs.is_dirty_below(reached):
+            return
+        unflushed = [segment for segment in segments if segment.end_offset > self._recovery_point]
+        try:
+            for segment in unflushed:
+                segment.sync()
+        except OSError as error:
+            raise self._fail(error) from error
+        try:
+            self._flush_beside(unflushed, reached)
+        except OSError as error:
+            raise self._translate(error) from error
+        with self._lock:
+            self._recovery_point = max(self._recovery_point, reached)
 
     def _flush_beside(self, segments: Sequence[Segment], reached: int) -> None:
         """What can be written again if it fails: indexes, leader epochs, names."""

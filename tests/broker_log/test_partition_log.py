@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,70 @@ def test_import_keeps_offsets_and_gaps(open_log, batch) -> None:
     assert offsets(log.read(0, 10_000)) == [10, 11, 20]
     assert offsets(log.read(15, 10_000)) == [20]
     assert log.append_as_leader(batch(1), 1) == (21, 22)
+
+
+FAR = 2**32
+"""Beyond what an offset relative to a segment that begins at 0 can say."""
+
+
+def test_what_precedes_a_gap_is_durable_before_the_recovery_point_passes_it(open_log, batch, monkeypatch) -> None:
+    log = open_log()
+    log.append_as_leader(batch(10), 1)
+    log.flush()
+    durable, sync = {0: 10}, segment_module.Segment.sync
+    monkeypatch.setattr(
+        segment_module.Segment, "sync", lambda one: (durable.update({one.base_offset: one.end_offset}), sync(one))[1]
+    )
+    log.append_as_leader(batch(10, base_offset=10) + batch(5, base_offset=FAR), 1, keep_offsets=True)
+    assert (log.recovery_point, durable) == (FAR, {0: 20})
+
+
+def test_an_append_over_a_gap_that_fails_leaves_no_trace(open_log, batch, monkeypatch) -> None:
+    written: list[int] = []
+    log = open_log(before_truncation=lambda: written.append(log.recovery_point))
+    log.append_as_leader(batch(10), 1)
+    append = segment_module.Segment.append
+
+    def fill_the_disk(segment, data, headers) -> None:
+        if segment.base_offset == FAR:
+            raise OSError(errno.ENOSPC, "full")
+        append(segment, data, headers)
+
+    monkeypatch.setattr(segment_module.Segment, "append", fill_the_disk)
+    with pytest.raises(NoSpace):
+        log.append_as_leader(batch(10, base_offset=10) + batch(5, base_offset=FAR), 2, keep_offsets=True)
+    assert (log.log_end_offset, log.recovery_point, log.epochs, written) == (10, 10, ((1, 0),), [])
+    monkeypatch.undo()
+    log.append_as_leader(batch(10), 1)
+    log.flush()
+    log.close()
+    assert open_log(clean=True).epochs == ((1, 0),)
+
+
+def test_an_append_over_a_gap_does_not_let_others_cut_the_log_meanwhile(open_log, batch) -> None:
+    log = open_log()
+    log.append_as_leader(batch(10), 1)
+    with log._pinned():
+        cutter = threading.Thread(target=log.truncate_to, args=(5,))
+        cutter.start()
+        deadline = time.monotonic() + 5
+        while not log._waiting_for_pins and time.monotonic() < deadline:
+            time.sleep(0.001)
+        writer = threading.Thread(target=log.append_as_leader, args=(batch(5, base_offset=FAR), 1), kwargs={"keep_offsets": True})
+        writer.start()
+        writer.join(5)
+        assert log.log_end_offset == FAR + 5
+    cutter.join()
+    assert (log.log_end_offset, log.recovery_point) == (0, 0)
+
+
+def test_retention_goes_on_in_a_log_that_began_with_a_gap(open_log, batch) -> None:
+    log = open_log(config=LogConfig(segment_bytes=100, retention_ms=100))
+    for offset in (FAR, FAR + 1, FAR + 2):
+        log.append_as_follower(batch(base_offset=offset))
+    log.high_watermark = log.log_end_offset
+    log.delete_old_segments(now_ms=10**6)
+    assert log.log_start_offset == FAR + 2
 
 
 def test_an_import_cannot_use_up_all_offsets(open_log, batch) -> None:
