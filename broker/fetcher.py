@@ -27,7 +27,7 @@ from typing import Protocol
 import msgspec
 import trio
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.errors import ErrorCode, describe
 from kraftlab.metadata.peer_rpc import Api, FetchedPartition, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver.signal import Signal
@@ -49,6 +49,17 @@ BACKOFF_MAX_S = 1.0
 THROTTLED_WAIT_MAX_MS = 50
 """The throttled lane holds budget while it waits, so it waits for a short time only."""
 TIMEOUT_MARGIN_MS = 5000
+
+PASSING = frozenset(
+    {
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""What a leader answers while its metadata, or that of this broker, is behind: nobody has to hear of it."""
 
 _encode = msgspec.msgpack.encode
 _response = msgspec.msgpack.Decoder(ReplicaFetchResponse)
@@ -102,6 +113,11 @@ class _Source:
     def pause(self) -> None:
         self.retry_at = trio.current_time() + self.backoff_s
         self.backoff_s = min(self.backoff_s * 2, BACKOFF_MAX_S)
+
+    @property
+    def is_pausing(self) -> bool:
+        """From the first error until an answer is taken in."""
+        return self.retry_at > 0
 
     def resume(self) -> None:
         self.retry_at = 0.0
@@ -414,7 +430,10 @@ class _LeaderFetcher:
                 case ErrorCode.OFFSET_OUT_OF_RANGE:
                     await self._return_to_range(source, part)
                 case _:
-                    self._note_error(partition, f"the leader answered {ErrorCode(part.error).name}")
+                    text = f"the leader answered {describe(part.error)}"
+                    if part.error not in PASSING and not source.is_pausing:
+                        logger.warning("%s: %s; trying again", partition, text)
+                    self._note_error(partition, text)
                     self._pause_source(source)
                     return
         except LogError as error:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import trio
 
 from kraftlab.metadata.errors import ErrorCode
-from kraftlab.metadata.peer_rpc import FetchPartition, ReplicaFetchRequest
+from kraftlab.metadata.peer_rpc import FetchedPartition, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
 
 Batch = Callable[..., bytes]
 Eventually = Callable[..., Awaitable[None]]
@@ -251,3 +252,28 @@ async def test_a_leader_that_hears_late_that_it_leads_is_asked_again_soon(
     with trio.fail_after(2):
         assert (await leader.produce("t", 0, batch())).error == ErrorCode.NONE
     assert same_data("t", 0, brokers)
+
+
+async def test_an_error_that_no_table_knows_holds_up_its_own_partition_only(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually, same_data: SameData, monkeypatch: Any, caplog: Any
+) -> None:
+    brokers = await three(world)
+    topic_id = await world.create_topic("t", [0, 1], [0, 1])
+    fetches, asked = brokers[0].data_plane._fetches, []
+    fetch = fetches.fetch
+
+    async def fetch_with_an_error(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        response = await fetch(request)
+        asked.extend(part.partition for part in request.partitions)
+        parts = (FetchedPartition(topic_id, 0, 777) if part.partition == 0 else part for part in response.partitions)
+        return msgspec.structs.replace(response, partitions=tuple(parts))
+
+    monkeypatch.setattr(fetches, "fetch", fetch_with_an_error)
+    for number in (0, 1):
+        await brokers[0].produce("t", number, batch(), acks=1)
+    await eventually(lambda: same_data("t", 1, brokers[:2]), "the other partition is copied")
+    await eventually(lambda: asked.count(0) > 2, "the one with the error is tried again")
+    assert not same_data("t", 0, brokers[:2])
+    assert [line for line in caplog.messages if "777" in line] == ["t-0: the leader answered UNKNOWN(777); trying again"]
+    monkeypatch.undo()
+    await eventually(lambda: same_data("t", 0, brokers[:2]), "it is copied when the error is gone")
