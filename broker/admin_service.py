@@ -22,7 +22,7 @@ from google.protobuf.message import Message
 from kraftlab.access.admission import Admission, admit
 from kraftlab.access.authorizer import NOT_ASKED, AccessSettings, Authorizer
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.errors import ApiError, ErrorCode, describe
 from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse, ForwardingBroker
 from kraftlab.node import logger_configs
 from kraftlab.quorum.driver.frames import FrameError
@@ -230,7 +230,9 @@ class AdminService:
                 if response.error == ErrorCode.NONE:
                     return method.response.FromString(response.response)
                 if response.error != ErrorCode.NOT_CONTROLLER:
-                    return fault(method, response.message or ErrorCode(response.error).message, response.error)
+                    return fault(
+                        method, response.message or f"the controller answered {describe(response.error)}", response.error
+                    )
                 reason = response.message or "the controller has moved"
                 if _is_outcome_unknown(method, response.response):
                     if not is_safe:

@@ -23,7 +23,7 @@ from typing import Protocol
 import msgspec
 import trio
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.errors import ErrorCode, describe
 from kraftlab.metadata.peer_rpc import (
     Api,
     BrokerHeartbeatRequest,
@@ -248,7 +248,7 @@ class Lifecycle:
                 if response.error == ErrorCode.NONE:
                     self._registered(response.broker_epoch)
                     return
-                refusal = response.message or f"the controller answered {ErrorCode(response.error).name}"
+                refusal = response.message or f"the controller answered {describe(response.error)}"
                 if response.error in _FINAL:
                     raise RegistrationFailed(f"broker {self._registration.broker_id} was refused: {refusal}")
                 if response.error == ErrorCode.NOT_CONTROLLER:

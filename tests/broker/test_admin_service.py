@@ -82,6 +82,11 @@ async def test_the_controller_is_looked_for_until_the_deadline(autojump_clock: A
     assert "node 3000 is not the active controller" in response.header.error_message
 
 
+async def test_an_error_of_the_controller_that_no_table_knows_is_passed_back(autojump_clock: Any) -> None:
+    response: Any = await service_on(Channel(EnvelopeResponse(777))).dispatch(create())
+    assert (response.header.error_code, response.header.error_message) == (777, "the controller answered UNKNOWN(777)")
+
+
 async def test_a_controller_lost_in_the_middle_is_asked_again_only_if_that_is_harmless(autojump_clock: Any) -> None:
     lost = PeerUnreachable("the connection to 127.0.0.1:9 was lost")
     response: Any = await service_on(Channel(lost, done())).dispatch(create())

@@ -130,9 +130,17 @@ async def test_a_broker_that_cannot_register_again_stops_when_it_is_told_to(auto
         await lifecycle.stopped.wait()
 
 
-async def test_registration_is_tried_again_with_growing_pauses(autojump_clock: Any, nursery: trio.Nursery) -> None:
+@pytest.mark.parametrize(
+    "refused",
+    [
+        BrokerRegistrationResponse(ErrorCode.DUPLICATE_BROKER_REGISTRATION, "another incarnation is running"),
+        BrokerRegistrationResponse(777, None),
+    ],
+)
+async def test_registration_is_tried_again_with_growing_pauses(
+    autojump_clock: Any, nursery: trio.Nursery, refused: BrokerRegistrationResponse
+) -> None:
     controller = Controller()
-    refused = BrokerRegistrationResponse(ErrorCode.DUPLICATE_BROKER_REGISTRATION, "another incarnation is running")
     controller.registration = lambda: refused if trio.current_time() - begun < 20 else BrokerRegistrationResponse(0, None, 5)
     begun = trio.current_time()
     lifecycle = lifecycle_for(controller)
