@@ -50,7 +50,7 @@ class MetadataDigests:
     async def describe(self, request: admin_pb2.DescribeMetadataRequest) -> admin_pb2.DescribeMetadataResponse:
         """The response without its header. `at_offset` 0: the newest; an offset whose image is not kept is rebuilt from the log.
 
-        ApiError OFFSET_OUT_OF_RANGE for an offset that this node has not published yet.
+        ApiError OFFSET_OUT_OF_RANGE for an offset that this node has not published yet, or whose image its disk does not give.
         """
         newest = self._newest()
         offset = request.at_offset or newest
@@ -61,7 +61,7 @@ class MetadataDigests:
             )
         image = self._image_at(offset)
         if image is None:
-            image = await self._reread(offset)
+            image = await self._rebuilt(offset)
         response = admin_pb2.DescribeMetadataResponse(
             node_id=self._node_id,
             offset=offset,
@@ -73,6 +73,17 @@ class MetadataDigests:
             response.reread_offset = reread.provenance.offset
             response.reread_digest = await self._threads.run(image_digest, reread)
         return response
+
+    async def _rebuilt(self, offset: int) -> MetadataImage:
+        """ApiError OFFSET_OUT_OF_RANGE unless it is the image at that very offset: what the disk holds may be damaged since."""
+        image = await self._reread(offset)
+        if image.provenance.offset < offset:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"what node {self._node_id} has on its disk gives the image of {image.provenance.offset}, not of {offset}: that "
+                "is no end of a batch, or what comes before it cannot be read; ask another node",
+            )
+        return image
 
     async def _reread(self, offset: int) -> MetadataImage:
         give_up = trio.current_time() + REREAD_PATIENCE_S

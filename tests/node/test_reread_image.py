@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.metadata import codec
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
 from kraftlab.metadata.records import Topic
-from kraftlab.metadata.snapshot import ImageSnapshot
-from kraftlab.node.metadata_digests import reread_image
+from kraftlab.metadata.snapshot import ImageSnapshot, image_digest
+from kraftlab.node.metadata_digests import MetadataDigests, reread_image
 from kraftlab.quorum.core import OffsetAndEpoch, batch
 from kraftlab.quorum.core.batch import SnapshotHeader
+from kraftlab.quorum.driver.disk_threads import DiskThreads
 from kraftlab.quorum.storage import MetadataStore, RealFileSystem
 
 TOPICS = 30
@@ -62,6 +64,14 @@ def take_snapshot(store: MetadataStore, image: MetadataImage) -> OffsetAndEpoch:
     return at
 
 
+def damage(directory: Path, record: bytes) -> None:
+    """In the first segment."""
+    segment = min(directory.glob("*/*.log"))
+    data = bytearray(segment.read_bytes())
+    data[data.index(record)] ^= 1
+    segment.write_bytes(data)
+
+
 def test_a_log_from_0_gives_the_image_at_any_offset(store: MetadataStore, tmp_path: Path) -> None:
     images = fill(store)
     assert all(reread_image(str(tmp_path), offset) == image for offset, image in enumerate(images))
@@ -83,3 +93,15 @@ def test_a_log_that_starts_at_a_snapshot_gives_the_same_images_from_there_on_and
 def test_an_offset_that_is_not_on_the_disk_yet_gives_what_is_there(store: MetadataStore, tmp_path: Path) -> None:
     images = fill(store)
     assert reread_image(str(tmp_path), TOPICS + 5) == images[-1]
+
+
+async def test_an_image_that_the_disk_does_not_give_any_more_is_refused_instead_of_an_older_one(
+    store: MetadataStore, tmp_path: Path, autojump_clock: object
+) -> None:
+    images = fill(store)
+    digests = MetadataDigests(3000, str(tmp_path), lambda: TOPICS, lambda offset: None, DiskThreads())
+    damage(tmp_path, b"topic-9")
+    whole = await digests.describe(pb.DescribeMetadataRequest(at_offset=9))
+    assert whole.image_digest == image_digest(images[9])
+    with pytest.raises(ApiError, match="gives the image of 9, not of 10"):
+        await digests.describe(pb.DescribeMetadataRequest(at_offset=10))
