@@ -285,8 +285,8 @@ class HighWatermarkIsMonotone(Checker):
         self._high_watermark = 0
 
     def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
-        if high_watermark <= process.commit_offset:
-            raise Violation(f"S7 n{process.node_id} goes from {process.commit_offset} back to {high_watermark}")
+        if high_watermark <= process.applying.commit_offset:
+            raise Violation(f"S7 n{process.node_id} goes from {process.applying.commit_offset} back to {high_watermark}")
         if leading and process.quorum.epoch >= self._epoch:
             if high_watermark < self._high_watermark:
                 raise Violation(f"S7 leader n{process.node_id} reports {high_watermark}, it was {self._high_watermark} before")
@@ -345,8 +345,9 @@ class CommittedIsNeverTruncated(Checker):
     """S9: nobody truncates below its own high watermark, nor anything that was committed and that it holds."""
 
     def on_truncate(self, process: SimulatedProcess, to_offset: int) -> None:
-        if to_offset < process.commit_offset:
-            raise Violation(f"S9 n{process.node_id} truncates to {to_offset}, its high watermark is {process.commit_offset}")
+        committed = process.applying.commit_offset
+        if to_offset < committed:
+            raise Violation(f"S9 n{process.node_id} truncates to {to_offset}, its high watermark is {committed}")
         history = self.world.history
         position = bisect_left(history.ends, to_offset + 1)
         if position < len(history.ends) and process.machine.durable.crc_at(history.ends[position]) == history.crcs[position]:

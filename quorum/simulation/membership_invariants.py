@@ -35,7 +35,7 @@ class VotersChangeOneByOne(Checker):
             raise Violation(f"S12 n{process.node_id} appends {voters} at {offset} behind {trail.latest}: more than one change")
         if not process.raft.is_leader or process.quorum.epoch != epoch or voters == trail.latest:
             return
-        if trail.latest_offset >= process.commit_offset:
+        if trail.latest_offset >= process.applying.commit_offset:
             raise Violation(f"S12 n{process.node_id} appends {voters} at {offset} behind {trail.latest}, which is not committed")
         if self._committed_in < epoch:
             raise Violation(f"S12 n{process.node_id} appends {voters} at {offset} and has not committed in its epoch {epoch}")
@@ -47,7 +47,7 @@ class VotersChangeOneByOne(Checker):
         trail = process.voter_trail
         if trail.latest.has(process.key):
             return
-        if not trail.previous_has(process.key) or trail.latest_offset < process.commit_offset:
+        if not trail.previous_has(process.key) or trail.latest_offset < process.applying.commit_offset:
             raise Violation(f"S12 n{process.node_id} stands for election, and its log's voters are {trail.latest}")
 
 

@@ -3,19 +3,16 @@
 `step` hands the node one event and carries out its effects in order; between any two of them the process can be made to die
 (`crash_in_effects`), or while a flush or an election state is on its way to the disk (`crash_in_flush_of_bytes`,
 `crash_in_store`). The log is appended to at once and flushed behind: one flush at a time, which takes what is staged when it
-begins and is durable when it ends. Election states are stored the same way, the newest one standing for those before it. The
-state machine is fed from the log up to the high watermark, as late as the options say, and hears of leadership in between, as
-in the driver. What concerns snapshots is in snapshot_work.py.
+begins and is durable when it ends. Election states are stored the same way, the newest one standing for those before it. How
+the state machine is fed is in applying.py, what concerns snapshots in snapshot_work.py.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine
-from functools import lru_cache
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..core import batch
 from ..core.effects import (
     Append,
     Apply,
@@ -62,49 +59,30 @@ from ..core.events import (
 from ..core.messages import Response, VoterChangeRequest, VoterChangeResponse
 from ..core.outbox import Outbox
 from ..core.raft_node import RaftNode
-from ..core.types import OffsetAndEpoch
-from ..state_machine import CommittedBatch
 from ..storage import DiskFailed, FsyncFailed, LogCorrupt, MetadataStore, StorageFull
 from ..storage.metadata_log import Taken
 from ..trace import TraceWriter
+from .applying import Applying, ReadDone
 from .network import Inbound
 from .snapshot_work import SnapshotWork
-from .state_machine import run_at_once
 from .transcript import pack_step
 from .voter_trail import VoterTrail
 
 if TYPE_CHECKING:
     from .machine import Machine
 
-ReadDone = Callable[[bool], None]
 Answered = Callable[[VoterChangeResponse], None]
 
 NEVER_MS = 1 << 60
 RETRY_US = 30_000
-APPLY_BYTES = 64 * 1024
 TIMER_FIRED = TimerFired()
 EVENT_KINDS: dict[type, int] = {kind: number for number, kind in enumerate(Event.__args__)}
-
-
-@lru_cache(maxsize=128)
-def committed_batches(data: bytes) -> tuple[CommittedBatch, ...]:
-    """What the state machine is given of whole batches, whose crcs hold. All nodes apply the same ones, mostly."""
-    batches: list[CommittedBatch] = []
-    position = 0
-    for header in batch.check_all(data):
-        end, base_offset = position + header.size_bytes, header.base_offset
-        body = b"" if header.attributes & batch.CONTROL else data[position + batch.HEADER_BYTES : end]
-        end_offset = base_offset + header.record_count
-        batches.append(CommittedBatch(base_offset, end_offset, header.epoch, header.append_time_ms, body))
-        position = end
-    return tuple(batches)
 
 
 class SimulatedProcess:
     """Made by Machine.boot; `dead` for ever once it has crashed or stopped."""
 
     __slots__ = (
-        "_apply_scheduled",
         "_checkers",
         "_deadline_ms",
         "_execute",
@@ -115,10 +93,7 @@ class SimulatedProcess:
         "_local",
         "_network",
         "_next_token",
-        "_notices",
         "_outstanding",
-        "_proposals",
-        "_reads_to_apply",
         "_record",
         "_seen",
         "_short_reads",
@@ -128,9 +103,8 @@ class SimulatedProcess:
         "_timer_us",
         "_to_store",
         "_trace",
-        "applied_offset",
+        "applying",
         "asked",
-        "commit_offset",
         "crash_in_effects",
         "crash_in_flush_of_bytes",
         "crash_in_store",
@@ -170,7 +144,7 @@ class SimulatedProcess:
         self.asked: dict[int, Answered] = {}
         """Changes of voters that were asked of this very process, and who waits."""
         self.state_machine = world.make_state_machine(self.node_id)
-        self.applied_offset = 0
+        self.applying = Applying(self)
         self.crash_in_effects: int | None = None
         self.crash_in_flush_of_bytes: int | None = None
         """Power goes during the next flush that writes at least so much, or installs a snapshot."""
@@ -193,16 +167,9 @@ class SimulatedProcess:
         self._staged_id = 0
         self._flushed_id = 0
         self._to_store: StoreElectionState | None = None
-        self.commit_offset = 0
-        self._apply_scheduled = False
         self._has_rubbish = False
-        self._notices: deque[tuple[int, Callable[[], None]]] = deque()
-        """What the state machine is told of leadership, and what it must have applied before."""
-        self._proposals: deque[tuple[int, int, int]] = deque()
         self.reads: dict[int, tuple[int, ReadDone | None]] = {}
         """Linearizable reads without an answer so far: token → what was committed when they were asked, and who asked."""
-        self._reads_to_apply: list[tuple[int, ReadDone]] = []
-        """Reads that may be answered once the state machine has come so far."""
         self._timer_ms = NEVER_MS
         """The deadline of the timer that is armed; NEVER_MS: none."""
         self._timer_us = 0
@@ -240,9 +207,9 @@ class SimulatedProcess:
             Reply: self._on_reply,
             ReadLog: self._on_read_log,
             Apply: self._on_apply,
-            LeaderChanged: self._on_leader_changed,
-            BecameLeader: self._on_became_leader,
-            Resigned: self._on_resigned,
+            LeaderChanged: self.applying.leader_changed,
+            BecameLeader: self.applying.became_leader,
+            Resigned: self.applying.resigned,
             Proposed: self._nothing,
             Rejected: self._nothing,
             ReadIndexReady: self._on_read_index_ready,
@@ -527,8 +494,8 @@ class SimulatedProcess:
             self.step(StorageCompleted(append_id))
         if not self.dead:
             self._checkers.on_flushed(self)
-            if self.log.start_offset > self.applied_offset:
-                self.go_on_applying()
+            if self.log.start_offset > self.applying.offset:
+                self.applying.go_on()
         self._begin_flush()
 
     def _on_store_election_state(self, effect: StoreElectionState) -> None:
@@ -585,88 +552,11 @@ class SimulatedProcess:
         if not self.is_still(self._read_done, event):
             self.step(event)
 
-    # The state machine
-
     def _on_apply(self, effect: Apply) -> None:
         self._checkers.on_apply(self, effect.high_watermark)
-        self.commit_offset = effect.high_watermark
-        self._wake_applying()
+        self.applying.committed(effect.high_watermark)
 
-    def _wake_applying(self) -> None:
-        if self.world.options.apply_delay_us == 0:
-            self._apply()
-        elif not self._apply_scheduled:
-            self._apply_scheduled = True
-            self.world.after(int(self._latency.random() * 2 * self.world.options.apply_delay_us), self._apply_late)
-
-    def _apply_late(self) -> None:
-        self._apply_scheduled = False
-        if self.is_still(self._apply_late):
-            self._apply_scheduled = True
-            return
-        self.go_on_applying()
-
-    def go_on_applying(self) -> None:
-        """Outside a step."""
-        try:
-            self._apply()
-        except (DiskFailed, LogCorrupt) as error:
-            self.end_of(error)
-
-    def loaded(self, snapshot: OffsetAndEpoch) -> None:
-        """The state machine has everything below the end of `snapshot`."""
-        self.applied_offset = snapshot.offset
-        self.world.checkers.on_applied(self, self.applied_offset, self.state_machine.digest())
-        self.go_on_applying()
-
-    def _apply(self) -> None:
-        while self._apply_some():
-            pass
-        while self._proposals and self._proposals[0][1] <= self.applied_offset:
-            self.world.checkers.on_acknowledged(self, *self._proposals.popleft())
-        if self._reads_to_apply:
-            ready = [then for offset, then in self._reads_to_apply if offset <= self.applied_offset]
-            self._reads_to_apply = [(offset, then) for offset, then in self._reads_to_apply if offset > self.applied_offset]
-            for then in ready:
-                then(True)
-
-    def _apply_some(self) -> bool:
-        """One step: a notice or some batches. False if there is nothing to do now, or a snapshot must be loaded first."""
-        if self.snapshots.is_loading:
-            return False
-        if self.log.start_offset > self.applied_offset:
-            self.snapshots.load_newest()
-            return False
-        end_offset, notices = self.commit_offset, self._notices
-        if notices:
-            if notices[0][0] <= self.applied_offset:
-                notices.popleft()[1]()
-                return True
-            end_offset = min(end_offset, notices[0][0])
-        if self.applied_offset >= end_offset:
-            return False
-        data = self.log.read(self.applied_offset, APPLY_BYTES, end_offset=end_offset)
-        batches = list(committed_batches(data))
-        run_at_once(self.state_machine.apply(batches, self.commit_offset))
-        newest = batches[-1]
-        self.applied_offset = newest.end_offset
-        self.snapshots.applied(newest.append_time_ms)
-        self.world.checkers.on_applied(self, self.applied_offset, self.state_machine.digest())
-        return True
-
-    def _notify(self, notice: Callable[[], Coroutine[object, None, None]]) -> None:
-        self._notices.append((self.commit_offset, lambda: run_at_once(notice())))
-        self._wake_applying()
-
-    def _on_leader_changed(self, effect: LeaderChanged) -> None:
-        self._notify(lambda: self.state_machine.leader_changed(effect.epoch, effect.leader_id, effect.endpoints))
-
-    def _on_became_leader(self, effect: BecameLeader) -> None:
-        self._notify(lambda: self.state_machine.became_leader(effect.epoch))
-
-    def _on_resigned(self, effect: Resigned) -> None:
-        self._proposals.clear()
-        self._notify(lambda: self.state_machine.resigned(effect.epoch, effect.reason))
+    # What is asked of it
 
     def ask(self, request: VoterChangeRequest, then: Answered) -> None:
         """A change of the voters, asked of this process as the driver's `ask` does. `then` gets the answer, unless it dies."""
@@ -682,10 +572,7 @@ class SimulatedProcess:
         for effect in self.step(Propose(self.quorum.epoch, body, record_count)):
             if type(effect) is Proposed and not self.dead and self.raft.is_leader and self.quorum.epoch == effect.epoch:
                 crc = self.local_log.view.crc_at(effect.end_offset)
-                if effect.end_offset <= self.applied_offset:
-                    self.world.checkers.on_acknowledged(self, effect.base_offset, effect.end_offset, crc)
-                else:
-                    self._proposals.append((effect.base_offset, effect.end_offset, crc))
+                self.applying.acknowledge(effect.base_offset, effect.end_offset, crc)
                 return True
         return False
 
@@ -703,10 +590,8 @@ class SimulatedProcess:
     def _on_read_index_ready(self, effect: ReadIndexReady) -> None:
         asked_at_offset, then = self.reads.pop(effect.token)
         self.world.checkers.on_read(self, asked_at_offset, effect.offset)
-        if then is not None and self.applied_offset >= effect.offset:
-            then(True)
-        elif then is not None:
-            self._reads_to_apply.append((effect.offset, then))
+        if then is not None:
+            self.applying.show(effect.offset, then)
 
     def _on_read_index_refused(self, effect: ReadIndexRefused) -> None:
         _, then = self.reads.pop(effect.token)

@@ -133,7 +133,7 @@ class SnapshotWork:
         if self._writing is not None or self.is_loading:
             return False
         context = process.raft.snapshot_context(
-            process.applied_offset,
+            process.applying.offset,
             cluster_id=self._store.identity.cluster_id,
             generation=self._store.identity.generation,
             append_time_ms=self._append_time_ms,
@@ -262,7 +262,7 @@ class SnapshotWork:
             reader = self._store.snapshots.reader(snapshot)
             state = process.state_machine.read_snapshot(reader.bodies())
         except KeyError:
-            process.go_on_applying()
+            process.applying.go_on()
             return
         except (DiskFailed, LogCorrupt) as error:
             process.end_of(error)
@@ -270,7 +270,7 @@ class SnapshotWork:
         self._append_time_ms = reader.append_time_ms
         self._world.snapshots_loaded += 1
         run_at_once(process.state_machine.load_snapshot(snapshot, reader.append_time_ms, state))
-        process.loaded(snapshot)
+        process.applying.loaded(snapshot)
 
     # Repair
 

@@ -360,7 +360,7 @@ class World:
             process = machine.process
             if process is None or process.is_stopping or process.reads:
                 return False
-            if process.raft.high_watermark != offset or process.applied_offset != offset:
+            if process.raft.high_watermark != offset or process.applying.offset != offset:
                 return False
             digests.append(process.state_machine.digest())
         if len(set(digests)) != 1:
