@@ -3,7 +3,8 @@
 Theory of operation. The process that runs a cluster holds a lock (flock) on one file for each port of its plan, from before
 anything listens until the cluster is closed. So no other cluster takes the port of a node that is down. The kernel gives locks
 free however the process ends. Files stay where they are, since removing one would let two processes lock two files of one name;
-they say who had the port last.
+they say who had the port last. Who only looks takes a shared lock for a moment: others who look see past it, and who wants the
+port itself waits until that is over, so that nobody is refused a port that no cluster has.
 
 A claim keeps out clusters of the same user on this machine, nothing else: ports are taken from a range that systems do not hand
 out, and whoever binds one of them by number gets it.
@@ -37,10 +38,11 @@ class PortClaims:
         for port in ports:
             if port in self._held or port in taken:
                 continue
-            file = _locked(port)
-            if file is None:
-                _release(taken.values())
-                return port
+            file = _opened(port)
+            while not _is_locked(file, fcntl.LOCK_EX):
+                if not _is_locked(file, fcntl.LOCK_SH):
+                    _release([file, *taken.values()])
+                    return port
             taken[port] = file
             file.truncate(0)
             file.write(os.fsencode(self._owner))
@@ -56,10 +58,8 @@ class PortClaims:
 
 def is_claimed(port: int) -> bool:
     """Whether a cluster that runs has it."""
-    file = _locked(port)
-    if file is not None:
-        file.close()
-    return file is None
+    with _opened(port) as file:
+        return not _is_locked(file, fcntl.LOCK_SH)
 
 
 def owner_of(port: int) -> str:
@@ -67,20 +67,23 @@ def owner_of(port: int) -> str:
     return os.fsdecode((claims_directory() / str(port)).read_bytes())
 
 
-def _locked(port: int) -> IO[bytes] | None:
-    """The file of a port, None if another has it."""
+def _opened(port: int) -> IO[bytes]:
+    """The file of a port; its lock ends when it is closed."""
     directory = claims_directory()
     directory.parent.mkdir(mode=0o700, exist_ok=True)
     directory.mkdir(mode=0o700, exist_ok=True)
     if directory.stat().st_uid != os.getuid():
         raise PermissionError(errno.EPERM, f"{directory} belongs to another user")
-    file = open(directory / str(port), "ab")  # noqa: SIM115 (held as long as the claim)
+    return open(directory / str(port), "ab")
+
+
+def _is_locked(file: IO[bytes], kind: int) -> bool:
+    """Whether the lock was free, and is this file's now instead of what it had."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        return None
-    return file
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _release(files: Iterable[IO[bytes]]) -> None:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from kraftlab.cluster.chaos.breaker import Breaker
 from kraftlab.cluster.chaos.caller import give
 from kraftlab.cluster.chaos.orders import Order
 from kraftlab.cluster.links.shape import Cut, LinkShape
-from kraftlab.cluster.ports import is_claimed, owner_of
+from kraftlab.cluster.ports import PortClaims, claims_directory, is_claimed, owner_of
 from kraftlab.config import storage
 from kraftlab.config.models import load_any, load_broker, load_controller
 from kraftlab.metadata.uuids import to_text
@@ -306,6 +308,21 @@ def test_a_cluster_whose_port_another_one_has_says_who_that_is(tmp_path: Path) -
         ):
             LocalCluster(tmp_path / "second")
     LocalCluster(tmp_path / "second").close()
+
+
+def test_who_looks_for_free_ports_keeps_them_from_nobody(tmp_path: Path) -> None:
+    [port] = layout.free_ports(1)
+    claims, lost = PortClaims(tmp_path), []
+    with open(claims_directory() / str(port), "ab") as looking, contextlib.closing(claims):
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        assert not is_claimed(port)
+        claiming = threading.Thread(target=lambda: lost.append(claims.take([port])))
+        claiming.start()
+        looking.close()
+        claiming.join()
+        assert lost == [None]
+        assert is_claimed(port) and PortClaims(tmp_path).take([port]) == port
+    assert not is_claimed(port)
 
 
 def test_a_process_that_is_killed_leaves_no_port_behind(tmp_path: Path) -> None:
