@@ -343,8 +343,10 @@ class LocalCluster(ProxiedLinks):
                 self.kill_node(node_id)
 
     def restore_power(self, node_id: int) -> None:
-        """The disk can be used again; the node is not started. ClusterError."""
-        self._powered(node_id).restore_power()
+        """The disk can be used again, if it is the node's own; the node is not started. ClusterError."""
+        disk = self._disks.of(node_id)
+        if disk is not None:
+            disk.restore_power()
 
     def _powered(self, node_id: int) -> PoweredDisk:
         disk = self._disks.of(node_id)

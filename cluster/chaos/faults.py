@@ -2,8 +2,9 @@
 
 Theory of operation. An order stands until its time is over or somebody heals what it broke. It holds faults: this link cut, that
 node down. Two orders may hold the same fault; it ends with the last of them, so a short cut within a long one changes nothing.
-`settle` makes the cluster agree with the orders that stand, for the faults that it is given: it asks what is wanted now, not what
-was done before, and may be called again after an error.
+`_settle` makes the cluster agree with the orders that stand, for the faults that it is given: it asks what is wanted now, not
+what was done before. A fault that cannot be undone, such as a disk that cannot be mounted again, stays its order's: the cluster
+goes on saying so, and the next heal tries again.
 
 Of several that shape the same link, the newest says how; delays and chances are separate.
 """
@@ -11,11 +12,13 @@ Of several that shape the same link, the newest says how; delays and chances are
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from ..layout import ClusterError
 from ..links.shape import PLAIN, LinkShape
 from . import full_disk
 
@@ -72,39 +75,65 @@ class Faults:
         """ClusterError if it cannot be done; then nothing of it stands."""
         self.orders.append(order)
         try:
-            self._settle(order.faults)
+            for _, settle in self._steps(order.faults):
+                settle()
         except BaseException:
             self.end([order])
             raise
 
     def end(self, orders: Iterable[InForce], *, drop: bool = False) -> None:
-        """Undoes them. `drop`: what their links held is lost."""
-        ended = list(orders)
-        self.orders = [order for order in self.orders if order not in ended]
-        self._settle({fault for order in ended for fault in order.faults}, drop=drop)
+        """Undoes them. `drop`: what their links held is lost. ClusterError as `forget`; their time is over all the same."""
+        ended = {order.number: order.faults for order in orders}
+        for order in self.orders:
+            order.until = None if order.number in ended else order.until
+        self._undo(ended, frozenset().union(*ended.values()), drop=drop)
 
     def forget(self, faults: Collection[Fault], *, drop: bool = False) -> None:
-        """Undoes these, whoever holds them."""
-        for order in self.orders:
-            order.faults -= frozenset(faults)
+        """Undoes these, whoever holds them. ClusterError, after the rest, about those that cannot be undone and stand still."""
+        self._undo({order.number: order.faults.intersection(faults) for order in self.orders}, frozenset(faults), drop=drop)
+
+    def _undo(self, held: Mapping[int, frozenset[Fault]], faults: frozenset[Fault], *, drop: bool) -> None:
+        """`held`: which of them go from which orders, by number."""
+        standing = {order.number: order for order in self.orders}
+        for number, own in held.items():
+            standing[number].faults -= own
+        stuck: list[Fault] = []
+        reasons: list[str] = []
+        for concerned, settle in self._steps(faults, drop=drop):
+            try:
+                settle()
+            except (ClusterError, OSError) as error:
+                reasons.append(str(error))
+                for number, own in held.items():
+                    standing[number].faults |= own.intersection(concerned)
+                    stuck += own.intersection(concerned)
         self.orders = [order for order in self.orders if order.faults]
-        self._settle(faults, drop=drop)
+        if reasons:
+            left = ", ".join(sorted({self._shown(fault) for fault in stuck}))
+            raise ClusterError("; ".join(reasons) + (f"; still in force: {left}; mend that, then heal again" if left else ""))
+
+    def _shown(self, fault: Fault) -> str:
+        names = [self._cluster.node(node_id).name for node_id in (fault.node, fault.other) if node_id is not None]
+        return f"{' → '.join(names)} {fault.kind}"
 
     def of(self, kinds: Collection[str], nodes: Collection[int]) -> set[Fault]:
         """The faults of those kinds that concern any of these nodes."""
         held = {fault for order in self.orders for fault in order.faults}
         return {fault for fault in held if fault.kind in kinds and fault.concerns(nodes)}
 
-    def _settle(self, faults: Iterable[Fault], *, drop: bool = False) -> None:
+    def _steps(self, faults: Collection[Fault], *, drop: bool = False) -> Iterator[tuple[Collection[Fault], Callable[[], None]]]:
+        """What makes the cluster agree with the orders that stand, step by step, each with the faults that it settles."""
         of_links = [fault for fault in faults if fault.other is not None]
-        self._settle_cuts([fault for fault in of_links if fault.kind == CUT], drop)
-        self._settle_shapes({fault.link for fault in of_links})
-        if dark := [fault.node for fault in faults if fault.kind == DARK and self.wanted(fault)]:
-            self._cluster.lose_power(dark)
+        cuts = [fault for fault in of_links if fault.kind == CUT]
+        yield cuts, lambda: self._settle_cuts(cuts, drop)
+        shaped = [fault for fault in of_links if fault.kind != CUT]
+        yield shaped, lambda: self._settle_shapes({fault.link for fault in of_links})
+        if dark := [fault for fault in faults if fault.kind == DARK and self.wanted(fault)]:
+            yield dark, lambda: self._cluster.lose_power([fault.node for fault in dark])
         for kind in NODE_FAULTS:
             for fault in faults:
                 if fault.kind == kind:
-                    self._settle_node(fault)
+                    yield [fault], partial(self._settle_node, fault)
 
     def _settle_cuts(self, faults: Collection[Fault], drop: bool) -> None:
         wanted: defaultdict[bool | None, list[tuple[int, int]]] = defaultdict(list)
@@ -141,7 +170,7 @@ class Faults:
         cluster, node_id = self._cluster, fault.node
         is_wanted, pid = self.wanted(fault) is not None, cluster.pid(node_id)
         match fault.kind:
-            case "dark" if not is_wanted:
+            case "dark" if not is_wanted and pid is None:
                 cluster.restore_power(node_id)
                 self._start(node_id)
             case "down" if is_wanted:
