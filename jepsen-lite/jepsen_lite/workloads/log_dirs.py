@@ -193,7 +193,7 @@ async def _described(caller: Caller, port: Port, broker: int) -> list[tuple[str,
 
 
 async def _collect(options: Options, port: Port) -> dict[str, Any]:
-    """Where replicas lie in the end: broker → [directory, topic, is a copy being made]."""
+    """Where replicas lie in the end: broker → [directory, topic, is a copy being made], or why it could not be asked."""
     caller = Caller(options, 0, "collect")
     places: dict[str, Any] = {}
     for broker in placed_on(port, REPLICAS):
@@ -207,12 +207,13 @@ async def _collect(options: Options, port: Port) -> dict[str, Any]:
 class MovedData:
     """What was acknowledged is there at its offset, once; what certainly failed is not, nor what nobody appended; what a read
     showed stays; and each broker has one current copy of each replica. Not checked: what followers hold beyond what leaders show.
+    "unknown" if a partition could not be read, or a broker not be asked, in the end.
     """
 
     name = "moved-data"
 
     def check(self, run: Run) -> Verdict:
-        findings, checked, lost, missing = Findings(), 0, 0, []
+        findings, checked, lost, missing, unsure = Findings(), 0, 0, [], []
         for op in run.history.of("get"):
             if op.error.startswith(ROTTEN):
                 findings.add("rotten", f"a read of {op.key}: {op.error}", [op.index])
@@ -223,14 +224,18 @@ class MovedData:
                 continue
             lost += _judge(key, [op for op in history if op.f == "append"], reads, findings)
             checked += 1
+        if missing:
+            unsure.append(f"{', '.join(missing)} could not be read in the end")
         for broker, places in run.data.get("places", {}).items():
+            if isinstance(places, str):
+                unsure.append(f"broker {broker} could not be asked in the end where its replicas lie: {places}")
+                continue
             for key in _keys():
-                count = sum(topic == key and not is_future for _, topic, is_future in places) if isinstance(places, list) else 1
+                count = sum(topic == key and not is_future for _, topic, is_future in places)
                 if count != 1:
                     findings.add("copies", f"broker {broker} has {count} current copies of {key}")
-        unsure = f"{', '.join(missing)} could not be read in the end" if missing else ""
         return findings.verdict(
-            self.name, checked=checked, nothing="no partition could be read in the end", unsure=unsure, lost=lost
+            self.name, checked=checked, nothing="no partition could be read in the end", unsure="; ".join(unsure), lost=lost
         )
 
 

@@ -83,6 +83,15 @@ def test_a_broker_with_two_current_copies_is_seen_and_one_on_a_move_is_none() ->
     assert judged(read, places=whole[1:]).details["violations"] == {"copies": 1}
 
 
+def test_of_a_broker_that_could_not_be_asked_nothing_is_known() -> None:
+    verdict = judged(*GOOD, ("get", None, OK, [[0, "a"], [1, "b"], [2, "d"]]), places="timed out")
+    assert (verdict.valid, verdict.reason) == (
+        UNKNOWN,
+        "broker 0 could not be asked in the end where its replicas lie: timed out",
+    )
+    assert judged(*GOOD, ("get", None, OK, [[0, "a"]]), places="timed out").valid is False
+
+
 async def test_a_read_of_rotten_bytes_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     rotten = bytearray(build_batch([Record(None, b"a", 1)]))
     rotten[-1] ^= 1
