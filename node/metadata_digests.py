@@ -1,29 +1,27 @@
 """DescribeMetadata: digests of the image that a node has published, and of what its metadata log on disk gives.
 
-The log is read again from its newest snapshot on, read-only and beside the running node: what is below the committed offset does
-not change any more, and nothing above it is looked at.
+The log is read again from the newest snapshot that holds (`history.py`), read-only and beside the running node: what is below the
+committed offset does not change any more, and nothing above it is looked at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 
 import trio
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata import codec
-from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
-from kraftlab.metadata.snapshot import image_digest, image_from
+from kraftlab.metadata.image import MetadataImage
+from kraftlab.metadata.snapshot import image_digest
 from kraftlab.quorum.driver.outside import Threads
 from kraftlab.quorum.storage.file_system import FileReader
-from kraftlab.quorum.storage.log_reader import oldest_snapshot, read_batches
+from kraftlab.quorum.storage.identity import partition_directory
+
+from .history import Found, History, Moment, NoHistory
 
 REREAD_PATIENCE_S = 2.0
 """How long a re-read waits for this node's disk to catch up with what is committed."""
-REREADS = 5
 
 
 class MetadataDigests:
@@ -41,11 +39,10 @@ class MetadataDigests:
         files: FileReader | None = None,
     ) -> None:
         self._node_id = node_id
-        self._directory = metadata_log_dir
+        self._history = History(partition_directory(metadata_log_dir), files)
         self._newest = newest
         self._image_at = image_at
         self._threads = threads
-        self._files = files
 
     async def describe(self, request: admin_pb2.DescribeMetadataRequest) -> admin_pb2.DescribeMetadataResponse:
         """The response without its header. `at_offset` 0: the newest; an offset whose image is not kept is rebuilt from the log.
@@ -69,57 +66,36 @@ class MetadataDigests:
             image_digest=await self._threads.run(image_digest, image),
         )
         if request.reread_log:
-            reread = await self._reread(offset)
+            reread = (await self._reread(offset)).image
             response.reread_offset = reread.provenance.offset
             response.reread_digest = await self._threads.run(image_digest, reread)
         return response
 
     async def _rebuilt(self, offset: int) -> MetadataImage:
         """ApiError OFFSET_OUT_OF_RANGE unless it is the image at that very offset: what the disk holds may be damaged since."""
-        image = await self._reread(offset)
-        if image.provenance.offset < offset:
+        found = await self._reread(offset)
+        reached = found.image.provenance.offset
+        if reached < offset:
+            why = found.stopped or f"{offset} is no end of a batch, or not on the disk yet"
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"what node {self._node_id} has on its disk gives the image of {image.provenance.offset}, not of {offset}: that "
-                "is no end of a batch, or what comes before it cannot be read; ask another node",
+                f"what node {self._node_id} has on its disk gives the image of {reached}, not of {offset}: {why}; "
+                "ask another node",
             )
-        return image
+        return found.image
 
-    async def _reread(self, offset: int) -> MetadataImage:
+    async def _reread(self, offset: int) -> Found:
+        """What the disk gives up to that offset. ApiError OFFSET_OUT_OF_RANGE if it starts behind it, KAFKA_STORAGE_ERROR."""
         give_up = trio.current_time() + REREAD_PATIENCE_S
         while True:
-            image = await self._threads.run(reread_image, self._directory, offset, self._files)
-            if image.provenance.offset >= offset or trio.current_time() >= give_up:
-                return image
+            try:
+                found = await self._threads.run(self._history.at, Moment(offset=offset))
+            except NoHistory as error:
+                raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"node {self._node_id}: {error}") from None
+            except OSError as error:
+                raise ApiError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"node {self._node_id} cannot read its metadata log: {error}"
+                ) from None
+            if found.image.provenance.offset >= offset or trio.current_time() >= give_up:
+                return found
             await trio.sleep(0.05)
-
-
-def reread_image(directory: str, end_offset: int, files: FileReader | None = None) -> MetadataImage:
-    """The image from what the disk holds up to `end_offset`, a snapshot and batches; its provenance says how far that goes.
-
-    Blocks. ApiError OFFSET_OUT_OF_RANGE if the log starts behind that offset.
-    """
-    for _ in range(REREADS - 1):
-        # The node may clean its log meanwhile and remove what was about to be read; what it has then is newer.
-        with suppress(FileNotFoundError):
-            return _image_on_disk(directory, end_offset, files)
-    return _image_on_disk(directory, end_offset, files)
-
-
-def _image_on_disk(directory: str, end_offset: int, files: FileReader | None) -> MetadataImage:
-    snapshot, batches = read_batches(directory, end_offset, files)
-    image = EMPTY
-    if snapshot is not None:
-        provenance = Provenance(*snapshot.position, snapshot.append_time_ms)
-        image = MetadataDelta(image_from(snapshot.bodies())).apply(provenance)
-    for header, body, _ in batches:
-        delta = MetadataDelta(image)
-        if not header.is_control:
-            delta.replay_all(codec.decode(body, header.base_offset, header.record_count), header.base_offset)
-        image = delta.apply(Provenance(header.end_offset, header.epoch, header.append_time_ms))
-    if image is EMPTY and end_offset > 0 and (oldest := oldest_snapshot(directory, files)) is not None:
-        raise ApiError(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"the metadata log starts at {oldest.offset}: the image of {end_offset} can not be made any more",
-        )
-    return image

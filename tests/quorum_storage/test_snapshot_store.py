@@ -25,8 +25,7 @@ from kraftlab.quorum.storage import (
 )
 from kraftlab.quorum.storage.bootstrap import read_bootstrap, write_bootstrap
 from kraftlab.quorum.storage.identity import partition_directory
-from kraftlab.quorum.storage.log_reader import read_batches
-from kraftlab.quorum.storage.snapshot_store import list_snapshots, verify_file
+from kraftlab.quorum.storage.snapshot_store import SnapshotReader, list_snapshots, verify_file
 
 DIRECTORY = partition_directory("/data")
 ID = OffsetAndEpoch(7, 3)
@@ -435,5 +434,5 @@ def test_reading_beside_the_node_leaves_no_file_open_though_the_snapshot_has_rot
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         with pytest.raises(LogCorrupt):
-            read_batches(str(tmp_path), ID.offset)
+            SnapshotReader(RealFileSystem().open(str(path)), ID)
     assert len(os.listdir("/proc/self/fd")) == before

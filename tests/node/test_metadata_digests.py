@@ -1,4 +1,4 @@
-"""The image that a metadata log on disk gives, whether it goes back to 0 or starts at a snapshot."""
+"""Digests of the image that a metadata log on disk gives, whether it goes back to 0, starts at a snapshot, or is damaged."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.metadata import codec
 from kraftlab.metadata.delta import MetadataDelta
-from kraftlab.metadata.errors import ApiError
+from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
 from kraftlab.metadata.records import Topic
 from kraftlab.metadata.snapshot import ImageSnapshot, image_digest
-from kraftlab.node.metadata_digests import MetadataDigests, reread_image
+from kraftlab.node.metadata_digests import MetadataDigests
 from kraftlab.quorum.core import OffsetAndEpoch, batch
 from kraftlab.quorum.core.batch import SnapshotHeader
 from kraftlab.quorum.driver.disk_threads import DiskThreads
@@ -72,36 +72,42 @@ def damage(directory: Path, record: bytes) -> None:
     segment.write_bytes(data)
 
 
-def test_a_log_from_0_gives_the_image_at_any_offset(store: MetadataStore, tmp_path: Path) -> None:
+def digests_of(directory: Path) -> MetadataDigests:
+    """Of a node that keeps no image in memory."""
+    return MetadataDigests(3000, str(directory), lambda: TOPICS, lambda offset: None, DiskThreads())
+
+
+async def test_an_image_that_is_not_kept_is_made_from_the_disk(store: MetadataStore, tmp_path: Path) -> None:
     images = fill(store)
-    assert all(reread_image(str(tmp_path), offset) == image for offset, image in enumerate(images))
-
-
-def test_a_log_that_starts_at_a_snapshot_gives_the_same_images_from_there_on_and_refuses_earlier_ones(
-    store: MetadataStore, tmp_path: Path
-) -> None:
-    images = fill(store)
-    take_snapshot(store, images[25])
-    store.log.clean(take_snapshot(store, images[20]))
-    store.log.flush()
-    for offset in range(20, TOPICS + 1):
-        assert reread_image(str(tmp_path), offset) == images[offset]
-    with pytest.raises(ApiError, match="the metadata log starts at 20: the image of 19"):
-        reread_image(str(tmp_path), 19)
-
-
-def test_an_offset_that_is_not_on_the_disk_yet_gives_what_is_there(store: MetadataStore, tmp_path: Path) -> None:
-    images = fill(store)
-    assert reread_image(str(tmp_path), TOPICS + 5) == images[-1]
+    for offset in (1, 9, TOPICS):
+        found = await digests_of(tmp_path).describe(pb.DescribeMetadataRequest(at_offset=offset, reread_log=True))
+        assert (found.offset, found.image_digest) == (offset, image_digest(images[offset]))
+        assert (found.reread_offset, found.reread_digest) == (offset, image_digest(images[offset]))
 
 
 async def test_an_image_that_the_disk_does_not_give_any_more_is_refused_instead_of_an_older_one(
     store: MetadataStore, tmp_path: Path, autojump_clock: object
 ) -> None:
     images = fill(store)
-    digests = MetadataDigests(3000, str(tmp_path), lambda: TOPICS, lambda offset: None, DiskThreads())
     damage(tmp_path, b"topic-9")
-    whole = await digests.describe(pb.DescribeMetadataRequest(at_offset=9))
+    whole = await digests_of(tmp_path).describe(pb.DescribeMetadataRequest(at_offset=9))
     assert whole.image_digest == image_digest(images[9])
-    with pytest.raises(ApiError, match="gives the image of 9, not of 10"):
-        await digests.describe(pb.DescribeMetadataRequest(at_offset=10))
+    with pytest.raises(ApiError, match=r"gives the image of 9, not of 10: .* crc") as caught:
+        await digests_of(tmp_path).describe(pb.DescribeMetadataRequest(at_offset=10))
+    assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_damage_before_a_snapshot_does_not_keep_the_log_from_being_read_on(store: MetadataStore, tmp_path: Path) -> None:
+    images = fill(store)
+    take_snapshot(store, images[20])
+    damage(tmp_path, b"topic-9")
+    found = await digests_of(tmp_path).describe(pb.DescribeMetadataRequest(reread_log=True))
+    assert (found.reread_offset, found.reread_digest) == (TOPICS, image_digest(images[TOPICS]))
+
+
+async def test_an_offset_before_the_beginning_of_the_log_is_refused(store: MetadataStore, tmp_path: Path) -> None:
+    images = fill(store)
+    store.log.clean(take_snapshot(store, images[20]))
+    store.log.flush()
+    with pytest.raises(ApiError, match="oldest snapshot ends at offset 20"):
+        await digests_of(tmp_path).describe(pb.DescribeMetadataRequest(at_offset=19))
