@@ -217,28 +217,6 @@ def _after_election(
     return _Standing(isr, elr, led if len(led) == 1 and led[0] in replicas else ())
 
 
-def build_target(
-    partition: PartitionImage,
-    partition_id: int,
-    topic_id: Uuid,
-    target: tuple[int, ...],
-    *,
-    accepts: Accepts,
-    default_directory: Callable[[int], Uuid],
-    min_isr: int | None,
-) -> PartitionChange | None:
-    """Starts a reassignment to `target` or replaces the running one's target; None if that is where the partition is or goes."""
-    return build_change(
-        partition,
-        partition_id,
-        topic_id,
-        accepts=accepts,
-        default_directory=default_directory,
-        min_isr=min_isr,
-        reassign=reassignment.start(partition, target),
-    )
-
-
 def build_cancel(
     partition: PartitionImage,
     partition_id: int,

@@ -14,7 +14,8 @@ import msgspec
 import pytest
 
 from kraftlab.controller.partitions.election import Election
-from kraftlab.controller.partitions.partition_change import build_cancel, build_change, build_target
+from kraftlab.controller.partitions.partition_change import build_cancel, build_change
+from kraftlab.controller.reassignment import arithmetic
 from kraftlab.metadata.eligible_leaders import partition_min_isr
 from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.image import PartitionImage
@@ -132,7 +133,7 @@ class Model:
         self.change(election=mode)
 
     def move(self, target: tuple[int, ...]) -> None:
-        self.take(build_target(self.state, 0, TOPIC_ID, target, **self.rules()))
+        self.change(reassign=arithmetic.start(self.state, target))
 
     def cancel(self, unclean_allowed: bool) -> None:
         try:

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftlab.controller.partitions.election import Election
-from kraftlab.controller.partitions.partition_change import build_cancel, build_change, build_target
+from kraftlab.controller.partitions.partition_change import build_cancel, build_change
+from kraftlab.controller.reassignment import arithmetic
 from kraftlab.metadata.eligible_leaders import partition_min_isr
 from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.image import PartitionImage
@@ -180,18 +181,8 @@ def test_an_unclean_restart_of_everybody_leaves_the_last_known_leader() -> None:
 
 
 class TestReassignments:
-    def build_target(self, before: PartitionImage, *target: int, min_isr: int = 3) -> PartitionImage:
-        record = build_target(
-            before,
-            0,
-            TOPIC_ID,
-            target,
-            accepts=lambda _, broker_id: True,
-            default_directory=lambda broker_id: MIGRATING,
-            min_isr=min_isr,
-        )
-        assert record is not None
-        return partition_after(before, record)
+    def moving(self, before: PartitionImage, *target: int, min_isr: int = 3) -> PartitionImage:
+        return after(before, min_isr=min_isr, reassign=arithmetic.start(before, target))
 
     def cancel(self, before: PartitionImage, *, dead: set[int], unclean: bool) -> PartitionImage:
         record = build_cancel(
@@ -208,16 +199,16 @@ class TestReassignments:
         return partition_after(before, record)
 
     def test_replicas_that_are_dropped_are_not_eligible(self) -> None:
-        state = self.build_target(partition((1, 2, 3), 1, replicas=(1, 2, 3)), 1)
+        state = self.moving(partition((1, 2, 3), 1, replicas=(1, 2, 3)), 1)
         assert (state.replicas, show(state)) == ((1,), "ISR[1] L1 ELR[] known[]")
 
     def test_a_kept_replica_that_lags_stays_eligible_when_the_move_completes(self) -> None:
-        state = self.build_target(partition((1, 2), 1, (3,), replicas=(1, 2, 3)), 1, 3, 4)
+        state = self.moving(partition((1, 2), 1, (3,), replicas=(1, 2, 3)), 1, 3, 4)
         state = after(state, target_isr=(1, 2, 4))
         assert (state.replicas, show(state)) == ((1, 3, 4), "ISR[1, 4] L1 ELR[3] known[]")
 
     def test_replicas_that_are_being_added_do_not_raise_the_minimum(self) -> None:
-        state = self.build_target(partition((1,), 1, replicas=(1,)), 1, 2, 3)
+        state = self.moving(partition((1,), 1, replicas=(1,)), 1, 2, 3)
         assert partition_min_isr(state, 3) == 1
         assert show(after(state, dead={1}, target_isr=())) == "ISR[] L-1 ELR[1] known[1]"
 
@@ -294,7 +285,7 @@ class History:
             case "unclean":
                 return self.build(election=Election.UNCLEAN)
             case "target":
-                return self.move(build_target, argument)
+                return self.build(reassign=arithmetic.start(state, argument))
             case "cancel":
                 return self.move(build_cancel, "foo:0", unclean_allowed=argument)
             case "minimum":

@@ -8,13 +8,15 @@ much the leader epoch rises; `-` in place of a state: no record.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftlab.controller.partitions.election import Election
-from kraftlab.controller.partitions.partition_change import build_cancel, build_change, build_target
+from kraftlab.controller.partitions.partition_change import build_cancel, build_change
+from kraftlab.controller.reassignment import arithmetic
 from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.image import PartitionImage
 from kraftlab.metadata.invariants import check_partition
@@ -46,7 +48,7 @@ class Flow:
         return record
 
     def build(self, verb: str, argument: str) -> PartitionChange | None:
-        def change(target_isr: tuple[int, ...] | None = None, election: Election = Election.ONLINE) -> PartitionChange | None:
+        def change(target_isr: tuple[int, ...] | None = None, **wanted: Any) -> PartitionChange | None:
             return build_change(
                 self.partition,
                 0,
@@ -55,20 +57,12 @@ class Flow:
                 default_directory=self.directory_of,
                 min_isr=None,
                 target_isr=target_isr,
-                election=election,
+                **wanted,
             )
 
         match verb:
             case "target":
-                return build_target(
-                    self.partition,
-                    0,
-                    TOPIC_ID,
-                    numbers(argument),
-                    accepts=self.accepts,
-                    default_directory=self.directory_of,
-                    min_isr=None,
-                )
+                return change(reassign=arithmetic.start(self.partition, numbers(argument)))
             case "cancel":
                 return build_cancel(
                     self.partition,
