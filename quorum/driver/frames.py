@@ -107,13 +107,6 @@ class FrameBuffer:
         self._end += count
         return count
 
-    def feed(self, data: bytes) -> None:
-        """Bytes that did not come from a socket."""
-        while len(self._buffer) - self._end < len(data):
-            self._make_room()
-        self._buffer[self._end : self._end + len(data)] = data
-        self._end += len(data)
-
     def frames(self) -> Iterator[tuple[Frame, int]]:
         """Every whole frame that has arrived, with its size in bytes. FrameError at the first that is none."""
         while self._end - self._start >= _LENGTH.size:

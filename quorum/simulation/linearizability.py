@@ -8,7 +8,7 @@ their point, state of the model): two orders that lead to the same such pair hav
 the same). The set is the bits of one integer.
 
 A call whose outcome is unknown has no return: its point may come at any time after its invocation, or never. Objects that do not
-touch each other are checked by themselves (`check_by_key`), which is what makes it cheap. The problem is NP-complete, so the
+touch each other are checked by themselves (`by_key`), which is what makes it cheap. The problem is NP-complete, so the
 search gives up after `steps_max` model steps and says so: Verdict.legal is None then, which is no proof of anything.
 """
 
@@ -166,22 +166,6 @@ def by_key(operations: Iterable[Operation]) -> dict[Hashable, list[Operation]]:
     for operation in operations:
         keys.setdefault(operation.key, []).append(operation)
     return keys
-
-
-class RegisterModel:
-    """A register. Inputs: ("write", value), ("read",). A read's output is the value, None before the first write."""
-
-    def initial(self) -> tuple[Hashable, ...]:
-        return ()
-
-    def step(self, state: tuple[Hashable, ...], operation: Operation) -> tuple[Hashable, ...] | None:
-        match operation.input:
-            case ("write", value):
-                return (value,)
-            case ("read",):
-                value = state[0] if state else None
-                return state if operation.is_unknown or operation.output == value else None
-        raise ValueError(f"{operation!r} is no call of a register")
 
 
 class AppendModel:

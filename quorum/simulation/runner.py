@@ -312,14 +312,6 @@ def run_many(
         yield from executor.map(run, seeds, chunksize=4)
 
 
-def summarize(results: Iterable[SeedResult], real_s: float) -> Summary:
-    """The numbers of some results."""
-    tally = Tally()
-    for result in results:
-        tally.add(result)
-    return tally.summary(real_s)
-
-
 def report(summary: Summary) -> str:
     """The summary for people."""
     failed = f"FAILED: {', '.join(map(str, summary.failed_seeds))}" if summary.failed_seeds else "all invariants held"

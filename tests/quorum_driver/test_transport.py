@@ -323,14 +323,26 @@ async def test_a_port_in_use_is_named(identity: Identity) -> None:
             await PeerServer(identity(3), {}).serve("127.0.0.1", endpoint.port)
 
 
+class Stream:
+    """Gives its bytes in pieces of that size at most."""
+
+    def __init__(self, data: bytes, piece_bytes: int) -> None:
+        self.left = data
+        self.piece_bytes = piece_bytes
+
+    def recv_into(self, room: memoryview, /) -> int:
+        size = min(len(room), len(self.left), self.piece_bytes)
+        room[:size], self.left = self.left[:size], self.left[size:]
+        return size
+
+
 def test_frames_survive_any_cut_of_the_stream(identity: Identity) -> None:
     me = identity(2)
     frames = [Frame(REQUEST, ECHO, 0, n, me.cluster_id, 0, me.key, bytes(n * 37)) for n in range(50)]
     stream = b"".join(bytes(encode_frame(frame)) for frame in frames)
     for step in (1, 3, 64, 1000, len(stream)):
-        buffer, found = FrameBuffer(), []
-        for position in range(0, len(stream), step):
-            buffer.feed(stream[position : position + step])
+        buffer, found, source = FrameBuffer(), [], Stream(stream, step)
+        while buffer.receive_from(source):
             found += [frame for frame, _ in buffer.frames()]
         assert found == frames
         assert buffer.unread_bytes == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from itertools import permutations
 
 import pytest
@@ -9,7 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftlab.quorum.simulation import linearizability
-from kraftlab.quorum.simulation.linearizability import NEVER, AppendModel, Operation, RegisterModel, by_key, check, digest
+from kraftlab.quorum.simulation.linearizability import NEVER, AppendModel, Operation, by_key, check, digest
+
+
+class RegisterModel:
+    """A register. Inputs: ("write", value), ("read",). A read's output is the value, None before the first write."""
+
+    def initial(self) -> tuple[Hashable, ...]:
+        return ()
+
+    def step(self, state: tuple[Hashable, ...], operation: Operation) -> tuple[Hashable, ...] | None:
+        match operation.input:
+            case ("write", value):
+                return (value,)
+            case ("read",):
+                value = state[0] if state else None
+                return state if operation.is_unknown or operation.output == value else None
+        raise ValueError(f"{operation!r} is no call of a register")
 
 
 def write(value: int, invoked: int, returned: int = NEVER) -> Operation:
