@@ -45,11 +45,6 @@ _ENTITY = ("entityType", "entityName")
 _FEATURE = ("name", "minSupportedVersion", "maxSupportedVersion")
 
 
-def nothing_is_secret(resource_type: int, name: str) -> bool:
-    """For tests, and for records without configs."""
-    return False
-
-
 def record_type_name(record: type[Record]) -> str:
     """`Topic` is TOPIC_RECORD, `NoOp` is NO_OP_RECORD."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", record.__name__).upper() + "_RECORD"

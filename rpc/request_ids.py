@@ -9,8 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 CLIENT_ID_BYTES = 16
-IN_FLIGHT_MAX = 5
-"""Requests that a client may have under way, from the lowest sequence that is: so many answers are kept of each client."""
 
 NAMEABLE = frozenset(
     {

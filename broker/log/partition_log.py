@@ -231,10 +231,6 @@ class PartitionLog:
         """Sum of the segment files' sizes, indexes not counted."""
         return sum(segment.size_bytes for segment in self._segments)
 
-    @property
-    def segment_count(self) -> int:
-        return len(self._segments)
-
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
         """(largest epoch <= `epoch` in this log, its end offset); (-1, start of what is known) if there is none (KIP-101,
         KIP-279).

@@ -15,7 +15,7 @@ from kraftlab.metadata.acls import AclsImage
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.difference import ABSENT, change_documents, change_lines, changes_of, image_differences
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance, TopicsImage
-from kraftlab.metadata.record_text import nothing_is_secret, record_document
+from kraftlab.metadata.record_text import record_document
 from kraftlab.metadata.records import (
     AnyRecord,
     BeginTransaction,
@@ -30,6 +30,10 @@ from kraftlab.metadata.tree import Directory, Hidden, Node, image_tree, plain_do
 
 History = list[AnyRecord]
 TOPIC_ID = bytes([9]) * 16
+
+
+def nothing_is_secret(resource_type: int, name: str) -> bool:
+    return False
 
 
 def after(records: History, image: MetadataImage = EMPTY) -> MetadataImage:
