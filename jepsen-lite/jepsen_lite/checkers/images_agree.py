@@ -2,7 +2,8 @@
 
 Nodes are asked for a digest of their image at an offset, and of what their log on disk gives when it is read again. The log is
 replayed here once, and its own digest taken at every offset that anybody was asked about. A node that has come by deltas, from a
-snapshot, or back from a crash must say the same.
+snapshot, or back from a crash must say the same. Once everything is healed, the disk of a node has to give all that it has in
+memory.
 """
 
 from __future__ import annotations
@@ -52,9 +53,20 @@ class ImagesAgree:
             if digests.get(offset, digest) != digest:
                 text = f"node {op.node}: {what} at offset {offset} is not what the committed log gives (operation {op.index})"
                 findings.add("another image", text, [op.index])
+        for op in _last_rereads(run, self._functions).values():
+            offset, _, reread_offset, _ = op.result
+            if reread_offset < offset:
+                text = f"node {op.node} has an image at offset {offset}, and its log on disk gives that of {reread_offset} only"
+                findings.add("not on disk", f"{text} (operation {op.index})", [op.index])
         nodes = sorted({op.node for _, _, op, _ in asked})
         details = {"offsets": len(digests), "nodes": nodes}
         return findings.verdict(self.name, checked=len(asked), nothing="no node was asked for its image", details=details)
+
+
+def _last_rereads(run: Run, functions: frozenset[str]) -> dict[int, Op]:
+    """The last answer of each node that has read its log again since everything was healed."""
+    asked = (op for op in run.history if op.f in functions and op.outcome == OK and op.invoked_ns >= run.healed_ns)
+    return {op.node: op for op in asked if op.result[3]}
 
 
 def _digests(log: CommittedLog, offsets: set[int]) -> dict[int, str]:

@@ -266,8 +266,12 @@ class ReferenceCluster:
         offset = state.image.provenance.offset
         if self.lies("other image"):
             digest = image_digest(self.states[max(0, self.states.index(state) - 3)].image)
+        reread_offset, reread = offset, digest
+        if request.reread_log and self.lies("disk behind"):
+            image = self.states[max(0, self.states.index(state) - 3)].image
+            reread_offset, reread = image.provenance.offset, image_digest(image)
         return admin_pb2.DescribeMetadataResponse(
-            offset=offset, epoch=EPOCH, image_digest=digest, reread_offset=offset, reread_digest=digest
+            offset=offset, epoch=EPOCH, image_digest=digest, reread_offset=reread_offset, reread_digest=reread
         )
 
     def _DescribeImage(self, request: Any, state: ControllerState) -> Any:

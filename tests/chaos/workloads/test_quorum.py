@@ -19,8 +19,9 @@ def test_an_honest_cluster_is_found_to_be_one(played, name):
 
 
 @pytest.mark.parametrize("name", ["agreement", "deltas"])
-def test_an_image_that_is_not_that_of_the_log_is_seen(played, name):
-    cluster, _, verdicts = played(name, "other image", rate=0.2)
+@pytest.mark.parametrize("lie", ["other image", "disk behind"])
+def test_an_image_that_is_not_that_of_the_log_and_a_disk_that_lacks_it_are_seen(played, name, lie):
+    cluster, _, verdicts = played(name, lie, rate=0.4)
     assert cluster.lies_told
     assert {name for name, verdict in verdicts.items() if verdict.valid is False} == {"images agree"}
 
