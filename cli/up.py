@@ -123,11 +123,9 @@ def _wait_ready(cluster: LocalCluster, stop: threading.Event) -> float | None:
 
 
 def _announce(cluster: LocalCluster, seconds: float, socket_path: Path | None, as_json: bool) -> None:
-    document = {"ready_seconds": round(seconds, 3), **cluster.endpoints()}
-    if socket_path is not None:
-        document["control_socket"] = str(socket_path)
-    print_json(document)
     if as_json:
+        socket = {} if socket_path is None else {"control_socket": str(socket_path)}
+        print_json({"ready_seconds": round(seconds, 3), **cluster.endpoints(), **socket})
         return
     from rich.console import Console
     from rich.table import Table
@@ -137,7 +135,7 @@ def _announce(cluster: LocalCluster, seconds: float, socket_path: Path | None, a
         table.add_column(column, no_wrap=True)
     for node in cluster.plan.nodes:
         table.add_row(node.name, node.rack or "", str(node.grpc), str(node.peer), str(cluster.pid(node.node_id)))
-    console = Console(stderr=True)
+    console = Console()
     console.print(table)
     console.print(
         f"try: kraftlab topics --bootstrap-server {cluster.plan.nodes[-1].grpc} --list", highlight=False, soft_wrap=True

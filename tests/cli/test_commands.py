@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from kraftlab.cli import main
+from kraftlab.cli import main, up
 from kraftlab.cli.segments import ImportFailed, chunks, find_partitions
 from kraftlab.cluster import node
 
@@ -111,6 +113,23 @@ def test_up_prints_endpoints_and_stops_cleanly(tmp_path: Path, number: signal.Si
         process.kill()
         process.wait()
     assert "stopped" in (tmp_path / "logs" / "controller-3000.log").read_text().splitlines()[-1]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_up_speaks_to_people_or_to_programs(as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    node = SimpleNamespace(node_id=0, name="broker-0", rack="rack-0", grpc="127.0.0.1:9092", peer="127.0.0.1:9093")
+    cluster: Any = SimpleNamespace(
+        plan=SimpleNamespace(nodes=[node]), pid=lambda node_id: 7, directory=tmp_path, endpoints=lambda: {"nodes": [{"id": 0}]}
+    )
+    up._announce(cluster, 1.5, tmp_path / "control", as_json)
+    told = capsys.readouterr()
+    assert told.err == ""
+    if as_json:
+        assert json.loads(told.out) == {"ready_seconds": 1.5, "nodes": [{"id": 0}], "control_socket": f"{tmp_path}/control"}
+    else:
+        assert "│ broker-0 │ rack-0 │ 127.0.0.1:9092" in told.out
+        assert "try: kraftlab topics --bootstrap-server 127.0.0.1:9092 --list" in told.out
+        assert "{" not in told.out
 
 
 def test_up_refuses_what_is_no_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
