@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
+from .offers import offer_words
 from .output import DONE, Output, json_option
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _names(text: str | tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in text.split(",") if name) if isinstance(text, str) else text
 
 
-def _offer_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _names_there(context: click.Context) -> tuple[str, ...]:
     """Names of the cluster that --data names, nothing if none was laid out there."""
     from kraftlab.cluster import ClusterError, layout
     from kraftlab.cluster.chaos.names import names_of
@@ -57,15 +57,13 @@ def _offer_names(context: click.Context, parameter: click.Parameter, incomplete:
     try:
         plan = layout.load(Path(context.params.get("data") or "."))
     except ClusterError:
-        return []
-    before, comma, last = incomplete.rpartition(",")
-    names = names_of(plan) if plan is not None else ()
-    return [CompletionItem(before + comma + name) for name in names if name.startswith(last)]
+        return ()
+    return names_of(plan) if plan is not None else ()
 
 
 def _nodes(name: str = "nodes", metavar: str = "NODES", **details: Any) -> Callable[[F], F]:
     """An argument of names."""
-    return click.argument(name, type=_names, metavar=metavar, shell_complete=_offer_names, **details)
+    return click.argument(name, type=_names, metavar=metavar, shell_complete=offer_words(_names_there), **details)
 
 
 _data = click.option("--data", required=True, metavar="DIR", help="The cluster's directory, as `kraftlab up` was told.")

@@ -1,4 +1,4 @@
-"""What a shell's completion offers as values of options: names that the cluster has now.
+"""What a shell's completion offers as values of options: words that this program knows, and names that the cluster has now.
 
 Somebody waits at a prompt: a cluster that does not answer at once, or refuses, offers nothing.
 """
@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 TIMEOUT_MS = 1000
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def offer_words(words: Callable[[click.Context], Iterable[str]]) -> Completer:
+    """Offers what needs no cluster; behind a comma the next word of a list."""
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        before, comma, last = incomplete.rpartition(",")
+        return [CompletionItem(before + comma + word) for word in words(context) if word.startswith(last)]
+
+    return complete
 
 
 def _offered(names: Callable[[AdminClient], Iterable[str]]) -> Completer:

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from . import sim_text
+from .offers import offer_words
 from .output import DONE, FAILED, CommandFailed, Output, json_option, print_json
 
 if TYPE_CHECKING:
@@ -50,6 +52,16 @@ def metadata_world() -> Game:
     return Game(run_seed, run_plan, controller_mutants)
 
 
+def _faults(context: click.Context) -> Iterable[str]:
+    from kraftlab.quorum.simulation.faults import FAULTS
+
+    return (*FAULTS, "none")
+
+
+def _mutants(context: click.Context) -> Iterable[str]:
+    return (metadata_world() if context.params.get("metadata") else consensus()).mutants
+
+
 class Choice(NamedTuple):
     """What to play, as the command line says."""
 
@@ -79,8 +91,15 @@ Examples:
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Play in so many processes; default: one per core.")
 @click.option("--seed", type=click.IntRange(min=0), metavar="S", help="Play this seed alone.")
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), metavar="FILE", help="Play a fault plan from a file.")
-@click.option("--faults", metavar="NAME[,…]", help="Only these faults may strike; 'none': none may.")
-@click.option("--mutant", metavar="NAME", help="Plant a known bug first, to see that it is found.")
+@click.option(
+    "--faults",
+    metavar="NAME[,…]",
+    shell_complete=offer_words(_faults),
+    help="Only these faults may strike; 'none': none may.",
+)
+@click.option(
+    "--mutant", metavar="NAME", shell_complete=offer_words(_mutants), help="Plant a known bug first, to see that it is found."
+)
 @click.option("--metadata", is_flag=True, help="Run real controllers on top and judge what they answer; the mutants are theirs.")
 @click.option("--refine", is_flag=True, help="Hold every step against a model of Raft that was written separately; slower.")
 @click.option("--coverage", "with_coverage", is_flag=True, help="Show what was met: transitions, and faults by state.")
@@ -116,15 +135,16 @@ def sim(
 
     Exit code 1 if any is broken; what broke, and the command that replays it, is printed."""
     if context.invoked_subcommand is not None:
+        _refuse_misplaced(context)
         return DONE
     if sum(given is not None for given in (seeds, seed, plan_file)) != 1:
-        raise CommandFailed(f"Give one of --seeds N, --seed S and --plan FILE\n{SEE}")
+        raise CommandFailed(f"Error: give one of --seeds N, --seed S and --plan FILE\n{SEE}")
     single = {"--trace": trace, "--ndjson": ndjson, "--shrink": shrinks, "--write-plan": write_plan, "--write-test": write_test}
     if seeds is not None and any(single.values()):
         wrong = next(name for name, given in single.items() if given)
-        raise CommandFailed(f"{wrong} is for one run: give --seed S or --plan FILE\n{SEE}")
+        raise CommandFailed(f"Error: {wrong} is for one run: give --seed S or --plan FILE\n{SEE}")
     if (write_plan or write_test) and not shrinks:
-        raise CommandFailed(f"--write-plan and --write-test say where --shrink writes: add --shrink\n{SEE}")
+        raise CommandFailed(f"Error: --write-plan and --write-test say where --shrink writes: add --shrink\n{SEE}")
     out = Output(as_json)
     if plan_file is not None:
         plan, replay = _load(plan_file, refine), f"kraftlab sim --plan {plan_file}{' --refine' if refine else ''}"
@@ -139,18 +159,28 @@ def sim(
     return _tell_one(result, choice.game, replay, out, with_coverage, trace, shrinks, write_plan, write_test)
 
 
+def _refuse_misplaced(context: click.Context) -> None:
+    """A subcommand has options of its own; what stands before it would be ignored."""
+    name = context.invoked_subcommand
+    for option in context.command.params:
+        if option.name is not None and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
+            raise CommandFailed(
+                f"Error: options of {name} stand behind it, {option.opts[0]} too\nSee: kraftlab sim {name} --help"
+            )
+
+
 def _choose(metadata: bool, faults: str | None, mutant: str | None, refine: bool) -> Choice:
     from kraftlab.quorum.simulation.faults import FAULTS
 
     game = metadata_world() if metadata else consensus()
     if mutant is not None and mutant not in game.mutants:
-        raise CommandFailed(f"there is no mutant {mutant}; there are {', '.join(game.mutants)}")
+        raise CommandFailed(f"Error: there is no mutant {mutant}; there are {', '.join(game.mutants)}")
     if faults is None:
         return Choice(game, None, mutant, refine)
     names = () if faults == "none" else tuple(name.strip() for name in faults.split(","))
     unknown = [name for name in names if name not in FAULTS]
     if unknown:
-        raise CommandFailed(f"there is no fault {', '.join(unknown)}; there are {', '.join(FAULTS)}")
+        raise CommandFailed(f"Error: there is no fault {', '.join(unknown)}; there are {', '.join(FAULTS)}")
     return Choice(game, names, mutant, refine)
 
 
@@ -228,7 +258,9 @@ class _Trace:
             try:
                 self._file = self._path.open("w", encoding="utf-8")
             except OSError as error:
-                raise CommandFailed(f"cannot write {self._path}: {error.strerror}. Give another FILE to --ndjson") from error
+                raise CommandFailed(
+                    f"Error: cannot write {self._path}: {error.strerror}. Give another FILE to --ndjson"
+                ) from error
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -249,15 +281,17 @@ def _load(path: Path, refine: bool) -> Plan:
         plan = decode(path.read_bytes(), str(path))
         return msgspec.structs.replace(plan, refine=plan.refine or refine)
     except OSError as error:
-        raise CommandFailed(f"cannot read {path}: {error.strerror}. Make a plan with: kraftlab sim --seed S --shrink") from error
+        raise CommandFailed(
+            f"Error: cannot read {path}: {error.strerror}. Make a plan with: kraftlab sim --seed S --shrink"
+        ) from error
     except PlanError as error:
-        raise CommandFailed(str(error)) from error
+        raise CommandFailed(f"Error: {error}") from error
 
 
 def _play_plan(plan: Plan, replay: str, out: Output, with_coverage: bool, trace: bool, ndjson: Path | None, *rest: Any) -> int:
     game = metadata_world() if plan.world == "metadata" else consensus()
     if plan.mutant is not None and plan.mutant not in game.mutants:
-        raise CommandFailed(f"the plan plants {plan.mutant}, which does not exist; there are {', '.join(game.mutants)}")
+        raise CommandFailed(f"Error: the plan plants {plan.mutant}, which does not exist; there are {', '.join(game.mutants)}")
     with _Trace(ndjson, trace and not out.as_json) as writer:
         result = game.run_plan(plan, **writer.arguments)
     return _tell_one(result, game, replay, out, with_coverage, trace, *rest)
@@ -279,7 +313,7 @@ def _tell_one(
     document = sim_text.result_document(result)
     if shrinks:
         if result.ok:
-            raise CommandFailed(f"seed {result.seed} breaks no rule: there is nothing to shrink")
+            raise CommandFailed(f"Error: seed {result.seed} breaks no rule: there is nothing to shrink")
         document["shrunk"] = _shrink(result, game, out, write_plan, write_test)
     if with_coverage:
         out.lines(sim_text.coverage_lines(result.coverage))
@@ -328,7 +362,7 @@ def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise CommandFailed(f"cannot write {path}: {error.strerror}. Give another FILE") from error
+        raise CommandFailed(f"Error: cannot write {path}: {error.strerror}. Give another FILE") from error
 
 
 # Planted bugs
@@ -343,7 +377,13 @@ Examples:
   kraftlab sim mutants --only vote-forgotten --only half-flush
   kraftlab sim mutants --metadata --jobs 2 --json""",
 )
-@click.option("--only", multiple=True, metavar="NAME", help="Only this planted bug; may be given several times.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=offer_words(_mutants),
+    help="Only this planted bug; may be given several times.",
+)
 @click.option("--seeds-max", type=click.IntRange(min=1), metavar="N", help="Give up after so many seeds; default: as each says.")
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Hunt in so many processes; default: one per core.")
 @click.option("--metadata", is_flag=True, help="The bugs of the controller, not those of consensus and storage.")
@@ -360,7 +400,7 @@ def mutants(
     game = metadata_world() if metadata else consensus()
     unknown = [name for name in only if name not in game.mutants]
     if unknown:
-        raise CommandFailed(f"there is no mutant {', '.join(unknown)}; there are {', '.join(game.mutants)}")
+        raise CommandFailed(f"Error: there is no mutant {', '.join(unknown)}; there are {', '.join(game.mutants)}")
     names = only or tuple(game.mutants)
     out = Output(as_json)
     processes = jobs or min(os.cpu_count() or 1, len(names))

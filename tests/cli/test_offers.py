@@ -74,3 +74,10 @@ def test_plans_brokers_and_features_are_offered() -> None:
 def test_nothing_is_offered_to_who_may_not_ask_nor_without_a_cluster() -> None:
     assert offered(f"topics --bootstrap-server {AT} --topic") == []
     assert offered("topics --topic") == []
+
+
+def test_faults_and_planted_bugs_are_offered_behind_a_comma_too() -> None:
+    assert offered("sim --faults", "kill,po") == ["kill,power-cut", "kill,power-cut-everywhere"]
+    assert offered("sim --mutant", "vote-for") == ["vote-forgotten"]
+    assert offered("sim mutants --only", "vote-for") == ["vote-forgotten"]
+    assert offered("sim mutants --metadata --only", "answer-") == ["answer-before-commit"]
