@@ -88,7 +88,7 @@ def at(
                 (name, _once(name, node)) for name, node in tree.items() if name != "provenance"
             ]
         except KeyError as error:
-            raise CommandFailed(f"Error: {error.args[0]!r} is not in the metadata at {place_text(image.provenance)}") from None
+            raise CommandFailed(f"Error: at {place_text(image.provenance)} {error.args[0]}") from None
         out.lines([f"Metadata of {source.name} at {place_text(image.provenance)}"])
         out.lines(warnings(image, stopped, notes, committed))
         for path, node in shown:

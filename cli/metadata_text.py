@@ -17,9 +17,14 @@ from .tables import utc_text
 if TYPE_CHECKING:
     from .metadata_sources import LoggedBatch
 
+NAMES_SHOWN = 20
+"""So many are told to who asks for one that is not there."""
+
 
 def place_text(at: Provenance) -> str:
     """`offset 120, epoch 3, appended 2026-11-21T17:06:35.222Z`."""
+    if at.offset == 0:
+        return "offset 0, before anything was appended"
     appended = f", appended {utc_text(at.append_time_ms)}" if at.append_time_ms else ""
     return f"offset {at.offset}, epoch {at.epoch}{appended}"
 
@@ -45,11 +50,16 @@ def warnings(image: MetadataImage, stopped: str | None, notes: Sequence[str], kn
 
 
 def subtree(tree: Directory, path: str) -> Node:
-    """The node at a path, with or without `/image` in front. KeyError names the path."""
+    """The node at a path, with or without `/image` in front. KeyError says where the path leaves the tree, and what is there."""
     node: Node = tree
-    for name in [part for part in path.removeprefix("/image").split("/") if part]:
+    parts = [part for part in path.removeprefix("/image").split("/") if part]
+    for depth, name in enumerate(parts):
         if not isinstance(node, Directory) or name not in node:
-            raise KeyError(path)
+            there = node.names() if isinstance(node, Directory) else []
+            shown = ", ".join([*there[:NAMES_SHOWN], *["…"][: len(there) > NAMES_SHOWN]]) or "nothing"
+            raise KeyError(
+                f"there is no {'/'.join(parts[: depth + 1])}; in {'/'.join(parts[:depth]) or '/image'} there is {shown}"
+            )
         node = node.get(name)
     return node
 

@@ -93,7 +93,11 @@ def test_an_image_of_the_past_has_what_was_there_then(run: Run, lab: Lab) -> Non
     assert before.json["is_committed"] is True
     nowhere = run("metadata", "at", "--metadata-dir", lab.copy, "topics/byName/nothing")
     assert nowhere.code == 1
-    assert "'topics/byName/nothing' is not in the metadata at offset" in nowhere.err
+    assert "there is no topics/byName/nothing; in topics/byName there is orders\n" in nowhere.err
+    below = run("metadata", "at", "--metadata-dir", lab.copy, "/image/topics/byName/orders/0/isr/1/x")
+    assert "there is no topics/byName/orders/0/isr/1; in topics/byName/orders/0/isr there is nothing\n" in below.err
+    empty = run("metadata", "at", "--offset", 0, "--metadata-dir", lab.copy, "topics")
+    assert (empty.code, empty.out) == (0, f"Metadata of {lab.copy} at offset 0, before anything was appended\n")
 
 
 def test_a_difference_names_what_came_with_its_records_and_no_secret(run: Run, lab: Lab) -> None:
