@@ -102,7 +102,8 @@ def _packages() -> Iterator[Check]:
         found.append(f"{name} {version}")
         if not _within(version, bounds.get(name, "")):
             yield Check(name, State.NOTE, f"{version}, and {bounds[name]} was tried", INSTALL)
-    yield Check("packages", State.FINE, ", ".join(found))
+    if found:
+        yield Check("packages", State.FINE, ", ".join(found))
 
 
 def _bounds() -> Iterator[tuple[str, str]]:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from kraftlab.cli import main
+from kraftlab.pipeline.command import ENVIRONMENT
 from kraftlab.pipeline.session import archive, doctor, factory, java
 from kraftlab.pipeline.session.doctor import Check, State
 
@@ -53,6 +55,21 @@ def test_a_package_that_is_missing_is_in_the_way(environ: dict[str, str], monkey
     report = doctor.examine(environ)
     assert not report.can_run
     assert Check("pyarrow", State.MISSING, "not installed", doctor.INSTALL) in report.checks
+
+
+def test_where_no_package_is_each_is_told(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def version(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert main.run(["pipeline", "doctor"]) == ENVIRONMENT
+    told = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in told if line.startswith("missing")] == list(doctor.NEEDED)
+    assert told[-1] == "The pipeline cannot run here."
 
 
 @pytest.mark.parametrize(("version", "state"), [("4.1.9", State.NOTE), ("4.3.7", State.FINE), ("4.4.0", State.NOTE)])
