@@ -190,10 +190,10 @@ def throttled_brokers(moves: Mapping[TopicPartition, Move]) -> tuple[int, ...]:
 
 def cleared_lines(brokers: Iterable[int], topics: Iterable[str]) -> list[str]:
     listed = sorted(topics)
-    return [
-        f"Clearing broker-level throttles on brokers {ids(sorted(brokers))}",
-        f"Clearing topic-level throttles on topic{'' if len(listed) == 1 else 's'} {','.join(listed)}",
-    ]
+    lines = [f"Clearing broker-level throttles on brokers {ids(sorted(brokers))}"]
+    if listed:
+        lines.append(f"Clearing topic-level throttles on topic{'' if len(listed) == 1 else 's'} {','.join(listed)}")
+    return lines
 
 
 # -- verify --------------------------------------------------------------------------------------------------------------

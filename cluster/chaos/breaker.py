@@ -53,7 +53,7 @@ class Breaker:
         if kind is None:
             raise ClusterError(f"there is no order {order.order!r}; there are {', '.join(ORDERS)}")
         if not kind.least <= len(order.names) <= kind.most:
-            raise ClusterError(f"{order.order} takes {kind.takes}, not {len(order.names)} groups of names")
+            raise ClusterError(f"{order.order} takes {kind.takes}, not {len(order.names)}")
         if order.for_ms is not None and (not kind.stands or not 0 < order.for_ms <= 86_400_000):
             raise ClusterError(
                 f"{order.order} for {order.for_ms:g} ms: "

@@ -185,3 +185,7 @@ def test_usage_refusals_are_those_of_kafka(transcript) -> None:
         with pytest.raises(CommandFailed) as raised:
             check_usage(given)
         assert raised.value.text.splitlines()[0] == transcript(name).stderr[0]
+
+
+def test_where_no_topic_is_throttled_none_is_named() -> None:
+    assert text.cleared_lines(BROKERS, ()) == ["Clearing broker-level throttles on brokers 0,1,2,3"]

@@ -247,7 +247,7 @@ def test_restarted_nodes_are_as_new(lab: Lab, order: Order) -> None:
         ("resume broker-0", "broker-0: not paused"),
         ("slow all --delay 0ms", "give one of them a value"),
         ("kill broker-0 --for 25h", "at most a day"),
-        ("partition all", "partition takes two groups of names or more"),
+        ("partition all", "partition takes two groups of names or more, not 1"),
         ("slow all --delay 5", "is no time; write 500ms, 5s, 2m or 1h"),
         ("lossy all --loss 120%", "is no chance; write 20% or 0.2"),
         ("slow leader ''", "nothing is no node here; names are"),
