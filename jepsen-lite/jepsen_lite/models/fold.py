@@ -33,11 +33,12 @@ class Fold(Protocol):
     """State and the questions about it. Each question is answered with "" if all is well, else with a sentence for people that
     says what should have been.
 
-    `writes` are the names of the operations that ask for a change, `refusals` errors that say something of the state.
+    `writes` are the names of the operations that ask for a change, `refusals` errors that say something of the state. Who derives
+    from it may leave these out, and `permits`: then no error says anything, and every state lets a write happen.
     """
 
     writes: frozenset[str]
-    refusals: frozenset[str]
+    refusals: frozenset[str] = frozenset()
 
     def apply(self, change: Change) -> Iterable[str]:
         """Takes in the next change; gives the keys (of operations) whose state is another one now."""
@@ -47,6 +48,7 @@ class Fold(Protocol):
 
     def permits(self, op: Op) -> str:
         """Whether the state just before the change of an acknowledged write let it happen."""
+        return ""
 
     def answers(self, op: Op) -> str:
         """Whether the result of an acknowledged operation is what this state gives: of a read, the state at its offset; of a
@@ -55,6 +57,7 @@ class Fold(Protocol):
 
     def refuses(self, op: Op) -> str:
         """Whether this state justifies the error of an operation that failed; asked only of errors in `refusals`."""
+        return f"{op.error} says nothing of the state"
 
 
 _ANSWER = "RequestOutcome"

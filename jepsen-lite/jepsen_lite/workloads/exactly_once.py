@@ -20,7 +20,7 @@ from ..checkers.unique import Blocks
 from ..checkers.witness import Witness
 from ..generators import Invocation, Source, independent, limit, mix
 from ..history import FAIL, Op
-from ..models.fold import Change
+from ..models.fold import Change, Fold
 from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
 from .admin import Caller, asked_until_ok, ended, need_brokers, nodes
 from .cluster_view import seen_brokers
@@ -115,11 +115,10 @@ class SendingClient:
 # -- what must hold ---------------------------------------------------------------------------------------------------------
 
 
-class OnceFold:
+class OnceFold(Fold):
     """The last block of producer ids and the topics of this workload."""
 
     writes = frozenset({"allocate", "create"})
-    refusals: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self._next = 0
@@ -152,9 +151,6 @@ class OnceFold:
             return "" if op.result == self._topics.get(op.key) else f"the topic is {self._topics.get(op.key)}"
         wanted = {name for name in self._topics if name.startswith(PREFIX)}
         return "" if wanted == set(op.result) else f"other topics are there: {sorted(wanted ^ set(op.result))[:3]}"
-
-    def refuses(self, op: Op) -> str:
-        return f"{op.error} says nothing of the state"
 
 
 def _checkers(options: Options) -> Sequence[Checker]:

@@ -17,7 +17,7 @@ from ..checkers.stats import Stats
 from ..checkers.witness import Witness
 from ..generators import Context, Invocation, Source, independent, limit
 from ..history import FAIL, INFO, Op
-from ..models.fold import Change
+from ..models.fold import Change, Fold
 from ..workload import Checker, Completion, Options, Port, Workload
 from .admin import (
     APPEND,
@@ -161,11 +161,10 @@ def _items(value: str | None) -> list[str]:
     return value.split(",") if value else []
 
 
-class ListsFold:
+class ListsFold(Fold):
     """All lists, as the log makes them."""
 
     writes = frozenset({"txn"})
-    refusals: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self._tables = Tables()
@@ -181,9 +180,6 @@ class ListsFold:
         wanted = {_place(key) for _, key, _ in op.value}
         return "" if written == wanted else f"it changes {sorted(written)}"
 
-    def permits(self, op: Op) -> str:
-        return ""
-
     def answers(self, op: Op) -> str:
         for f, key, shown in op.result:
             topic, name = _place(key)
@@ -191,9 +187,6 @@ class ListsFold:
             if (shown not in items) if f == "append" else (shown != items):
                 return f"{key} is {items[-5:]!r} at its end, {len(items)} long"
         return ""
-
-    def refuses(self, op: Op) -> str:
-        return f"{op.error} says nothing of the state"
 
 
 def _checkers(options: Options) -> Sequence[Checker]:

@@ -15,7 +15,7 @@ from ..checkers.unique import Blocks
 from ..checkers.witness import Witness
 from ..generators import Context, Invocation, Source
 from ..history import FAIL, Op
-from ..models.fold import Change
+from ..models.fold import Change, Fold
 from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
 from .admin import Caller, asked_until_ok, ended, need_brokers
 from .cluster_view import seen_brokers
@@ -68,11 +68,10 @@ class AllocatingClient:
         return ended(sent.reply, [response.producer_id_start, response.producer_id_len], request_id=sent.request_id)
 
 
-class BlocksFold:
+class BlocksFold(Fold):
     """The block that was given out last, by whatever request."""
 
     writes = frozenset({"allocate"})
-    refusals: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self._next = 0
@@ -91,14 +90,8 @@ class BlocksFold:
         kinds = [entry.kind for entry in change.entries if entry.kind != "RequestOutcome"]
         return "" if kinds == ["ProducerIds"] else f"it has {kinds}"
 
-    def permits(self, op: Op) -> str:
-        return ""
-
     def answers(self, op: Op) -> str:
         return "" if tuple(op.result) == self._block else f"the block is {self._block}"
-
-    def refuses(self, op: Op) -> str:
-        return f"{op.error} says nothing of the state"
 
 
 def _checkers(options: Options) -> Sequence[Checker]:

@@ -20,7 +20,7 @@ from ..checkers.stats import Stats
 from ..checkers.witness import Witness
 from ..generators import Invocation, Source, independent, limit, mix
 from ..history import Op
-from ..models.fold import Change
+from ..models.fold import Change, Fold
 from ..models.register import Register
 from ..workload import Checker, Completion, Options, Port, Reply, Workload
 from .admin import (
@@ -196,11 +196,10 @@ def shown(pool: str, values: dict[str, str]) -> Any:
     return None if found[0] is None else int(found[0])
 
 
-class PoolsFold:
+class PoolsFold(Fold):
     """All pools, as the log makes them."""
 
     writes = frozenset({"set"})
-    refusals: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self._tables = Tables()
@@ -215,17 +214,11 @@ class PoolsFold:
         written = {entry.record["resource_name"] for entry in change.entries if entry.kind == "Config"}
         return "" if written == set(_topics(op.key)) else f"it changes {sorted(written)}"
 
-    def permits(self, op: Op) -> str:
-        return ""
-
     def answers(self, op: Op) -> str:
         configs = self._tables.configs
         values = {topic: configs[topic][CONFIG] for topic in _topics(op.key) if CONFIG in configs.get(topic, {})}
         value = shown(op.key, values)
         return "" if value == (op.value if op.f == "set" else op.result) else f"the value is {value}"
-
-    def refuses(self, op: Op) -> str:
-        return f"{op.error} says nothing of the state"
 
 
 def _checkers(options: Options) -> Sequence[Checker]:

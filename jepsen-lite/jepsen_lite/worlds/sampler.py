@@ -33,11 +33,11 @@ _Ask = Callable[[], Awaitable[Observation]]
 
 async def sample(cluster: Any, nodes: Nodes, now_ns: Callable[[], int], note: Callable[[Observation], None]) -> None:
     """Asks every node of a LocalCluster until cancelled."""
-    limiter = trio.CapacityLimiter(len(nodes.controllers))
+    limiter = trio.CapacityLimiter(len(nodes.controller_ids))
     async with trio.open_nursery() as nursery:
-        for node_id in nodes.controllers:
+        for node_id in nodes.controller_ids:
             nursery.start_soon(_sample_controller, cluster, node_id, limiter, now_ns, note)
-        for node_id in nodes.brokers:
+        for node_id in nodes.broker_ids:
             nursery.start_soon(_repeat, partial(_of_broker, nodes, node_id, now_ns), node_id, now_ns, note)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,11 +33,11 @@ from ..nemeses.drawing import NoSuchNemesis, draw_plan
 from ..nemeses.quorum_guard import QuorumGuard
 from ..nemeses.scene import Scene
 from ..outcomes import of_broken_call
-from ..workload import CallFailed, Options, Port, Reply, Run, Workload
-from .answers import guarded, reply_of
+from ..workload import CallFailed, Options, Port, Run, Workload
+from .cluster_port import ASIDE, ClusterPort
 from .held_tasks import HeldTasks
 from .phases import LOG_WITHIN_S, PROPERTIES, PhasedRun, own_exits
-from .shell_cluster import GRACE_S, ShellCluster, Unanswered
+from .shell_cluster import ShellCluster, Unanswered
 from .shell_disks import MemoryPower, MemoryTampering
 from .shell_kinds import SHELL_KINDS
 from .shell_machine import STARTED_S, deterministic, logged, own_directory
@@ -47,8 +47,6 @@ from .world import Assignment, Listener, Played, Standing, WorldFailed
 LOG_NAME = "shell.log"
 STEPS_MAX = 20_000_000
 """Steps of tasks after which a run goes round in circles."""
-OTHER_RATE = 0.15
-"""How many of the calls to nobody in particular go to another controller than the one that was last heard to lead."""
 _LOOK_S = 0.05
 _OBSERVE_S = 0.2
 _STANDING_EVERY = 5
@@ -133,48 +131,29 @@ class _Steps(trio.abc.Instrument):
             self.scope.cancel()
 
 
-class ShellPort:
-    """`workload.Port` of one process."""
+class ShellPort(ClusterPort):
+    """To nodes in this process."""
 
     def __init__(
         self, cluster: ShellCluster, options: Options, process: int, now_ns: Callable[[], int], guard: QuorumGuard
     ) -> None:
-        self.controllers: Sequence[int] = cluster.controller_ids
-        self.brokers: Sequence[int] = cluster.broker_ids
-        self.now_ns = now_ns
-        self._cluster, self._guard, self._timeout_ms = cluster, guard, options.timeout_ms
-        self._random: random.Random = options.random(f"port/{process}")
-        self._leader = -1
+        super().__init__(cluster, options, process, now_ns, guard)
+        self._cluster = cluster
 
-    async def sleep(self, seconds: float) -> None:
-        await trio.sleep(seconds)
-
-    async def call(self, api: str, request: Any, *, node: int | None = None, timeout_ms: int | None = None) -> Reply:
-        """Sends a request once. CallFailed."""
-        return await guarded(self._guard, api, request, lambda: self._send(api, request, node, timeout_ms))
-
-    async def _send(self, api: str, request: Any, node: int | None, timeout_ms: int | None) -> Reply:
-        target = self._likely() if node is None else node
-        header = request.header
-        if not header.HasField("timeout_ms"):
-            header.timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
-        header.cluster_id = self._cluster.cluster_id
+    async def _carry(self, node: int, api: str, request: Any, timeout_s: float) -> Any:
         try:
-            response = await self._cluster.ask(self._random, target, api, request, header.timeout_ms / 1000 + GRACE_S)
+            return await self._cluster.ask(self._random, node, api, request, timeout_s)
         except Unanswered as error:
             self._leader = -1
-            raise CallFailed(of_broken_call(error.status, str(error)), error.status, node=target) from None
-        self._leader = response.header.leader_id
-        return reply_of(response, target)
+            raise CallFailed(of_broken_call(error.status, str(error)), error.status, node=node) from None
 
     async def ask_peer(self, at: Endpoint, api: int, body: bytes, timeout_ms: int) -> bytes:
         """Sends a request of the peer protocol once. OSError, ApiError."""
         return await self._cluster.ask_peer(at, api, body, timeout_ms)
 
     def _likely(self) -> int:
-        """A controller that is likely to lead."""
         chance, other = self._random.random(), self._random.choice(self.controllers)
-        return self._leader if self._leader in self.controllers and chance >= OTHER_RATE else other
+        return self._leader if self._leader in self.controllers and chance >= ASIDE else other
 
 
 class Tail:

@@ -46,6 +46,7 @@ from kraftlab.rpc.server import Call
 from ..nemeses.directories import CHANGE_TIMEOUT_MS, Replica
 from ..nemeses.faults import CannotStrike
 from ..nemeses.scene import Leads
+from .cluster_port import GRACE_S
 from .held_tasks import OWNER, HeldTasks
 from .inline_disk import InlineDisk
 from .memory_network import MemoryNetwork, Pair, Place
@@ -68,8 +69,6 @@ LEFT_WITHIN_S = 6.0
 """How long the controllers may take to do without a broker."""
 LOG_DIRS = 2
 """Of each broker."""
-GRACE_S = 0.5
-"""How much longer than a node's own deadline its answer is waited for."""
 
 C = TypeVar("C", ControllerConfig, BrokerConfig)
 Chance = Callable[[str], random.Random]

@@ -1,0 +1,98 @@
+"""A client's port to a cluster under trio: what a call says, and what is made of an answer, however it is carried.
+
+Nothing is sent again here, whatever becomes of it: a retry would hide what a node did with the first sending. Every call says for
+which cluster it is. One that names no node goes to who this process believes to lead, as the last answer said, and now and then
+to another controller: so one that was deposed and does not know it is asked too. A change of the voters is sent only if the guard
+of the quorum lets it pass: while a log is damaged it may be one too many.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Protocol
+
+import trio
+
+from kraftlab.metadata.errors import ErrorCode
+
+from ..history import FAIL
+from ..nemeses.faults import CannotStrike
+from ..nemeses.quorum_guard import QuorumGuard
+from ..outcomes import of_error_code
+from ..workload import CallFailed, Options, Reply
+
+GRACE_S = 0.5
+"""How much longer than a node's own deadline its answer is waited for: it says whether anything was done."""
+ASIDE = 0.15
+"""How many calls without a node go to a controller that is not believed to lead."""
+_LEAVES = {"AddRaftVoter": False, "RemoveRaftVoter": True}
+"""Changes of the voters: whether one leaves."""
+
+
+class Nodes(Protocol):
+    """Whom a port reaches."""
+
+    @property
+    def cluster_id(self) -> str: ...
+
+    @property
+    def controller_ids(self) -> tuple[int, ...]: ...
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]: ...
+
+
+class ClusterPort(ABC):
+    """`workload.Port` of one process. `now_ns` is the run's clock, `guard` that of the quorum."""
+
+    def __init__(self, nodes: Nodes, options: Options, process: int, now_ns: Callable[[], int], guard: QuorumGuard) -> None:
+        self.controllers: Sequence[int] = nodes.controller_ids
+        self.brokers: Sequence[int] = nodes.broker_ids
+        self.now_ns = now_ns
+        self._cluster_id, self._guard, self._timeout_ms = nodes.cluster_id, guard, options.timeout_ms
+        self._random: Random = options.random(f"port/{process}")
+        self._leader = -1
+
+    async def sleep(self, seconds: float) -> None:
+        await trio.sleep(seconds)
+
+    async def call(self, api: str, request: Any, *, node: int | None = None, timeout_ms: int | None = None) -> Reply:
+        """Sends a request once, unless it changes the voters while that could leave no whole majority of them. CallFailed."""
+        if api not in _LEAVES:
+            return await self._send(api, request, node, timeout_ms)
+        try:
+            async with self._guard.changing(request.voter_id, leaves=_LEAVES[api]):
+                return await self._send(api, request, node, timeout_ms)
+        except CannotStrike as refused:
+            raise CallFailed(FAIL, f"not sent: {refused}") from None
+
+    async def _send(self, api: str, request: Any, node: int | None, timeout_ms: int | None) -> Reply:
+        target = self._likely() if node is None else node
+        header = request.header
+        if not header.HasField("timeout_ms"):
+            header.timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        header.cluster_id = self._cluster_id
+        response = await self._carry(target, api, request, header.timeout_ms / 1000 + GRACE_S)
+        self._leader = response.header.leader_id
+        return _reply_of(response, target)
+
+    @abstractmethod
+    async def _carry(self, node: int, api: str, request: Any, timeout_s: float) -> Any:
+        """What a node responds. CallFailed if it does not."""
+
+    @abstractmethod
+    def _likely(self) -> int:
+        """A controller that is likely to lead."""
+
+
+def _reply_of(response: Any, node: int) -> Reply:
+    """A node's answer. CallFailed if its header says that the whole request failed."""
+    header = response.header
+    code = header.error_code
+    if code == ErrorCode.NONE:
+        return Reply(response, node, header.metadata_offset, header.epoch)
+    name = ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"UNKNOWN_{code}"
+    outcome = of_error_code(code, outcome_unknown=header.outcome_unknown)
+    raise CallFailed(outcome, name, node=node, offset=header.metadata_offset, epoch=header.epoch)
