@@ -492,7 +492,7 @@ class ShellCluster:
             raise ClusterUnreachable(str(error)) from error
         header = response.header
         if header.error_code:
-            raise ApiError(ErrorCode(header.error_code), header.error_message)
+            raise api_error(header.error_code, header.error_message)
         return response
 
 
