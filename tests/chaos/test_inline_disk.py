@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
@@ -48,6 +49,25 @@ async def test_work_that_is_waited_for_is_done_and_takes_time(autojump_clock: tr
     disk.slower_ms = 5_000
     await disk.run(files.names, "/d")
     assert trio.current_time() > 5
+
+
+async def test_who_is_cancelled_hears_of_work_that_is_done_only_if_that_is_never_abandoned(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    heard: list[str] = []
+
+    async def asks(run: Callable[..., Awaitable[str]], what: str) -> None:
+        def work() -> str:
+            scope.cancel()
+            return what
+
+        with trio.CancelScope() as scope:
+            heard.append(await run(None, work))
+
+    disk, _ = a_disk(1)
+    await asks(disk.run_to_its_end, "to its end")
+    await asks(disk.run_limited, "abandoned")
+    assert heard == ["to its end"]
 
 
 async def test_who_dies_leaves_its_work_undone_half_done_or_done(autojump_clock: trio.testing.MockClock) -> None:

@@ -144,7 +144,7 @@ class ShellBroker(ShellNode):
                 self._logs = done
             return done
 
-        return await self._disk.run_limited(limiter, kept)
+        return await self._disk.run_to_its_end(limiter, kept)
 
     async def live(self, nursery: trio.Nursery, opened: Callable[[], None]) -> None:
         async def open_door(nursery: trio.Nursery, service: AdminService) -> None:
