@@ -96,7 +96,7 @@ class LogDirsApi:
         if partition is not None:
             partition.online_log()
             move = self._replicas.mover.moves.get(partition.id)
-            if move is not None and move.target_dir == target:
+            if move is not None and move.target_dir == target and move.dropped is None:
                 self._replicas.mover.retry(partition.id)
                 return DONE
             if move is not None:

@@ -66,6 +66,8 @@ class Move:
         self.ended = trio.Event()
         self.stirred = trio.Event()
         """Set when a parked or waiting move should look again."""
+        self.dropped: trio.Event | None = None
+        """There once somebody wants it to end; set when it has, and its future log is gone."""
 
     def stir(self) -> None:
         self.stirred.set()
@@ -129,14 +131,30 @@ class Mover:
         self.moves[replica].stir()
 
     async def drop(self, replica: ReplicaId, *, keep_files: bool = False) -> None:
-        """Ends the replica's move, if there is one, and drops its future log. `keep_files`: the target directory failed."""
+        """Ends the replica's move, if there is one, and drops its future log. `keep_files`: the target directory failed.
+
+        Who is cancelled meanwhile, as a slow disk has let a client's time run out, does not leave a move that nobody carries: it
+        is dropped all the same.
+        """
         move = self.moves.get(replica)
         if move is None:
             return
-        move.scope.cancel()
-        await move.ended.wait()
-        if move.state is MoveState.EFFECTIVE:
-            return
+        if move.dropped is None:
+            assert self._nursery is not None, "there is a move, so the mover is running"
+            move.dropped = trio.Event()
+            move.scope.cancel()
+            self._nursery.start_soon(self._drop, replica, move, move.dropped, keep_files)
+        await move.dropped.wait()
+
+    async def _drop(self, replica: ReplicaId, move: Move, dropped: trio.Event, keep_files: bool) -> None:
+        try:
+            await move.ended.wait()
+            if move.state is not MoveState.EFFECTIVE:
+                await self._forget(replica, move, keep_files=keep_files)
+        finally:
+            dropped.set()
+
+    async def _forget(self, replica: ReplicaId, move: Move, *, keep_files: bool) -> None:
         logger.info("%s: the move to %s is dropped", move.partition, move.target_dir)
         self._step(move, MoveEvent.DROP)
         self.moves.pop(replica, None)

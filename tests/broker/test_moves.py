@@ -164,6 +164,33 @@ async def test_a_cancelled_move_leaves_no_trace(autojump_clock: Any, world: Any,
     assert world.directory_requests[1:] == []
 
 
+async def test_a_move_is_dropped_though_the_disk_is_slower_than_who_cancels_it_has_time(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [broker] = await filled(world, batch, [0])
+    run, target, answers, is_asked = broker.disks.run, other_dir(broker), trio.Event(), trio.Event()
+
+    async def run_late(log_dir: Any, *work: Any, **options: Any) -> Any:
+        if log_dir == target:
+            is_asked.set()
+            with trio.CancelScope(shield=True):
+                await answers.wait()
+        return await run(log_dir, *work, **options)
+
+    await slow_down(world, 50_000)
+    await alter(broker, str(target))
+    monkeypatch.setattr(broker.disks, "run", run_late)
+    await is_asked.wait()
+    with trio.move_on_after(1) as in_time:
+        await alter(broker, "any")
+    assert in_time.cancelled_caught
+    answers.set()
+    assert await alter(broker, str(target)) == (ErrorCode.NONE, "")
+    await eventually(lambda: broker.log("t", 0).log_dir == target, "a move that was asked for later is carried out", 30)
+    broker.logs.remove_expired(1 << 60)
+    assert broker.directories() == {f"{target.name}/t-0"}
+
+
 async def test_a_move_cancelled_while_the_controller_is_asked_gives_the_old_directory_back(
     autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
 ) -> None:
