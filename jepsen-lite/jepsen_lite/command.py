@@ -29,6 +29,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """Name → (module of `commands/`; attribute), in the order of `--help`."""
 
+INSTALL = "pip install 'kraftlab[chaos]'"
+
 
 class HarnessError(Exception):
     """The harness cannot do what it was asked to; the text says why and what to do."""
@@ -48,7 +50,12 @@ class ChaosGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, attribute = COMMANDS[cmd_name]
-        command: click.Command = getattr(importlib.import_module(f".commands.{module}", __package__), attribute)
+        try:
+            command: click.Command = getattr(importlib.import_module(f".commands.{module}", __package__), attribute)
+        except ModuleNotFoundError as error:
+            if not _comes_with_chaos(error):
+                raise
+            return NotInstalled(cmd_name, error)
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -69,10 +76,27 @@ class ChaosGroup(click.Group):
         except HarnessError as error:
             raise CommandFailed(f"Error: {error}", exit_code=HARNESS) from error
         except ModuleNotFoundError as error:
-            if error.name is None or error.name.partition(".")[0] not in ("pyarrow", "jinja2"):
+            if not _comes_with_chaos(error):
                 raise
-            text = f"{error.name} is not installed; install what faults need with: pip install 'kraftlab[chaos]'"
+            text = f"{error.name} is not installed; install what faults need with: {INSTALL}"
             raise CommandFailed(f"Error: {text}", exit_code=HARNESS) from error
+
+
+class NotInstalled(click.Command):
+    """Stands for a command whose packages are not there: `--help` and completion list it, and calling it says what to install."""
+
+    def __init__(self, name: str, error: ModuleNotFoundError) -> None:
+        super().__init__(name, short_help=f"Not installed: {INSTALL}")
+        self._error = error
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing:
+            raise self._error
+        return []
+
+
+def _comes_with_chaos(error: ModuleNotFoundError) -> bool:
+    return error.name is not None and error.name.partition(".")[0] in ("pyarrow", "jinja2")
 
 
 def _wrong_use(error: click.UsageError) -> CommandFailed:

@@ -1,0 +1,47 @@
+"""`kraftlab chaos` where its packages are not installed."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+import pytest
+from click.shell_completion import BashComplete
+
+from kraftlab.cli import main
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that need jinja2 cannot be imported."""
+    imported = importlib.import_module
+
+    def import_module(name: str, package: str | None = None) -> ModuleType:
+        if name in (".commands.test", ".commands.report"):
+            raise ModuleNotFoundError("No module named 'jinja2'", name="jinja2")
+        return imported(name, package)
+
+    monkeypatch.setattr(importlib, "import_module", import_module)
+
+
+def test_help_lists_all_and_says_what_to_install(bare: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["chaos", "--help"]) == 0
+    told = capsys.readouterr().out
+    assert "  report    Not installed: pip install 'kraftlab[chaos]'\n" in told
+    assert "  clean     Undo what killed runs have left behind.\n" in told
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-w", "registers"]])
+def test_a_command_that_cannot_be_loaded_says_what_to_install(
+    bare: None, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["chaos", "test", *arguments]) == 255
+    assert capsys.readouterr().err == (
+        "Error: jinja2 is not installed; install what faults need with: pip install 'kraftlab[chaos]'\n"
+    )
+
+
+def test_completion_goes_on(bare: None) -> None:
+    completion = BashComplete(main.build(), {}, "kraftlab", "_KRAFTLAB_COMPLETE")
+    assert [item.value for item in completion.get_completions(["chaos"], "re")] == ["replay", "report"]
+    assert completion.get_completions(["chaos", "test"], "") == []
