@@ -95,13 +95,16 @@ class FetchContext(Protocol):
 
 
 class _Source:
-    """One leader epoch of one partition that is being followed. `retry_at`, `backoff_s`: its pause after an error."""
+    """One leader epoch of one partition that is being followed. `retry_at`, `backoff_s`: its pause after an error.
+    `answered`: what the leader answered last.
+    """
 
     def __init__(self, partition: Partition, leader_epoch: int) -> None:
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.retry_at = 0.0
         self.backoff_s = BACKOFF_S
+        self.answered: int = ErrorCode.NONE
         self.lane: _Lane | None = None
         self.fetcher: _LeaderFetcher | None = None
 
@@ -114,14 +117,10 @@ class _Source:
         self.retry_at = trio.current_time() + self.backoff_s
         self.backoff_s = min(self.backoff_s * 2, BACKOFF_MAX_S)
 
-    @property
-    def is_pausing(self) -> bool:
-        """From the first error until an answer is taken in."""
-        return self.retry_at > 0
-
     def resume(self) -> None:
         self.retry_at = 0.0
         self.backoff_s = BACKOFF_S
+        self.answered = ErrorCode.NONE
 
     def position(self, max_bytes: int) -> FetchPartition | None:
         """What the leader has to know; None without a log."""
@@ -431,8 +430,9 @@ class _LeaderFetcher:
                     await self._return_to_range(source, part)
                 case _:
                     text = f"the leader answered {describe(part.error)}"
-                    if part.error not in PASSING and not source.is_pausing:
+                    if part.error not in PASSING and part.error != source.answered:
                         logger.warning("%s: %s; trying again", partition, text)
+                    source.answered = part.error
                     self._note_error(partition, text)
                     self._pause_source(source)
                     return

@@ -260,12 +260,14 @@ async def test_an_error_that_no_table_knows_holds_up_its_own_partition_only(
     brokers = await three(world)
     topic_id = await world.create_topic("t", [0, 1], [0, 1])
     fetches, asked = brokers[0].data_plane._fetches, []
-    fetch = fetches.fetch
+    fetch, errors = fetches.fetch, iter([int(ErrorCode.NOT_LEADER_OR_FOLLOWER)])
 
     async def fetch_with_an_error(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
         response = await fetch(request)
         asked.extend(part.partition for part in request.partitions)
-        parts = (FetchedPartition(topic_id, 0, 777) if part.partition == 0 else part for part in response.partitions)
+        parts = (
+            FetchedPartition(topic_id, 0, next(errors, 777)) if part.partition == 0 else part for part in response.partitions
+        )
         return msgspec.structs.replace(response, partitions=tuple(parts))
 
     monkeypatch.setattr(fetches, "fetch", fetch_with_an_error)
