@@ -44,7 +44,9 @@ class Said(NamedTuple):
 
 
 class ShellNode(ABC):
-    """`heard` is told of whole batches, as they stand in the node's log, which it is about to apply."""
+    """`heard` is told of whole batches, as they stand in the node's log, which it is about to apply; not of those that a leader's
+    snapshot has replaced meanwhile.
+    """
 
     driver: RaftDriver
 
@@ -71,7 +73,8 @@ class ShellNode(ABC):
 
         async def applied(batches: list[CommittedBatch], high_watermark: int) -> None:
             for batch in batches:
-                heard(self.driver.committed(batch.base_offset, 1))
+                if standing := self.driver.committed(batch.base_offset, 1):
+                    heard(standing)
             await apply(batches, high_watermark)
 
         state_machine.apply = applied
