@@ -29,13 +29,14 @@ _topic_option = click.option("--topic", required=True, metavar="NAME", shell_com
 
 def _partitions(admin: AdminClient, topic: str, partition: int | None) -> list[int]:
     """The partitions that are meant, sorted."""
-    from kraftlab.metadata.errors import ApiError, ErrorCode
+    from kraftlab.client.errors import api_error
+    from kraftlab.metadata.errors import ErrorCode
 
     (found,) = admin.describe_topics([topic]).topics
     if found.error_code:
         if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise CommandFailed(f"Error: Topic {topic} does not exist; create it with kraftlab topics --create --topic {topic}")
-        raise ApiError(ErrorCode(found.error_code), found.error_message)
+        raise api_error(found.error_code, found.error_message)
     numbers = sorted(item.partition_index for item in found.partitions)
     if partition is None:
         return numbers

@@ -82,6 +82,7 @@ def leader_election(
 
 def report(response: pb.ElectLeadersResponse, election_type: str, out: Output) -> int:
     """Says what came of it; the exit code."""
+    from kraftlab.client.errors import api_error
     from kraftlab.metadata.errors import ErrorCode
 
     done: list[str] = []
@@ -95,8 +96,8 @@ def report(response: pb.ElectLeadersResponse, election_type: str, out: Output) -
             elif entry.error_code == ErrorCode.ELECTION_NOT_NEEDED:
                 needless.append(name)
             else:
-                code = ErrorCode(entry.error_code)
-                failed.append({"partition": name, "error": code.name, "message": entry.error_message or code.message})
+                error = api_error(entry.error_code, entry.error_message)
+                failed.append({"partition": name, "error": error.code.name, "message": error.message})
     if done:
         out.lines([f"Successfully completed leader election ({election_type}) for partitions {', '.join(done)}"])
     if needless:

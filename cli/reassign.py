@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable, MoveOptions
+from kraftlab.client.errors import api_error
 from kraftlab.client.moves import NO_OPTIONS
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
@@ -308,21 +309,14 @@ def alter_directories(
             for entry in topic_entry.partitions:
                 if entry.error_code:
                     replica = (topic_entry.topic_name, entry.partition_index, broker)
-                    results[replica] = ApiError(_code(entry.error_code), entry.error_message or None)
+                    results[replica] = api_error(entry.error_code, entry.error_message)
     return results
-
-
-def _code(number: int) -> ErrorCode:
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def partition_errors(response: pb.AlterPartitionReassignmentsResponse) -> dict[TopicPartition, str]:
     """What was refused, by partition."""
     return {
-        (topic.name, entry.partition_index): entry.error_message or _code(entry.error_code).message
+        (topic.name, entry.partition_index): api_error(entry.error_code, entry.error_message).message or ""
         for topic in response.responses
         for entry in topic.partitions
         if entry.error_code
@@ -350,7 +344,7 @@ def alter_configs(client: AdminClient, resources: Sequence[pb.AlterConfigsResour
         if result.error_code:
             what = f"topic {result.resource_name}" if result.resource_type == TOPIC else f"broker {result.resource_name}"
             raise ReassignmentFailed(
-                f"Error: cannot change configs of {what}: {result.error_message or _code(result.error_code).message}"
+                f"Error: cannot change configs of {what}: {api_error(result.error_code, result.error_message).message}"
             )
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.errors import ApiError, ErrorCode, describe
 from kraftlab.quorum.core.messages import (
     API_OF,
     Diverging,
@@ -34,7 +34,7 @@ from kraftlab.quorum.core.types import ZERO_UUID, Endpoint, OffsetAndEpoch, Repl
 
 from .admin import AdminClient
 from .data import PeerConnection
-from .errors import ClusterUnreachable
+from .errors import ClusterUnreachable, api_error
 
 ANONYMOUS = ReplicaKey(-1, ZERO_UUID)
 LISTENER = "CONTROLLER"
@@ -189,12 +189,12 @@ class MetadataLog:
                     raise
                 fault = error
             else:
-                code = ErrorCode(int(answer.error))
-                if code is ErrorCode.NONE and not (isinstance(answer, FetchResponse) and answer.high_watermark < 0):
+                code = int(answer.error)
+                if code == ErrorCode.NONE and not (isinstance(answer, FetchResponse) and answer.high_watermark < 0):
                     return answer
-                if code is not ErrorCode.NONE and code not in _LEADER_CHANGED:
-                    raise ApiError(code, f"the active controller refuses {request!r}")
-                fault = code.name
+                if code != ErrorCode.NONE and code not in _LEADER_CHANGED:
+                    raise api_error(code, f"the active controller refuses {request!r}")
+                fault = describe(code)
             self._drop()
             if time.monotonic() + pause_s > deadline:
                 raise ClusterUnreachable(

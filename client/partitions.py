@@ -13,7 +13,7 @@ import msgspec
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
-from .errors import ClusterUnreachable
+from .errors import ClusterUnreachable, api_error
 
 if TYPE_CHECKING:
     from .admin import AdminClient
@@ -145,4 +145,4 @@ def _at_leaders(
 
 
 def _failed(code: int, text: str) -> DeletedRecords:
-    return DeletedRecords(-1, ApiError(ErrorCode(code), text))
+    return DeletedRecords(-1, api_error(code, text))

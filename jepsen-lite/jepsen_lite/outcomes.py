@@ -31,6 +31,11 @@ def of_error_code(code: int, *, outcome_unknown: bool) -> Outcome:
     return INFO if outcome_unknown or code in UNCERTAIN or code not in ErrorCode._value2member_map_ else FAIL
 
 
+def error_name(code: int) -> str:
+    """TOPIC_ALREADY_EXISTS, say."""
+    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"UNKNOWN_{code}"
+
+
 def of_broken_call(status: str, details: str) -> Outcome:
     """Of a call that gRPC ended with this status, "UNAVAILABLE" say."""
     text = details.lower()

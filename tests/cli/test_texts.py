@@ -9,9 +9,11 @@ import msgspec
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.cli import configs_text, log_dirs_command, quorum_text, topics_text
+from kraftlab.cli import configs_text, leader_election_command, log_dirs_command, quorum_text, topics_text
 from kraftlab.cli.configs_text import KINDS, ConfigUsageError, ConfigView, Entity, SynonymView
+from kraftlab.cli.output import Output
 from kraftlab.cli.quorum_text import QuorumView, ReplicaView
+from kraftlab.cli.reassign import partition_errors
 from kraftlab.cli.topics_text import PartitionView, TopicUsageError, TopicView
 
 
@@ -223,3 +225,18 @@ def test_added_configs_keep_lists_in_brackets() -> None:
     assert configs_text.parse_added("a=1,b=[x,y],c=") == {"a": "1", "b": "x,y", "c": ""}
     with pytest.raises(ConfigUsageError, match="'b' is no config"):
         configs_text.parse_added("a=1,b")
+
+
+# --- codes that no table knows
+
+
+def test_refusals_with_codes_of_a_later_version_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    election = pb.ElectLeadersResponse()
+    election.replica_election_results.add(topic="t").partition_result.add(partition_id=0, error_code=777)
+    assert leader_election_command.report(election, "PREFERRED", Output(False)) == 1
+    assert capsys.readouterr().out == (
+        "Error completing leader election (PREFERRED) for partition: t-0: UNKNOWN_SERVER_ERROR: error code 777: no message\n"
+    )
+    moves = pb.AlterPartitionReassignmentsResponse()
+    moves.responses.add(name="t").partitions.add(partition_index=0, error_code=777)
+    assert partition_errors(moves) == {("t", 0): "error code 777: no message"}

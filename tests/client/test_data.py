@@ -138,3 +138,14 @@ def test_unknown_partitions_and_silent_leaders_end_with_the_deadline(cluster) ->
         data.refresh()
         with pytest.raises(ClusterUnreachable, match="no leader of t-0 answered in time"):
             data.produce("t", 0, b"x")
+
+
+def test_a_leader_may_refuse_a_deletion_with_a_code_of_a_later_version(cluster) -> None:
+    cluster.describe(leader_id=0)
+    answer = pb.DeleteRecordsResponse()
+    answer.topics.add(name="t").partitions.add(partition_index=0, error_code=777, error_message="not today")
+    cluster.nodes[0].answers["DeleteRecords"] = lambda _: answer
+    with AdminClient(cluster.nodes[0].server) as admin:
+        error = admin.delete_records({("t", 0): 1})["t", 0].error
+    assert error is not None
+    assert str(error) == "UNKNOWN_SERVER_ERROR(-1): error code 777: not today"

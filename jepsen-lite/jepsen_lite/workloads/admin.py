@@ -17,7 +17,7 @@ from kraftlab.metadata.errors import ErrorCode
 
 from ..generators import Invocation, Source, delay, repeat, time_limit, until_ok
 from ..history import OK
-from ..outcomes import of_error_code
+from ..outcomes import error_name, of_error_code
 from ..workload import CallFailed, Completion, Options, Port, Reply
 
 RESOURCE_TOPIC = 2
@@ -104,11 +104,6 @@ def ended(reply: Reply, result: Any = None, *, code: int = 0, request_id: str = 
         return Completion(OK, result, "", reply.node, reply.offset, reply.epoch, request_id)
     outcome = of_error_code(code, outcome_unknown=False)
     return Completion(outcome, None, error_name(code), reply.node, reply.offset, reply.epoch, request_id)
-
-
-def error_name(code: int) -> str:
-    """TOPIC_ALREADY_EXISTS, say."""
-    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"UNKNOWN_{code}"
 
 
 def length_of(options: Options, key: str) -> int:

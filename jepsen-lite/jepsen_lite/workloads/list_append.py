@@ -18,6 +18,7 @@ from ..checkers.witness import Witness
 from ..generators import Context, Invocation, Source, independent, limit
 from ..history import FAIL, INFO, Op
 from ..models.fold import Change, Fold
+from ..outcomes import error_name
 from ..workload import Checker, Completion, Options, Port, Workload
 from .admin import (
     APPEND,
@@ -26,7 +27,6 @@ from .admin import (
     asked_until_ok,
     create_topics,
     ended,
-    error_name,
     in_turn,
     length_of,
     placed_on,

@@ -33,9 +33,10 @@ from ..checkers.findings import Findings
 from ..checkers.stats import Stats
 from ..generators import Context, Invocation, Source, mix
 from ..history import FAIL, INFO, OK, Op
+from ..outcomes import error_name
 from ..verdicts import Verdict
 from ..workload import CallFailed, Completion, DataPort, Options, Port, Run, Workload
-from .admin import Caller, asked_until_ok, create_topics, ended, error_name, placed_on, topic_on
+from .admin import Caller, asked_until_ok, create_topics, ended, placed_on, topic_on
 
 KEYS = 4
 REPLICAS = 2

@@ -15,13 +15,11 @@ from typing import Any, Protocol
 
 import trio
 
-from kraftlab.metadata.errors import ErrorCode
-
 from ..history import FAIL
 from ..nemeses.faults import CannotStrike
 from ..nemeses.quorum_guard import QuorumGuard
-from ..outcomes import of_error_code
 from ..workload import CallFailed, Options, Reply
+from .replies import reply_of
 
 GRACE_S = 0.5
 """How much longer than a node's own deadline its answer is waited for: it says whether anything was done."""
@@ -76,7 +74,7 @@ class ClusterPort(ABC):
         header.cluster_id = self._cluster_id
         response = await self._carry(target, api, request, header.timeout_ms / 1000 + GRACE_S)
         self._leader = response.header.leader_id
-        return _reply_of(response, target)
+        return reply_of(response, target)
 
     @abstractmethod
     async def _carry(self, node: int, api: str, request: Any, timeout_s: float) -> Any:
@@ -85,14 +83,3 @@ class ClusterPort(ABC):
     @abstractmethod
     def _likely(self) -> int:
         """A controller that is likely to lead."""
-
-
-def _reply_of(response: Any, node: int) -> Reply:
-    """A node's answer. CallFailed if its header says that the whole request failed."""
-    header = response.header
-    code = header.error_code
-    if code == ErrorCode.NONE:
-        return Reply(response, node, header.metadata_offset, header.epoch)
-    name = ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"UNKNOWN_{code}"
-    outcome = of_error_code(code, outcome_unknown=header.outcome_unknown)
-    raise CallFailed(outcome, name, node=node, offset=header.metadata_offset, epoch=header.epoch)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from kraftlab.controller.simulation.admin_network import Unanswered
 from kraftlab.controller.simulation.coroutines import Error, Outcome, Resume, Task, Value, sleep, waiting
-from kraftlab.metadata.errors import ErrorCode
 
 from ..history import FAIL
-from ..outcomes import of_broken_call, of_error_code
+from ..outcomes import of_broken_call
 from ..workload import CallFailed, Options, Port, Reply
+from .replies import reply_of
 
 if TYPE_CHECKING:
     from .simulated_world import ChaosWorld
@@ -118,15 +118,9 @@ class SimulatedPort:
         except Unanswered as error:
             self._leader_id = -1
             raise CallFailed(of_broken_call(error.status, str(error)), error.status, node=node_id) from None
-        header = response.header
-        if header.leader_id in self.controllers:
-            self._leader_id = header.leader_id
-        if not header.error_code:
-            return Reply(response, node_id, header.metadata_offset, header.epoch)
-        code = header.error_code
-        name = ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"
-        outcome = of_error_code(code, outcome_unknown=header.outcome_unknown)
-        raise CallFailed(outcome, name, node=node_id, offset=header.metadata_offset, epoch=header.epoch)
+        if response.header.leader_id in self.controllers:
+            self._leader_id = response.header.leader_id
+        return reply_of(response, node_id)
 
     def _likely(self) -> int:
         known, chance = self._leader_id, self._random.random()
