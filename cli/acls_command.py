@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 ACTIONS = ("list", "add", "remove")
 ANY = 1
+NO_AUTHORIZER_HINT = """
+Set authorizer.class.name on every node first. A cluster to try it on:
+  kraftlab up --data DIR --property authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer \\
+      --property super.users=User:ANONYMOUS"""
 _OPERATIONS = (
     "All",
     "Read",
@@ -121,7 +125,7 @@ def acls(as_json: bool, **options: Any) -> int:
     """Add, remove or list access rules. They count only where nodes have an authorizer (authorizer.class.name)."""
     given = {key.rstrip("_").replace("_", "-"): value for key, value in options.items() if value not in (None, False, ())}
     action = check_usage(given)
-    from kraftlab.metadata.errors import ApiError
+    from kraftlab.metadata.errors import ApiError, ErrorCode
 
     from .acls_text import AclUsageError
 
@@ -132,7 +136,8 @@ def acls(as_json: bool, **options: Any) -> int:
     except AclUsageError as error:
         _refuse(str(error))
     except ApiError as error:
-        raise CommandFailed(f"Error while executing ACL command: {error.message or error}", on_stdout=True) from None
+        hint = NO_AUTHORIZER_HINT if error.code == ErrorCode.SECURITY_DISABLED else ""
+        raise CommandFailed(f"Error while executing ACL command: {error.message or error}{hint}", on_stdout=True) from None
     return DONE
 
 

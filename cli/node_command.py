@@ -7,13 +7,13 @@ import click
 from kraftlab.cluster import node
 
 
-def _command(role: str) -> click.Command:
+def _command(role: str, format_option: str = "") -> click.Command:
     @click.command(
         role,
         short_help=f"Run a {role} in the foreground.",
         epilog=f"""\b
 Examples:
-  kraftlab storage format --cluster-id "$(kraftlab storage random-uuid)" --config server.properties
+  kraftlab storage format --cluster-id "$(kraftlab storage random-uuid)" --config server.properties{format_option}
   kraftlab {role} --config server.properties""",
     )
     @click.option("--config", "-c", required=True, metavar="FILE", help="A Kafka-style server.properties.")
@@ -25,5 +25,5 @@ Examples:
     return command
 
 
-controller = _command("controller")
+controller = _command("controller", " --standalone")
 broker = _command("broker")

@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 COMPLETION_TIMEOUT_MS = 1000
 
 
-@click.group("snapshot", cls=AddressedGroup, short_help="Take, list and check snapshots of the metadata log.")
+@click.group(
+    "snapshot",
+    cls=AddressedGroup,
+    short_help="Take, list and check snapshots of the metadata log.",
+    epilog="""\b
+Examples:
+  kraftlab snapshot create --bootstrap-server 127.0.0.1:9092 --node 3001
+  kraftlab snapshot list --bootstrap-server 127.0.0.1:9092 --node 3001
+  kraftlab snapshot verify /var/lib/kraftlab/metadata""",
+)
 def snapshot() -> None:
     """Take, list and check snapshots of the metadata log. Every node, controller or broker, keeps its own."""
 

@@ -7,7 +7,14 @@ import click
 from .output import DONE, FAILED, Output, json_option
 
 
-@click.group("storage", short_help="Format data directories, show what they hold, make ids.")
+@click.group(
+    "storage",
+    short_help="Format data directories, show what they hold, make ids.",
+    epilog="""\b
+Examples:
+  kraftlab storage format -t "$(kraftlab storage random-uuid)" -c controller.properties --standalone
+  kraftlab storage info -c controller.properties""",
+)
 def storage() -> None:
     """Format data directories, show what they hold, make ids."""
 
@@ -31,7 +38,7 @@ def random_uuid() -> int:
     epilog="""\b
 Examples:
   kraftlab storage format -t "$(kraftlab storage random-uuid)" -c controller.properties --standalone
-  kraftlab storage format -t CLUSTER-ID -c controller.properties --initial-controllers
+  kraftlab storage format -t CLUSTER-ID -c controller.properties --initial-controllers \\
       3000@127.0.0.1:19093:DIRECTORY-ID,3001@127.0.0.1:19094:DIRECTORY-ID   # the same on each of them
   kraftlab storage format -t CLUSTER-ID -c controller.properties --no-initial-controllers
   kraftlab storage format -t CLUSTER-ID -c broker.properties

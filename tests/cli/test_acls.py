@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from kraftlab.cli import main
+from kraftlab.cli import acls_command, main
 from kraftlab.cluster import LocalCluster
+from kraftlab.metadata.errors import ApiError, ErrorCode
 
 CLUSTER = (1, 1, 1)
 OVERRIDES = {
@@ -116,6 +117,19 @@ def test_options_that_do_not_go_together_are_told(run: Run, arguments: tuple[str
     ran = run("acls", *arguments)
     assert ran.code == 1
     assert reason in ran.err + ran.out
+
+
+def test_who_has_no_authorizer_is_told_how_to_get_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def connect(servers: str) -> None:
+        raise ApiError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
+
+    monkeypatch.setattr(acls_command, "connect", connect)
+    assert main.run(["acls", "--bootstrap-server", "h:1", "--list"]) == 1
+    told = capsys.readouterr().out
+    assert told.startswith("Error while executing ACL command: No Authorizer is configured on the broker\n")
+    assert f"--property authorizer.class.name={OVERRIDES['authorizer.class.name']} " in told
 
 
 # --- who asks ----------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,61 @@
+"""What `--help` shows can be typed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from itertools import pairwise
+
+import click
+
+from kraftlab.cli import main
+
+CONTINUED = re.compile(r"\\\n\s*")
+STANDS_FOR_SOMETHING = {"COMMAND", "…"}
+
+
+def commands(command: click.Command, context: click.Context) -> Iterator[tuple[str, click.Command]]:
+    """Every command below this one, with its path."""
+    yield context.command_path, command
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None, name
+            yield from commands(found, click.Context(found, parent=context, info_name=name))
+
+
+def examples(epilog: str) -> Iterator[list[str]]:
+    """The words of each command line of an epilog that begins with `kraftlab`, up to a pipe."""
+    for line in CONTINUED.sub("", epilog).splitlines():
+        if line.startswith("  kraftlab ") and not STANDS_FOR_SOMETHING & set(line.split()):
+            words = shlex.split(line, comments=True)
+            yield words[: words.index("|")] if "|" in words else words
+
+
+def stranger(words: list[str], known: dict[str, click.Command]) -> str | None:
+    """The first word that names no command or option there is."""
+    at, options = words[0], {"--help", "--version"}
+    for word in words[1:]:
+        if f"{at} {word}" in known:
+            at = f"{at} {word}"
+            options |= {name for option in known[at].params for name in (*option.opts, *option.secondary_opts)}
+        elif re.match(r"--?[a-z]", word) and word.partition("=")[0] not in options:
+            return word
+    command = known[at]
+    return at if isinstance(command, click.Group) and not command.invoke_without_command else None
+
+
+def test_examples_name_commands_and_options_that_there_are_and_can_be_pasted() -> None:
+    root = main.build()
+    known = dict(commands(root, click.Context(root, info_name="kraftlab")))
+    checked = 0
+    for path, command in known.items():
+        epilog = command.epilog or ""
+        for words in examples(epilog):
+            assert stranger(words, known) is None, f"{path}: {shlex.join(words)}"
+            checked += 1
+        for line, following in pairwise(epilog.splitlines()):
+            if line.startswith("  kraftlab ") and following.startswith("      "):
+                assert line.endswith("\\"), f"{path}: {line} goes on in the next line"
+    assert checked > 150
