@@ -47,7 +47,7 @@ def import_segments(bootstrap_server: str, directory: str, topics: tuple[str, ..
     started = time.monotonic()
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     try:
-        sources = [source for source in find_partitions(Path(directory)) if not topics or source.topic in topics]
+        sources = find_partitions(Path(directory), topics)
         console = Console(stderr=True)
         bar = Progress(*columns, console=console, disable=as_json or not console.is_terminal, transient=True)
         with connect(bootstrap_server) as admin, DataClient(admin) as data, bar:

@@ -8,7 +8,7 @@ batches that it has already, so a second import changes nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from kraftlab.client import DataClient
+    from kraftlab.metadata.peer_rpc import ProduceResponse
 
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)")
 _REQUEST_BYTES = 512 * 1024
@@ -45,8 +46,8 @@ class Imported(msgspec.Struct, frozen=True):
     log_end_offset: int
 
 
-def find_partitions(directory: Path) -> list[PartitionFiles]:
-    """The partitions that stand in a directory, sorted. ImportFailed if it is none or holds none."""
+def find_partitions(directory: Path, topics: Collection[str] = ()) -> list[PartitionFiles]:
+    """The partitions of these topics, or all, that stand in a directory, sorted. ImportFailed if one of them has none there."""
     if not directory.is_dir():
         raise ImportFailed(f"{directory} is not a directory; give one that holds TOPIC-N/*.log")
     found = []
@@ -58,7 +59,11 @@ def find_partitions(directory: Path) -> list[PartitionFiles]:
         found.append(PartitionFiles(match["topic"], int(match["partition"]), files, sum(path.stat().st_size for path in files)))
     if not found:
         raise ImportFailed(f"{directory} holds no TOPIC-N directories; give the directory above them")
-    return sorted(found, key=lambda files: (files.topic, files.partition))
+    there = {files.topic for files in found}
+    if missing := set(topics) - there:
+        raise ImportFailed(f"{directory} holds no partition of {', '.join(sorted(missing))}; it holds {', '.join(sorted(there))}")
+    chosen = [files for files in found if not topics or files.topic in topics]
+    return sorted(chosen, key=lambda files: (files.topic, files.partition))
 
 
 def chunks(path: Path) -> Iterator[tuple[bytes, int, int]]:
@@ -83,13 +88,32 @@ def chunks(path: Path) -> Iterator[tuple[bytes, int, int]]:
         yield data[start:], batch_count, record_count
 
 
+def _append(data: DataClient, source: PartitionFiles, content: bytes) -> ProduceResponse:
+    from kraftlab.metadata.errors import ApiError, ErrorCode
+
+    try:
+        return data.produce(source.topic, source.partition, content, keep_offsets=True)
+    except ApiError as error:
+        name, topic = f"{source.topic}-{source.partition}", f"--topic {source.topic}"
+        if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise ImportFailed(
+                f"the cluster has no {name}; create it with kraftlab topics --create {topic} --partitions N"
+            ) from None
+        if error.code == ErrorCode.INVALID_RECORD:
+            raise ImportFailed(
+                f"{error.message}. A partition must be empty, or end where its files begin; after an interrupted import, "
+                f"begin anew: kraftlab topics --delete {topic}, then --create it"
+            ) from None
+        raise
+
+
 def import_partition(data: DataClient, source: PartitionFiles, advance: Callable[[int], None] = lambda size: None) -> Imported:
     """Imports one partition's files; `advance` is called with the bytes of each answered request. ImportFailed, ApiError."""
     batches = records = size_bytes = 0
     end = 0
     for path in source.files:
         for content, batch_count, record_count in chunks(path):
-            response = data.produce(source.topic, source.partition, content, keep_offsets=True)
+            response = _append(data, source, content)
             batches += batch_count
             records += record_count
             size_bytes += len(content)

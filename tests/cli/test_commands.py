@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from kraftlab.cli import main, up
-from kraftlab.cli.segments import ImportFailed, chunks, find_partitions
+from kraftlab.cli.segments import ImportFailed, chunks, find_partitions, import_partition
 from kraftlab.cluster import node
+from kraftlab.metadata.errors import ApiError, ErrorCode
 
 CAPTURE = Path(__file__).parents[2] / "examples" / "capture"
 
@@ -95,6 +96,28 @@ def test_a_damaged_file_is_not_imported(tmp_path: Path) -> None:
         find_partitions(tmp_path)
     with pytest.raises(ImportFailed, match="is not a directory"):
         find_partitions(path)
+    with pytest.raises(ImportFailed, match="holds no partition of nothing; it holds audit-log, clicks, "):
+        find_partitions(CAPTURE / "segments", ["clicks", "nothing"])
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "the cluster has no clicks-3; create it with kraftlab topics --create --topic clicks",
+        ),
+        (ErrorCode.INVALID_RECORD, "refused. A partition must be empty, .* begin anew: kraftlab topics --delete --topic clicks"),
+    ],
+)
+def test_who_cannot_import_is_told_the_next_step(code: ErrorCode, says: str) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise ApiError(code, "refused")
+
+    (*_, source) = (entry for entry in find_partitions(CAPTURE / "segments", ["clicks"]) if entry.partition <= 3)
+    client: Any = SimpleNamespace(produce=refuse)
+    with pytest.raises(ImportFailed, match=says):
+        import_partition(client, source)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
