@@ -38,6 +38,7 @@ from jepsen_lite.generators import (
     until_ok,
 )
 from jepsen_lite.interpreter import GeneratorStuck
+from jepsen_lite.workloads.admin import asked_until_ok
 
 READ, WRITE, LIST = Invocation("read"), Invocation("write"), Invocation("list")
 
@@ -128,6 +129,15 @@ def test_a_process_limit_ends_when_infos_have_made_more_processes(played):
     ops = played(process_limit(5, repeat(READ)), workers=2, outcome=lambda _: "info")
     assert len({op.process for op in ops}) <= 5
     assert 3 <= len(ops) <= 5
+
+
+def test_in_the_end_each_is_asked_until_ok_and_all_are_given_up_together(played):
+    outcomes = iter(["fail", "ok", "ok"])
+    ops = played(asked_until_ok(READ, WRITE), workers=1, outcome=lambda _: next(outcomes))
+    assert functions(ops) == ["read", "read", "write"]
+    ops = played(asked_until_ok(READ, WRITE), workers=1, outcome=lambda _: "fail")
+    assert set(functions(ops)) == {"read"}
+    assert ops[-1].invoked_ns <= 30e9
 
 
 def test_until_ok_goes_on_until_one_has_ended_as_ok(played):

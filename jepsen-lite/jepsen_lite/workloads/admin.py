@@ -111,9 +111,11 @@ def length_of(options: Options, key: str) -> int:
     return max(1, int(options.ops_per_key * options.random(f"length/{key}").uniform(0.8, 1.2)))
 
 
-def asked_until_ok(invocation: Invocation) -> Source:
-    """For the final phase: the cluster may still be about to find a leader. Given up after half a minute."""
-    return time_limit(_FINAL_S, until_ok(delay(_FINAL_PAUSE_S, repeat(invocation))))
+def asked_until_ok(*invocations: Invocation) -> Source:
+    """For the final phase, one after the other: the cluster may still be about to find a leader. All are given up together after
+    half a minute.
+    """
+    return time_limit(_FINAL_S, [until_ok(delay(_FINAL_PAUSE_S, repeat(each))) for each in invocations])
 
 
 def keys_wanted(options: Options) -> int:
