@@ -116,8 +116,11 @@ class RunDirectory:
         for path in (Path(name), Path(store) / name):
             if (path / _RECORD).is_file():
                 return cls(path.resolve())
+        if name == LATEST:
+            again = f"kraftlab chaos test -w registers -n kill --store {store}"
+            raise StoreError(f"there is no run {name} in {store}, or it was cut short; make one with: {again}")
         raise StoreError(
-            f"there is no run {name}, neither as a path nor in {store}; `kraftlab chaos report --all` makes an index of all"
+            f"there is no run {name}, neither as a path nor in {store}; see kraftlab chaos report --all --store {store}"
         )
 
     @property

@@ -233,3 +233,20 @@ def test_a_trial_says_what_runs_it_again():
         "kraftlab chaos test -w topics --world real --seed 'a b' -n kill --time 5 --rate 0 --concurrency 3 "
         "--controllers 3 --brokers 3 --ops-per-key 40"
     )
+
+
+def test_a_store_that_cannot_be_written_is_wrong_use(world, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, _, error = invoke(tmp_path / "file", "test", "-w", "registers", "--time", "1")
+    assert code == 254
+    assert error.startswith(f"Error: cannot keep runs in {tmp_path}/file: ")
+    assert error.endswith("; choose another directory with --store")
+
+
+def test_who_asks_for_the_newest_of_no_runs_is_told_how_to_make_one(tmp_path):
+    code, _, error = invoke(tmp_path, "check")
+    assert code == 254
+    assert error.startswith(
+        f"Error: there is no run latest in {tmp_path}, or it was cut short; make one with: kraftlab chaos test"
+    )
+    assert error.endswith(f"--store {tmp_path}")

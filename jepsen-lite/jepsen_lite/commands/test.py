@@ -33,7 +33,7 @@ from ..progress import Progress
 from ..report.index import Index
 from ..report.page import write_page
 from ..runs import Trial, Tried, run_test
-from ..store import DEFAULT_STORE
+from ..store import DEFAULT_STORE, StoreError
 from ..verdicts import HARNESS, UNKNOWN, Validity, exit_code, worst
 from ..workload import Options
 from ..workloads import NAMES, UnknownWorkload, workload_named
@@ -379,7 +379,7 @@ def carried_out(trial: Trial, store: str, output: Output, *, is_told: bool = Tru
         return tried
     except (WorldFailed, ClusterError, SetupFailed, GeneratorStuck) as error:
         raise HarnessError(str(error)) from error
-    except (CommandFailed, HarnessError, KeyboardInterrupt):
+    except (CommandFailed, HarnessError, StoreError, KeyboardInterrupt):
         raise
     except Exception as error:
         logger.exception("%s", trial.command)
