@@ -206,7 +206,9 @@ class ReplicaManager:
             is_told = len(changes.leading) + len(changes.following) <= TOLD_ONE_BY_ONE
             self._part_level = logging.INFO if is_told else logging.DEBUG
             for group in (changes.leading, changes.following):
+                await self._unless_ended()
                 await self._host_all(group)
+            await self._unless_ended()
             if not is_told and self._begun:
                 what = ", ".join(f"{part} {count}" for part, count in self._begun.items())
                 logger.info("in a new leader epoch, as of metadata %d: %s partitions", self.image.provenance.offset, what)
@@ -217,6 +219,10 @@ class ReplicaManager:
                 self._reconfigure()
         if publication.changes.brokers or publication.changes.configs or has_other_throttles:
             self.fetchers.reconsider()
+
+    async def _unless_ended(self) -> None:
+        """Who is cancelled while a disk works hears of that first; a broker that ends begins nothing more then."""
+        await trio.lowlevel.checkpoint_if_cancelled()
 
     def _note_newcomers(self, publication: Publication, changes: LocalChanges) -> None:
         for replica in (*changes.leading, *changes.following):

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
+import pytest
 import trio
 
 from kraftlab.metadata.errors import ErrorCode
@@ -279,3 +280,22 @@ async def test_an_error_that_no_table_knows_holds_up_its_own_partition_only(
     assert [line for line in caplog.messages if "777" in line] == ["t-0: the leader answered UNKNOWN(777); trying again"]
     monkeypatch.undo()
     await eventually(lambda: same_data("t", 0, brokers[:2]), "it is copied when the error is gone")
+
+
+async def test_a_broker_that_ends_while_a_disk_makes_its_logs_takes_up_no_part(
+    autojump_clock: Any, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its fetchers may have ended by then."""
+    broker, ends = await world.add_broker(0), trio.CancelScope()
+    run = broker.disks.run
+
+    async def run_to_its_end(log_dir: Any, *work: Any, **options: Any) -> Any:
+        ends.cancel()
+        with trio.CancelScope(shield=True):
+            return await run(log_dir, *work, **options)
+
+    monkeypatch.setattr(broker.disks, "run", run_to_its_end)
+    with ends:
+        await world.create_topic("t", [0], [1, 0])
+    assert {path.rpartition("/")[2] for path in broker.directories()} == {"t-0", "t-1"}
+    assert not broker.replicas.partitions
