@@ -101,7 +101,7 @@ def verify(directories: Iterable[Path], node_id: int, source: str) -> dict[Path,
         if meta is None:
             raise ConfigError(
                 f"{directory} is not formatted; run: kraftlab storage format --cluster-id CLUSTER "
-                f"--config {source} --ignore-formatted"
+                f"--config {source} --ignore-formatted (a controller that joins others: and --no-initial-controllers)"
             )
         if meta.node_id != node_id:
             raise ConfigError(

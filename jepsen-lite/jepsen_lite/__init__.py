@@ -6,3 +6,6 @@ give verdicts; the *run store* keeps all of it, and the *report* shows it.
 
 Data flows one way: workload + plan → world → history, committed log, strikes → checkers → verdicts → store → report.
 """
+
+INSTALL = "pip install 'kraftlab[chaos]'"
+"""How to get the packages that keep runs and make their pages; what only breaks clusters does without."""

@@ -13,6 +13,7 @@ import click
 
 from kraftlab.cli.output import CommandFailed
 
+from . import INSTALL
 from .verdicts import HARNESS, USAGE
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -28,8 +29,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "clean": ("clean", "clean"),
 }
 """Name → (module of `commands/`; attribute), in the order of `--help`."""
-
-INSTALL = "pip install 'kraftlab[chaos]'"
 
 
 class HarnessError(Exception):

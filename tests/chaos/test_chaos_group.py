@@ -41,6 +41,15 @@ def test_a_command_that_cannot_be_loaded_says_what_to_install(
     )
 
 
+def test_workloads_and_faults_are_completed() -> None:
+    completion = BashComplete(main.build(), {}, "kraftlab", "_KRAFTLAB_COMPLETE")
+    assert [item.value for item in completion.get_completions(["chaos", "test", "-w"], "re")] == ["registers", "reassignments"]
+    assert [item.value for item in completion.get_completions(["chaos", "test", "-n"], "kill,pa")] == [
+        "kill,pause",
+        "kill,partition",
+    ]
+
+
 def test_completion_goes_on(bare: None) -> None:
     completion = BashComplete(main.build(), {}, "kraftlab", "_KRAFTLAB_COMPLETE")
     assert [item.value for item in completion.get_completions(["chaos"], "re")] == ["replay", "report"]

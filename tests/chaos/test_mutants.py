@@ -198,3 +198,10 @@ def test_wrong_ids_and_budgets_are_named(capsys: pytest.CaptureFixture[str]):
     assert "no mutation R99; there are: R1, R2" in capsys.readouterr().err
     assert main.run(["chaos", "mutants", "--budget", "soon"]) == USAGE
     assert "soon is no time; give one such as 15s or 2m" in capsys.readouterr().err
+
+
+def test_a_canary_whose_run_cannot_be_kept_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(canary, "find_spec", lambda name: None)
+    hunted = hunt(MUTATIONS[CANARY], 1.0)
+    assert (hunted.status, hunted.found) == (NOT_HERE, ())
+    assert "pip install 'kraftlab[chaos]'" in hunted.why

@@ -35,7 +35,7 @@ def report(run: str, of_all: bool, store: str, as_json: bool) -> None:
 
     if of_all and run != LATEST:
         raise WrongUse(f"RUN {run} and --all were both given; leave one of them out")
-    directories = list(all_runs(store)) if of_all else [RunDirectory.find(run, store)]
+    directories = list(all_runs(Path(store).resolve())) if of_all else [RunDirectory.find(run, store)]
     if not directories:
         raise WrongUse(f"there are no runs in {store}; make one with: kraftlab chaos test --store {store}")
     try:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
+from kraftlab.cli.offers import offer_words
 from kraftlab.cli.output import CommandFailed, Output, json_option
 from kraftlab.cluster import ClusterError
 from kraftlab.quorum.simulation.workers import worker_pool
@@ -163,9 +164,25 @@ Faults: {", ".join(KINDS)}, all
 \b
 Ctrl-C heals and stops the cluster, and keeps the run as far as it came.""",
 )
-@click.option("-w", "--workload", "names", metavar="NAME[,…]", required=True, callback=_names, help="What clients do.")
 @click.option(
-    "-n", "--nemesis", "nemeses", metavar="NAME[,…]", default="", callback=_names, help="What strikes; default: nothing."
+    "-w",
+    "--workload",
+    "names",
+    metavar="NAME[,…]",
+    required=True,
+    callback=_names,
+    shell_complete=offer_words(lambda context: NAMES),
+    help="What clients do.",
+)
+@click.option(
+    "-n",
+    "--nemesis",
+    "nemeses",
+    metavar="NAME[,…]",
+    default="",
+    callback=_names,
+    shell_complete=offer_words(lambda context: (*KINDS, ALL)),
+    help="What strikes; default: nothing.",
 )
 @click.option(
     "--time",

@@ -18,9 +18,11 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
+from importlib.util import find_spec
 from random import Random
 from typing import NamedTuple
 
+from .. import INSTALL
 from ..fault_plan import Action, FaultPlan
 from ..history import Op
 from ..nemeses.capabilities import probe
@@ -57,6 +59,8 @@ class Sung(NamedTuple):
 
 def means() -> Means:
     """What this machine has, tried now; libeatmydata if it is installed."""
+    if find_spec("pyarrow") is None:
+        return Means(why=f"pyarrow, which keeps runs, is not installed; install it with: {INSTALL}")
     found = {row.name: row for row in probe((POWER, EATMYDATA, STRACE))}
     lacking = [found[POWER]] if not found[POWER].is_on else []
     if not found[EATMYDATA].is_on and not found[STRACE].is_on:
