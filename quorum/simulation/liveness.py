@@ -199,10 +199,12 @@ class Liveness:
                 self._prospective_since_us.pop(machine.node_id, None)
 
     def leader(self) -> SimulatedProcess | None:
-        """Who leads the highest epoch that anybody in the core knows. It may be a node outside: a full disk is noticed late."""
+        """Who leads the highest epoch that anybody in the core knows. It may be a node outside: a full disk is noticed late. One
+        that stands still for good leads nobody.
+        """
         epoch = self._epoch_of_core()
         for process in self.world.leaders:
-            if process.quorum.epoch == epoch:
+            if process.quorum.epoch == epoch and process.machine.paused_until_us <= self.world.now_us:
                 return process
         return None
 

@@ -52,10 +52,16 @@ class VotersChangeOneByOne(Checker):
 
 
 class RepairersDoNotVote(Checker):
-    """S18: who repairs a damaged log votes for nobody and does not lead before it durably holds everything again."""
+    """S18: who repairs a damaged log votes for nobody and does not lead before it durably holds everything again. Once it does,
+    that is over for good: a later leader may cut what was never committed.
+    """
 
     def _is_repairing(self, process: SimulatedProcess) -> bool:
         return process.machine.durable.end_offset < process.repair_until
+
+    def on_flushed(self, process: SimulatedProcess) -> None:
+        if process.repair_until and not self._is_repairing(process):
+            process.repair_until = 0
 
     def on_vote(self, process: SimulatedProcess, epoch: int, candidate: ReplicaKey) -> None:
         if self._is_repairing(process):

@@ -255,6 +255,12 @@ def cut_promises(replica: Replica, to_offset: int) -> Replica:
     return replace(replica, durable=replica.durable.cut(to_offset), writing=writing)
 
 
+def flush(replica: Replica, durable: Entry, writing: tuple[tuple[int, Entry], ...]) -> Replica:
+    """The disk has `durable`. A repair that is over is over for good: what a later leader cuts was never committed."""
+    repair_until = 0 if durable.end >= replica.repair_until else replica.repair_until
+    return replace(replica, durable=durable, writing=writing, repair_until=repair_until)
+
+
 def install(replica: Replica, ghosts: Ghosts, end: int, crc: int) -> Replica:
     """The log is replaced by what a snapshot stands for, which must be committed. Not the log that has all of that and goes on:
     its end may have been acknowledged (Raft §7).

@@ -118,7 +118,7 @@ class Refinement(Checker):
         if type(event) is StorageCompleted:
             done = [entry for write_id, entry in replica.writing if write_id <= event.append_id]
             left = tuple(pair for pair in replica.writing if pair[0] > event.append_id)
-            return replace(replica, durable=max(replica.durable, *done, key=_end), writing=left) if done else replica
+            return actions.flush(replica, max(replica.durable, *done, key=_end), left) if done else replica
         if type(event) is ElectionStateStored:
             stored = [state for version, state in replica.storing if version <= event.version]
             left_to_store = tuple(pair for pair in replica.storing if pair[0] > event.version)

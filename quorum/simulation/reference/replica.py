@@ -28,7 +28,7 @@ class Replica(msgspec.Struct, frozen=True):
     base: VoterSet
     """The voters where the log names none."""
     repair_until: int = 0
-    """Rot has damaged the log below: no vote before everything up to there is durable again."""
+    """Rot has damaged the log below: no vote before everything up to there has been durable again, once. 0: it is whole."""
     high_watermark: int = -1
     epoch_start: int = -1
     """Of a leader: where its epoch begins."""
@@ -60,7 +60,7 @@ class Replica(msgspec.Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        return self.durable.end >= self.repair_until
+        return not self.repair_until
 
     @property
     def election(self) -> ElectionState:
