@@ -240,6 +240,7 @@ async def test_a_fetch_that_waits_for_the_disk_does_not_keep_other_messages_back
     async with cluster() as c:
         leader = await c.leader()
         follower, other = (node for node in c.nodes if node is not leader)
+        await c.committed(c.propose(leader, "its vote and the leader's epoch are on the follower's disk"))
         follower.disk.open_for_business.clear()
         c.propose(leader, "not flushed by the follower")
         await eventually(lambda: follower.driver.statistics().held_messages, "the follower's fetch waits for its disk")
