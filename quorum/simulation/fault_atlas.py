@@ -28,12 +28,15 @@ if TYPE_CHECKING:
 
 
 class Target(NamedTuple):
-    """Bytes `[start, end)` of a file, and what is known to be lost with them: committed data below `until`."""
+    """Bytes `[start, end)` of a file, and what is known to be lost with them: the records at `unreadable`, of a log that is
+    committed below `until`.
+    """
 
     path: str
     start: int
     end: int
     until: int
+    unreadable: range
     is_fatal: bool = False
 
 
@@ -44,6 +47,7 @@ class Found(NamedTuple):
     position: int
     size_bytes: int
     base_offset: int
+    end_offset: int
     high_watermark: int
 
 
@@ -83,15 +87,15 @@ def targets(world: World, machine: Machine) -> list[Target]:
         if name.endswith(".log"):
             batches += _committed_batches(world, machine, path, data)
         elif position not in (None, BOOTSTRAP_ID) and data and world.history.is_position(position):
-            found.append(Target(path, 0, len(data), position.offset))
+            found.append(Target(path, 0, len(data), position.offset, range(-1, position.offset)))
         elif name == "quorum-state" and data:
-            found.append(Target(path, 0, len(data), 0, is_fatal=True))
+            found.append(Target(path, 0, len(data), 0, range(0), is_fatal=True))
     *_, second, first = 0, 0, *sorted(batch.high_watermark for batch in batches)
     for batch in batches:
         stamp = second if batch.high_watermark == first else first  # the highest of the others
         if batch.base_offset < stamp:
-            end = batch.position + batch.size_bytes
-            found.append(Target(batch.path, batch.position, end, min(stamp, world.history.end_offset)))
+            end, unreadable = batch.position + batch.size_bytes, range(batch.base_offset, batch.end_offset)
+            found.append(Target(batch.path, batch.position, end, min(stamp, world.history.end_offset), unreadable))
     return found
 
 
@@ -106,7 +110,7 @@ def _committed_batches(world: World, machine: Machine, path: str, data: bytes) -
         end_offset = header.base_offset + header.record_count
         if world.history.crc_at(end_offset) != header.crc or machine.durable.crc_at(end_offset) != header.crc:
             break
-        batches.append(Found(path, position, header.size_bytes, header.base_offset, header.high_watermark))
+        batches.append(Found(path, position, header.size_bytes, header.base_offset, end_offset, header.high_watermark))
         position += header.size_bytes
     return batches
 
@@ -115,7 +119,7 @@ def damage(machine: Machine, target: Target, random: Random) -> None:
     """Some bits flip."""
     for _ in range(random.choice((1, 1, 3))):
         machine.file_system.flip(target.path, random.randrange(target.start, target.end), random.randrange(8))
-    machine.rot = Rot(target.path, target.until, target.is_fatal)
+    machine.rot = Rot(target.path, target.until, target.unreadable, target.is_fatal)
 
 
 def rot_newest_snapshot(world: World, leader: SimulatedProcess, random: Random) -> None:

@@ -39,10 +39,13 @@ MILLISECOND = 1000 * FULL_RATE
 
 
 class Rot(NamedTuple):
-    """`file` was damaged. Everything below `until` was known to be committed and was there. `is_fatal`: a start must refuse."""
+    """`file` was damaged. Everything below `until` was known to be committed and was there. `unreadable`: offsets of records that
+    may be gone with it. `is_fatal`: a start must refuse.
+    """
 
     file: str
     until: int
+    unreadable: range
     is_fatal: bool
 
 

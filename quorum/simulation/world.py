@@ -23,7 +23,7 @@ from .durable_log import DurableLog
 from .faults import FAULTS
 from .invariants import Checkers, Violation
 from .liveness import Liveness
-from .machine import Machine
+from .machine import Machine, Rot
 from .membership_invariants import MEMBERSHIP_CHECKERS
 from .network import SimulatedNetwork
 from .operators import Operators
@@ -197,7 +197,7 @@ class World:
     def refused_to_start(self, machine: Machine, error: LogCorrupt) -> None:
         """What this disk holds can not be trusted. If rot has done that, its operator replaces the disk, where that is safe.
 
-        A node that was formatted as the only voter takes itself for that if rot has eaten the record that says otherwise.
+        A node that once was the only voter takes itself for that if rot has eaten the record that says otherwise.
         """
         if machine.rot is not None and self.newest_voters().ids() == (machine.node_id,):
             # The atlas knows the voters of the moment of a strike. All others were removed since, and nobody saw the rot.
@@ -205,8 +205,7 @@ class World:
             self.liveness.excuse = f"only-voter-has-rotted: n{machine.node_id} refuses to start"
             self.finish()
             return
-        was_alone = self.options.dynamic_voters and self.bootstrap_ids == (machine.node_id,)
-        if machine.rot is None or not (machine.rot.is_fatal or was_alone):
+        if machine.rot is None or not (machine.rot.is_fatal or self._seems_alone(machine, machine.rot)):
             raise error
         self.note(f"n{machine.node_id} refuses to start: {error}")
         if self.options.dynamic_voters or not self.static_voters.has(machine.key):
@@ -214,6 +213,12 @@ class World:
             machine.boot()
         else:
             machine.is_gone = True
+
+    def _seems_alone(self, machine: Machine, rot: Rot) -> bool:
+        """Whether the newest voter set that this disk still tells of is the node alone."""
+        trail = self.voters.trail_of(machine.before_rot or machine.durable)
+        readable = [voters.ids() for offset, voters in trail.entries if offset not in rot.unreadable]
+        return self.options.dynamic_voters and [self.bootstrap_ids, *readable][-1] == (machine.node_id,)
 
     def after(self, delay_us: int, action: Callable[..., object], *arguments: object) -> None:
         """Schedule an action; equal times keep the order of the calls."""

@@ -173,7 +173,6 @@ def _settle(
 
 def _check(found: Findings, repair: Repair | None, identity: LogIdentity, bootstrap: _Bootstrap, sole_voter: bool) -> None:
     """LogCorrupt for what must not be touched."""
-    voters = found.latest_voters() if found.repair_until or repair else None
     has_voters = any(isinstance(record, KRaftVoters) for _, record in found.control())
     if bootstrap.fault and not has_voters:
         raise LogCorrupt(
@@ -181,9 +180,10 @@ def _check(found: Findings, repair: Repair | None, identity: LogIdentity, bootst
         )
     if not found.repair_until and (repair is None or found.walk.batches.end_offset >= repair.repair_until):
         return
-    voters = voters or bootstrap.voters()
-    is_alone = voters is not None and [voter.key.directory_id for voter in voters.voters] == [identity.directory_id]
-    if is_alone or (sole_voter and voters is None):
+    voters = found.latest_voters() or bootstrap.voters()
+    is_alone = [voter.key.directory_id for voter in voters.voters] == [identity.directory_id] if voters else sole_voter
+    has_others = repair is not None and voters is not None  # what said so when the repair was begun may be set aside now
+    if is_alone and not has_others:
         reason = found.damage or (repair.reason if repair else "")
         raise LogCorrupt(f"{reason} This node is the only voter, so no other has the data. {NEXT_STEP}")
 

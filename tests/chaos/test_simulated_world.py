@@ -288,7 +288,7 @@ def test_nobody_takes_out_a_voter_who_is_needed_beside_a_rotten_disk():
     world._remove_voter = lambda key, timeout_ms, process=None: asked.append(key)
     first, second, *_ = sorted(sets_in_force(world)[0].voters, key=lambda voter: voter.key.node_id)
     assert len(sets_in_force(world)[0].voters) == 3
-    world.machines[second.key.node_id].rot = Rot("a segment", 3, False)
+    world.machines[second.key.node_id].rot = Rot("a segment", 3, range(3), False)
     world.operators.remove(first.key, 600)
     with pytest.raises(CallFailed, match=f"not sent: without node {first.key.node_id} no majority") as refused:
         SimulatedPort(world, options, 0).call("RemoveRaftVoter", pb.RemoveRaftVoterRequest(voter_id=first.key.node_id)).send(None)

@@ -358,6 +358,30 @@ def test_a_voter_among_others_repairs_though_its_configuration_names_it_alone(di
     assert open_store(disk, sole_voter=True).boot.repair_until == 13
 
 
+@pytest.mark.parametrize("how", ["formatted as the only voter", "others were removed"])
+def test_a_voter_that_once_was_alone_repairs_and_goes_on_after_every_start(disk, open_store, builder, identity, how):
+    alone = VoterSet.of([voter(identity.directory_id)])
+    both = VoterSet.of([voter(identity.directory_id), voter(bytes(16), 2)])
+    is_formatted_alone = how == "formatted as the only voter"
+    write_bootstrap(disk, "/data", "test-cluster", alone if is_formatted_alone else both)
+    sets = {8: both} if is_formatted_alone else {2: alone, 8: both}
+    written = []
+    for offset in range(12):
+        told = {"body": encode_control([KRaftVoters(0, sets[offset])]), "attributes": CONTROL} if offset in sets else {}
+        written.append(builder.next(written, stamp=max(0, offset - 1), **told))
+    store = open_store(disk)
+    append_all(store.log, written)
+    store.log.flush()
+    flip(disk, *place_of(disk, written[4].data))
+    for _ in range(3):
+        store = open_store(disk)
+        assert (store.boot.repair_until, store.log.end_offset) == (12, 4)
+    append_all(store.log, written[4:])
+    store.log.flush()
+    store.end_repair()
+    assert open_store(disk).boot.repair_until == 0
+
+
 def test_every_flipped_bit_of_a_directory_is_mended_repaired_or_refused(disk, open_store, builder):
     written = cleaned(disk, open_store, builder, 10, 20)
     open_store(disk).election_store.store(ElectionState(1, 2, None))
