@@ -6,9 +6,13 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+
+LAST_WORDS_S = 5.0
+"""A worker whose parent is gone has so long to end by SIGTERM."""
 
 
 @contextmanager
@@ -39,4 +43,6 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(LAST_WORDS_S)
         os._exit(1)

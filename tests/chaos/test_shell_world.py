@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +18,7 @@ import pytest
 from jepsen_lite.checkers.judgement import judge
 from jepsen_lite.fault_plan import Action, FaultPlan
 from jepsen_lite.history import OK
+from jepsen_lite.nemeses import ledger
 from jepsen_lite.runs import EVERY_RUN
 from jepsen_lite.store import RunDirectory
 from jepsen_lite.verdicts import USAGE, Verdict
@@ -275,6 +279,46 @@ def test_a_run_is_kept_and_replayed(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert first.path != again.path
     assert list(first.run().history) == list(again.run().history)
     assert "-> leader" in (first.nodes / LOG_NAME).read_text()
+
+
+@pytest.mark.parametrize(
+    ("how", "many"),
+    [
+        (signal.SIGTERM, ()),
+        (signal.SIGINT, ("--test-count", "2", "--jobs", "2")),
+        (signal.SIGKILL, ("--test-count", "2", "--jobs", "2")),
+    ],
+)
+def test_a_run_that_is_ended_leaves_no_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: signal.Signals, many: tuple[str, ...]
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    command = ("-m", "kraftlab.cli.main", "chaos", "test", "-w", "registers", "-n", "kill", "--world", "shell", "--time", "3600")
+    with subprocess.Popen(
+        [sys.executable, *command, *many, "--store", str(tmp_path / "runs")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        wait_until(lambda: sum(map(os.path.isdir, directories_of(pages()))) == (2 if many else 1), "they play")
+        directories = directories_of(pages())
+        process.send_signal(how)
+        process.wait(30)
+    wait_until(lambda: not pages(), "their processes tidy up")
+    assert not any(map(os.path.exists, directories))
+
+
+def pages() -> list[ledger.Page]:
+    found = (path.read_bytes() for path in ledger.state_directory().glob("*.json"))
+    return [msgspec.json.decode(page, type=ledger.Page) for page in found]
+
+
+def directories_of(pages: list[ledger.Page]) -> list[str]:
+    return [entry.path for page in pages for entry in page.entries if isinstance(entry, ledger.Directory)]
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, f"not within 30 s: {what}"
+        time.sleep(0.02)
 
 
 def test_while_all_nodes_stand_still_none_of_them_does_anything():
