@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -90,22 +90,25 @@ class Mover:
         self._assign = assign
         self._turns = trio.CapacityLimiter(threads)
         self._nursery: trio.Nursery | None = None
+        self._has_ended = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()
-            await trio.sleep_forever()
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._has_ended = True
 
     def begin(self, partition: Partition, future: PartitionLog) -> Move:
-        """Copies the partition's log into `future` from now on."""
-        assert self._nursery is not None, "the mover is not running"
+        """Copies the partition's log into `future` from now on; from the next start on if the broker is ending."""
         assert partition.id not in self.moves, f"{partition} is being moved already"
         move = Move(partition, partition.online_log().directory_id, future.directory_id, future.log_dir)
         partition.future = future
         self.moves[partition.id] = move
         logger.info("%s: moving from %s to %s", partition, partition.log_dir, future.log_dir)
-        self._nursery.start_soon(self._carry, move)
+        self._start_soon(self._carry, move)
         return move
 
     def directory_named(self, replica: ReplicaId, directory_id: Uuid) -> bool:
@@ -140,10 +143,9 @@ class Mover:
         if move is None:
             return
         if move.dropped is None:
-            assert self._nursery is not None, "there is a move, so the mover is running"
             move.dropped = trio.Event()
             move.scope.cancel()
-            self._nursery.start_soon(self._drop, replica, move, move.dropped, keep_files)
+            self._start_soon(self._drop, replica, move, move.dropped, keep_files)
         await move.dropped.wait()
 
     async def _drop(self, replica: ReplicaId, move: Move, dropped: trio.Event, keep_files: bool) -> None:
@@ -164,6 +166,12 @@ class Mover:
                 await self._disks.run(move.target_dir, self._logs.drop_future, *replica, wall_clock_ms())
             except LogError as error:
                 logger.warning("%s: its files could not be set aside: %s", move, error)
+
+    def _start_soon(self, task: Callable[..., Awaitable[None]], *arguments: object) -> None:
+        """Nothing once the broker ends: what a slow disk has kept from asking until then goes on where the files lie."""
+        assert self._nursery is not None, "the mover is not running"
+        if not self._has_ended:
+            self._nursery.start_soon(task, *arguments)
 
     def _step(self, move: Move, event: MoveEvent) -> MoveAction:
         """Walks the table; assignments are queued here, a swap is left to the caller."""

@@ -261,6 +261,29 @@ async def test_a_move_goes_on_after_a_crash(autojump_clock: Any, world: Any, bat
     assert broker.log("t", 0).log_end_offset == end
 
 
+async def test_a_move_that_is_asked_for_as_the_broker_ends_goes_on_after_the_next_start(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [broker] = await filled(world, batch, [0])
+    run, target, has_ended, is_asked = broker.disks.run, other_dir(broker), trio.Event(), trio.Event()
+
+    async def run_late(log_dir: Any, *work: Any, **options: Any) -> Any:
+        made = await run(log_dir, *work, **options)
+        is_asked.set()
+        await has_ended.wait()
+        return made
+
+    monkeypatch.setattr(broker.disks, "run", run_late)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(alter, broker, str(target))
+        await is_asked.wait()
+        broker.crash()
+        await trio.sleep(1)
+        has_ended.set()
+    await broker.restart()
+    await eventually(lambda: broker.log("t", 0).log_dir == target, "moved", 30)
+
+
 async def test_a_move_whose_target_fails_ends_and_the_replica_serves_on(
     autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
 ) -> None:
