@@ -169,8 +169,12 @@ class Breaker:
             healed = {fault for fault in everything if fault.concerns(groups[0])}
         else:
             healed = everything
+        concerned = [standing for standing in self._faults.orders if standing.faults & healed]
         self._faults.forget(healed, drop=order.drop)
-        return Done(f"healed {self._shown(order, groups) if groups else 'everything'}: {_counted(len(healed), 'fault')} undone")
+        still = {standing.number for standing in self._faults.orders}
+        outcomes = {True: "still in force elsewhere", False: "over"}
+        said = "; ".join(f"#{one.number} {one.text} ({outcomes[one.number in still]})" for one in concerned)
+        return Done(f"healed {self._shown(order, groups) if groups else 'everything'}: {said or 'nothing was broken'}")
 
     def resume(self, order: Order, groups: tuple[Group, ...]) -> Done:
         return self._undo((PAUSED,), groups[0], "resumed", "paused")
@@ -285,10 +289,6 @@ def _shape(**amounts: float) -> LinkShape:
         return LinkShape(**amounts)
     except ValueError as error:
         raise ClusterError(str(error)) from None
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 class Kind(NamedTuple):

@@ -187,8 +187,13 @@ def test_an_order_within_another_does_not_end_it(lab: Lab, order: Order) -> None
     wait_until("the short one is over", lambda: any("cut controller-3000 ↔ broker-1" in line for line in lab.told))
     links = order("status")["links"]
     assert len(links) == 6  # type: ignore[arg-type]
-    order("heal", "broker-1")
+    (standing,) = order("status")["orders"]  # type: ignore[misc]
+    told = f"#{standing['number']} {standing['text']}"
+    healed = order("heal", "controller-3000", "broker-1")
+    assert healed["text"] == f"healed controller-3000 ↔ broker-1: {told} (still in force elsewhere)"
+    assert order("heal", "broker-1")["text"] == f"healed broker-1 ↔ all others: {told} (over)"
     assert order("status")["orders"] == []
+    assert order("heal")["text"] == "healed everything: nothing was broken"
 
 
 def test_shapes_add_up_and_are_undone_apart(lab: Lab, order: Order) -> None:
