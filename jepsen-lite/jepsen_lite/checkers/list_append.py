@@ -9,11 +9,11 @@ From that follow dependencies between transactions that were committed (they suc
 - `rw`: one read a list without what the other appended next (an anti-dependency);
 - `realtime`: one had returned before the other began.
 
-A circle of them cannot have happened one at a time. What succeeded but was never seen lies behind all that was seen of its key:
+A circle of them cannot have happened one at a time. What was committed but is in no read of its key lies behind all that is:
 lists only grow. What is wrong without any circle: a read of what a failed transaction appended (G1a), of a state within another
 transaction (G1b), of a value that nobody appended, reads of one key that do not fit, or that contradict the transaction's own
-appends. A transaction of unknown outcome may be seen or not; it counts only if it was seen. One that was sent
-several times is one.
+appends. A transaction of unknown outcome may be seen or not; it counts only if it was seen, and then with all
+that it appended. One that was sent several times is one.
 
 Operations: `value` is a list of ["append", key, v] and ["r", key, None]; the `result` of one that succeeded is the same with the
 lists that were read. O(operations + length of the lists that were read).
@@ -238,12 +238,10 @@ class _Lists:
         return graph
 
     def _tails(self, graph: Graph, authors: dict[str, list[int | None]]) -> dict[str, _Tail]:
-        """For each key, those who appended for certain and were not seen."""
+        """For each key, those whose appends to it are in no read. Who was seen in any list has appended to all of them."""
         tails: dict[str, _Tail] = {}
         for number, op in enumerate(self.committed):
-            if op.outcome != OK:
-                continue
-            for name, key, value in self.done[op.index]:
+            for name, key, value in self.done.get(op.index) or _appends(op):
                 if name != APPEND or value in self.shown.get(key, ()):
                     continue
                 tail = tails.get(key)
