@@ -30,7 +30,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 import trio
@@ -285,11 +285,13 @@ class QuorumController:
                 self.queue.unpause(Event(name, again, answer.fail))
                 return
 
+            unwrap = cache(result.unwrap)
+
             def worked_out(state: ControllerState, now: Context) -> Outcome[R]:
-                # The log may not have taken it at once.
+                # The log may not have taken it at once; then this is called again, and a result unwraps only once.
                 if now.next_offset != context.next_offset:
                     return generate(state, now)
-                outcome, self._plan = result.unwrap()
+                outcome, self._plan = unwrap()
                 return outcome
 
             self.queue.unpause(Event(name, partial(run, worked_out), answer.fail))

@@ -14,6 +14,7 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.controller.engine import log_writer
 from kraftlab.controller.engine.aside import on_a_thread
 from kraftlab.controller.engine.purgatory import Answer
+from kraftlab.controller.engine.queue import RETRY_MS
 from kraftlab.controller.engine.quorum_controller import QuorumController, WorkedOut
 from kraftlab.controller.engine.state import Context, ControllerState, Outcome
 from kraftlab.controller.reassignment import reassignments
@@ -148,6 +149,25 @@ async def test_what_fell_due_meanwhile_does_not_spoil_what_was_worked_out(cluste
     assert await cluster.done(long) == "a"
     assert len(begun) == 1
     assert await cluster.done(other[0]) == "ab"
+
+
+async def test_what_the_log_does_not_take_at_once_is_written_as_it_was_worked_out(cluster: Any, aside: list[Work]) -> None:
+    long = write(cluster, "a", is_long=True)
+    cluster.quorum.overloaded = True
+    finish(aside)
+    assert not long.done
+    cluster.quorum.overloaded = False
+    await cluster.pass_time(RETRY_MS)
+    assert not aside, "it need not be worked out again"
+    assert await cluster.done(long) == "a"
+
+
+async def test_a_refusal_comes_although_the_log_takes_nothing(cluster: Any, aside: list[Work]) -> None:
+    long = write(cluster, "refused", is_long=True)
+    cluster.quorum.overloaded = True
+    finish(aside)
+    with pytest.raises(ApiError, match="refused"):
+        await cluster.done(long)
 
 
 async def test_on_a_thread_the_event_loop_goes_on(cluster: Any) -> None:
