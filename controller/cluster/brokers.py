@@ -35,7 +35,14 @@ from kraftlab.metadata.uuids import Uuid, is_reserved, to_text
 
 from ..engine.levels import CORDONED_DIRECTORIES, DIRECTORIES, TRANSACTIONS, metadata_version
 from ..engine.state import Context, ControllerState, Outcome, Settings
-from ..partitions.partitions import check_broker_epoch, with_broker, without_broker, without_data, without_unclean_broker
+from ..partitions.partitions import (
+    PartitionKey,
+    check_broker_epoch,
+    with_broker,
+    without_broker,
+    without_data,
+    without_unclean_broker,
+)
 from .heartbeats import BrokerState, HeartbeatFacts, HeartbeatTable, next_state
 
 logger = logging.getLogger("kraftlab.controller")
@@ -60,11 +67,10 @@ def register(
     refreshed = existing if existing is not None and existing.incarnation_id == request.incarnation_id else None
     records: list[AnyRecord] = []
     if existing is not None and refreshed is None:
-        records += _leave_to_successor(state, existing, request.previous_broker_epoch, context.settings)
+        records += _leave_to_successor(state, existing, request, context.settings)
     if refreshed is not None:
-        lost = [directory for directory in refreshed.log_dirs if directory not in request.log_dirs]
-        keys = [key for directory in lost for key in state.index.partitions_in_directory(directory)]
-        records += without_data(state, keys, refreshed.broker_id, context.settings)
+        lost = _partitions_in_lost_directories(state, refreshed, request)
+        records += without_data(state, lost, refreshed.broker_id, context.settings)
     epoch = context.next_offset if refreshed is None else refreshed.epoch
     records.append(
         RegisterBroker(
@@ -98,20 +104,32 @@ def register(
 
 
 def _leave_to_successor(
-    state: ControllerState, existing: BrokerImage, previous_broker_epoch: int, settings: Settings
+    state: ControllerState, existing: BrokerImage, request: BrokerRegistrationRequest, settings: Settings
 ) -> list[AnyRecord]:
     """What the old incarnation leaves before a new one registers.
 
     One that says in which epoch it was shut down cleanly, and was not registered since, has all its data: it stays where it may
-    become leader. After anything else the tails of its logs may be lost, so it leaves ISR and ELR (KIP-966).
+    become leader. After anything else the tails of its logs may be lost, so it leaves ISR and ELR (KIP-966). It leaves them too
+    where its replica lay in a directory that it does not name any more: that may be made anew elsewhere, and empty.
     """
     broker_id = existing.broker_id
-    if previous_broker_epoch != existing.epoch:
+    if request.previous_broker_epoch != existing.epoch:
         logger.info("broker %d was not shut down cleanly in epoch %d", broker_id, existing.epoch)
         return [*without_unclean_broker(state, broker_id, settings)]
-    if existing.fenced:
-        return []
-    return [*without_broker(state, state.index.partitions_in_isr(broker_id), broker_id, settings)]
+    lost = _partitions_in_lost_directories(state, existing, request)
+    records = without_data(state, lost, broker_id, settings)
+    if not existing.fenced:
+        kept = sorted({*state.index.partitions_in_isr(broker_id)}.difference(lost))
+        records += without_broker(state, kept, broker_id, settings)
+    return [*records]
+
+
+def _partitions_in_lost_directories(
+    state: ControllerState, known: BrokerImage, request: BrokerRegistrationRequest
+) -> list[PartitionKey]:
+    """What lies in the directories that a registration does not name any more."""
+    lost = [directory for directory in known.log_dirs if directory not in request.log_dirs]
+    return [key for directory in lost for key in state.index.partitions_in_directory(directory)]
 
 
 def unregister(

@@ -8,12 +8,17 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.controller.cluster import brokers, producer_ids
+from kraftlab.controller.cluster import brokers, directories, producer_ids
 from kraftlab.controller.cluster.describe import describe
 from kraftlab.controller.engine.state import Outcome
 from kraftlab.metadata import codec
 from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.metadata.peer_rpc import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from kraftlab.metadata.peer_rpc import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    AssignReplicasToDirsRequest,
+    DirectoryAssignment,
+)
 from kraftlab.metadata.records import (
     RECOVERING,
     AnyRecord,
@@ -33,6 +38,14 @@ def sets(cluster: Any, name: str = "t") -> tuple[tuple[int, ...], tuple[int, ...
     """(ISR, ELR, leader)."""
     partition = cluster.partition(name)
     return partition.isr, tuple(sorted(partition.elr)), partition.leader
+
+
+async def assign(cluster: Any, broker_id: int, name: str, number: int, directory: bytes) -> None:
+    """The broker reports where a replica lies."""
+    entry = DirectoryAssignment(directory, cluster.controller.newest.image.topics.get(name).topic_id, number)
+    request = AssignReplicasToDirsRequest(broker_id, cluster.broker(broker_id).epoch, (entry,))
+    response = await cluster.write(directories.assign, request)
+    assert response.results[0].error == ErrorCode.NONE
 
 
 @pytest.fixture
@@ -93,6 +106,42 @@ async def test_a_clean_restart_that_nobody_noticed_hands_its_leaderships_over(fi
     await five.register(1, 2, previous_broker_epoch=five.broker(1).epoch)
     assert sets(five) == ((2,), (), 2)
     assert five.broker(1).fenced
+
+
+async def test_a_clean_restart_without_a_directory_gives_up_what_lay_there(cluster: Any, tools: Any) -> None:
+    """A disk that was taken out of log.dirs: the replica is made anew, and empty, in another directory."""
+    first, second = tools.directory(1, 0), tools.directory(1, 1)
+    await cluster.start_brokers(1, log_dirs=(first, second))
+    await cluster.start_brokers(2)
+    await cluster.create("t", (1, 2), (1, 2), min_insync_replicas="2")
+    for number, directory in enumerate((first, second)):
+        await assign(cluster, 1, "t", number, directory)
+    await cluster.stop_broker(1)
+    await cluster.stop_broker(2)
+    assert [cluster.partition("t", number).elr for number in (0, 1)] == [(1, 2), (1, 2)]
+    await cluster.register(1, 2, log_dirs=(second,), previous_broker_epoch=cluster.broker(1).epoch)
+    assert [cluster.partition("t", number).elr for number in (0, 1)] == [(2,), (1, 2)]
+    await cluster.heartbeat(1)
+    await assign(cluster, 1, "t", 0, second)
+    assert [cluster.partition("t", number).leader for number in (0, 1)] == [-1, 1]
+    await cluster.heartbeat(2)
+    assert cluster.partition("t", 0).leader == 2
+
+
+async def test_a_clean_restart_without_a_directory_that_nobody_noticed(cluster: Any, tools: Any) -> None:
+    first, second = tools.directory(1, 0), tools.directory(1, 1)
+    await cluster.start_brokers(1, log_dirs=(first, second))
+    await cluster.start_brokers(2)
+    await cluster.create("t", (1, 2), (1, 2), min_insync_replicas="2")
+    for number, directory in enumerate((first, second)):
+        await assign(cluster, 1, "t", number, directory)
+    await cluster.pass_time(9001)
+    await cluster.heartbeat(2)
+    await cluster.register(1, 2, log_dirs=(second,), previous_broker_epoch=cluster.broker(1).epoch)
+    assert [(cluster.partition("t", number).isr, cluster.partition("t", number).elr) for number in (0, 1)] == [
+        ((2,), ()),
+        ((2,), (1,)),
+    ]
 
 
 async def test_an_unclean_restart_that_nobody_noticed_leaves_isr_and_elr(five: Any) -> None:
