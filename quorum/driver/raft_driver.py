@@ -394,7 +394,7 @@ class RaftDriver:
             self._state_machine,
             self._taker,
         )
-        self._copies = SnapshotCopies(store.snapshots, self._threads, self._step, self._snapshot_rotted)
+        self._copies = SnapshotCopies(store.snapshots, self._threads, self._step, self._snapshot_rotted, self._storage_full)
         own = config.raft.endpoints.get(config.peer_listener)
         addresses = AddressBook(
             config.peer_listener, own, config.bootstrap_endpoints, core.endpoints_of, lambda: core.voters, self._random

@@ -7,7 +7,10 @@ meanwhile, for the copy is checked where it arrives, and who waits too long for 
 out to be rotten is not read for anybody any more: the core hears of it as of one that is not there, and sees to another.
 
 A copy is one sequence of open, store, verify, in the order in which the core wants it, so one task does them one after the other
-and reports each. A full disk delays it: the step is tried again until there is room.
+and reports each. A full disk delays it: the step is tried again until there is room. A disk that is read-only now can not serve
+what it holds either; that is told as of any write that it refuses, so that another leader can.
+
+Peers may still be heard while the node's tasks end. A piece that is asked for then is not read any more.
 """
 
 from __future__ import annotations
@@ -50,7 +53,8 @@ class _Check:
 
 class SnapshotCopies:
     """Carries out what the core wants done with snapshots that travel. `step` takes the events that come of it;
-    `on_rotten(id, reason)` hears of an own snapshot that does not hold any more, once.
+    `on_rotten(id, reason)` hears of an own snapshot that does not hold any more, once; `on_full(reason)` of a piece that can not
+    be read as long as the disk refuses writes, and that nobody reports.
     """
 
     def __init__(
@@ -59,11 +63,14 @@ class SnapshotCopies:
         threads: Threads,
         step: Callable[[Event], None],
         on_rotten: Callable[[OffsetAndEpoch, str], None],
+        on_full: Callable[[str], None],
     ) -> None:
         self._store = store
         self._threads = threads
         self._step = step
         self._on_rotten = on_rotten
+        self._on_full = on_full
+        self._has_ended = False
         self._checks: dict[OffsetAndEpoch, _Check] = {}
         self._readers = trio.CapacityLimiter(READS_AT_ONCE)
         self._queue: deque[Step] = deque()
@@ -71,9 +78,15 @@ class SnapshotCopies:
 
     async def read(self, effect: ReadSnapshot) -> None:
         """A task: reads one piece."""
+        if self._has_ended:
+            return
         if effect.position == 0 and effect.max_bytes > 0 and self._store.is_sound(effect.id):
             await self._look_at(effect.id)
-        found = await self._threads.run_limited(self._readers, self._store.read, effect.id, effect.position, effect.max_bytes)
+        try:
+            found = await self._threads.run_limited(self._readers, self._store.read, effect.id, effect.position, effect.max_bytes)
+        except StorageFull as error:
+            self._on_full(str(error))
+            return
         size_bytes, data = (-1, b"") if found is None else found
         self._step(SnapshotRead(effect.read_id, size_bytes, data))
 
@@ -94,7 +107,7 @@ class SnapshotCopies:
         except SnapshotInvalid as error:
             self._checks.pop(snapshot, None)
             self._on_rotten(snapshot, str(error))
-        except KeyError:
+        except (KeyError, StorageFull):
             self._checks.pop(snapshot, None)
         check.ended_at = trio.current_time()
         check.ended.set()
@@ -106,10 +119,13 @@ class SnapshotCopies:
 
     async def run(self) -> None:
         async with trio.open_nursery() as self._checking:
-            while True:
-                await self._wanted.wait()
-                while self._queue:
-                    self._step(await self._carry_out(self._queue.popleft()))
+            try:
+                while True:
+                    await self._wanted.wait()
+                    while self._queue:
+                        self._step(await self._carry_out(self._queue.popleft()))
+            finally:
+                self._has_ended = True
 
     async def _carry_out(self, effect: Step) -> Event:
         attempts = 0

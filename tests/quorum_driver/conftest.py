@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import random
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -25,7 +27,7 @@ from kraftlab.quorum import (
 from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
 from kraftlab.quorum.storage.bootstrap import write_bootstrap
 from kraftlab.quorum.storage.errors import FsyncFailed, StorageFull
-from kraftlab.quorum.storage.file_system import File, RealFileSystem
+from kraftlab.quorum.storage.file_system import File, RealFileSystem, translate
 
 CLUSTER_ID = "driver-test-cluster"
 FIRST_ELECTION_TIMEOUT_MS = 100
@@ -67,7 +69,7 @@ class MoodyFile:
         return self._file.pread(size_bytes, position)
 
     def pwrite(self, data: bytes, position: int) -> None:
-        if self._disk.full or (self._disk.full_for and self._disk.full_for in self.path):
+        if self._disk.full or self._disk.read_only or (self._disk.full_for and self._disk.full_for in self.path):
             raise StorageFull(f"cannot write {self.path}: no space")
         self._file.pwrite(data, position)
 
@@ -88,19 +90,22 @@ class MoodyFile:
 
 
 class MoodyDisk(RealFileSystem):
-    """Set `full` or `broken`, or clear `open_for_business` to let every fdatasync wait.
+    """Set `full`, `read_only` or `broken`, or clear `open_for_business` to let every fdatasync wait.
 
     `full_for`: there is no room for files whose name contains that.
     """
 
     def __init__(self) -> None:
         self.full = False
+        self.read_only = False
         self.full_for = ""
         self.broken = False
         self.open_for_business = threading.Event()
         self.open_for_business.set()
 
     def open(self, path: str, *, create: bool = False) -> File:  # type: ignore[override]
+        if self.read_only:
+            raise translate(OSError(errno.EROFS, os.strerror(errno.EROFS)), "open", path)
         return MoodyFile(super().open(path, create=create), self)
 
 

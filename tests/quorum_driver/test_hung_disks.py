@@ -7,11 +7,17 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 
-from kraftlab.quorum import NoSnapshot
+from kraftlab.quorum import NoSnapshot, PeerIdentity
+from kraftlab.quorum.core.messages import API_OF, FetchSnapshotRequest
+from kraftlab.quorum.core.types import ReplicaKey
 from kraftlab.quorum.driver import disk_threads, storage_tasks
+from kraftlab.quorum.driver.errors import only_cause
+from kraftlab.quorum.driver.transport import PeerError, PeerPool, PeerTimeout, PeerUnreachable
+from kraftlab.quorum.storage.errors import FsyncFailed
 from kraftlab.quorum.storage.snapshot_store import SnapshotStore
 
 Clusters = Callable[..., contextlib.AbstractAsyncContextManager[Any]]
@@ -105,3 +111,33 @@ async def test_a_node_stops_while_the_disk_hangs_under_the_copy_of_a_snapshot(
             await stops(c.nodes[3])
         finally:
             hanging.returns.set()
+
+
+async def test_a_leader_that_ends_while_its_disk_hangs_names_the_cause_although_somebody_still_wants_its_snapshot(
+    cluster: Clusters, eventually: Eventually, monkeypatch: pytest.MonkeyPatch, identity: Callable[..., PeerIdentity]
+) -> None:
+    monkeypatch.setattr(disk_threads, "SETTLE_TIMEOUT_S", 1.0)
+    async with cluster(**OPTIONS) as c, trio.open_nursery() as nursery:
+        await commit(c, 10)
+        leader = await c.leader()
+        taken = await leader.driver.take_snapshot()
+        await commit(c, 1)
+        hanging = Hanging(monkeypatch, "writer")
+        nursery.start_soon(swallow, leader.driver.take_snapshot)
+        await eventually(hanging.began.is_set, "the disk hangs")
+        epoch, pool = leader.journal.leads, PeerPool(nursery, identity(9))
+        wanted = FetchSnapshotRequest(epoch, ReplicaKey(9, bytes([9]) * 16), taken, 0, 1000)
+        leader.disk.broken = True
+        c.propose(leader, "the last one")
+        while leader.failure is None:
+            with contextlib.suppress(PeerUnreachable, PeerError, PeerTimeout):
+                await pool.request(
+                    leader.voter.endpoints["CONTROLLER"],
+                    API_OF[FetchSnapshotRequest],
+                    msgspec.msgpack.encode(wanted),
+                    timeout_ms=100,
+                )
+            await trio.sleep(0.01)
+        hanging.returns.set()
+        assert isinstance(only_cause(leader.failure), FsyncFailed), leader.failure
+        nursery.cancel_scope.cancel()

@@ -286,3 +286,21 @@ async def test_a_node_can_stop_while_it_writes_a_snapshot_and_while_it_reads_one
 async def swallow(action: Callable[[], Awaitable[object]]) -> None:
     with contextlib.suppress(NoSnapshot):
         await action()
+
+
+async def test_a_leader_whose_disk_is_read_only_makes_way_when_somebody_needs_its_snapshot(
+    cluster: Clusters, eventually: Eventually
+) -> None:
+    async with cluster(observers=1, snapshot_max_new_bytes=1 << 40, snapshot_max_interval_ms=0, raft={"snapshots_kept": 1}) as c:
+        leader, observer = await c.leader(), c.nodes[3]
+        end_offset = [c.propose(leader, f"record {number}") for number in range(50)][-1]
+        await c.committed(end_offset)
+        await leader.driver.take_snapshot()
+        await eventually(lambda: leader.driver.describe().log_start_offset > 0, "the log is cut")
+        leader.disk.read_only = True
+        await observer.start()
+        await c.committed(end_offset, observer)
+        assert leader.failure is None
+        assert leader.journal.leads is None
+        leader.disk.read_only = False
+        await c.committed(c.propose(await c.leader(), "one more"))
