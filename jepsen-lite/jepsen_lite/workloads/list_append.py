@@ -16,9 +16,8 @@ from ..checkers.list_append import ListAppend
 from ..checkers.stats import Stats
 from ..checkers.witness import Witness
 from ..generators import Context, Invocation, Source, independent, limit
-from ..history import FAIL, INFO, Op
+from ..history import FAIL, INFO, OK, Op
 from ..models.fold import Change, Fold
-from ..outcomes import error_name
 from ..workload import Checker, Completion, Options, Port, Workload
 from .admin import (
     APPEND,
@@ -123,11 +122,10 @@ class TransactionClient:
             for topic, configs in items.items()
         ]
         sent = await self._caller.write(port, "IncrementalAlterConfigs", pb.IncrementalAlterConfigsRequest(resources=resources))
-        codes = [answer.error_code for answer in sent.reply.response.responses]
-        if any(codes):
-            outcome = FAIL if all(codes) else INFO
-            return ended(sent.reply, request_id=sent.request_id)._replace(outcome=outcome, error=error_name(max(codes)))
-        return ended(sent.reply, steps, request_id=sent.request_id)
+        endings = [ended(sent.reply, steps, code=answer.error_code) for answer in sent.reply.response.responses]
+        worst = min(endings, key=lambda ending: (INFO, FAIL, OK).index(ending.outcome))
+        outcome = INFO if len({ending.outcome for ending in endings}) > 1 else worst.outcome
+        return worst._replace(outcome=outcome, request_id=sent.request_id)
 
     async def _read(self, steps: Any, port: Port) -> Completion:
         wanted: dict[str, list[str]] = {}
