@@ -82,7 +82,6 @@ class Liveness:
             machine.heal()
         for machine in self.outside:
             break_for_good(world, machine, self._random)
-        self.core = [machine for machine in self.core if not machine.is_gone]
         world.after(POLL_US, self._look)
 
     def _choose_core(self) -> None:
@@ -117,6 +116,8 @@ class Liveness:
     # The demands
 
     def _look(self) -> None:
+        # Who was about to stop as all healed may meet its rot only now.
+        self.core = [machine for machine in self.core if not machine.is_gone]
         self._note_prospective()
         leader = self.leader()
         if leader is None:
