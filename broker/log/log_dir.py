@@ -30,6 +30,9 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 METADATA_LOG_DIR = "__cluster_metadata-0"
 UNKNOWN_EPOCH = -1
 
+Logs = Callable[[], Iterable[PartitionLog]]
+"""Those that lie in a directory now."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -110,26 +113,29 @@ class LogDir:
                 found.append((path, name))
         return found
 
-    def write_recovery_points(self, logs: Iterable[PartitionLog]) -> None:
-        self._write(checkpoints.RECOVERY_POINTS, ((log, log.recovery_point) for log in logs))
+    def write_recovery_points(self, logs: Logs) -> None:
+        self._write(checkpoints.RECOVERY_POINTS, lambda: ((log, log.recovery_point) for log in logs()))
 
-    def write_checkpoints(self, logs: Iterable[PartitionLog]) -> None:
+    def write_checkpoints(self, logs: Logs) -> None:
         """Recovery points, high watermarks and log start offsets of `logs`, which lie in this directory."""
-        logs = list(logs)
         self.write_recovery_points(logs)
-        self._write(checkpoints.HIGH_WATERMARKS, ((log, log.high_watermark) for log in logs))
+        self._write(checkpoints.HIGH_WATERMARKS, lambda: ((log, log.high_watermark) for log in logs()))
         self.write_log_start_offsets(logs)
 
-    def write_log_start_offsets(self, logs: Iterable[PartitionLog]) -> None:
-        self._write(checkpoints.LOG_START_OFFSETS, ((log, log.log_start_offset) for log in logs if log.log_start_offset))
+    def write_log_start_offsets(self, logs: Logs) -> None:
+        self._write(
+            checkpoints.LOG_START_OFFSETS, lambda: ((log, log.log_start_offset) for log in logs() if log.log_start_offset)
+        )
 
-    def _write(self, name: str, offsets: Iterable[tuple[PartitionLog, int]]) -> None:
+    def _write(self, name: str, offsets: Callable[[], Iterable[tuple[PartitionLog, int]]]) -> None:
         """Replaces a checkpoint. On a full disk it goes instead, since one that is missing is safe where an old one may not be.
+
+        Asks for the offsets once it is its turn: whoever has lowered one, and written it, must not see it rise again.
 
         LogDirFailed, or TooManyOpenFiles: nothing was written.
         """
-        by_partition = {(log.topic, log.partition): offset for log, offset in offsets}
         with self._checkpoint_lock, disk_errors(self.path):
+            by_partition = {(log.topic, log.partition): offset for log, offset in offsets()}
             try:
                 checkpoints.write_offsets(self.path / name, by_partition)
             except OSError as error:
@@ -142,12 +148,10 @@ class LogDir:
                 by_partition = {}
             self._written[name] = frozenset(by_partition)
 
-    def forget_checkpoints(self, replica: TopicPartition, logs: Callable[[], Iterable[PartitionLog]]) -> None:
-        """Before a replica is created: no offset of an earlier one of its name may be taken for its own after a crash. `logs`
-        gives those that lie here now.
-        """
+    def forget_checkpoints(self, replica: TopicPartition, logs: Logs) -> None:
+        """Before a replica is created: no offset of an earlier one of its name may be taken for its own after a crash."""
         if any(replica in written for written in self._written.values()):
-            self.write_checkpoints(logs())
+            self.write_checkpoints(logs)
 
     def write_clean_mark(self, broker_epoch: int) -> None:
         """The last thing that a clean shutdown writes."""

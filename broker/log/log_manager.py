@@ -51,7 +51,7 @@ from . import checkpoints
 from .descriptions import DirDescription, StrayDescription, describe_replicas, log_bytes_in
 from .dir_names import CREATING_PREFIX, DirKind, current_name, keeps_name_inside, transient_name
 from .errors import LogClosed, LogDirFailed, LogError, NoSpace, ReplicaConflict, ReplicaOffline, StartupRefused, disk_errors
-from .files import fsync_directory, rename_new, sync_new_directories
+from .files import fsync_directory, sync_new_directories
 from .loading import LoadedDir, load_log_dir
 from .log_dir import UNKNOWN_EPOCH, LogDir
 from .partition_log import LogConfig, PartitionLog
@@ -190,7 +190,7 @@ class LogManager:
             self._counted = None
             for log_dir in list(self._online.values()):
                 try:
-                    log_dir.write_checkpoints(self._logs_in(log_dir.path))
+                    log_dir.write_checkpoints(partial(self._logs_in, log_dir.path))
                 except LogDirFailed as error:
                     self.mark_offline(error.log_dir, error)
                 except LogError as error:
@@ -254,7 +254,7 @@ class LogManager:
                 try:
                     for log in logs:
                         log.flush()
-                    log_dir.write_checkpoints(logs)
+                    log_dir.write_checkpoints(partial(self._logs_in, log_dir.path))
                     for log in logs:
                         log.close()
                     log_dir.write_clean_mark(broker_epoch)
@@ -474,15 +474,21 @@ class LogManager:
             replica = NewReplica(current.topic, topic_id, partition, target.directory_id, False, current.config)
             name = transient_name(current.topic, partition, DirKind.FUTURE)
             self._count(target)
+            # Checkpoints know both by their name only.
+            self._make_way(log_dir / current_name(current.topic, partition))
             refused: list[LogError] = []
             made = self._prepare_together(target, [replica], refused)
             if refused:
                 raise refused[0]
             [(_, _, prepared)] = made
             log = self._open_new(target, prepared, name, replica, start_offset=current.log_start_offset)
+            try:
+                with disk_errors(log_dir):
+                    fsync_directory(log_dir)
+            except LogError:
+                _unmake(log, prepared)
+                raise
             self._futures[topic_id, partition] = log
-            with disk_errors(log_dir):
-                fsync_directory(log_dir)
             return log
 
     def swap(self, topic_id: Uuid, partition: int, now_ms: int) -> PartitionLog:
@@ -508,7 +514,7 @@ class LogManager:
                 self._currents[topic_id, partition] = future
                 del self._futures[topic_id, partition]
             try:
-                source.write_checkpoints(self._logs_in(source.path))
+                source.write_checkpoints(partial(self._logs_in, source.path))
             except LogError as error:
                 logger.warning("%s has moved, but the checkpoints of %s were not written: %s", future.name, source, error)
             return future
@@ -521,7 +527,7 @@ class LogManager:
         future.high_watermark = current.high_watermark
         future.flush()
         target = self._online[future.log_dir]
-        target.write_checkpoints(self._logs_in(target.path))
+        target.write_checkpoints(partial(self._logs_in, target.path))
 
     def _promote(self, old: PartitionLog | None, future: PartitionLog, now_ms: int) -> None:
         """The two renames of a move's end, in KIP-113's order."""
@@ -592,24 +598,27 @@ class LogManager:
         return directory
 
     def _open_new(self, log_dir: LogDir, prepared: Path, name: str, replica: NewReplica, *, start_offset: int) -> PartitionLog:
-        """Gives a prepared directory its name and opens the log in it. The caller makes the name durable then."""
+        """Opens the log in a prepared directory and gives that its name. The caller makes the name durable then."""
         if self._online.get(log_dir.path) is not log_dir:
             raise LogDirFailed(log_dir.path, OSError(self._offline.get(log_dir.path, "it was given back")))
-        directory = log_dir.path / name
         with _removing_on_error([prepared]):
-            log_dir.forget_checkpoints((replica.topic, replica.partition), lambda: self._logs_in(log_dir.path))
-            with disk_errors(log_dir.path):
-                rename_new(prepared, directory)
-        return PartitionLog.create(
-            directory,
-            topic=replica.topic,
-            partition=replica.partition,
-            topic_id=replica.topic_id,
-            directory_id=log_dir.directory_id,
-            config=replica.config,
-            log_start_offset=start_offset,
-            before_truncation=partial(self._write_recovery_points, log_dir),
-        )
+            log_dir.forget_checkpoints((replica.topic, replica.partition), partial(self._logs_in, log_dir.path))
+            log = PartitionLog.create(
+                prepared,
+                topic=replica.topic,
+                partition=replica.partition,
+                topic_id=replica.topic_id,
+                directory_id=log_dir.directory_id,
+                config=replica.config,
+                log_start_offset=start_offset,
+                before_truncation=partial(self._write_recovery_points, log_dir),
+            )
+            try:
+                log.name_new(log_dir.path / name)
+            except LogError:
+                log.close()
+                raise
+        return log
 
     def _retire(self, log: PartitionLog, now_ms: int) -> None:
         log.rename(log.log_dir / transient_name(log.topic, log.partition, DirKind.DELETE))
@@ -664,7 +673,7 @@ class LogManager:
             try:
                 for log in logs:
                     _while_open(log.flush_rolled)
-                log_dir.write_checkpoints(logs)
+                log_dir.write_checkpoints(partial(self._logs_in, log_dir.path))
             except LogDirFailed as error:
                 failure = failure or error
             except LogError as error:
@@ -676,10 +685,10 @@ class LogManager:
         """Makes durable where the logs of one directory begin. LogDirFailed, TooManyOpenFiles; nothing if it is offline."""
         log_dir = self._online.get(path)
         if log_dir is not None:
-            log_dir.write_log_start_offsets(self._logs_in(path))
+            log_dir.write_log_start_offsets(partial(self._logs_in, path))
 
     def _write_recovery_points(self, log_dir: LogDir) -> None:
-        log_dir.write_recovery_points(self._logs_in(log_dir.path))
+        log_dir.write_recovery_points(partial(self._logs_in, log_dir.path))
 
     def _logs_in(self, path: Path) -> list[PartitionLog]:
         """Every log that is open in a directory, served or not."""
@@ -721,6 +730,14 @@ def _removing_on_error(directories: Sequence[Path]) -> Iterator[None]:
         for directory in directories:
             shutil.rmtree(directory, ignore_errors=True)
         raise
+
+
+def _unmake(log: PartitionLog, passing: Path) -> None:
+    """A new log goes again. If its files cannot be removed now, the next start does it, by the passing name."""
+    log.close()
+    with suppress(OSError):
+        os.rename(log.directory, passing)
+    shutil.rmtree(passing, ignore_errors=True)
 
 
 @contextmanager

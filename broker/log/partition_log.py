@@ -41,7 +41,7 @@ from .errors import (
     disk_errors,
     translate,
 )
-from .files import fsync_directory, rename_durably
+from .files import fsync_directory, rename_durably, rename_new
 from .leader_epochs import EpochEntry, LeaderEpochs
 from .record_batch import BatchHeader, stamp, validate
 from .recovery import OpenedLog, RecoveryReport, open_segments
@@ -706,9 +706,18 @@ class PartitionLog:
                 rename_durably(self.directory, directory)
             except OSError as error:
                 raise self._fail(error) from error
-            self.directory = directory
-            for segment in self._segments:
-                segment.directory = directory
+            self._lies_in(directory)
+
+    def name_new(self, directory: Path) -> None:
+        """The same for a log that nobody knows yet: whoever made its directory makes the name durable too."""
+        with self.exclusive(), disk_errors(self.log_dir):
+            rename_new(self.directory, directory)
+            self._lies_in(directory)
+
+    def _lies_in(self, directory: Path) -> None:
+        self.directory = directory
+        for segment in self._segments:
+            segment.directory = directory
 
     def close(self, reason: LogError | None = None) -> None:
         """Close the files. Whoever still holds the log gets `reason` (LogClosed by default). Does not flush."""

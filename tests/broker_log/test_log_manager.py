@@ -819,3 +819,89 @@ def test_a_replica_that_others_count_on_does_not_begin_anew_while_a_disk_is_miss
     with pytest.raises(ReplicaOffline):
         manager.get_or_create("t", TOPIC, 0, broker.ids[1], is_counted_on=True)
     assert manager.get_or_create("other", OTHER, 0, broker.ids[1]).log_dir == broker.dirs[1]
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOSPC], ids=["no-files", "no-space"])
+@pytest.mark.parametrize("is_move", [False, True], ids=["new", "move"])
+def test_a_log_that_cannot_be_opened_in_its_new_directory_leaves_no_directory_and_can_be_made_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, number: int, is_move: bool
+) -> None:
+    """A directory that was left under the plain name would be taken for a disk's fault the next time."""
+    manager = broker.start()
+    if is_move:
+        manager.get_or_create("t", TOPIC, 0, broker.ids[1])
+
+    def make() -> PartitionLog:
+        if is_move:
+            return manager.create_future(TOPIC, 0, broker.dirs[0])
+        return manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+
+    def fails(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kraftlab.broker.log.partition_log.Segment.create", fails)
+        with pytest.raises((TooManyOpenFiles, NoSpace)):
+            make()
+    assert broker.names(0) == []
+    assert make().log_end_offset == 0
+    assert not manager.offline_dirs
+
+
+def test_a_move_whose_name_could_not_be_made_durable_has_not_begun(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = broker.start()
+    manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+
+    def no_files(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log_manager_module, "fsync_directory", no_files)
+        with pytest.raises(TooManyOpenFiles):
+            manager.create_future(TOPIC, 0, broker.dirs[1])
+    assert manager.futures() == []
+    assert manager.create_future(TOPIC, 0, broker.dirs[1]).log_end_offset == 0
+
+
+def test_the_checkpoints_of_a_move_are_not_those_of_a_deleted_topic_of_that_name(broker: Broker, batch) -> None:
+    """The replica of the deleted topic lies in the target under the plain name, and nobody has claimed it yet."""
+    manager = broker.start()
+    given_up = manager.get_or_create("t", OTHER, 0, broker.ids[1])
+    given_up.append_as_leader(batch(9), 1)
+    given_up.high_watermark = 9
+    manager.close()
+    manager = broker.start(AssignedReplica("t", TOPIC, 0, broker.ids[0]))
+    current = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    current.append_as_leader(batch(20), 1)
+    copy_all(current, manager.create_future(TOPIC, 0, broker.dirs[1]))
+    manager.write_checkpoints()
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        assert (broker.dirs[1] / name).read_text() == "0\n1\nt 0 0\n"
+
+
+def test_a_checkpoint_that_waits_for_another_does_not_bring_back_what_a_cut_has_lowered(broker: Broker, batch) -> None:
+    """What is cut meanwhile may be written again, and must not count as durable then."""
+    manager = broker.start()
+    log = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    log.append_as_leader(batch(5), 1)
+    log.append_as_leader(batch(5), 1)
+    log.flush()
+    log_dir = manager._online[broker.dirs[0]]
+    lock = log_dir._checkpoint_lock
+    waiting = [lambda: log.truncate_to(5)]
+
+    class CutsFirst:
+        """The lock, as held by the cut until it is done."""
+
+        def __enter__(self) -> None:
+            if waiting:
+                waiting.pop()()
+            lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            lock.release()
+
+    log_dir._checkpoint_lock = CutsFirst()
+    manager.write_checkpoints()
+    assert not waiting
+    assert (broker.dirs[0] / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 5\n"
