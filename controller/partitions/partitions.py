@@ -36,7 +36,7 @@ NOT_CHECKED = -1
 
 
 class Eligibility:
-    """Who may lead: `removed` counts as gone, `added` as active, whatever the image says. What is asked about a broker is found
+    """Who may lead: `removed` counts as gone, `added` as unfenced, whatever the image says. What is asked about a broker is found
     out once, so make one per operation.
     """
 
@@ -62,8 +62,8 @@ class Eligibility:
     def _online_directories(self, broker_id: int) -> Collection[Uuid] | None:
         """Directories that are known to be online on this broker, None if it is not active."""
         broker = None if broker_id == self.removed else self._brokers.get(broker_id)
-        is_active = broker is not None and (broker.is_active or broker_id == self._added)
-        online = broker.log_dirs if broker is not None and is_active else None
+        is_unfenced = broker is not None and (not broker.fenced or broker_id == self._added)
+        online = broker.log_dirs if broker is not None and is_unfenced and not broker.in_controlled_shutdown else None
         self._online[broker_id] = online
         return online
 
