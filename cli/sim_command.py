@@ -14,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from . import sim_text
+from .ending import ends_with_its_workers
 from .offers import offer_words
 from .output import DONE, FAILED, CommandFailed, Output, json_option, print_json
 
@@ -205,11 +206,12 @@ def _play_many(choice: Choice, seeds: range, jobs: int | None, with_coverage: bo
         failed = f"{len(tally.failures)} FAILED, " if tally.failures else ""
         return failed + runner.rates(tally.summary(time.perf_counter() - started))
 
-    for result in sim_text.progress(results, len(seeds), describe):
-        tally.add(result)
-        if not result.ok:
-            replay = sim_text.replay_command(result, chosen_faults=choice.faults)
-            out.findings(sim_text.failure_lines(result, replay, with_tail=len(tally.failures) <= SHOWN_TAILS))
+    with ends_with_its_workers():
+        for result in sim_text.progress(results, len(seeds), describe):
+            tally.add(result)
+            if not result.ok:
+                replay = sim_text.replay_command(result, chosen_faults=choice.faults)
+                out.findings(sim_text.failure_lines(result, replay, with_tail=len(tally.failures) <= SHOWN_TAILS))
     summary = tally.summary(time.perf_counter() - started)
     if with_coverage:
         out.lines(sim_text.coverage_lines(summary.coverage))
@@ -405,7 +407,8 @@ def mutants(
     out = Output(as_json)
     processes = jobs or min(os.cpu_count() or 1, len(names))
     hunted = mutation.hunt_all(names, load=game.load_mutants, play=game.run_seed, seeds_max=seeds_max, processes=processes)
-    findings = list(sim_text.progress(hunted, len(names), lambda finding: finding.id))
+    with ends_with_its_workers():
+        findings = list(sim_text.progress(hunted, len(names), lambda finding: finding.id))
     out.lines(sim_text.finding_lines(findings))
     if write_plans is not None:
         _write_plans(findings, game, write_plans, out)

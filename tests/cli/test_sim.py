@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -149,6 +150,17 @@ def test_planted_bugs_are_found_and_counted(capsys: pytest.CaptureFixture[str]) 
     assert "0 of 1 found" in capsys.readouterr().out
     assert run("mutants", "--metadata", "--only", "answer-before-commit", "--json", "--jobs", "1") == 0
     assert json.loads(capsys.readouterr().out)["mutants"][0]["found"]
+
+
+def test_sigterm_ends_it_and_its_workers_without_a_word() -> None:
+    command = [sys.executable, "-m", "kraftlab.cli.main", "sim", "--seeds", "100000", "--jobs", "2", "--mutant", BUG]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("seed "), "its workers play"
+        process.terminate()
+        _, said = process.communicate(timeout=30)
+    assert said == ""
+    assert process.returncode == -signal.SIGTERM
 
 
 def test_tables_line_up() -> None:

@@ -327,6 +327,21 @@ async def test_the_entry_into_controlled_shutdown_runs_again_on_a_new_active_con
     assert five.controller.statistics().writes == writes + 1
 
 
+async def test_a_broker_whose_shutdown_has_begun_leads_nothing_although_it_is_unfenced_again(five: Any) -> None:
+    """It fell silent in the middle of its shutdown, and what comes last is a heartbeat from before it."""
+    await five.create("t", (1,))
+    await five.heartbeat(1, want_shutdown=True)
+    await five.pass_time(9001)
+    assert five.broker(1).fenced
+    await five.heartbeat(1)
+    assert not five.broker(1).fenced
+    assert five.broker(1).in_controlled_shutdown
+    assert five.partition("t").leader == -1
+    await five.register(1, 2, previous_broker_epoch=five.broker(1).epoch)
+    await five.heartbeat(1)
+    assert five.partition("t").leader == 1
+
+
 async def test_shutting_down_brokers_are_no_leaders_and_not_in_new_isrs(five: Any) -> None:
     await five.create("t", (1, 2))
     await five.heartbeat(1, want_shutdown=True)
