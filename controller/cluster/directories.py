@@ -13,8 +13,10 @@ from kraftlab.metadata.peer_rpc import (
 )
 from kraftlab.metadata.records import PartitionChange
 
+from ..configs.description import unclean_election_enabled
 from ..engine.levels import DIRECTORIES, metadata_version, shrink_raises_epoch
 from ..engine.state import Context, ControllerState, Outcome
+from ..partitions.election import Election
 from ..partitions.partition_change import build_change
 from ..partitions.partitions import Eligibility, check_broker_epoch, default_directory
 
@@ -46,7 +48,7 @@ def assign(
     records: list[PartitionChange] = []
     for key, entry in newest.items():
         if codes[key] is ErrorCode.NONE:
-            record = _change(state, broker, entry)
+            record = _change(state, broker, entry, context)
             if record is not None:
                 records.append(record)
     results = tuple(
@@ -66,7 +68,7 @@ def _problem(state: ControllerState, broker_id: int, entry: DirectoryAssignment)
     return ErrorCode.NONE if broker_id in partition.replicas else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def _change(state: ControllerState, broker: BrokerImage, entry: DirectoryAssignment) -> PartitionChange | None:
+def _change(state: ControllerState, broker: BrokerImage, entry: DirectoryAssignment, context: Context) -> PartitionChange | None:
     image = state.image
     partition = image.topics.by_id[entry.topic_id].partitions[entry.partition]
     online = broker.has_online(entry.directory_id)
@@ -78,6 +80,8 @@ def _change(state: ControllerState, broker: BrokerImage, entry: DirectoryAssignm
             return eligibility.accepts(partition, broker_id)
         return online and broker.is_active
 
+    name = image.topics.by_id[entry.topic_id].name
+    unclean = not online and unclean_election_enabled(image, name, context.settings)
     isr = partition.isr if online else tuple(member for member in partition.isr if member != broker.broker_id)
     return build_change(
         partition,
@@ -85,8 +89,9 @@ def _change(state: ControllerState, broker: BrokerImage, entry: DirectoryAssignm
         entry.topic_id,
         accepts=accepts,
         default_directory=default_directory(image.cluster.brokers),
-        min_isr=min_isr_if_on(image, image.topics.by_id[entry.topic_id].name),
+        min_isr=min_isr_if_on(image, name),
         target_isr=isr,
+        election=Election.UNCLEAN if unclean else Election.ONLINE,
         uncleanly_stopped=() if online else (broker.broker_id,),
         directories={broker.broker_id: entry.directory_id},
         shrink_raises_epoch=shrink_raises_epoch(image),

@@ -18,7 +18,14 @@ from kraftlab.metadata.peer_rpc import (
     ControllerRegistrationRequest,
     DirectoryAssignment,
 )
-from kraftlab.metadata.records import BrokerRegistrationChange, FeatureLevel, Listener, PartitionChange, RegisterBroker
+from kraftlab.metadata.records import (
+    RECOVERING,
+    BrokerRegistrationChange,
+    FeatureLevel,
+    Listener,
+    PartitionChange,
+    RegisterBroker,
+)
 from kraftlab.metadata.uuids import LOST, UNASSIGNED
 from kraftlab.quorum.core.errors import InvariantViolation
 from kraftlab.quorum.driver.errors import NotLeader
@@ -410,6 +417,16 @@ async def test_a_replica_in_a_lost_or_unknown_directory_leaves_isr_and_leadershi
     await five.create("u", (3,))
     assert await assign(five, 3, "u", 0, LOST) == ErrorCode.NONE
     assert (five.partition("u").isr, five.partition("u").elr, five.partition("u").last_known_elr) == ((), (), (3,))
+
+
+async def test_where_unclean_elections_are_allowed_a_lost_directory_leads_to_one_at_once(five: Any) -> None:
+    await five.create("t", (1, 2), unclean_leader_election_enable="true")
+    await five.stop_broker(2)
+    await five.heartbeat(2)
+    assert five.state("t") == ((1, 2), (1,), 1, (), ())
+    assert await assign(five, 1, "t", 0, LOST) == ErrorCode.NONE
+    assert five.state("t") == ((1, 2), (2,), 2, (), ())
+    assert five.partition("t").leader_recovery_state == RECOVERING
 
 
 async def test_an_assignment_leaves_the_eligible_leaders_alone(cluster: Any, tools: Any) -> None:
