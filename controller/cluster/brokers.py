@@ -259,7 +259,9 @@ def heartbeat_facts(
         assert contact is not None
         shutdown_seen = contact.controlled_shutdown_offset <= table.lowest_offset(_active_brokers(state))
     caught_up = request.current_metadata_offset > broker.registration_offset
-    return current, HeartbeatFacts(request.want_fence, request.want_shutdown, caught_up, leads, shutdown_seen)
+    serves_nothing = broker.fenced and not broker.log_dirs and metadata_version(state.image) >= DIRECTORIES
+    wants_fence = request.want_fence or serves_nothing
+    return current, HeartbeatFacts(wants_fence, request.want_shutdown, caught_up, leads, shutdown_seen)
 
 
 def _active_brokers(state: ControllerState) -> list[int]:
@@ -305,6 +307,8 @@ def heartbeat(
     offline = tuple(directory for directory in request.offline_log_dirs if directory in broker.log_dirs)
     if offline:
         records = _with_directories_offline(state, broker, records, offline, context)
+        if {*offline} == {*broker.log_dirs} and following is not BrokerState.SHUTDOWN_NOW:
+            following = BrokerState.FENCED
     return Outcome(records, _response(following, facts), atomic=False, appended=appended)
 
 
@@ -373,7 +377,7 @@ def _with_directories_offline(
     """Adds the loss of directories after a heartbeat's own records: the replicas there leave ISRs and leaderships first, and are
     not eligible to lead either, since a repaired directory may come back empty.
 
-    A broker that loses its last directory is fenced as well: it can serve nothing.
+    A broker that loses its last directory is fenced as well, until it registers others: it can serve nothing.
     """
     if records:
         state = state.replay(records, context.next_offset, state.image.provenance)

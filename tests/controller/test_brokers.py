@@ -491,6 +491,19 @@ async def test_a_broker_without_any_directory_left_is_fenced(cluster: Any, tools
     assert cluster.state("unplaced", 0) == ((1, 2), (2,), 2, (), ()), "although nobody knew in which directory it was"
 
 
+async def test_a_broker_without_any_directory_left_is_not_unfenced_again(cluster: Any, tools: Any) -> None:
+    only = tools.directory(1, 0)
+    await cluster.start_brokers(1, log_dirs=(only,))
+    await cluster.create("t", (1,))
+    assert (await cluster.heartbeat(1, offline_log_dirs=(only,))).is_fenced
+    assert (await cluster.heartbeat(1)).is_fenced
+    assert cluster.broker(1).fenced
+    assert cluster.partition("t").leader == -1
+    assert (await cluster.heartbeat(1, want_shutdown=True)).should_shutdown
+    await cluster.start_brokers(1, incarnation=2)
+    assert not cluster.broker(1).fenced
+
+
 async def test_unfencing_with_a_dead_directory_in_one_heartbeat(cluster: Any, tools: Any) -> None:
     first, second = await two_dirs(cluster, tools)
     await cluster.stop_broker(2)
