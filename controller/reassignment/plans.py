@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage, PartitionImage
-from kraftlab.metadata.moves import MovesImage, PlannedPartition
+from kraftlab.metadata.moves import MovesImage, PlannedPartition, QueuedMoveImage
 from kraftlab.metadata.uuids import Uuid, is_reserved
 
 from .arithmetic import original_replicas, target_replicas
@@ -54,7 +54,7 @@ def rollback(image: MetadataImage, plan_id: str, force: bool) -> list[tuple[str,
     for key in sorted(plan.partitions, key=lambda key: (plan.partitions[key].topic, key[1], key[0])):
         entry = plan.partitions[key]
         partition = image.topics.partition(*key)
-        problem = _moved_on(entry, partition)
+        problem = _moved_on(entry, partition, image.moves.waiting(*key))
         if problem is not None:
             changed.append(f"{entry.topic}:{entry.partition} {problem}")
         wishes.setdefault(entry.topic, []).append(_wish_back(image, entry, partition))
@@ -68,14 +68,15 @@ def rollback(image: MetadataImage, plan_id: str, force: bool) -> list[tuple[str,
     return list(wishes.items())
 
 
-def _moved_on(entry: PlannedPartition, partition: PartitionImage | None) -> str | None:
-    """What became of the partition if the plan had nothing to do with it."""
+def _moved_on(entry: PlannedPartition, partition: PartitionImage | None, waiting: QueuedMoveImage | None) -> str | None:
+    """What became of the partition if the plan had nothing to do with it. What waits for it is where it goes."""
     if partition is None:
         return "was deleted"
-    now = target_replicas(partition)
+    now = target_replicas(partition) if waiting is None else waiting.target
     if now in (entry.target, entry.replicas):
         return None
-    return f"{'goes' if partition.is_reassigning else 'went'} to [{','.join(map(str, now))}]"
+    is_going = partition.is_reassigning or waiting is not None
+    return f"{'goes' if is_going else 'went'} to [{','.join(map(str, now))}]"
 
 
 def _wish_back(image: MetadataImage, entry: PlannedPartition, partition: PartitionImage | None) -> Wish:

@@ -306,6 +306,19 @@ async def test_a_rollback_is_refused_by_name_where_a_partition_moved_on_unless_f
     assert [five.partition("t", number).replicas for number in (0, 1)] == [(0,), (0,)]
 
 
+async def test_a_target_that_waits_under_another_plan_is_not_taken_off_by_a_rollback_unless_forced(queue: Any) -> None:
+    await move(queue, "t", {1: (2,)}, plan_id="p")
+    await move(queue, "t", {1: None})
+    await move(queue, "t", {0: (1,), 1: (1,)}, queued=True, plan_id="other")
+    assert waiting(queue) == [1]
+    with pytest.raises(ApiError, match=r"t:1 goes to \[1\]") as caught:
+        await rollback(queue, "p")
+    assert caught.value.code is ErrorCode.INVALID_UPDATE_VERSION
+    assert waiting(queue) == [1]
+    await rollback(queue, "p", force=True)
+    assert waiting(queue) == []
+
+
 async def test_a_forced_rollback_leaves_a_new_topic_of_the_same_name_alone(five: Any) -> None:
     await five.create("t", (0,), (0,))
     await move(five, "t", {0: (1,)}, plan_id="p")
