@@ -31,6 +31,7 @@ from .replica_errors import ReplicaError, code_of
 ACKS_LEADER = 1
 ACKS_ALL = -1
 TIMEOUT_MAX_MS = 60_000
+NOT_REPLICATED = "It was written, but not every in-sync replica had it in time; it may still be there when it is sent again."
 
 PeerHandler = Callable[[PeerRequest], Awaitable[bytes]]
 
@@ -98,7 +99,8 @@ class DataPlane:
             timeout_ms = min(request.timeout_ms, TIMEOUT_MAX_MS)
             code = await _replicated(partition, end, epoch, timeout_ms)
             if code != ErrorCode.NONE:
-                return ProduceResponse(code, code.message, base, end)
+                message = NOT_REPLICATED if code == ErrorCode.REQUEST_TIMED_OUT else code.message
+                return ProduceResponse(code, message, base, end)
         return ProduceResponse(ErrorCode.NONE, None, base, end)
 
     # --- digests -------------------------------------------------------------------------------------------------------------

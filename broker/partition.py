@@ -332,8 +332,17 @@ class Partition:
                 self.notify()
             return count
 
+    def brokers_changed(self) -> None:
+        """Some are active now that were not, or the other way round: nobody waits any longer for one that is gone."""
+        if isinstance(self.role, LeaderRole) and self.log is not None:
+            self._raise_high_watermark()
+            self.notify()
+
     def check_lag(self) -> None:
-        """Proposes to drop members that have not kept up (every half of replica.lag.time.max.ms)."""
+        """Proposes to drop members that have not kept up, and waits no longer for others that have not (every half of
+        replica.lag.time.max.ms).
+        """
+        self._raise_high_watermark()
         if not isinstance(self.role, LeaderRole) or self.log is None or self.role.wish is not None:
             return
         lagging = lagging_members(

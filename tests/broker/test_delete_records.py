@@ -104,6 +104,23 @@ async def test_a_replica_whose_broker_is_fenced_follows_when_it_is_back(
     await eventually(lambda: starts(pair) == [3, 3], "the follower's log begins where the leader's does")
 
 
+async def test_a_replica_whose_broker_is_fenced_meanwhile_is_waited_for_no_longer(autojump_clock: Any, pair: Any) -> None:
+    """It is not in sync, so that nothing of the partition changes."""
+    pair.unreachable.add(0)
+    await pair.change("t", 0, isr=(0,))
+    answers: list[list[tuple[int, int]]] = []
+
+    async def ask() -> None:
+        answers.append(await delete(pair, 0, ("t", 0, 3)))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await trio.sleep(0.1)
+        assert answers == []
+        await pair.fence(1, fenced=True)
+    assert answers == [[(3, 0)]]
+
+
 async def test_a_leader_that_has_to_go_tells_so(autojump_clock: Any, pair: Any) -> None:
     pair.unreachable.add(0)
     answers: list[list[tuple[int, int]]] = []

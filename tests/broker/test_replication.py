@@ -122,6 +122,31 @@ async def test_a_member_that_the_controller_has_dropped_does_not_hold_the_high_w
     assert trio.current_time() - sending < 0.1
 
 
+@pytest.mark.parametrize("is_fenced", [True, False], ids=["fenced", "silent"])
+async def test_a_follower_that_was_refused_and_then_went_does_not_hold_the_high_watermark_for_ever(
+    autojump_clock: Any, world: Any, batch: Batch, is_fenced: bool
+) -> None:
+    """It was caught up a moment ago, and might have joined; nothing of the partition itself changes when it goes."""
+    brokers = await three(world)
+    await world.create_topic("t", [0, 1, 2])
+    world.refuse_isr_with = ErrorCode.INELIGIBLE_REPLICA
+    await world.change("t", 0, isr=(0, 1))
+    await trio.sleep(1)
+    brokers[2].scope.cancel()
+    world.unreachable.add(2)
+    sending = trio.current_time()
+
+    async def fence() -> None:
+        await trio.sleep(0.5)
+        if is_fenced:
+            await world.fence(2, True)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fence)
+        assert (await brokers[0].produce("t", 0, batch())).error == ErrorCode.NONE
+    assert 0.4 < trio.current_time() - sending < (0.6 if is_fenced else 5)
+
+
 async def test_a_fenced_follower_is_not_proposed(autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually) -> None:
     brokers = await three(world)
     await world.create_topic("t", [0, 1, 2])
@@ -161,6 +186,20 @@ async def test_acks_all_is_refused_with_too_few_in_sync_and_acks_one_is_not(
     assert answer.error == ErrorCode.NOT_ENOUGH_REPLICAS
     assert brokers[0].log("t", 0).log_end_offset == 0
     assert (await brokers[0].produce("t", 0, batch(), acks=1)).error == ErrorCode.NONE
+
+
+async def test_an_append_that_is_not_replicated_in_time_is_not_said_to_have_changed_nothing(
+    autojump_clock: Any, world: Any, batch: Batch
+) -> None:
+    """Whoever believes that sends it again, and has it twice."""
+    brokers = await three(world)
+    await world.create_topic("t", [0, 1, 2])
+    world.unreachable.add(0)
+    world.controller_answers = trio.Event()
+    answer = await brokers[0].produce("t", 0, batch())
+    assert (answer.error, answer.base_offset, answer.log_end_offset) == (ErrorCode.REQUEST_TIMED_OUT, 0, 1)
+    assert "it was written" in answer.message.lower()
+    assert "nothing was changed" not in answer.message
 
 
 async def test_a_produce_that_cannot_be_served_says_why(autojump_clock: Any, world: Any, batch: Batch) -> None:
