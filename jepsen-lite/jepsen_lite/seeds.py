@@ -10,10 +10,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from kraftlab.quorum.simulation.workers import worker_pool
-
 from .checkers.judgement import judge
 from .interpreter import GeneratorStuck
+from .jobs import done_by
 from .runs import Trial, checkers_of
 from .verdicts import HARNESS, Verdict, exit_code, worst
 from .workloads import workload_named
@@ -84,11 +83,7 @@ def play_seed(trial: Trial) -> Seed:
 
 def play_seeds(trials: Sequence[Trial], jobs: int = 1) -> Iterator[Seed]:
     """Plays them in this process or in so many; what came of them comes in their order."""
-    if jobs <= 1:
-        yield from map(play_seed, trials)
-        return
-    with worker_pool(jobs) as executor:
-        yield from executor.map(play_seed, trials)
+    return done_by(jobs, play_seed, trials)
 
 
 def sum_of(seeds: Sequence[Seed]) -> Sum:

@@ -21,11 +21,11 @@ import msgspec
 from kraftlab.cli.offers import offer_words
 from kraftlab.cli.output import CommandFailed, Output, json_option
 from kraftlab.cluster import ClusterError
-from kraftlab.quorum.simulation.workers import worker_pool
 
 from ..command import HarnessError, WrongUse
 from ..history import FAIL, INFO, OK
 from ..interpreter import GeneratorStuck
+from ..jobs import done_by
 from ..nemeses.capabilities import available_kinds, refusal
 from ..nemeses.kinds import ALL, KINDS
 from ..nemeses.networks.back_ends import LINKS, NETS
@@ -331,8 +331,7 @@ def _in_order(trials: Sequence[Trial], store: str, output: Output, jobs: int) ->
         for trial in trials:
             yield carried_out(trial, store, output)
         return
-    with worker_pool(jobs) as executor:
-        yield from executor.map(partial(carried_out, store=store, output=output, is_told=False), trials)
+    yield from done_by(jobs, partial(carried_out, store=store, output=output, is_told=False), trials)
 
 
 def _seeds(seed: str | None, count: int) -> list[str]:

@@ -12,8 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 
-from kraftlab.quorum.simulation.workers import worker_pool
-
+from ..jobs import done_by
 from .mutants import BUGS, Hunted, hunt
 from .protocol import SCRIPTS
 
@@ -46,8 +45,4 @@ def hunt_pair(pair: str) -> Hunted:
 
 def hunt_pairs(names: Iterable[str], jobs: int = 1) -> Iterator[Hunted]:
     """Each, in this process or in several; in their order."""
-    if jobs <= 1:
-        yield from map(hunt_pair, names)
-        return
-    with worker_pool(jobs) as executor:
-        yield from executor.map(hunt_pair, names)
+    return done_by(jobs, hunt_pair, names)

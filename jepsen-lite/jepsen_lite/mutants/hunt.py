@@ -23,10 +23,10 @@ from kraftlab.quorum.simulation.mutants import MUTANTS as OF_CONSENSUS
 from kraftlab.quorum.simulation.mutants import Mutant, MutantDoesNotApply, planted
 from kraftlab.quorum.simulation.options import draw_options
 from kraftlab.quorum.simulation.runner import SeedResult
-from kraftlab.quorum.simulation.workers import worker_pool
 
 from ..crash_images.mutants import hunt as hunt_images
 from ..fault_plan import FaultPlan
+from ..jobs import workers
 from ..nemeses.shrink import Case
 from ..workload import Options
 from ..workloads import workload_named
@@ -217,7 +217,7 @@ def hunt_all(ids: Iterable[str], *, budget_s: float, jobs: int = 1, shrinks: boo
         yield from map(run, ids)
         return
     wanted = list(ids)
-    with worker_pool(jobs) as executor:
+    with workers(jobs) as executor:
         hunts = {name: executor.submit(run, name) for name in sorted(wanted, key=_is_short)}
         for name in wanted:
             yield hunts[name].result()
