@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 import signal
 from collections.abc import Awaitable, Callable
 
@@ -37,11 +38,12 @@ FATAL: tuple[type[BaseException], ...] = (
 async def run_to_end(
     metadata_log_dir: str, serve: Callable[[], Awaitable[None]], also_fatal: tuple[type[BaseException], ...] = ()
 ) -> None:
-    """Runs `serve`, alone on its metadata directory, until it returns.
+    """Runs `serve`, alone on its metadata directory, until it returns. It may use as many files as the system allows the process.
 
     SystemExit with a message for fatal errors; anything else as it was raised.
     """
     fatal = FATAL + also_fatal
+    raise_file_limit()
     try:
         with DirectoryLock(metadata_log_dir):
             await serve()
@@ -51,6 +53,16 @@ async def run_to_end(
         raise only_cause(group) from None
     except fatal as error:
         raise SystemExit(f"Error: {error}") from None
+
+
+def raise_file_limit() -> None:
+    """An admin connection takes three descriptors, and more are let in than a usual limit has room for; the log needs its own."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError) as error:
+            logger.warning("the limit of open files stays at %d: %s", soft, error)
 
 
 def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -84,3 +85,18 @@ async def test_a_bug_beside_a_fatal_error_is_shown(tmp_path: Path) -> None:
 
     with pytest.raises(ExceptionGroup):
         await run_to_end(str(tmp_path), serve)
+
+
+async def test_a_node_may_use_as_many_files_as_the_system_allows_it(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    seen: list[tuple[int, int]] = []
+
+    async def serve() -> None:
+        seen.append(resource.getrlimit(resource.RLIMIT_NOFILE))
+
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1] // 2, limits[1]))
+        await run_to_end(str(tmp_path), serve)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert seen == [(limits[1], limits[1])]
