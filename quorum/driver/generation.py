@@ -5,7 +5,8 @@ A generation ends when a lost majority is forced: one survivor goes on alone, wi
 of it from the first node it asks. What it holds may differ from the history that was kept, anywhere behind their last common
 record, and no comparison would tell what brokers and clients have already been told. So nothing of it is kept:
 
-- a voter stops and says so, since what it alone holds may be worth a person's look;
+- a voter stops and says so, since what it alone holds may be worth a person's look; so does one whose removal may not be
+  committed;
 - an observer's copy proves nothing: it is removed, from its newest record to its oldest so that what a crash leaves is still a
   prefix, and only then does the directory belong to the new generation.
 """

@@ -673,7 +673,9 @@ class RaftDriver:
             return
         config = self.config
         # A log without a voter set is that of static voters, of whom this node may have been one: its configuration has changed.
-        is_expendable = not core.is_voter and (bool(core.voters.voters) or core.log_end_offset == 0)
+        # Nor is it known of a removal that may not be committed whether this node still votes.
+        is_voter_perhaps = core.quorum.membership.is_eligible
+        is_expendable = not is_voter_perhaps and (bool(core.voters.voters) or core.log_end_offset == 0)
         self._end(
             generation_over(config.directory, config.cluster_id, self.generation, generation, who, is_expendable=is_expendable)
         )

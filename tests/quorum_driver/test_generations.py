@@ -9,6 +9,7 @@ from typing import Any
 import trio
 
 from kraftlab.quorum import GenerationOver
+from kraftlab.quorum.core.messages import RemoveVoterRequest
 from kraftlab.quorum.driver.generation import begin_anew
 from kraftlab.quorum.storage.file_system import RealFileSystem
 from kraftlab.quorum.storage.identity import LogIdentity
@@ -18,6 +19,7 @@ Clusters = Callable[..., contextlib.AbstractAsyncContextManager[Any]]
 Eventually = Callable[..., Awaitable[None]]
 
 CLUSTER_ID = "driver-test-cluster"
+ANY_EPOCH = -1
 
 
 def force(node: Any) -> None:
@@ -110,3 +112,19 @@ async def test_a_newcomer_with_an_empty_disk_learns_the_generation_and_can_becom
         await newcomer.start()
         await eventually(lambda: len(c.nodes[0].driver.describe().voters) == 2, "two voters again")
         await c.committed(c.propose(c.nodes[0], "by both"))
+
+
+async def test_a_voter_whose_removal_may_never_have_been_committed_keeps_what_it_alone_may_have(
+    cluster: Clusters, eventually: Eventually
+) -> None:
+    async with cluster(dynamic=True) as c:
+        leader = await c.leader()
+        await c.committed(c.propose(leader, "perhaps nowhere else"))
+        for node in c.nodes:
+            if node is not leader:
+                await node.crash()
+        c.nursery.start_soon(leader.driver.ask, RemoveVoterRequest(ANY_EPOCH, leader.voter.key, 10_000))
+        await eventually(lambda: len(leader.driver.describe().voters) == 2, "it has removed itself")
+        leader.driver.met_newer_generation(1, "node 0")
+        await eventually(lambda: leader.failure, "it ends")
+        assert not why(leader).is_expendable
