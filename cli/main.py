@@ -60,7 +60,9 @@ def run(arguments: list[str] | None = None) -> int:
 
     as_json = "--json" in (sys.argv[1:] if arguments is None else arguments)
     try:
-        return build().main(arguments, "kraftlab", standalone_mode=False) or 0
+        code = build().main(arguments, "kraftlab", standalone_mode=False) or 0
+        sys.stdout.flush()
+        return code
     except CommandFailed as error:
         failure = error
     except click.exceptions.NoArgsIsHelpError as error:
@@ -81,12 +83,28 @@ def run(arguments: list[str] | None = None) -> int:
         if text is None:
             raise
         failure = CommandFailed(f"Error: {text}")
-    print_failure(failure, as_json)
+    try:
+        sys.stdout.flush()
+        print_failure(failure, as_json)
+    except OSError:
+        _give_up_stdout()
+        click.echo(failure.text, err=True)
     return failure.exit_code
+
+
+def _give_up_stdout() -> None:
+    """Nothing more can be written there: what Python still has for it is dropped, else it complains of that at its end."""
+    import os
+    from contextlib import suppress
+
+    with suppress(OSError), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _known_failure(error: Exception) -> str | None:
     """The text of an error that speaks for itself, None for a bug."""
+    import errno
+
     from kraftlab.config.errors import ConfigError
     from kraftlab.metadata.errors import ApiError
     from kraftlab.quorum.storage.errors import StorageError
@@ -95,6 +113,8 @@ def _known_failure(error: Exception) -> str | None:
         return error.message or str(error)
     if isinstance(error, OSError) and error.filename is not None:
         return f"cannot use {error.filename}: {error.strerror}; check the path and its permissions"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return f"cannot write: {error.strerror}; make room there, or send the output elsewhere"
     if isinstance(error, ConfigError | StorageError) or type(error).__name__ in ("ClusterError", "ClusterUnreachable"):
         return str(error)
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -168,3 +169,13 @@ def test_up_refuses_what_is_no_cluster(tmp_path: Path, capsys: pytest.CaptureFix
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("words", [("completion", "bash"), ("sim", "--seed", "3", "--json"), ("sim", "--seed", "3", "--trace")])
+def test_an_output_that_is_full_is_told_in_a_line(words: tuple[str, ...]) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "kraftlab.cli.main", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.stderr == "Error: cannot write: No space left on device; make room there, or send the output elsewhere\n"
+    assert done.returncode == 1
