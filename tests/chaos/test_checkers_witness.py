@@ -102,6 +102,15 @@ GOOD: dict[str, tuple[list[Op], list[Entry]]] = {
         TWO_SETS,
     ),
 }
+GOOD["refused, and told so again when that was over"] = (
+    [
+        op(0, "set", 0, 1, 1, 1),
+        op(1, "cas", 2, 3, [7, 8], outcome="info"),
+        op(2, "set", 4, 5, 7, 2),
+        op(3, "cas", 6, 7, [7, 8], outcome="fail", error=MISMATCH, request_id="a:1"),
+    ],
+    [config(0, "x", 1, "a:0"), config(1, "x", 7, "a:2")],
+)
 LAST_GET = op(2, "get", 4, 5, result=2, offset=2)
 BAD: dict[str, tuple[list[Op], list[Entry], str]] = {
     "lost": ([op(0, "set", 0, 1, 1, 1), op(1, "set", 2, 3, 2, 2)], [config(0, "x", 1, "a:0"), config(1, "y", 5)], "lost"),
@@ -115,6 +124,15 @@ BAD: dict[str, tuple[list[Op], list[Entry], str]] = {
     ),
     "as something else": ([op(0, "set", 0, 1, 1, 1)], [config(0, "x", 9, "a:0")], "wrong record"),
     "failed and written": ([op(0, "set", 0, 1, 1, outcome="fail", error="X")], TWO_SETS[:1], "failed but written"),
+    "refused again, and never rightly": (
+        [
+            op(0, "set", 0, 1, 7, 1),
+            op(1, "cas", 2, 3, [7, 8], outcome="info"),
+            op(2, "cas", 6, 7, [7, 8], outcome="fail", error=MISMATCH, request_id="a:1"),
+        ],
+        [config(0, "x", 7, "a:0")],
+        "unjustified refusal",
+    ),
     "against time": ([op(0, "set", 2, 3, 1, 1), op(1, "set", 0, 1, 2, 2)], TWO_SETS, "write order"),
     "unknown, before what was acknowledged": (
         [op(0, "set", 4, 5, 1, outcome="info"), op(1, "set", 2, 3, 2, 2)],

@@ -14,7 +14,7 @@ offset. What is checked:
   they show must have been so.
 - Sessions never go back: the offsets of one process do not sink. (A retry gets the first answer again, and may.)
 - A refusal that says something of the state is justified by the state somewhere in its window: from what was acknowledged before
-  it was asked, to where the first change begins that was asked for after it had returned.
+  it was first asked, to where the first change begins that was asked for after it had returned.
 
 It trusts offsets to name what was answered; a server that lies about both the value and the offset consistently is the business
 of the black-box search (`linearizable`), which ignores offsets. It does not check that the log is the same on all nodes
@@ -160,10 +160,15 @@ class _Evidence:
             add("wrong record", f"{_shown(op)} is in the log at {change.begin} as something else: {wrong}", [op.index])
 
     def check_real_time(self, local_reads: frozenset[str]) -> dict[int, int]:
-        """What returned first lies first. Gives, for each refusal, the offset that was acknowledged before it was asked."""
+        """What returned first lies first. Gives, for each refusal, the offset that was acknowledged before it was first asked:
+        the answer to a retry is that of the first sending.
+        """
         returned = sorted((op for op in self.history if op.outcome == OK and op.offset >= 0), key=attrgetter("ended_ns"))
         refusals = {op.index for op in self._refusals}
         floors: dict[int, int] = {}
+        again = {sendings[0].request_id for sendings in self.requests.values() if len(sendings) > 1} if refusals else set()
+        asked: dict[str, int] = {}
+        """Of requests that were sent again, the floor of the first sending."""
         floor, floor_op, place, count = 0, -1, 0, len(returned)
         by_request, retries = self.by_request, self.retries
         for op in self.history:
@@ -172,8 +177,10 @@ class _Evidence:
                 if returned[place].offset > floor:
                     floor, floor_op = returned[place].offset, returned[place].index
                 place += 1
+            if op.request_id in again:
+                asked.setdefault(op.request_id, floor)
             if op.outcome == FAIL and op.index in refusals:
-                floors[op.index] = floor
+                floors[op.index] = asked.get(op.request_id, floor)
             if op.index in retries or op.f in local_reads:
                 continue
             found = by_request.get(op.request_id) if op.request_id else None
