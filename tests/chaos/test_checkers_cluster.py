@@ -154,6 +154,14 @@ def test_outages_are_measured_around_each_strike() -> None:
     assert verdict.details["longest_outage_s"] == pytest.approx(3.1)
 
 
+def test_an_outage_that_was_over_before_a_strike_is_not_the_strikes() -> None:
+    ops = timed((0, 8 * SECOND), *every(0.1, 8, 20))
+    strike = Strike(kind="kill", begin_ns=int(8.005 * SECOND), end_ns=10 * SECOND, nodes=(1,))
+    verdict = Availability().check(run(*ops, strikes=(strike,), healed_s=10, ended_ns=20 * SECOND))
+    assert verdict.details["longest_outage_s"] == pytest.approx(8)
+    assert verdict.details["by_kind"]["kill"]["longest_outage_s"] == pytest.approx(0.1, abs=0.02)
+
+
 def test_what_was_asked_before_the_healing_does_not_count_as_recovery() -> None:
     ops = timed((0, SECOND), (5 * SECOND, int(7.1 * SECOND)), (8 * SECOND, 9 * SECOND))
     verdict = Availability().check(run(*ops, healed_s=7, ended_ns=10 * SECOND))

@@ -126,10 +126,10 @@ class Successes:
 
     def longest_outage(self, begin_ns: int, end_ns: int) -> tuple[float, int]:
         """Of the outages that touch this time, the longest (s), and when it began."""
-        first = max(0, bisect_left(self.ended, begin_ns) - 1)
+        first = bisect_left(self.ended, begin_ns) - 1
         last = bisect_right(self.ended, end_ns) + 1
-        moments = self.ended[first:last]
-        if first == 0:
+        moments = self.ended[max(0, first) : last]
+        if first < 0:
             moments = [self.first_ns, *moments]
         if last > len(self.ended):
             moments = [*moments, self.last_ns]
