@@ -108,10 +108,11 @@ class Purgatory:
             entry = waiting.popleft()
             entry.release(entry.offset)
 
-    def fail_all(self, error: ApiError) -> None:
+    def fail_all(self, error: Callable[[int], ApiError]) -> None:
+        """Fails everything that waits, with the error for the offset that it waits for."""
         waiting, self._waiting = self._waiting, deque()
         for entry in waiting:
-            entry.fail(error)
+            entry.fail(error(entry.offset))
 
     def __len__(self) -> int:
         return len(self._waiting)

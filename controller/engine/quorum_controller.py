@@ -552,13 +552,8 @@ class QuorumController:
         self._fencing.deactivate()
         self._background.deactivate()
         self.moves.deactivate()
-        self._purgatory.fail_all(
-            OutcomeUnknown(
-                ErrorCode.NOT_CONTROLLER,
-                f"This controller lost the leadership ({reason}); the change may or may not survive.",
-                self._applied_offset,
-            )
-        )
+        text = f"This controller lost the leadership ({reason}); the change may or may not survive."
+        self._purgatory.fail_all(lambda offset: OutcomeUnknown(ErrorCode.NOT_CONTROLLER, text, offset))
         self.queue.resume()
 
     # --- activation ----------------------------------------------------------------------------------------------------------

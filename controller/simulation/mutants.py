@@ -50,8 +50,8 @@ def _revert_forgotten(step_down: Callable[[QuorumController, str], None]) -> Cal
     return mutated
 
 
-def _answers_forgotten(_original: object) -> Callable[[Purgatory, ApiError], None]:
-    def mutated(self: Purgatory, error: ApiError) -> None:
+def _answers_forgotten(_original: object) -> Callable[[Purgatory, Callable[[int], ApiError]], None]:
+    def mutated(self: Purgatory, error: Callable[[int], ApiError]) -> None:
         """Those who wait go on waiting, and get the answer when somebody else's batch is committed at that offset."""
 
     return mutated

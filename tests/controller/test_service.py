@@ -512,6 +512,18 @@ async def test_a_change_lost_with_the_leadership_is_unknown(door: Door) -> None:
     assert (standby.header.error_code, standby.header.outcome_unknown) == (ErrorCode.NOT_CONTROLLER, False)
 
 
+async def test_changes_lost_with_the_leadership_are_told_where_each_would_stand(door: Door) -> None:
+    """Who reads at that offset later knows whether it survived; at an earlier one it may not be there yet."""
+    await door.cluster.create("t", (0,), (0,))
+    answers: list[Any] = []
+    ends: list[int] = []
+    for number in (0, 1):
+        assert door.service.accept(Call("AlterPartitionReassignments", move(("t", number, (1,))), ANONYMOUS), answers.append)
+        ends.append(door.cluster.quorum.end_offset)
+    await door.cluster.controller.leader_changed(door.cluster.quorum.epoch + 1, 3001, {})
+    assert [answer.header.metadata_offset for answer in answers] == ends
+
+
 async def test_progress_is_taken_from_brokers_of_this_registration_by_the_active_controller(door: Door) -> None:
     await door.cluster.create("t", (0,))
     await door.call("AlterPartitionReassignments", move(("t", 0, (1,))))
