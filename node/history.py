@@ -81,10 +81,12 @@ class History:
 
     def at(self, moment: Moment) -> Found:
         """The image of that moment. NoHistory, OSError."""
-        return _while_files_vanish(lambda: self._at(moment))
+        return while_files_vanish(lambda: self._at(moment))
 
     def steps(self, start: Moment, end: Moment) -> Iterator[Step | str]:
-        """The batches between two moments, in order; a text comes last if the log can not be followed that far. NoHistory."""
+        """The batches between two moments, in order; a text comes last if the log can not be followed that far. NoHistory,
+        OSError: who takes them all at once may look again (`while_files_vanish`).
+        """
         image, crc, _ = self._start(start)
         for step in self._follow(image, crc, end):
             if isinstance(step, str):
@@ -98,7 +100,7 @@ class History:
 
     def known_committed(self) -> int:
         """The largest offset below which everything is committed for certain: ends of snapshots, and what leaders have noted."""
-        return _while_files_vanish(self._known_committed)
+        return while_files_vanish(self._known_committed)
 
     def _known_committed(self) -> int:
         committed = max((position.offset for position, _ in snapshots_in(self.partition, self._files)), default=0)
@@ -196,7 +198,7 @@ def _step(image: MetadataImage, found: FoundBatch) -> Step:
     return Step(header, tuple(records), delta.apply(Provenance(header.end_offset, header.epoch, header.append_time_ms)))
 
 
-def _while_files_vanish(read: Callable[[], T]) -> T:
+def while_files_vanish(read: Callable[[], T]) -> T:
     """A running node may remove old files: what it has then is newer."""
     for _ in range(READS - 1):
         with suppress(FileNotFoundError):

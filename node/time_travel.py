@@ -32,7 +32,7 @@ from kraftlab.quorum.driver.outside import Threads
 from kraftlab.quorum.storage.file_system import FileReader
 from kraftlab.quorum.storage.identity import partition_directory
 
-from .history import History, Moment, NoHistory
+from .history import History, Moment, NoHistory, while_files_vanish
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ class TimeTravel:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {request.from_offset} is not before {request.to_offset}; swap the two"
             )
-        return await self._in_thread(lambda: self._list(request.from_offset, request.to_offset))
+        return await self._in_thread(lambda: while_files_vanish(lambda: self._list(request.from_offset, request.to_offset)))
 
     def _check(self, offset: int, newest: int) -> None:
         if not 0 <= offset <= newest:

@@ -10,7 +10,7 @@ import pytest
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.metadata import codec
 from kraftlab.metadata.delta import MetadataDelta
-from kraftlab.metadata.errors import ApiError
+from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
 from kraftlab.metadata.records import AnyRecord, Config, RequestOutcome, Topic, UserScramCredential
 from kraftlab.metadata.snapshot import ImageSnapshot, image_digest, image_from
@@ -206,6 +206,28 @@ async def test_a_node_tells_the_records_between_offsets(lab: Lab, monkeypatch: p
     assert codec.decode(answer.batches[0].body) == lab.records[5]
     answer = await travel_of(lab).list_records(pb.ListMetadataRecordsRequest(from_offset=12, to_offset=14))
     assert answer.next_offset == 14
+
+
+async def test_a_node_that_cleans_its_log_while_the_records_are_read_looks_again(lab: Lab) -> None:
+    class Cleaned(RealFileSystem):
+        """Its oldest snapshot and the segments below the newer one go just when they are to be read."""
+
+        def read(self, path: str) -> bytes:
+            newer = snapshots_in(lab.partition)[0][0].offset
+            bases = [base for base, _ in segments_in(lab.partition)]
+            start = max(base for base in bases if base <= newer)
+            for base, old in segments_in(lab.partition):
+                if base < start:
+                    Path(old).unlink()
+            for position, old in snapshots_in(lab.partition):
+                if position.offset < newer:
+                    Path(old).unlink()
+            return super().read(path)
+
+    travel = TimeTravel(1, str(Path(lab.partition).parent), lambda: 2 * BATCHES, DiskThreads(), Cleaned())
+    with pytest.raises(ApiError, match="ask for that or a later one") as refused:
+        await travel.list_records(pb.ListMetadataRecordsRequest(from_offset=10, to_offset=14))
+    assert refused.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 async def test_a_node_tells_nothing_that_it_has_not_published(lab: Lab) -> None:
