@@ -159,13 +159,15 @@ class Mover:
     async def _forget(self, replica: ReplicaId, move: Move, *, keep_files: bool) -> None:
         logger.info("%s: the move to %s is dropped", move.partition, move.target_dir)
         self._step(move, MoveEvent.DROP)
-        self.moves.pop(replica, None)
         move.partition.future = None
-        if not keep_files:
-            try:
+        try:
+            if not keep_files:
                 await self._disks.run(move.target_dir, self._logs.drop_future, *replica, wall_clock_ms())
-            except LogError as error:
-                logger.warning("%s: its files could not be set aside: %s", move, error)
+        except LogError as error:
+            logger.warning("%s: its files could not be set aside: %s", move, error)
+        finally:
+            # Until now, whoever wants another move has found this one, and waited.
+            del self.moves[replica]
 
     def _start_soon(self, task: Callable[..., Awaitable[None]], *arguments: object) -> None:
         """Nothing once the broker ends: what a slow disk has kept from asking until then goes on where the files lie."""

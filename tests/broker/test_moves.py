@@ -191,6 +191,41 @@ async def test_a_move_is_dropped_though_the_disk_is_slower_than_who_cancels_it_h
     assert broker.directories() == {f"{target.name}/t-0"}
 
 
+async def test_a_move_that_is_asked_for_while_the_files_of_the_last_one_are_being_dropped_waits_for_that(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = await world.add_broker(0, log_dirs=3)
+    await world.create_topic("t", [0])
+    await broker.produce("t", 0, batch(1, 50_000))
+    await slow_down(world, 1)
+    target, other = (path for path in broker.dirs if path != broker.log("t", 0).log_dir)
+    await alter(broker, str(target))
+    run, answers = broker.disks.run, trio.Event()
+
+    async def run_late(log_dir: Any, work: Any, *args: Any, **options: Any) -> Any:
+        if work == broker.logs.drop_future:
+            with trio.CancelScope(shield=True):
+                await answers.wait()
+        return await run(log_dir, work, *args, **options)
+
+    monkeypatch.setattr(broker.disks, "run", run_late)
+    with trio.move_on_after(1):
+        await alter(broker, "any")
+
+    outcomes: list[tuple[int, str]] = []
+
+    async def ask() -> None:
+        outcomes.append(await alter(broker, str(other)))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await trio.sleep(1)
+        answers.set()
+    assert outcomes == [(ErrorCode.NONE, "")]
+    await slow_down(world, 1_000_000)
+    await eventually(lambda: broker.log("t", 0).log_dir == other, "the move that was asked for last is carried out")
+
+
 async def test_a_move_cancelled_while_the_controller_is_asked_gives_the_old_directory_back(
     autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
 ) -> None:
