@@ -333,7 +333,10 @@ class BrokerNode:
                 if node_id in partition.replicas
             ]
             assigned.sort(key=lambda replica: (replica.topic, replica.partition))
+            registered = self.logs.directory_ids()
             await self._in_thread(None, self.logs.start, assigned, wall_clock_ms())
+            for path in registered.keys() - self.logs.directory_ids().keys():
+                self._directory_failed(LogDirFailed(path, OSError(self.logs.offline_dirs[path])))
         await self.replicas.apply(publication)
 
     async def _publish_lifecycle(self, publication: Publication) -> None:

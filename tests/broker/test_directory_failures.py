@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.broker.log import checkpoints
 from kraftlab.broker.log.errors import LogDirFailed
+from kraftlab.broker.log.log_manager import LogManager
+from kraftlab.broker.main import BrokerNode
+from kraftlab.broker.metadata_publisher import Publication
+from kraftlab.config import meta_properties
+from kraftlab.config.meta_properties import MetaProperties
+from kraftlab.config.models import BrokerConfig, build
+from kraftlab.metadata.changes import changes_between
 from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.image import EMPTY
 from kraftlab.metadata.records import PartitionChange
-from kraftlab.metadata.uuids import UNASSIGNED
+from kraftlab.metadata.uuids import UNASSIGNED, random_uuid
 
 Batch = Callable[..., bytes]
 Eventually = Callable[..., Awaitable[None]]
@@ -88,3 +99,40 @@ async def test_a_second_directory_that_fails_while_a_move_to_it_is_dropped_does_
         assert broker.partition("t", number).log is None
         assert (await broker.produce("t", number, batch(), acks=1)).error == ErrorCode.KAFKA_STORAGE_ERROR
     assert target in {error.log_dir for error in broker.failed}
+
+
+async def test_a_directory_that_fails_while_the_logs_are_started_is_told_like_any_other(
+    autojump_clock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has been registered as one that works: else its replicas would be believed alive."""
+    dirs = [tmp_path / name for name in ("d0", "d1")]
+    for path in dirs:
+        meta_properties.write(path, MetaProperties("cluster", 1, random_uuid()))
+    values = {
+        "process.roles": "broker",
+        "node.id": "1",
+        "controller.quorum.voters": "3000@127.0.0.1:1",
+        "listeners": "PEER://127.0.0.1:2,GRPC://127.0.0.1:3",
+        "log.dirs": ",".join(map(str, dirs)),
+    }
+    node = BrokerNode(build(values, "test", "broker", BrokerConfig), MetaProperties("cluster", 1, random_uuid()))
+    node.logs = LogManager.open(dirs, node_id=1, cluster_id="cluster")
+    told: list[Any] = []
+
+    class Replicas:
+        async def apply(self, publication: Publication) -> None:
+            pass
+
+    write_offsets = checkpoints.write_offsets
+
+    def fails(path: Path, offsets: Any) -> None:
+        if path.parent == dirs[1]:
+            raise OSError(errno.EIO, "bad disk")
+        write_offsets(path, offsets)
+
+    monkeypatch.setattr(checkpoints, "write_offsets", fails)
+    monkeypatch.setattr(node, "replicas", Replicas(), raising=False)
+    monkeypatch.setattr(node, "_directory_failed", told.append)
+    await node._publish_replicas(Publication(EMPTY, EMPTY, changes_between(EMPTY, EMPTY), True))
+    node.logs.abandon()
+    assert [error.log_dir for error in told] == [dirs[1]]
