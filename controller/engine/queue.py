@@ -74,7 +74,7 @@ class EventQueue:
             event.fail(_shutting_down())
             return
         self._waiting.append(event)
-        if self._held and not self._running:
+        if (self._held or self._paused) and not self._running:
             self._on_timer_changed()
         self.run_due()
 
@@ -83,7 +83,7 @@ class EventQueue:
         if self._closed:
             event.fail(_shutting_down())
             return
-        self._held = False
+        self._end_hold()
         self._waiting.appendleft(event)
         self._prepended += 1
         self.run_due()
@@ -107,6 +107,12 @@ class EventQueue:
         self._retry_ms = retry_ms
         self._on_timer_changed()
 
+    def _end_hold(self) -> None:
+        """What is deferred counts again: who keeps the time has to hear of it."""
+        if self._held:
+            self._held = False
+            self._on_timer_changed()
+
     def pause(self) -> None:
         """Lets everything wait until `unpause`, whatever else there is."""
         self._paused = True
@@ -115,6 +121,7 @@ class EventQueue:
     def unpause(self, event: Event | None = None) -> None:
         """Ends a pause: `event` comes next, then what waits."""
         self._paused = False
+        self._on_timer_changed()
         if event is not None:
             self.prepend(event)
         else:
@@ -123,7 +130,7 @@ class EventQueue:
     def resume(self) -> None:
         """Ends a hold and runs what waits."""
         if self._held:
-            self._held = False
+            self._end_hold()
             self.run_due()
 
     def fail_waiting(self, error: ApiError) -> None:

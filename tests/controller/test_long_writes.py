@@ -14,7 +14,7 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.controller.engine import log_writer
 from kraftlab.controller.engine.aside import on_a_thread
 from kraftlab.controller.engine.purgatory import Answer
-from kraftlab.controller.engine.queue import RETRY_MS
+from kraftlab.controller.engine.queue import NEVER_MS, RETRY_MS
 from kraftlab.controller.engine.quorum_controller import QuorumController, WorkedOut
 from kraftlab.controller.engine.state import Context, ControllerState, Outcome
 from kraftlab.controller.reassignment import reassignments
@@ -168,6 +168,29 @@ async def test_a_refusal_comes_although_the_log_takes_nothing(cluster: Any, asid
     finish(aside)
     with pytest.raises(ApiError, match="refused"):
         await cluster.done(long)
+
+
+async def test_what_is_due_later_is_still_announced_after_a_long_write(cluster: Any) -> None:
+    """Silent brokers are to be fenced although nobody asks for anything any more."""
+    works: list[Work] = []
+    announced: list[int] = []
+
+    def timer_changed() -> None:
+        announced.append(controller.queue.next_deadline_ms())
+
+    controller = QuorumController(
+        cluster.settings, cluster.clock, random.Random(7), timer_changed, lambda work, done: works.append((work, done))
+    )
+    controller.attach(cluster.quorum)
+    cluster.controller = controller
+    await cluster.lead()
+    await cluster.pass_time(1000)
+    due_ms = controller.queue.next_deadline_ms()
+    assert cluster.clock.now_ms < due_ms < NEVER_MS
+    long = write(cluster, "refused", is_long=True)
+    finish(works)
+    assert long.error is not None
+    assert announced[-1] == due_ms
 
 
 async def test_on_a_thread_the_event_loop_goes_on(cluster: Any) -> None:

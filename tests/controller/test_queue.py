@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from kraftlab.controller.engine.queue import NEVER_MS, Event, EventQueue, NotNow
@@ -156,6 +158,29 @@ def test_timer_is_announced_when_it_changes() -> None:
     queue.hold()
     queue.append(Event("c", lambda: None, lambda error: None, 10))
     assert changes == [50, 20, 50, NEVER_MS, 10]
+
+
+def test_timer_is_announced_when_a_pause_begins_and_ends_and_for_what_comes_meanwhile() -> None:
+    """Else nothing that is deferred would run after a pause until something else is deferred."""
+    changes: list[int] = []
+    queue = EventQueue(lambda: 0, lambda: changes.append(queue.next_deadline_ms()))
+    queue.schedule("fence", 50, lambda: None)
+    queue.pause()
+    queue.append(Event("waits", lambda: None, lambda error: None, 10))
+    queue.unpause()
+    assert changes == [50, NEVER_MS, 10, 50]
+
+
+@pytest.mark.parametrize(
+    "end", [EventQueue.resume, lambda queue: queue.prepend(Event("first", lambda: None, lambda error: None))]
+)
+def test_timer_is_announced_when_a_hold_ends(end: Callable[[EventQueue], None]) -> None:
+    changes: list[int] = []
+    queue = EventQueue(lambda: 0, lambda: changes.append(queue.next_deadline_ms()))
+    queue.schedule("fence", 50, lambda: None)
+    queue.hold()
+    end(queue)
+    assert changes == [50, NEVER_MS, 50]
 
 
 def test_errors_of_the_queue_say_that_nothing_was_done(recorder: Recorder) -> None:
