@@ -695,7 +695,7 @@ class LogManager:
         return [log for log in self._logs() if log.log_dir == path]
 
     def _logs(self) -> Iterable[PartitionLog]:
-        logs = [*self._currents.values(), *self._futures.values(), *(log for _, log in self._unclaimed.values())]
+        logs = [*self._currents.values(), *self._futures.values(), *(log for _, log in list(self._unclaimed.values()))]
         logs += [*self._kept, *(item.log for item in self._loaded if item.log is not None)]
         return {id(log): log for log in logs}.values()
 

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -905,3 +906,38 @@ def test_a_checkpoint_that_waits_for_another_does_not_bring_back_what_a_cut_has_
     manager.write_checkpoints()
     assert not waiting
     assert (broker.dirs[0] / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 5\n"
+
+
+def test_replicas_can_be_claimed_while_another_thread_looks_at_all_logs(broker: Broker) -> None:
+    """As who writes checkpoints does, without the manager's lock."""
+    manager = broker.start()
+    log = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    faults: list[Exception] = []
+    is_over = threading.Event()
+
+    def look() -> None:
+        try:
+            while not is_over.is_set():
+                manager._logs()
+        except RuntimeError as error:
+            faults.append(error)
+            is_over.set()
+
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        for _ in range(100):
+            manager._unclaimed.update({(OTHER, number): (0, log) for number in range(500)})
+            for number in range(500):
+                manager._claim((OTHER, number))
+            manager._currents = {}
+            if is_over.is_set():
+                break
+    finally:
+        sys.setswitchinterval(interval_s)
+        is_over.set()
+        thread.join()
+        log.abandon(LogClosed("the test is over"))
+    assert not faults
