@@ -10,7 +10,8 @@ that is removed while it is being copied is a case of step 3, also if the read f
 
 If the read finds that one can not be had which should be there, the disk has lost it. If it is the newest, which is what
 followers are told to fetch, the shell is asked to write it again, once (RewriteSnapshot). Until then they are answered as in
-step 3. The leader does not resign over it: the next one's may have rotted as well, and the two would take turns for ever.
+step 3. The leader does not resign over it: the next one's may have rotted as well, and the two would take turns for ever. It
+does if its disk has no room for another, which the shell reports as of any write that finds none (StorageFailed).
 """
 
 from __future__ import annotations

@@ -383,6 +383,7 @@ class RaftDriver:
             self._snapshot_context,
             lambda snapshot: self._step(SnapshotTaken(snapshot)),
             self._wake_applier,
+            self._storage_full,
             self._clock.wall_s,
         )
         core = RaftNode(config.raft, store.log_view(), store.election, self._random, self._now_ms(), store.boot)

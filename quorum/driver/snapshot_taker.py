@@ -39,7 +39,8 @@ BATCH_OVERHEAD_BYTES = 48
 
 class SnapshotTaker:
     """`run` writes what `consider` has decided. `context(applied_offset, append_time_ms)` is the core's word on it, a text if
-    there can be no snapshot now; `on_taken` and `wake` are called on the event loop.
+    there can be no snapshot now; `on_taken`, `wake` and `on_full` are called on the event loop. `on_full(reason)`: one that can
+    not be read any more has to stay, as there is no room for another. A leader for which others wait in vain makes way then.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class SnapshotTaker:
         context: Callable[[int, int], SnapshotContext | str],
         on_taken: Callable[[OffsetAndEpoch], None],
         wake: Callable[[], None],
+        on_full: Callable[[str], None],
         wall_s: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
@@ -62,6 +64,7 @@ class SnapshotTaker:
         self._context = context
         self._on_taken = on_taken
         self._wake = wake
+        self._on_full = on_full
         self._wall_s = wall_s
         self._new_bytes = 0
         self._old_at: float | None = None
@@ -185,6 +188,8 @@ class SnapshotTaker:
             self._retry_at = trio.current_time() + FULL_DISK_RETRY_S
             self._new_bytes = max(self._new_bytes, self._max_new_bytes)
             self._refuse(error)
+            if self._to_replace is not None:
+                self._on_full(f"{self._to_replace} can not be read, and there is no room for another: {error}")
             return
         if counts is not None:
             logger.info("snapshot %s: %d records in %.2f s", context.id, counts, trio.current_time() - started)

@@ -14,7 +14,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..core.effects import OpenSnapshot, ReadSnapshot, RewriteSnapshot, StoreSnapshotChunk, VerifySnapshot
-from ..core.events import Event, SnapshotChunkStored, SnapshotRead, SnapshotRefused, SnapshotTaken, SnapshotVerified
+from ..core.events import (
+    Event,
+    SnapshotChunkStored,
+    SnapshotRead,
+    SnapshotRefused,
+    SnapshotTaken,
+    SnapshotVerified,
+    StorageFailed,
+)
 from ..core.snapshots import SnapshotContext
 from ..core.types import OffsetAndEpoch
 from ..state_machine import FrozenState
@@ -152,8 +160,10 @@ class SnapshotWork:
             return
         try:
             writing.go_on()
-        except StorageFull:
+        except StorageFull as error:
             self._abandon(writing)
+            if self._to_replace is not None and process.is_leading:
+                process.step(StorageFailed(f"{self._to_replace} can not be read, and there is no room for another: {error}"))
             return
         except DiskFailed as error:
             process.end_of(error)

@@ -92,6 +92,22 @@ async def test_what_rots_again_is_found_and_written_again(
             wipe(observer)
 
 
+async def test_a_leader_without_room_for_another_in_place_of_a_rotten_one_makes_way(
+    cluster: Clusters, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster(observers=1, **OPTIONS) as c:
+        await c.committed(await commit(c, 200))
+        leader, observer = await c.leader(), c.nodes[3]
+        taken = await leader.driver.take_snapshot()
+        rot(leader, taken)
+        leader.disk.full_for = ".checkpoint"
+        await observer.start()
+        await c.committed(taken.offset, observer)
+        assert "resigned" in [what for what, _ in leader.journal.heard]
+        assert leader.failure is None
+        assert len(said(caplog, "cannot be written, trying again")) == 1
+
+
 async def test_if_more_was_applied_a_newer_one_takes_the_place_of_a_rotten_one(cluster: Clusters) -> None:
     async with cluster(observers=1, **OPTIONS) as c:
         await commit(c, 200)

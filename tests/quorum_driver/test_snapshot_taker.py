@@ -62,6 +62,7 @@ class Taking:
             self._context,
             lambda taken: self.taken.append(taken.offset),
             lambda: None,
+            lambda reason: None,
             wall_s,
         )
 

@@ -151,7 +151,15 @@ def applying(log: MetadataLog, listener: Listener) -> ApplyTask:
     store = SnapshotStore(RealFileSystem(), "nowhere", LogIdentity("tasks-test", bytes(16)))
     threads = DiskThreads()
     taker = SnapshotTaker(
-        store, threads, listener, 1 << 40, 0, lambda offset, time_ms: "never", lambda snapshot: None, lambda: None
+        store,
+        threads,
+        listener,
+        1 << 40,
+        0,
+        lambda offset, time_ms: "never",
+        lambda snapshot: None,
+        lambda: None,
+        lambda reason: None,
     )
     return ApplyTask(log, store, threads, lambda: None, listener, taker)
 
