@@ -191,7 +191,10 @@ class RunDirectory:
         entries: tuple[Entry, ...] | None = None
         if log.exists():
             decode = msgspec.json.Decoder(Entry).decode
-            entries = tuple(decode(line) for line in log.read_bytes().splitlines())
+            try:
+                entries = tuple(decode(line) for line in log.read_bytes().splitlines())
+            except (OSError, msgspec.MsgspecError) as error:
+                raise StoreError(f"{log} cannot be read: {error}; run it again with this version") from error
         return Run(
             options=record.options,
             history=_read_history(self.path / "history.parquet"),

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import pytest
 from click.testing import CliRunner
 
-from jepsen_lite.command import HarnessError, chaos
+from jepsen_lite.command import HarnessError, WrongUse, chaos
 from jepsen_lite.commands.replay import trial_of
 from jepsen_lite.commands.shrink import Search
 from jepsen_lite.commands.shrink import test_text as text_of_test
-from jepsen_lite.fault_plan import FaultPlan
+from jepsen_lite.fault_plan import Action, FaultPlan
 from jepsen_lite.nemeses.shrink import Case
 from jepsen_lite.runs import Trial
 from jepsen_lite.store import RunDirectory, RunRecord
@@ -65,6 +65,16 @@ def test_a_run_is_replayed_in_the_net_that_it_was_in(links: str, net: str) -> No
     trial = trial_of(record, FaultPlan(seed="0"))
     assert trial.net == net
     assert f"net={json.dumps(net)}," in text_of_test(trial, FaultPlan(seed="0"), ())
+
+
+@pytest.mark.parametrize(
+    ("workload", "kind", "says"),
+    [("weather", "kill", "there is no workload 'weather'"), ("registers", "rain", "there is no nemesis rain; there are ")],
+)
+def test_a_run_of_what_this_version_does_not_have_is_said(workload: str, kind: str, says: str) -> None:
+    record = RunRecord(workload=workload, world="real", options=Options())
+    with pytest.raises(WrongUse, match=f"{says}.*; the run was made by another version"):
+        trial_of(record, FaultPlan(seed="0", actions=(Action(at_ms=1, kind=kind),)))
 
 
 def test_a_run_with_a_bug_is_shrunk_to_a_test_that_shows_it(store: str, tmp_path: Path) -> None:

@@ -126,3 +126,13 @@ def test_a_damaged_record_names_its_file(tmp_path: Path) -> None:
     (directory.path / "run.json").write_text("{")
     with pytest.raises(StoreError, match=r"run\.json cannot be read"):
         directory.record()
+
+
+def test_a_damaged_log_names_its_file(tmp_path: Path) -> None:
+    directory = RunDirectory.new(tmp_path, "topics", "1", NOON)
+    record = RunRecord(workload="topics", world="real", options=Options())
+    directory.write_plan(FaultPlan(seed="1"))
+    directory.write_run(record, Run(options=Options(), history=History([]), log=CommittedLog(())))
+    (directory.path / "log.jsonl").write_bytes(b'{"offset": 0, "ba')
+    with pytest.raises(StoreError, match=r"log\.jsonl cannot be read: .*; run it again"):
+        directory.run()

@@ -8,18 +8,29 @@ from kraftlab.cli.output import Output, json_option
 
 from ..command import WrongUse
 from ..fault_plan import FaultPlan
+from ..nemeses.kinds import KINDS
 from ..nemeses.networks.back_ends import LINKS, NETS
 from ..runs import Trial, Tried
 from ..store import DEFAULT_STORE, RunDirectory, RunRecord
 from ..verdicts import exit_code, worst
+from ..workloads import UnknownWorkload, workload_named
 from ..worlds.world import WORLDS
 from .test import carried_out, summary, verdict_lines
+
+_OF_ANOTHER = "the run was made by another version"
 
 
 def trial_of(record: RunRecord, plan: FaultPlan) -> Trial:
     """What such a run was, with that plan. WrongUse if nobody can run it here."""
     if record.world not in WORLDS:
         raise WrongUse(f"the run was in the world {record.world!r}; this version has {', '.join(WORLDS)}")
+    try:
+        workload_named(record.workload)
+    except UnknownWorkload as error:
+        raise WrongUse(f"{error}; {_OF_ANOTHER}") from None
+    unknown = sorted({action.kind for action in plan.actions}.difference(KINDS)) if record.world == "real" else ()
+    if unknown:
+        raise WrongUse(f"there is no nemesis {', '.join(unknown)}; there are {', '.join(KINDS)}; {_OF_ANOTHER}")
     net = record.links if record.links in NETS else LINKS
     return Trial(record.workload, record.world, record.nemeses, record.options, plan, record.properties, net=net)
 
