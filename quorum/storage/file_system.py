@@ -2,8 +2,8 @@
 
 A write is durable after `fdatasync` of its file; a name is durable after `sync_directory` of its directory (POSIX promises no
 more). The simulator has another implementation that forgets everything else at a power cut. Errors are told apart here, once: no
-space, a limit on the process's files or a read-only file system gives StorageFull, a failed fsync FsyncFailed, anything else
-DiskFailed, each naming the file.
+space, no free descriptor, a limit on the process's files or a read-only file system gives StorageFull, a failed fsync
+FsyncFailed, anything else DiskFailed, each naming the file.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ _MAY_PASS = {
     errno.EFBIG: "has no space left for this process",
     errno.EROFS: "is read-only",
 }
+_NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
+"""Connections may have taken them all."""
 
 
 class File(Protocol):
@@ -76,6 +78,11 @@ def translate(error: OSError, action: str, path: str) -> StorageError:
     if what is not None:
         return StorageFull(
             f"cannot {action} {path}: {reason}. The disk {what}; free space or remount it, nothing is lost until then."
+        )
+    if error.errno in _NO_DESCRIPTOR:
+        return StorageFull(
+            f"cannot {action} {path}: {reason}. Let fewer connect to this node, or raise its limit of open files (ulimit -n); "
+            "nothing is lost until then."
         )
     return DiskFailed(f"cannot {action} {path}: {reason}. Check the disk, then start the node again.")
 

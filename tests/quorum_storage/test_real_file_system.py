@@ -25,6 +25,13 @@ def test_no_space_may_pass(tmp_path, monkeypatch, code):
         file.pwrite(b"x", 0)
 
 
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
+def test_a_moment_without_free_descriptors_passes(tmp_path, monkeypatch, code):
+    monkeypatch.setattr(os, "open", failing(code))
+    with pytest.raises(StorageFull, match=r"ulimit -n"):
+        RealFileSystem().open(str(tmp_path / "f"), create=True)
+
+
 def test_other_write_errors_are_final(tmp_path, monkeypatch):
     file = RealFileSystem().open(str(tmp_path / "f"), create=True)
     monkeypatch.setattr(os, "pwrite", failing(errno.EIO))
