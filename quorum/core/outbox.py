@@ -10,6 +10,8 @@ The shell calls `put` for every Send and Reply, and the two completion methods *
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from .effects import Reply, Send
 
 Message = Send | Reply
@@ -32,6 +34,10 @@ class Outbox:
             return True
         self._held.append(message)
         return False
+
+    def forget(self, correlations: Container[int]) -> None:
+        """Held Sends with these correlations are not sent any more: it is too late for their answers."""
+        self._held = [message for message in self._held if isinstance(message, Reply) or message.correlation not in correlations]
 
     def storage_completed(self, append_id: int) -> list[Message]:
         """Storage operations up to `append_id` are durable: the messages that may leave because of it."""

@@ -62,7 +62,8 @@ class PeerDesk:
         self._outbox = Outbox()
         self._last_correlation = 0
         self._responders: dict[int, Responder | OwnRequest] = {}
-        self._held_until: dict[int, float] = {}
+        self._held: dict[int, tuple[float, int]] = {}
+        """Requests that wait for storage, by correlation: until when they are of use, and where they go."""
         self._goodbyes: set[int] = set()
         self._goodbyes_answered = trio.Event()
 
@@ -98,7 +99,16 @@ class PeerDesk:
         if self._outbox.put(message):
             self._release([message])
         elif isinstance(message, Send):
-            self._held_until[message.correlation] = trio.current_time() + message.timeout_ms / 1000
+            self._give_up_late()
+            self._held[message.correlation] = (trio.current_time() + message.timeout_ms / 1000, message.destination)
+
+    def _give_up_late(self) -> None:
+        """A full disk may keep requests back for days, and the core makes new ones whenever it has lost patience."""
+        late = [correlation for correlation, (until, _) in self._held.items() if until < trio.current_time()]
+        if late:
+            self._outbox.forget(set(late))
+        for correlation in late:
+            self._queue(RequestFailed(correlation, self._held.pop(correlation)[1]))
 
     def storage_completed(self, append_id: int) -> None:
         """Storage operations up to `append_id` are durable."""
@@ -116,7 +126,7 @@ class PeerDesk:
                     responder.answer(message.response)
                 elif responder is not None:
                     responder.reply(_encode(message.response))
-            elif self._held_until.pop(message.correlation, math.inf) < trio.current_time():
+            elif self._held.pop(message.correlation, (math.inf, 0))[0] < trio.current_time():
                 self._queue(RequestFailed(message.correlation, message.destination))
             else:
                 self._send(message)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import shutil
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -273,6 +275,27 @@ async def test_a_failed_fsync_ends_the_node_with_its_message(cluster: Clusters, 
         await c.leader(but=leader)
 
 
+async def test_a_voter_without_free_descriptors_for_a_moment_stores_its_vote_when_there_are_some(
+    cluster: Clusters, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster() as c:
+        leader = await c.leader()
+        await c.committed(c.propose(leader, "before"))
+        open_file, refused = os.open, []
+
+        def scarce(path: Any, *arguments: Any, **options: Any) -> int:
+            if str(path).endswith("quorum-state.tmp") and len(refused) < 2:
+                refused.append(path)
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            return open_file(path, *arguments, **options)
+
+        monkeypatch.setattr(os, "open", scarce)
+        leader.driver.resign(leader.journal.leads, "the test says so")
+        await eventually(lambda: len(refused) == 2, "votes are to be stored")
+        await c.committed(c.propose(await c.leader(), "after"))
+        assert [node.failure for node in c.nodes] == [None] * 3
+
+
 async def test_a_node_that_holds_committed_records_which_the_leader_lacks_ends_with_a_message(
     cluster: Clusters, eventually: Eventually
 ) -> None:
@@ -339,6 +362,26 @@ async def test_a_driver_that_never_ran_or_could_not_open_its_log_stops_at_once(c
         await node.start_in_vain()
         assert isinstance(node.failure, LogCorrupt)
         await node.driver.stop()
+
+
+async def test_requests_that_wait_for_a_full_disk_are_given_up_in_their_time(cluster: Clusters, eventually: Eventually) -> None:
+    async with cluster() as c:
+        leader = await c.leader()
+        follower = next(node for node in c.nodes if node is not leader)
+        await follower.crash()
+        follower.options["raft"] = {"fetch_timeout_ms": 60, "election_timeout_ms": 60}
+        await follower.start()
+        await c.committed(c.propose(leader, "there is room"))
+        follower.disk.full = True
+        c.propose(leader, "there is none")
+
+        def polls() -> int:
+            return follower.driver.statistics().core.steps  # type: ignore[no-any-return]
+
+        begun = polls()
+        await eventually(lambda: polls() > begun + 150, "it has lost patience many times")
+        now = follower.driver.statistics()
+        assert (now.held_messages < 8, now.core.requests_in_flight < 8) == (True, True), now
 
 
 async def test_a_disk_that_never_answers_does_not_keep_a_node_from_ending(
