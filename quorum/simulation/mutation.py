@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from .mutants import MUTANTS, Mutant, MutantDoesNotApply
 from .runner import SeedResult, run_seed
-from .workers import worker_pool
+from .workers import done_by
 
 
 class Finding(NamedTuple):
@@ -69,8 +69,4 @@ def hunt_all(
 ) -> Iterator[Finding]:
     """Hunt each of the bugs, in this process or several; findings come in the order of the names. `load` gives the registry."""
     run = partial(_hunt_named, seeds_max=seeds_max, play=play, load=load)
-    if processes <= 1:
-        yield from map(run, names)
-        return
-    with worker_pool(processes) as executor:
-        yield from executor.map(run, names)
+    return done_by(processes, run, names)

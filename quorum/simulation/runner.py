@@ -25,7 +25,7 @@ from .options import SimulationOptions, draw_options
 from .plan import Plan
 from .reference import Refinement
 from .transcript import TAIL_LINES, Transcript
-from .workers import worker_pool
+from .workers import done_by
 from .world import World
 
 WorldFactory = Callable[[SimulationOptions, Transcript], World]
@@ -305,11 +305,7 @@ def run_many(
 ) -> Iterator[SeedResult]:
     """Play seeds, in this process or in several; results come in the order of the seeds. `play` takes `run_seed`'s place."""
     run = partial(play or run_seed, faults=None if faults is None else tuple(faults), mutant=mutant, refine=refine)
-    if processes <= 1:
-        yield from map(run, seeds)
-        return
-    with worker_pool(processes) as executor:
-        yield from executor.map(run, seeds, chunksize=4)
+    return done_by(processes, run, seeds)
 
 
 def report(summary: Summary) -> str:

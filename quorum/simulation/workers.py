@@ -7,10 +7,18 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
+from typing import TypeVar
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+AHEAD = 64
+"""So many items for each worker are handed to the pool before their turn: one that takes long makes nobody idle."""
 LAST_WORDS_S = 5.0
 """A worker whose parent is gone has so long to end by SIGTERM."""
 
@@ -32,6 +40,24 @@ def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
         executor.shutdown(wait=False, cancel_futures=True)
         raise
     executor.shutdown()
+
+
+def done_by(processes: int, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Results in the order of the items, worked out by this process or by several.
+
+    `Executor.map` is not used: whoever leaves it early has it cancel what is still to be done, and a pool whose workers are ended
+    then fails with a traceback at the first of those, in a thread of its own.
+    """
+    if processes <= 1:
+        yield from map(work, items)
+        return
+    with worker_pool(processes) as executor:
+        waiting = iter(items)
+        futures = deque(executor.submit(work, item) for item in islice(waiting, AHEAD * processes))
+        while futures:
+            result = futures.popleft().result()
+            futures.extend(executor.submit(work, item) for item in islice(waiting, 1))
+            yield result
 
 
 def _begin_work() -> None:
