@@ -13,9 +13,11 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from jepsen_lite import verdicts
 from jepsen_lite.command import chaos
 from jepsen_lite.nemeses import ledger
 from jepsen_lite.nemeses.ledger import Directory, Ledger, Mount, NotUndone, Page, Process
+from kraftlab.cli import main
 
 HARNESS = """
 import subprocess, sys, time
@@ -91,6 +93,17 @@ def left_behind(home: Path, *entries: ledger.Entry) -> Path:
     path = home / "feed.json"
     path.write_bytes(msgspec.json.encode(Page("feed", Process(os.getpid(), "long ago"), ledger.boot(), entries)))
     return path
+
+
+def test_where_nothing_can_be_written_down_nothing_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a-file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "a-file"))
+    words = ["chaos", "test", "-w", "registers", "--world", "shell", "--time", "1", "--store", str(tmp_path / "runs")]
+    assert main.run(words) == verdicts.HARNESS
+    [line] = capsys.readouterr().err.splitlines()
+    assert "XDG_STATE_HOME" in line
 
 
 def test_nobody_is_killed_who_got_a_recycled_process_id(home: Path) -> None:

@@ -29,6 +29,8 @@ from types import TracebackType
 
 import msgspec
 
+from kraftlab.cluster import ClusterError
+
 MARK = "kraftlab-chaos-"
 """How the names of directories begin that a harness has made."""
 _GONE_WITHIN_S = 5.0
@@ -84,7 +86,7 @@ class Ledger:
         atexit.register(self.close)
 
     def add(self, entry: Entry) -> None:
-        """It is about to be made."""
+        """It is about to be made. ClusterError if that cannot be written down."""
         with self._turn:
             self._entries.append(entry)
             self._write()
@@ -112,11 +114,17 @@ class Ledger:
         return path
 
     def _write(self) -> None:
-        self._home.mkdir(parents=True, exist_ok=True)
         page = Page(self.run, self._harness, boot(), tuple(self._entries))
         temporary = self._path.with_suffix(".tmp")
-        temporary.write_bytes(msgspec.json.encode(page))
-        temporary.replace(self._path)
+        try:
+            self._home.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(msgspec.json.encode(page))
+            temporary.replace(self._path)
+        except OSError as error:
+            raise ClusterError(
+                f"{self._path}, which says what to undo if this run is killed, cannot be written ({error.strerror}): let "
+                "XDG_STATE_HOME name a directory for it, or make room"
+            ) from error
 
     def close(self) -> None:
         """Undoes what is left. NotUndone; what could not be undone stays in the file."""
@@ -127,7 +135,8 @@ class Ledger:
         if faults:
             self._write()
             raise NotUndone("; ".join(faults))
-        self._path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            self._path.unlink()
 
     def __enter__(self) -> Ledger:
         return self
