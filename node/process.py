@@ -43,7 +43,7 @@ async def run_to_end(
     SystemExit with a message for fatal errors; anything else as it was raised.
     """
     fatal = FATAL + also_fatal
-    raise_file_limit()
+    _raise_file_limit()
     try:
         with DirectoryLock(metadata_log_dir):
             await serve()
@@ -55,8 +55,8 @@ async def run_to_end(
         raise SystemExit(f"Error: {error}") from None
 
 
-def raise_file_limit() -> None:
-    """An admin connection takes three descriptors, and more are let in than a usual limit has room for; the log needs its own."""
+def _raise_file_limit() -> None:
+    """As many as the system allows: every partition keeps its segments open, and an admin connection takes three descriptors."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:

@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import logging
 import os
-import resource
 import shutil
 import threading
 import uuid
@@ -135,7 +134,6 @@ class LogManager:
         stray_grace_ms: int = STRAY_GRACE_MS_DEFAULT,
     ) -> LogManager:
         """Lock, read and recover the log directories. LogDirInUse, or StartupRefused if none works or one is another node's."""
-        _raise_file_limit()
         manager = cls(config or LogConfig(), delete_delay_ms=delete_delay_ms, stray_grace_ms=stray_grace_ms)
         manager.log_dirs = tuple(path.absolute() for path in log_dirs)
         try:
@@ -762,13 +760,3 @@ def _remove_tree(path: Path) -> None:
     except FileNotFoundError:
         if path.exists():
             raise
-
-
-def _raise_file_limit() -> None:
-    """Every log keeps its segments open: ask for as many files as the system allows this process."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (OSError, ValueError) as error:
-            logger.warning("the limit of open files stays at %d: %s", soft, error)
