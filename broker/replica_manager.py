@@ -217,9 +217,10 @@ class ReplicaManager:
             self._compare_directories(changes)
             if publication.changes.configs:
                 self._reconfigure()
-        for partition in self.partitions.values():
-            if not publication.changes.brokers.isdisjoint(partition.state.replicas):
-                partition.brokers_changed()
+        if publication.changes.brokers:
+            for partition in self.partitions.values():
+                if not publication.changes.brokers.isdisjoint(partition.state.replicas):
+                    partition.brokers_changed()
         if publication.changes.brokers or publication.changes.configs or has_other_throttles:
             self.fetchers.reconsider()
 
