@@ -7,6 +7,7 @@ shared cluster come first, and it ends with the last of them: it would only take
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -70,9 +71,12 @@ def processes_of(directory: pathlib.Path) -> dict[int, str]:
     found = {}
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
+            files = []
             try:
                 command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                files = [os.readlink(link) for link in (entry / "fd").iterdir()]
+                for link in (entry / "fd").iterdir():
+                    with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                        files.append(os.readlink(link))
             except OSError:
                 continue
             if any(str(directory) in text for text in (command, *files)):
