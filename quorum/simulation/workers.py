@@ -9,18 +9,32 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Words = ParamSpec("Words")
 
 AHEAD = 64
 """So many items for each worker are handed to the pool before their turn: one that takes long makes nobody idle."""
 LAST_WORDS_S = 5.0
 """A worker whose parent is gone has so long to end by SIGTERM."""
+
+
+class _Pool(ProcessPoolExecutor):
+    """Its processes begin when there is something to do, deaf to Ctrl-C, which whole process groups get: an interpreter that is
+    starting would have a traceback to say to it.
+    """
+
+    def submit(self, work: Callable[Words, Result], /, *args: Words.args, **kwargs: Words.kwargs) -> Future[Result]:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return super().submit(work, *args, **kwargs)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
@@ -29,9 +43,7 @@ def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
 
     Whoever leaves early, by Ctrl-C or an error, waits for nothing: what is being played then is of no use.
     """
-    executor = ProcessPoolExecutor(
-        max_workers=processes, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_work
-    )
+    executor = _Pool(max_workers=processes, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_work)
     try:
         yield executor
     except BaseException:
@@ -62,6 +74,7 @@ def done_by(processes: int, work: Callable[[Item], Result], items: Iterable[Item
 
 def _begin_work() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
 
 

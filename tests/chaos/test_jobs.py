@@ -7,11 +7,13 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jepsen_lite.jobs import done_by
+from jepsen_lite.nemeses import ledger
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -36,7 +38,8 @@ def test_who_leaves_early_hears_of_no_thread_that_failed(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("words", [("mutants", "--ids", "R6,R18"), ("mutants", "--pairs", "--ids", "M1,M2,M3,M4,M5")])
-def test_sigterm_ends_workers_without_a_word(words: tuple[str, ...]) -> None:
+def test_sigterm_ends_workers_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     command = [sys.executable, "-m", "kraftlab.cli.main", "chaos", *words, "--jobs", "2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -45,3 +48,7 @@ def test_sigterm_ends_workers_without_a_word(words: tuple[str, ...]) -> None:
         _, said = process.communicate(timeout=30)
     assert said == ""
     assert process.returncode == -signal.SIGTERM
+    deadline = time.monotonic() + 30
+    while any(ledger.state_directory().glob("*.json")):
+        assert time.monotonic() < deadline, "a worker has left its directory"
+        time.sleep(0.02)

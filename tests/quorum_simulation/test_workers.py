@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -38,3 +39,27 @@ def test_workers_end_with_the_process_that_started_them(number: signal.Signals, 
             assert readable, "a process still holds the pipe"
             if not os.read(run.stdout.fileno(), 65536):
                 break
+
+
+def workers_of(pid: int) -> list[int]:
+    """The interpreters it has started that are to work for it."""
+    (children,) = Path(f"/proc/{pid}/task/{pid}").glob("children")
+    return [int(child) for child in children.read_text().split() if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def test_ctrl_c_is_nothing_to_workers_that_are_still_starting(tmp_path: Path) -> None:
+    """A terminal sends it to them as well; here they alone get it."""
+    script = tmp_path / "play.py"
+    script.write_text(SCRIPT)
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        deadline = time.monotonic() + WAIT_S
+        while len(workers := workers_of(run.pid)) < 2:
+            assert run.poll() is None and time.monotonic() < deadline
+            time.sleep(0.001)
+        for worker in workers:
+            os.kill(worker, signal.SIGINT)
+        assert run.stdout is not None
+        assert run.stdout.readline() == "x\n"
+        run.terminate()
+        _, told = run.communicate(timeout=WAIT_S)
+    assert "Traceback" not in told

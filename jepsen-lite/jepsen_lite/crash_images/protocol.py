@@ -11,7 +11,6 @@ had: then another `branch` of the log is the true one, from some batch on.
 from __future__ import annotations
 
 import errno
-import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +23,7 @@ from kraftlab.broker.move_state import MoveState
 from kraftlab.metadata.uuids import Uuid
 
 from ..disk_model import Operation
+from ..own_directory import own_directory
 from .one_broker import NotSettled, OneBroker, directory_id, format_disks, run
 from .other_brokers import OtherBroker
 from .recorder import Recorder
@@ -329,15 +329,9 @@ SCRIPTS: dict[str, Callable[[Script], Awaitable[None]]] = {
 }
 
 
-def scratch() -> tempfile.TemporaryDirectory[str]:
-    """A directory in memory, if there is such a file system."""
-    memory = Path("/dev/shm")
-    return tempfile.TemporaryDirectory(prefix="crash-images-", dir=memory if memory.is_dir() else None)
-
-
 def record(name: str) -> Recorded:
     """Plays a script, every file operation noted."""
-    with scratch() as root:
+    with own_directory() as root:
         disks = [Path(root, "d0"), Path(root, "d1")]
         format_disks(disks)
         recorder = Recorder(disks)

@@ -38,8 +38,9 @@ from kraftlab.broker.replica_errors import ReplicaError
 from kraftlab.metadata.uuids import Uuid
 
 from ..disk_model import DiskModel, Mark, Tree
+from ..own_directory import own_directory
 from .one_broker import NUMBER, PLAIN_NAME, TOPIC, TOPIC_ID, NotSettled, OneBroker, open_logs, run, start_logs
-from .protocol import Recorded, scratch
+from .protocol import Recorded
 from .recorder import Recorder
 
 NEXT_LEADER_EPOCH = 50
@@ -136,7 +137,7 @@ def judge(recorded: Recorded, wanted: dict[Case, Demand], *, thorough: bool = Fa
     not only on what kills leave.
     """
     broken: list[Judged] = []
-    with scratch() as root, quiet():
+    with own_directory() as root, quiet():
         judge_one = _Judge(Path(root), recorded, thorough)
         for case, demand in wanted.items():
             broken += judge_one(case, demand)
@@ -149,7 +150,7 @@ def recovering(recorded: Recorded, case: Case, demand: Demand) -> Recorded:
     """The recovery of an image as a recorded run of its own, for crashes in the middle of it. What the image holds counts as
     certain, which it is after a loss of power.
     """
-    with scratch() as root, quiet():
+    with own_directory() as root, quiet():
         _materialise(Path(root), case.tree)
         disks = [Path(root, name) for name in recorded.disks]
         recorder = Recorder(disks)

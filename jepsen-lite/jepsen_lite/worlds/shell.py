@@ -33,6 +33,7 @@ from ..nemeses.drawing import NoSuchNemesis, draw_plan
 from ..nemeses.quorum_guard import QuorumGuard
 from ..nemeses.scene import Scene
 from ..outcomes import of_broken_call
+from ..own_directory import own_directory
 from ..workload import CallFailed, Options, Port, Run, Workload
 from .cluster_port import ASIDE, ClusterPort
 from .held_tasks import HeldTasks
@@ -40,7 +41,7 @@ from .phases import LOG_WITHIN_S, PROPERTIES, PhasedRun, own_exits
 from .shell_cluster import ShellCluster, Unanswered
 from .shell_disks import MemoryPower, MemoryTampering
 from .shell_kinds import SHELL_KINDS
-from .shell_machine import STARTED_S, deterministic, logged, own_directory
+from .shell_machine import STARTED_S, deterministic, logged
 from .trio_drive import first_of
 from .world import Assignment, Listener, Played, Standing, WorldFailed
 

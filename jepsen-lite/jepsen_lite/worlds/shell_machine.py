@@ -11,10 +11,7 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
 import random
-import signal
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -27,9 +24,6 @@ import trio
 
 from kraftlab.broker.log import log_dir
 
-from ..nemeses.ledger import Ledger
-
-IN_MEMORY = "/dev/shm"
 SHOWN = "/shell"
 STARTED_S = 1_700_000_000.0
 """The wall clock's time when the mock clock's is 0."""
@@ -64,34 +58,6 @@ def deterministic(seed: str) -> Iterator[None]:
             loop._ALLOW_DETERMINISTIC_SCHEDULING = before
             random.setstate(chance)
             gc.unfreeze()
-
-
-@contextmanager
-def own_directory() -> Iterator[str]:
-    """Gone afterwards, also after a SIGTERM; what a kill -9 leaves of it stands in a ledger."""
-    with Ledger() as ledger, _terminates(ledger):
-        yield str(ledger.new_directory(within=IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else None))
-
-
-@contextmanager
-def _terminates(ledger: Ledger) -> Iterator[None]:
-    """A SIGTERM ends the process as it would have, but for what stands in the ledger: nothing in a run gets to hear of it."""
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-
-    def terminate(number: int, frame: object) -> None:
-        try:
-            ledger.close()
-        finally:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager
