@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import click
 
-from kraftlab.node.history import NEWEST, Found, History, Moment, NoHistory, Step, UnreadableSnapshot, read_snapshot
+from kraftlab.node.history import (
+    NEWEST,
+    Found,
+    History,
+    Moment,
+    NoHistory,
+    Step,
+    UnreadableSnapshot,
+    read_snapshot,
+    while_files_vanish,
+)
 from kraftlab.quorum.storage.survey import metadata_partition
 
 from .caller import caller_options, connect
@@ -67,8 +77,11 @@ class DirectorySource:
         return self._history.at(moment)
 
     def batches(self, start: int, end: int) -> Iterator[LoggedBatch | str]:
-        for step in self._history.steps(Moment(offset=start), Moment(offset=end)):
-            yield step if isinstance(step, str) else _logged(step)
+        def steps() -> list[LoggedBatch | str]:
+            found = self._history.steps(Moment(offset=start), Moment(offset=end))
+            return [step if isinstance(step, str) else _logged(step) for step in found]
+
+        yield from while_files_vanish(steps)
 
     def known_committed(self) -> int | None:
         return self._history.known_committed()

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from kraftlab.cli import main
-from kraftlab.cli.metadata_sources import parse_moment, parse_point, parse_time
+from kraftlab.cli.metadata_sources import DirectorySource, parse_moment, parse_point, parse_time
 from kraftlab.cli.output import CommandFailed
 from kraftlab.cli.shell_command import completer
 from kraftlab.cli.shell_tree import COMMANDS, Shell, ShellError
 from kraftlab.cluster import LocalCluster
 from kraftlab.metadata.tree import Directory, Hidden
 from kraftlab.node.history import Moment
+from kraftlab.quorum.storage.file_system import RealFileSystem
 
 SEGMENTS = Path(__file__).parents[2] / "examples" / "capture" / "segments"
 SEGMENT = "__cluster_metadata-0/00000000000000000000.log"
@@ -111,6 +112,23 @@ def test_a_difference_names_what_came_with_its_records_and_no_secret(run: Run, l
     document = run("metadata", "diff", "--from", "newest", "--to", created, "--metadata-dir", lab.copy, "--json").json
     assert {"topics/byName/orders", "topics/byName/orders/0"} <= {change["path"] for change in document["changes"]}
     assert {change["change"] for change in document["changes"] if change["path"].startswith("topics")} == {"removed"}
+
+
+def test_a_file_that_vanishes_while_a_log_is_cleaned_is_looked_for_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = DirectorySource(str(lab.copy))
+    end = source.at(Moment()).image.provenance.offset
+    whole = list(source.batches(0, end))
+    assert whole
+    read, vanished = RealFileSystem.read, [str(lab.segment)]
+
+    def vanish(files: RealFileSystem, path: str) -> bytes:
+        if vanished:
+            raise FileNotFoundError(vanished.pop())
+        return read(files, path)
+
+    monkeypatch.setattr(RealFileSystem, "read", vanish)
+    assert list(source.batches(0, end)) == whole
+    assert not vanished
 
 
 def test_remembered_answers_are_told_of_only_when_asked_for(run: Run, lab: Lab) -> None:
