@@ -122,7 +122,7 @@ class AdminClient:
         """Sends a request to whoever can answer it and returns the response. ApiError, ClusterUnreachable.
 
         A node that has not answered within `attempt_timeout_s` is given up, and the next one asked. `once`: not if it may have
-        carried the request out and the request has no id; ApiError NETWORK_EXCEPTION then.
+        carried the request out and the request has no id; ApiError NETWORK_EXCEPTION or OutcomeUnknown then.
         """
         with self._request_ids.of(api, request) as is_named:
             return self._call(api, request, timeout_ms, attempt_timeout_s, once and not is_named, is_named)
@@ -134,10 +134,12 @@ class AdminClient:
         started = time.monotonic()
         deadline = started + timeout_ms / 1000
         faults: dict[Endpoint, str] = {}
-        silent: Endpoint | None = None
+        doubt: str | None = None
         pause_s = _FIRST_PAUSE_S
         while True:
+            asked: set[Endpoint | None] = {None}
             for endpoint in self._candidates():
+                asked.add(endpoint)
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
                     break
@@ -151,16 +153,20 @@ class AdminClient:
                 except grpc.RpcError as error:
                     fault = faults[endpoint] = _detail(error)
                     if not _was_never_sent(fault):
-                        silent = endpoint
+                        doubt = f"{endpoint} was asked before and did not answer; it may have carried it out."
                         if once:
                             raise _unknown_outcome(api, endpoint, fault) from error
                 except ApiError as error:
                     if error.code not in _MOVED_ON and not (is_named and self._is_early(error, limited, deadline - pause_s)):
-                        if silent is not None and error.code is ErrorCode.REQUEST_TIMED_OUT:
-                            raise _not_of_all_sendings(error, silent) from error
+                        if doubt is not None and error.code is ErrorCode.REQUEST_TIMED_OUT:
+                            raise _not_of_all_sendings(error, doubt) from error
                         raise
+                    if isinstance(error, OutcomeUnknown):
+                        doubt = f"{endpoint} was asked before: {error.message}"
+                        if once:
+                            raise
                     faults[endpoint] = str(error)
-                    if self._leader not in (None, endpoint):
+                    if self._leader not in asked:
                         break
                 if self._leader == endpoint:
                     self._leader = None
@@ -686,9 +692,10 @@ def _unknown_outcome(api: str, endpoint: Endpoint, fault: str) -> ApiError:
     )
 
 
-def _not_of_all_sendings(error: ApiError, silent: Endpoint) -> ApiError:
-    """A timeout says of one sending that nothing was done; another one got no answer."""
-    return ApiError(error.code, f"{error.message} But {silent} was asked before and did not answer; it may have carried it out.")
+def _not_of_all_sendings(error: ApiError, doubt: str) -> OutcomeUnknown:
+    """A timeout says of one sending that nothing was done; another one may have been carried out."""
+    offset = error.offset if isinstance(error, OutcomeUnknown) else 0
+    return OutcomeUnknown(error.code, f"{error.message} But {doubt}", offset)
 
 
 def _unreachable(api: str, faults: Mapping[Endpoint, str], seconds: float) -> str:

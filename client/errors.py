@@ -10,8 +10,8 @@ class ClusterUnreachable(ConnectionError):
 
 
 class OutcomeUnknown(ApiError):
-    """The change was written up to metadata offset `offset` and may still be committed, or not: the time was over, or the
-    leadership was lost. Read with that `min_offset`, or repeat the call.
+    """The change was written up to metadata offset `offset` (0: that is not known) and may still be committed, or not: the time
+    was over, or the leadership was lost. Read with that `min_offset`, or repeat the call.
     """
 
     def __init__(self, code: ErrorCode, message: str | None, offset: int) -> None:

@@ -37,6 +37,15 @@ def test_the_client_goes_on_with_the_next_controller_when_one_dies(cluster) -> N
         assert client.leader == Endpoint("127.0.0.1", cluster.nodes[2].port)
 
 
+def test_a_node_that_names_a_dead_controller_does_not_keep_the_client_from_asking_the_others(cluster) -> None:
+    dead, stale, active = cluster.nodes
+    active.leader = active
+    cluster.stop_node(dead)
+    with AdminClient(f"{stale.server},{active.server}", timeout_ms=10_000) as client:
+        client.describe_cluster()
+        assert client.leader == Endpoint("127.0.0.1", active.port)
+
+
 def test_nobody_there_is_said_with_names_and_causes(new_port: Callable[[], int]) -> None:
     port = new_port()
     with AdminClient(f"127.0.0.1:{port}", timeout_ms=200) as client, pytest.raises(ClusterUnreachable) as raised:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.client import AdminClient
+from kraftlab.client import AdminClient, OutcomeUnknown
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
 ID = tuple[bytes, int]
@@ -92,8 +92,33 @@ def test_a_timeout_after_a_sending_without_answer_does_not_say_that_nothing_was_
 
     cluster.nodes[0].answers["CreateTopics"] = answer
     client = AdminClient(cluster.nodes[0].server, exactly_once=False)
-    with client, pytest.raises(ApiError, match=r"Nothing was done\. But .* did not answer; it may have carried it out"):
+    with client, pytest.raises(OutcomeUnknown, match=r"Nothing was done\. But .* did not answer; it may have carried it out"):
         client.call("CreateTopics", pb.CreateTopicsRequest(), attempt_timeout_s=0.2)
+
+
+LOST = pb.ResponseHeader(error_code=41, error_message="the leadership was lost", metadata_offset=9, outcome_unknown=True)
+
+
+def test_a_change_that_may_survive_its_controller_is_not_asked_for_again_without_an_id(cluster) -> None:
+    cluster.nodes[0].answers["UnregisterBroker"] = lambda _: pb.UnregisterBrokerResponse(header=LOST)
+    client = AdminClient(",".join(node.server for node in cluster.nodes), exactly_once=False)
+    with client, pytest.raises(OutcomeUnknown, match="the leadership was lost") as raised:
+        client.unregister_broker(3)
+    assert raised.value.offset == 9
+    assert [len(node.calls) for node in cluster.nodes] == [1, 0, 0]
+
+
+def test_a_timeout_after_a_change_that_may_survive_does_not_say_that_nothing_was_done(cluster) -> None:
+    def lose(_: Any) -> pb.CreateTopicsResponse:
+        cluster.lead(cluster.nodes[1])
+        return pb.CreateTopicsResponse(header=LOST)
+
+    late = pb.ResponseHeader(error_code=7, error_message="Nothing was done.")
+    cluster.nodes[0].answers["CreateTopics"] = lose
+    cluster.nodes[1].answers["CreateTopics"] = lambda _: pb.CreateTopicsResponse(header=late)
+    request = pb.CreateTopicsRequest(header=pb.RequestHeader(timeout_ms=500))
+    with AdminClient(cluster.nodes[0].server) as client, pytest.raises(OutcomeUnknown, match=r"Nothing was done\. But .* lost"):
+        client.call("CreateTopics", request)
 
 
 def test_reads_and_validations_have_no_id(cluster) -> None:
