@@ -85,6 +85,7 @@ class Fetching:
             max_wait_ms=max_wait_ms,
             max_bytes=quorum.config.fetch_max_bytes,
             read_round=state.read_round if isinstance(state, Follower) else 0,
+            is_repairing=quorum.repair.is_on,
         )
         after = Barrier(quorum.election_version, self._log.flushes.last_id)
         state.fetch_correlation = self._requests.send(destination, request, after, max_wait_ms + self._answer_ms)

@@ -23,15 +23,25 @@ from .types import Endpoint, ReplicaKey, Voter
 class ReplicaProgress:
     """What the leader knows of one replica. `end_offset` -1: not fetched in this epoch. Times are milliseconds, 0 = never.
 
-    `echoed_round` is the newest round of linearizable reads that it has echoed while any waited.
+    `echoed_round` is the newest round of linearizable reads that it has echoed while any waited. `is_repairing`: it votes for
+    nobody (repair.py).
     """
 
-    __slots__ = ("_end_offset_at_last_fetch", "echoed_round", "end_offset", "key", "last_caught_up_ms", "last_fetch_ms")
+    __slots__ = (
+        "_end_offset_at_last_fetch",
+        "echoed_round",
+        "end_offset",
+        "is_repairing",
+        "key",
+        "last_caught_up_ms",
+        "last_fetch_ms",
+    )
 
     def __init__(self, key: ReplicaKey) -> None:
         self.key = key
         self.end_offset = -1
         self.echoed_round = 0
+        self.is_repairing = False
         self.last_fetch_ms = 0
         self.last_caught_up_ms = 0
         self._end_offset_at_last_fetch = -1

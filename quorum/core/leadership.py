@@ -198,7 +198,7 @@ class Leadership:
 
     def _acknowledge(self, leader: Leader, request: FetchRequest, now_ms: int) -> bool:
         """True if the sender votes."""
-        progress = self.heard_from(leader, request.replica, now_ms)
+        progress = self.heard_from(leader, request, now_ms)
         if progress is None:
             return False
         before = progress.end_offset
@@ -208,8 +208,9 @@ class Leadership:
             self.advance_high_watermark(leader, now_ms)
         return is_voter
 
-    def heard_from(self, leader: Leader, key: ReplicaKey, now_ms: int) -> ReplicaProgress | None:
+    def heard_from(self, leader: Leader, request: FetchRequest | FetchSnapshotRequest, now_ms: int) -> ReplicaProgress | None:
         """The replica follows this leader in this epoch, which counts for check-quorum if it votes. None: it is anonymous."""
+        key = request.replica
         if key.node_id < 0:
             return None
         voter = leader.voters.get(key.node_id)
@@ -217,8 +218,9 @@ class Leadership:
             observer = leader.observers.get(key)
             if observer is None:
                 observer = leader.observers[key] = ReplicaProgress(key)
+            observer.is_repairing = request.is_repairing
             return observer
-        voter.key = key
+        voter.key, voter.is_repairing = key, request.is_repairing
         leader.fetched_voters[key.node_id] = None
         self._check_quorum(leader, now_ms)
         return voter

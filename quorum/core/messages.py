@@ -119,7 +119,8 @@ class FetchRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Pulls records, and by asking for `fetch_offset` acknowledges everything below it as durable.
 
     `replica.node_id` -1 is an anonymous observer. `high_watermark` -1: unknown to the sender.
-    `read_round` echoes the newest round seen from this leader (linearizable reads).
+    `read_round` echoes the newest round seen from this leader (linearizable reads). `is_repairing`: the sender's log is not
+    whole, and it votes for nobody.
     """
 
     epoch: int
@@ -130,6 +131,7 @@ class FetchRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
     max_wait_ms: int
     max_bytes: int
     read_round: int = 0
+    is_repairing: bool = False
 
     def __repr__(self) -> str:
         echo = f" round={self.read_round}" if self.read_round else ""
@@ -197,6 +199,7 @@ class FetchSnapshotRequest(msgspec.Struct, frozen=True, gc=False, array_like=Tru
     snapshot: OffsetAndEpoch
     position: int
     max_bytes: int
+    is_repairing: bool = False
 
     def __repr__(self) -> str:
         what = f"from {self.position}" if self.max_bytes else "size only"

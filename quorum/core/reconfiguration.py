@@ -15,7 +15,9 @@ meets any majority of the other. Hence the gates, which every request passes in 
 *Adding*: the new node is asked who it is (ProbeVoter; a wrong address or directory is found before it can hurt); then its fetches
 must reach the leader's log end, for a voter that lacks half of the log would stop the next commit; then the record is appended.
 *Removing*: appended at once, unless the voters that are left could not commit it: when one of three is dead, removing another
-would stop the quorum for good (KIP-853 leaves that to the operator). Both are answered when the record is committed. *Updating*
+would stop the quorum for good (KIP-853 leaves that to the operator). The same goes for one that repairs its log: it could commit
+with the leader, but not elect one, and without a leader its repair never ends (repair.py). For that reason nobody becomes a voter
+or is handed the leadership before its log is whole. Both are answered when the record is committed. *Updating*
 (a voter's endpoints) is answered when the record is appended: the sender asks again as long as its log says otherwise. The leader
 updates its own entry unasked.
 
@@ -211,20 +213,28 @@ class Reconfiguration:
         return self._is_a_voter(request.voter)
 
     def _rest_is_alive(self, leader: Leader, request: RemoveVoterRequest, now_ms: int) -> Refusal | None:
-        """A majority of the voters that would be left fetches: true whenever a dead voter is removed."""
+        """A majority of the voters that would be left fetches and votes: so a dead one may go, unless another repairs."""
         membership = self._quorum.membership
         rest = membership.voters.without(request.voter.node_id)
         since_ms = now_ms - self._quorum.config.check_quorum_timeout_ms
         alive = [v.key.node_id for v in rest.voters if self._is_alive(leader, v.key.node_id, since_ms)]
-        if len(alive) >= rest.majority():
+        repairing = [node_id for node_id in alive if self._is_repairing(leader, node_id)]
+        if len(alive) - len(repairing) >= rest.majority():
             return None
-        needed = f"of {rest!r}, which would be left, {rest.majority()} are needed, but only {alive} are alive"
-        message = f"{needed}: start or replace the others"
+        message = f"of {rest!r}, which would be left, {rest.majority()} are needed, but only {alive} are alive"
+        if repairing:
+            message += f", and {repairing} do not vote until they have repaired their logs: ask again then"
+        else:
+            message += ": start or replace the others"
         return Refusal(ErrorCode.REQUEST_TIMED_OUT, message)
 
     def _is_alive(self, leader: Leader, node_id: int, since_ms: int) -> bool:
         progress = leader.voters.get(node_id)
         return progress.last_fetch_ms > since_ms if progress is not None else node_id == self._quorum.config.node_id
+
+    def _is_repairing(self, leader: Leader, node_id: int) -> bool:
+        progress = leader.voters.get(node_id)
+        return progress is not None and progress.is_repairing
 
     def _updated_is_voter(self, leader: Leader, request: UpdateVoterRequest, now_ms: int) -> Refusal | None:
         return self._is_a_voter(request.voter.key)
@@ -277,11 +287,13 @@ class Reconfiguration:
     def _is_caught_up(self, leader: Leader, key: ReplicaKey, now_ms: int) -> bool:
         """Whether the observer has had all there was, and not long ago."""
         observer = leader.observers.get(key)
-        return observer is not None and observer.was_caught_up_since(now_ms - self._quorum.config.fetch_timeout_ms)
+        if observer is None or observer.is_repairing:
+            return False
+        return observer.was_caught_up_since(now_ms - self._quorum.config.fetch_timeout_ms)
 
     def _has_everything(self, leader: Leader, key: ReplicaKey, now_ms: int) -> bool:
         voter = leader.voters.get(key.node_id)
-        if voter is None or voter.end_offset != self._log.view.end_offset:
+        if voter is None or voter.is_repairing or voter.end_offset != self._log.view.end_offset:
             return False
         return voter.last_fetch_ms >= now_ms - self._quorum.config.fetch_timeout_ms
 
@@ -306,6 +318,8 @@ class Reconfiguration:
         progress = leader.voters.get(key.node_id) if self._quorum.membership.has(key) else leader.observers.get(key)
         if progress is None or progress.end_offset < 0:
             return f"{key.described()} does not fetch from this leader: is it running?"
+        if progress.is_repairing:
+            return f"node {key.node_id} repairs its log and does not vote until it is whole: ask again then"
         if progress.end_offset >= end_offset:
             return f"node {key.node_id} has everything, but has not fetched for long: is it running?"
         return f"node {key.node_id} has fetched only up to offset {progress.end_offset} of {end_offset}: ask again later"

@@ -89,7 +89,8 @@ class SnapshotFetching:
         """The next part; for nothing but a sign of life while the disk is busy."""
         config = self._quorum.config
         max_bytes = config.snapshot_chunk_bytes if download.is_fetching else 0
-        request = FetchSnapshotRequest(state.epoch, self._quorum.membership.own_key, download.id, download.position, max_bytes)
+        own_key, is_repairing = self._quorum.membership.own_key, self._quorum.repair.is_on
+        request = FetchSnapshotRequest(state.epoch, own_key, download.id, download.position, max_bytes, is_repairing)
         timeout_ms = config.fetch_max_wait_ms + config.fetch_answer_ms
         state.fetch_correlation = self._requests.send(state.leader_id, request, self._quorum.barrier, timeout_ms)
 

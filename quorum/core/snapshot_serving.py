@@ -44,7 +44,7 @@ class SnapshotServing:
         error = self._leadership.error_of(request, request.max_bytes >= 0, now_ms)
         leader = quorum.state
         if error is ErrorCode.NONE and isinstance(leader, Leader):
-            progress = self._leadership.heard_from(leader, request.replica, now_ms)
+            progress = self._leadership.heard_from(leader, request, now_ms)
             if progress is not None:
                 progress.asked_for_snapshot(self._log.view.end_offset, now_ms)
             error = self._position_error(request)

@@ -13,6 +13,7 @@ from kraftlab.quorum.core.events import (
     StorageCompleted,
 )
 from kraftlab.quorum.core.messages import (
+    AddVoterRequest,
     BeginQuorumEpochRequest,
     Diverging,
     EndQuorumEpochRequest,
@@ -22,7 +23,9 @@ from kraftlab.quorum.core.messages import (
     FetchSnapshotResponse,
     LeaderView,
     Records,
+    RemoveVoterRequest,
     SnapshotRequired,
+    TransferLeadershipRequest,
     VoteRequest,
 )
 
@@ -280,3 +283,78 @@ def test_a_rotten_follower_behind_the_cleaned_log_comes_back_by_snapshot(world) 
     quorum.run(5)
     assert len(victim.seen(InstallSnapshot)) == 1
     assert not victim.node.is_repairing
+
+
+def with_a_lost_tail(quorum, records=20):
+    """Who led before has lost committed records and some of its own that nobody else has: its repair waits for as many. The
+    others have elected one of themselves, whose whole log it has by now.
+    """
+    former = quorum.settle().leader()
+    others = [host for host in quorum.up() if host is not former]
+    for host in others:
+        host.crash()
+    for _ in range(records):
+        former.propose()
+    quorum.run(20)
+    former.crash()
+    former.rot(1)
+    quorum.start(*(host.config.node_id for host in others))
+    leader = quorum.leader()
+    former.start()
+    quorum.settle()
+    assert former.node.is_repairing
+    return former, leader, next(host for host in others if host is not leader)
+
+
+@pytest.mark.parametrize("is_leader_removed", [False, True])
+def test_no_voter_is_removed_without_whom_a_repair_would_forbid_elections(world, is_leader_removed) -> None:
+    """{1,2,3} elects a leader while one of them repairs; of two, both must vote, and who repairs does not before there is one."""
+    quorum = world((1, 2, 3), dynamic=True).start()
+    former, leader, third = with_a_lost_tail(quorum)
+    request = RemoveVoterRequest(-1, (leader if is_leader_removed else third).config.key, 1_000)
+    refused = quorum.change(request)
+    leader.crash()
+    leader.start()
+    assert quorum.leader().node.voters.ids() == (1, 2, 3)
+    assert refused.error is ErrorCode.REQUEST_TIMED_OUT
+    assert "[1] do not vote until they have repaired their logs" in refused.message
+    while former.node.is_repairing:
+        quorum.leader().propose()
+        quorum.settle()
+        quorum.run(5)
+    assert quorum.change(request).error is ErrorCode.NONE, "whole again, it votes"
+
+
+def test_who_repairs_may_be_removed_itself(world) -> None:
+    quorum = world((1, 2, 3), dynamic=True).start()
+    former, *_ = with_a_lost_tail(quorum)
+    assert quorum.change(RemoveVoterRequest(-1, former.config.key, 1_000)).error is ErrorCode.NONE
+
+
+def test_who_repairs_is_not_handed_the_leadership(world) -> None:
+    """It could not take it: the leader would be gone for nothing."""
+    quorum = world((1, 2, 3), dynamic=True).start()
+    former, leader, _ = with_a_lost_tail(quorum)
+    answer = quorum.change(TransferLeadershipRequest(-1, former.config.key, 1_000))
+    assert (answer.error, leader.node.is_leader) == (ErrorCode.REQUEST_TIMED_OUT, True)
+    assert answer.message == "node 1 repairs its log and does not vote until it is whole: ask again then"
+
+
+def test_who_repairs_is_not_added(world) -> None:
+    """Two voters of whom one does not vote elect nobody."""
+    quorum = world((1, 2, 3), dynamic=True).start()
+    former, leader, third = with_a_lost_tail(quorum)
+    for gone in (former, third):
+        assert quorum.change(RemoveVoterRequest(-1, gone.config.key, 1_000)).error is ErrorCode.NONE
+    answer = quorum.change(AddVoterRequest(-1, former.as_voter(), 1_000))
+    assert (answer.error, "repairs its log" in answer.message) == (ErrorCode.REQUEST_TIMED_OUT, True)
+    assert leader.node.voters.ids() == (leader.config.node_id,)
+
+
+def test_the_leader_hears_of_a_repair_from_who_copies_its_snapshot_alone(driven, key_of) -> None:
+    node = following(driven, key_of, log=(), until=30)
+    outcome = SnapshotRequired(SNAPSHOT.offset, SNAPSHOT.epoch)
+    node.answer(node.fetch, FetchResponse(ErrorCode.NONE, LeaderView(5, 2), -1, 50, 0, outcome))
+    node.step(SnapshotChunkStored(SNAPSHOT, 0))
+    assert node.fetch.request.is_repairing
+    assert node.sent(FetchSnapshotRequest)[0].request.is_repairing
