@@ -102,6 +102,10 @@ GOOD: dict[str, tuple[list[Op], list[Entry]]] = {
         TWO_SETS,
     ),
 }
+GOOD["an exchange of unknown outcome, of which the log remembers the refusal alone"] = (
+    [op(0, "set", 0, 1, 1, 1), op(1, "cas", 2, 3, [7, 2], outcome="info")],
+    [TWO_SETS[0], Entry(1, 2, 1, 0, "RequestOutcome", {}, "a:1")],
+)
 GOOD["refused, and told so again when that was over"] = (
     [
         op(0, "set", 0, 1, 1, 1),
@@ -164,6 +168,16 @@ BAD: dict[str, tuple[list[Op], list[Entry], str]] = {
         [op(0, "set", 0, 1, 1, 1), op(1, "cas", 2, 3, [7, 2], 2)],
         TWO_SETS,
         "not allowed",
+    ),
+    "an exchange of unknown outcome that should have been refused": (
+        [op(0, "set", 0, 1, 1, 1), op(1, "cas", 2, 3, [7, 2], outcome="info")],
+        TWO_SETS,
+        "not allowed",
+    ),
+    "of unknown outcome, as something else": (
+        [op(0, "set", 0, 1, 1, 1), op(1, "set", 2, 3, 9, outcome="info")],
+        TWO_SETS,
+        "wrong record",
     ),
     "a refusal that nothing justifies": (
         [op(0, "set", 0, 1, 1, 1), op(2, "cas", 2, 3, [1, 8], outcome="fail", error=MISMATCH), op(1, "set", 4, 5, 2, 2)],

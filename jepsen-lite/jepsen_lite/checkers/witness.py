@@ -6,8 +6,8 @@ offset. What is checked:
 
 - A write that was acknowledged with offset r is in the log, once, and ends at r; its records are those that it asked for
   (`Fold.wrote`), the state before allowed it (`permits`), and its answer is what the state after it gives (`answers`).
-- A request that failed for certain is not in the log. One of unknown outcome is there once or not at all, and behind everything
-  that was acknowledged before it was first sent.
+- A request that failed for certain is not in the log. One of unknown outcome is there once or not at all, behind everything that
+  was acknowledged before it was first sent; if it is there, its records are those that it asked for, and the state allowed it.
 - Real time: what was invoked after an answer with offset r had returned lies at or behind r: reads reflect at least r, changes
   begin there or later.
 - A read gives what the state at its offset gives. Reads that may be old (`local_reads`) need not keep up with others', but what
@@ -138,6 +138,8 @@ class _Evidence:
             for op in sendings:
                 if op.outcome == OK:
                     self._check_acknowledged(op, found[0] if found else None, fold)
+                elif op.outcome == INFO and found and not found[0].is_answer_alone:
+                    self._check_records(op, found[0], fold)
 
     def _check_acknowledged(self, op: Op, change: Change | None, fold: Fold) -> None:
         add = self.findings.add
@@ -155,9 +157,13 @@ class _Evidence:
         if op.offset >= 0 and op.offset != change.end:
             text = f"{_shown(op)} was acknowledged with offset {op.offset}, its records end at {change.end}"
             add("misplaced", text, [op.index])
+        self._check_records(op, change, fold)
+
+    def _check_records(self, op: Op, change: Change, fold: Fold) -> None:
         wrong = fold.wrote(op, change)
         if wrong:
-            add("wrong record", f"{_shown(op)} is in the log at {change.begin} as something else: {wrong}", [op.index])
+            text = f"{_shown(op)} is in the log at {change.begin} as something else: {wrong}"
+            self.findings.add("wrong record", text, [op.index])
 
     def check_real_time(self, local_reads: frozenset[str]) -> dict[int, int]:
         """What returned first lies first. Gives, for each refusal, the offset that was acknowledged before it was first asked:
@@ -231,11 +237,13 @@ class _Evidence:
                 _look(looks[place], fold, self.findings, end)
                 place += 1
             windows.open_before(change)
-            asked = [op for op in self.requests.get(change.request_id, ()) if op.outcome == OK]
-            if asked:
-                wrong = fold.permits(asked[0])
+            sendings = self.requests.get(change.request_id, ())
+            asked = [op for op in sendings if op.outcome == OK]
+            unknown = () if change.is_answer_alone else [op for op in sendings if op.outcome == INFO]
+            for op in [*asked, *unknown][:1]:
+                wrong = fold.permits(op)
                 if wrong:
-                    add("not allowed", f"{_shown(asked[0])} at {change.begin} was not allowed there: {wrong}", [asked[0].index])
+                    add("not allowed", f"{_shown(op)} at {change.begin} was not allowed there: {wrong}", [op.index])
             try:
                 keys = fold.apply(change)
             except Exception as error:

@@ -35,6 +35,8 @@ class Fold(Protocol):
 
     `writes` are the names of the operations that ask for a change, `refusals` errors that say something of the state. Who derives
     from it may leave these out, and `permits`: then no error says anything, and every state lets a write happen.
+
+    A write of unknown outcome that is in the log is asked about as well, by `wrote` and `permits`; its result may be missing.
     """
 
     writes: frozenset[str]
@@ -44,10 +46,10 @@ class Fold(Protocol):
         """Takes in the next change; gives the keys (of operations) whose state is another one now."""
 
     def wrote(self, op: Op, change: Change | None) -> str:
-        """Whether this change is what an acknowledged write asked for; None: there is none of its name in the log."""
+        """Whether this change is what a write asked for; None: it was acknowledged, and there is none of its name in the log."""
 
     def permits(self, op: Op) -> str:
-        """Whether the state just before the change of an acknowledged write let it happen."""
+        """Whether the state just before the change of a write let it happen."""
         return ""
 
     def answers(self, op: Op) -> str:

@@ -174,11 +174,13 @@ class BrokersFold:
             return "the answer to it would be there"
         wanted = "ProducerIds" if op.f == "allocate" else "UnregisterBroker"
         named = [entry.record for entry in change.entries if entry.kind == wanted]
-        if [[record["broker_id"], record["broker_epoch"]] for record in named] != [op.result[:2]]:
+        if op.result and [[record["broker_id"], record["broker_epoch"]] for record in named] != [op.result[:2]]:
             return f"it has {wanted} of {named}"
         return ""
 
     def permits(self, op: Op) -> str:
+        if not op.result:
+            return ""
         broker, epoch, *_ = op.result
         now = self._epochs.get(broker)
         return "" if now == epoch else f"the epoch of broker {broker} was {now}, not {epoch}"

@@ -18,7 +18,7 @@ from ..checkers.witness import Witness
 from ..generators import Context, Invocation, Source, delay, independent, limit, mix, repeat, until_ok
 from ..history import FAIL, Op
 from ..models.fold import Change
-from ..workload import Checker, Completion, Options, Port, Workload
+from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
 from .admin import Caller, asked_until_ok, create_topics, ended, in_turn, length_of, placed_on, topic_on, topics_wanted
 from .partition_lives import PartitionLives
 from .tables import Partition, Tables
@@ -103,9 +103,14 @@ class MovingClient:
             expected_partition_epoch=self._epochs.get(topic, 0) if invocation.f == "cas" else None,
         )
         request = pb.AlterPartitionReassignmentsRequest(topics=[pb.ReassignableTopic(name=topic, partitions=[partition])])
-        sent = await self._caller.write(port, "AlterPartitionReassignments", request)
+        expected = partition.expected_partition_epoch if invocation.f == "cas" else -1
+        try:
+            sent = await self._caller.write(port, "AlterPartitionReassignments", request)
+        except CallFailed as failed:
+            name = f"{self._caller.client_id.hex()}:{self._caller.sequence}"
+            return Completion(failed.outcome, [expected], failed.error, failed.node, failed.offset, failed.epoch, name)
         answer = sent.reply.response.responses[0].partitions[0]
-        result = [partition.expected_partition_epoch if invocation.f == "cas" else -1, answer.partition_epoch]
+        result = [expected, answer.partition_epoch]
         self._epochs[topic] = answer.partition_epoch
         ending = ended(sent.reply, code=answer.error_code, request_id=sent.request_id)
         return ending._replace(
@@ -162,7 +167,7 @@ class MovesFold:
         partition = self._partition(op.key)
         if partition is None:
             return "there was no such topic"
-        if op.f == "cas" and op.result[0] != partition.epoch:
+        if op.f == "cas" and op.result and op.result[0] != partition.epoch:
             return f"its partition epoch was {partition.epoch}, not {op.result[0]}"
         if op.f == "cancel" and not (partition.adding or partition.removing):
             return "nothing moved there"

@@ -234,7 +234,7 @@ class TopicsFold:
             return "" if found is None else f"there was a topic {found.topic_id}"
         if found is None:
             return "there was no such topic"
-        return "" if found.topic_id == op.result else f"the topic was {found.topic_id}"
+        return "" if op.result in (None, found.topic_id) else f"the topic was {found.topic_id}"
 
     def answers(self, op: Op) -> str:
         if op.f in ("list", "glance"):
