@@ -38,5 +38,4 @@ def error_name(code: int) -> str:
 
 def of_broken_call(status: str, details: str) -> Outcome:
     """Of a call that gRPC ended with this status, "UNAVAILABLE" say."""
-    text = details.lower()
-    return FAIL if status == "UNAVAILABLE" and any(part in text for part in NEVER_SENT) else INFO
+    return FAIL if status == "UNAVAILABLE" and details.lower().startswith(NEVER_SENT) else INFO

@@ -59,6 +59,8 @@ def test_only_what_certainly_did_nothing_has_failed(code: int, is_unknown: bool,
     [
         ("UNAVAILABLE", "failed to connect to all addresses; last error: Connection refused", "fail"),
         ("UNAVAILABLE", "Socket closed", "info"),
+        ("UNAVAILABLE", "recvmsg: Connection refused", "info"),
+        ("UNAVAILABLE", "the broker passed it on: failed to connect to all addresses", "info"),
         ("DEADLINE_EXCEEDED", "failed to connect", "info"),
         ("CANCELLED", "", "info"),
     ],
