@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -244,8 +245,10 @@ def _start(partition: int | None, from_beginning: bool, offset: str | None) -> i
         raise CommandFailed("Error: --from-beginning and --offset contradict each other; give one of them")
     if offset.lower() in (_EARLIEST, _LATEST):
         return offset.lower()
-    if not offset.isdecimal():
-        raise CommandFailed(f"Error: --offset {offset}: give a number that is not negative, earliest or latest")
+    if re.fullmatch(r"[0-9]{1,18}", offset) is None:
+        raise CommandFailed(
+            f"Error: --offset {offset}: give a number that is not negative, of 18 digits at most, earliest or latest"
+        )
     return int(offset)
 
 

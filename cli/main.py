@@ -41,6 +41,9 @@ COMMANDS = {
 }
 """Name → (module of this package, with a dot before it of the one around it, with one in it of its own; attribute)."""
 
+OUT_OF_RANGE = "Value out of range: "
+"""How protobuf begins what it says of a number that a field cannot hold."""
+
 
 def main() -> NoReturn:
     """The entry point. Exit codes: 0 done, 1 error or usage, 2 still in progress."""
@@ -115,6 +118,8 @@ def _known_failure(error: Exception) -> str | None:
         return f"cannot use {error.filename}: {error.strerror}; check the path and its permissions"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return f"cannot write: {error.strerror}; make room there, or send the output elsewhere"
+    if isinstance(error, ValueError) and (number := str(error).removeprefix(OUT_OF_RANGE)) != str(error):
+        return f"no request has room for {number}; give a number that is nearer to 0"
     if isinstance(error, ConfigError | StorageError) or type(error).__name__ in ("ClusterError", "ClusterUnreachable"):
         return str(error)
     return None

@@ -179,3 +179,18 @@ def test_an_output_that_is_full_is_told_in_a_line(words: tuple[str, ...]) -> Non
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     assert done.stderr == "Error: cannot write: No space left on device; make room there, or send the output elsewhere\n"
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("topics", "--create", "--topic", "t", "--partitions", "99999999999"),
+        ("topics", "--create", "--topic", "t", "--replica-assignment", "99999999999:0"),
+        ("leader-election", "--election-type", "preferred", "--topic", "t", "--partition", "99999999999"),
+        ("cluster", "unregister", "--id", "99999999999"),
+        ("features", "upgrade", "--feature", "kraft.version=99999999999"),
+    ],
+)
+def test_a_number_that_no_request_can_hold_is_told_in_a_line(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([*words, "--bootstrap-server", "127.0.0.1:9"]) == 1
+    assert capsys.readouterr().err == "Error: no request has room for 99999999999; give a number that is nearer to 0\n"

@@ -251,6 +251,7 @@ def test_lines_are_written_to_a_topic_and_read_from_it(run: Run, type_in: Callab
         (("console-consumer", "--topic", "absent"), "Topic absent does not exist"),
         (("console-consumer", "--topic", "any", "--offset", "3"), "the partition is required when --offset is given"),
         (("console-consumer", "--topic", "any", "--partition", "0", "--offset", "x"), "give a number that is not negative"),
+        (("console-consumer", "--topic", "any", "--partition", "0", "--offset", "9" * 20), "of 18 digits at most"),
         (
             ("console-consumer", "--topic", "any", "--partition", "0", "--offset", "3", "--from-beginning"),
             "--from-beginning and --offset contradict each other",
