@@ -51,7 +51,7 @@ _HUNG_UP = "it hangs up before a word is said; is this the port of its GRPC list
 _NOBODY_THERE = (_REFUSED, _HUNG_UP)
 _RECONNECT_S = 1.0
 """For so long a channel may repeat how its last attempt failed, though the node listens again: it does not try all the time."""
-_NOT_CONNECTED = "failed to connect"
+_NOT_CONNECTED = ("failed to connect", "errors resolving", "DNS resolution failed")
 """How gRPC begins what it says about a request that it could not send at all."""
 _REFUSED_PATIENCE_S = 3.0
 """How long a call goes on asking when no admin API is at any of the addresses: long enough for a restart."""
