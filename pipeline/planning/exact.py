@@ -15,6 +15,7 @@ from scipy import optimize, sparse
 
 from .assignment import Assignment
 from .cluster import Flags, Floats, Ints
+from .solver import milp
 
 COLUMNS = 1500
 NODES = 400
@@ -101,7 +102,7 @@ class _Program:
         )
         extra = sparse.csr_array(np.r_[np.zeros(self.cells), slack][None, :])
         copied = sparse.csr_array(np.r_[np.where(new, self.size[:, None], 0.0).ravel(), zeros][None, :])
-        found = optimize.milp(
+        found = milp(
             objective,
             constraints=optimize.LinearConstraint(
                 sparse.vstack([matrix, extra, copied], format="csr"),

@@ -17,6 +17,7 @@ from scipy import optimize, sparse
 
 from .assignment import Assignment
 from .cluster import Flags, Floats, Ints
+from .solver import milp
 
 CLASSES = 10
 EXCESS_COST = 1000.0
@@ -61,7 +62,7 @@ def solve(assignment: Assignment, classes: Ints, *, margin: float, budget_bytes:
     replicas of uneven sizes will not hit what the program says.
     """
     model = _Model(assignment, classes, margin, budget_bytes)
-    found = optimize.milp(
+    found = milp(
         model.cost,
         constraints=optimize.LinearConstraint(model.rows(), model.low, model.high),
         bounds=optimize.Bounds(np.zeros(len(model.cost)), model.most),

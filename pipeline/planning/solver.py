@@ -1,0 +1,42 @@
+"""HiGHS, kept from talking: now and then it prints a line of its own on standard output, where a plan's JSON goes."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from scipy import optimize
+
+_STDOUT = 1
+
+
+def milp(*arguments: Any, **options: Any) -> optimize.OptimizeResult:
+    """`scipy.optimize.milp`."""
+    with _silent():
+        return optimize.milp(*arguments, **options)
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Nothing that C code prints gets out. It has a buffer of its own, which is emptied before and after."""
+    flush = ctypes.CDLL(None).fflush
+    try:
+        kept = os.dup(_STDOUT)
+    except OSError:  # standard output is closed
+        yield
+        return
+    sys.stdout.flush()
+    flush(None)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, _STDOUT)
+    os.close(nowhere)
+    try:
+        yield
+    finally:
+        flush(None)
+        os.dup2(kept, _STDOUT)
+        os.close(kept)
