@@ -101,6 +101,12 @@ def _all(document: ClusterDocument, targets: Sequence[Target], asked: Asked) -> 
         yield "budget", f"{moved} bytes move, {asked.max_bytes} were allowed"
 
 
+def mean_size(partitions: Iterable[Partition]) -> int:
+    """Of those whose size is known, which those count as whose is not."""
+    known = [entry.size_bytes for entry in partitions if entry.size_bytes is not None]
+    return sum(known) // len(known) if known else 0
+
+
 class _Cluster:
     """A document by name and id."""
 
@@ -109,14 +115,13 @@ class _Cluster:
         self.partitions: dict[NamedPartition, Partition] = {
             (topic.name, entry.partition): entry for topic in document.topics for entry in topic.partitions
         }
-        known = [entry.size_bytes for entry in self.partitions.values() if entry.size_bytes is not None]
-        self.default_size = sum(known) // len(known) if known else 0
+        self.mean_sizes = {topic.name: mean_size(topic.partitions) for topic in document.topics}
 
     def size(self, topic: str, partition: int) -> int:
         entry = self.partitions.get((topic, partition))
         if entry is None:
             return 0
-        return self.default_size if entry.size_bytes is None else entry.size_bytes
+        return self.mean_sizes[topic] if entry.size_bytes is None else entry.size_bytes
 
     def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
         """Where they are when what runs has ended."""

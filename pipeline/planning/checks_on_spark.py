@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from kraftlab.pipeline.lake.schemas import arrow_schema
 
-from .checks import CHECKS, FILLED_AT_MOST, Asked
+from .checks import CHECKS, FILLED_AT_MOST, Asked, mean_size
 from .documents import ClusterDocument, encode_cluster
 from .gold_rows import CHECKS as CHECKS_TABLE
 from .scenarios import Scenario, rows_of
@@ -58,10 +58,9 @@ _SUMMARY_ARROW = pa.schema(
 def frames(spark: SparkSession, document: ClusterDocument) -> tuple[DataFrame, DataFrame]:
     """(partitions, brokers) of a document."""
     entries = [(topic.name, entry) for topic in document.topics for entry in topic.partitions]
-    known = [entry.size_bytes for _, entry in entries if entry.size_bytes is not None]
-    mean = sum(known) // len(known) if known else 0
+    means = {topic.name: mean_size(topic.partitions) for topic in document.topics}
     replicas = [entry.settled for _, entry in entries]
-    sizes = [mean if entry.size_bytes is None else entry.size_bytes for _, entry in entries]
+    sizes = [means[name] if entry.size_bytes is None else entry.size_bytes for name, entry in entries]
     names, numbers = [name for name, _ in entries], [entry.partition for _, entry in entries]
     held: Counter[int] = Counter()
     for brokers_of, size in zip(replicas, sizes, strict=True):

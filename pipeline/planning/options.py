@@ -171,7 +171,11 @@ def _pinned(cluster: Cluster, options: PlanOptions, leaves: Flags) -> tuple[Flag
     if pinned.any():
         notes.append(f"{pinned.sum()} partitions are being reassigned and left alone; their targets count as where they are")
     left = [at for at, name in enumerate(cluster.topics) if any(fnmatchcase(name, pattern) for pattern in options.exclude_topics)]
-    pinned |= np.isin(cluster.topic, left)
+    excluded = np.isin(cluster.topic, left)
+    pinned |= excluded
+    kept = excluded & (leaves[cluster.replicas] & (cluster.replicas >= 0)).any(1)
+    if kept.any():
+        notes.append(f"{kept.sum()} partitions of excluded topics stay on brokers that are to be emptied")
     unreachable = ~cluster.alive & ~leaves
     stuck = (unreachable[cluster.replicas] & (cluster.replicas >= 0)).any(1) & ~pinned
     if stuck.any():

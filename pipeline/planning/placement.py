@@ -27,7 +27,7 @@ def place(cluster: Cluster, scope: Scope) -> tuple[Assignment, str, list[str]]:
     notes: list[str] = []
     budget = math.inf if scope.options.max_bytes is None else float(scope.options.max_bytes)
     _shrink(assignment)
-    _hand_over(assignment)
+    _hand_over(assignment, budget)
     _take_off(assignment)
     _afford(assignment, budget, notes)
     if not scope.options.balances:
@@ -41,6 +41,7 @@ def place(cluster: Cluster, scope: Scope) -> tuple[Assignment, str, list[str]]:
     notes.extend(_impossible(assignment, solver, classes, budget))
     if TOPICS in scope.options.goals:
         spread_topics(assignment, budget - assignment.bytes_moved)
+    _leave_dead(assignment, notes)
     assignment.settle_slots()
     assignment.recount()
     return assignment, solver, notes
@@ -99,11 +100,12 @@ def _within(assignment: Assignment) -> bool:
 
 def _shrink(assignment: Assignment) -> None:
     """Takes out replicas of partitions that are to have fewer: from leaving brokers first, then from crowded racks, then from
-    the fullest broker; the preferred leader last.
+    the fullest broker; the preferred leader last, and what excluded brokers have only if nothing else is left.
     """
     scope, cluster = assignment.scope, assignment.cluster
     surplus = np.nonzero((assignment.replicas >= 0).sum(1) > scope.factor)[0]
     share = np.where(scope.bounds.share_bytes > 0, scope.bounds.share_bytes, np.inf)
+    excluded = {cluster.index_of[id] for id in scope.options.exclude_brokers}
     for row in surplus.tolist():
         held = [broker for broker in assignment.replicas[row].tolist() if broker >= 0]
         leader = held[0]
@@ -113,6 +115,7 @@ def _shrink(assignment: Assignment) -> None:
                 max(
                     held,
                     key=lambda broker: (
+                        broker not in excluded,
                         bool(scope.leaves[broker]),
                         not bool(scope.counted[broker]) and not bool(cluster.alive[broker]),
                         broker != leader,
@@ -127,13 +130,18 @@ def _shrink(assignment: Assignment) -> None:
         assignment.refresh()
 
 
-def _hand_over(assignment: Assignment) -> None:
-    """One for one: what a replaced broker has goes to the one that takes its place, wherever no rule forbids it."""
+def _hand_over(assignment: Assignment, budget: float) -> None:
+    """One for one: what a replaced broker has goes to the one that takes its place, wherever no rule forbids it; the small ones
+    first, where a budget does not allow all.
+    """
     for source, target in assignment.scope.options.replace:
         old, new = assignment.cluster.index_of[source], assignment.cluster.index_of[target]
         rows, slots = np.nonzero((assignment.replicas == old) & assignment.movable)
         legal = assignment.legal(rows, slots, np.full(len(rows), new))
         rows, slots = rows[legal], slots[legal]
+        order = np.argsort(assignment.size[rows], kind="stable")
+        order = order[assignment.bytes_moved + np.cumsum(assignment.size[rows[order]]) <= budget]
+        rows, slots = rows[order], slots[order]
         assignment.move(rows, slots, np.full(len(rows), new))
         assignment.movable[rows, slots] = False
 
@@ -192,6 +200,20 @@ def _put_back(assignment: Assignment, row: int, slot: int) -> None:
     else:
         assignment.used[row, slot] = False
     assignment.movable[row, slot] = False
+
+
+def _leave_dead(assignment: Assignment, notes: list[str]) -> None:
+    """Leaves partitions as they were of which a replica had to stay on a broker that is down."""
+    alive = assignment.cluster.alive
+    dead = ((assignment.replicas >= 0) & ~alive[assignment.replicas]).any(1)
+    changed = dead & (assignment.replicas != assignment.original).any(1)
+    assignment.replicas[changed] = assignment.original[changed]
+    assignment.scope.pinned[dead] = True
+    if changed.any():
+        notes.append(
+            f"{changed.sum()} partitions keep a replica on a broker that is down and are left as they are, "
+            "since no reassignment may name it"
+        )
 
 
 def _strand(assignment: Assignment, stranded: list[tuple[int, int]], notes: list[str]) -> None:

@@ -131,6 +131,8 @@ class _Search:
         return self._single(np.repeat(rows, len(takers)), np.repeat(slots, len(takers)), np.tile(takers, len(rows)))
 
     def _inward(self) -> tuple[float, _Step] | None:
+        if not len(self.fullest):
+            return None
         parts = [self._sample(self.holdings.of[broker], SINGLE_SAMPLE) for broker in self.fullest.tolist()]
         rows, slots = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
         return self._single(rows, slots, np.full(len(rows), self.broker))
@@ -156,6 +158,8 @@ class _Search:
         work = self.assignment
         rows, slots = self._sample(self.mine, SWAP_SAMPLE)
         partners = np.unique(np.r_[self.emptiest, self.fullest])
+        if not len(partners):
+            return None
         theirs = [self._sample(self.holdings.of[partner], SWAP_SAMPLE) for partner in partners.tolist()]
         rows_b, slots_b = np.concatenate([part[0] for part in theirs]), np.concatenate([part[1] for part in theirs])
         if not len(rows) or not len(rows_b):

@@ -9,12 +9,24 @@ import msgspec
 import pytest
 
 from kraftlab.pipeline.errors import WrongUse
-from kraftlab.pipeline.planning.documents import BadCluster, ClusterDocument, parse_cluster
+from kraftlab.pipeline.planning.checks import ERROR, Finding
+from kraftlab.pipeline.planning.documents import (
+    BadCluster,
+    Broker,
+    ClusterDocument,
+    LogDir,
+    Partition,
+    Topic,
+    parse_cluster,
+    tidied,
+)
 from kraftlab.pipeline.planning.goals import RACK, parse_goals
 from kraftlab.pipeline.planning.options import PlanOptions
+from kraftlab.pipeline.planning.plan import Plan
 from kraftlab.pipeline.planning.propose import propose
 
 MakeCluster = Callable[..., ClusterDocument]
+Judge = Callable[[Plan], list[Finding]]
 
 ONE = '{"brokers":[{"id":1}],"topics":[{"name":"t","partitions":[%s]}]}'
 
@@ -139,3 +151,79 @@ def test_topics_with_no_size_at_all_are_balanced_by_number(make_cluster: MakeClu
 
     assert plan.bytes_moved == 0 and plan.replica_moves > 0
     assert all(goal.met for goal in plan.goals)
+
+
+def _errors(findings: list[Finding]) -> set[str]:
+    return {finding.check for finding in findings if finding.severity == ERROR}
+
+
+def test_a_replaced_broker_hands_over_no_more_than_the_budget(make_cluster: MakeCluster, judge: Judge) -> None:
+    document = make_cluster(1)
+
+    nothing = propose(document, PlanOptions(replace=((1, 6),), max_bytes=0))
+    some = propose(document, PlanOptions(replace=((1, 6),), max_bytes=2 * 10**9))
+
+    assert nothing.bytes_moved == 0 and any("--max-bytes is less than what has to move" in note for note in nothing.notes)
+    assert 0 < some.bytes_moved <= 2 * 10**9
+    assert "budget" not in _errors(judge(some))
+
+
+def test_a_smaller_replication_factor_takes_nothing_from_excluded_brokers(make_cluster: MakeCluster, judge: Judge) -> None:
+    document = make_cluster(1)
+
+    plan = propose(document, PlanOptions(rf={"t0": 1}, exclude_brokers=(1, 2)))
+    both = {entry.partition for entry in document.topics[0].partitions if {1, 2} <= set(entry.replicas)}
+
+    assert all(not {1, 2} & set(move.removed) for move in plan.moves if move.partition not in both)
+    assert {len(move.after) for move in plan.moves} == {1}
+
+
+def test_a_partition_that_cannot_leave_a_dead_broker_is_left_as_it_is(judge: Judge) -> None:
+    full = Broker(4, log_dirs=(LogDir("/d", cordoned=True),))
+    brokers = (Broker(1), Broker(2, alive=False), Broker(3), full, Broker(5))
+    document = tidied(ClusterDocument(brokers, (Topic("t", (Partition(0, (1, 2, 5), 1, 10), Partition(1, (1, 5, 2), 1, 10))),)))
+
+    plan = propose(document, PlanOptions(drain=(2, 5)))
+
+    assert "dead_broker" not in _errors(judge(plan))
+    assert all(2 not in move.after for move in plan.moves)
+    assert any("on a broker that is down and are left as they are" in note for note in plan.notes)
+
+
+def test_a_topic_that_is_excluded_on_a_broker_that_is_drained_is_told_of(make_cluster: MakeCluster) -> None:
+    plan = propose(make_cluster(1), PlanOptions(drain=(1,), exclude_topics=("t0",)))
+
+    assert any("partitions of excluded topics stay on brokers that are to be emptied" in note for note in plan.notes)
+
+
+def test_one_broker_alone_is_planned_for() -> None:
+    brokers = (Broker(1, log_dirs=(LogDir("/d", usable_bytes=1),)), Broker(2, alive=False))
+    document = tidied(ClusterDocument(brokers, (Topic("t", (Partition(0, (1,), 1, 1000), Partition(1, (1,), 1, 5))),)))
+
+    assert not propose(document, PlanOptions()).moves
+
+
+def test_what_the_solver_prints_stays_out_of_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
+    import ctypes
+
+    from kraftlab.pipeline.planning import solver
+
+    with solver._silent():
+        ctypes.CDLL(None).puts(b"a word of the solver's")
+    print("a plan")
+
+    assert capfd.readouterr().out == "a plan\n"
+
+
+def test_checks_count_unknown_sizes_as_plans_do(judge: Judge) -> None:
+    sizes = {"large": 10**9, "small": 10}
+    topics = tuple(
+        Topic(name, (Partition(0, (1,), 1, None), *(Partition(at, (1,), 1, size) for at in range(1, 5))))
+        for name, size in sizes.items()
+    )
+    document = tidied(ClusterDocument((Broker(1), Broker(2)), topics))
+
+    plan = propose(document, PlanOptions(rf={"small": 2}, max_bytes=50))
+
+    assert plan.bytes_moved == 50
+    assert "budget" not in _errors(judge(plan))
