@@ -12,7 +12,7 @@ followers would cut theirs to match (KIP-841, KIP-966). For the same reason a re
 begin anew in another one.
 
 Where a replica really is, is compared with what the metadata says after each step; if they differ, the controller is told,
-unless a move is about to make it true.
+unless a move is about to make it true. So it is of a replica whose log may lie in a directory that was offline from the start.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import EMPTY, MetadataImage, PartitionImage
 from kraftlab.metadata.peer_rpc import IsrChange
 from kraftlab.metadata.records import NO_LEADER
-from kraftlab.metadata.uuids import UNASSIGNED
+from kraftlab.metadata.uuids import LOST, UNASSIGNED, is_reserved
 from kraftlab.quorum.core.types import Endpoint
 
 from .alter_partition import AlterPartitionManager
@@ -361,9 +361,13 @@ class ReplicaManager:
 
     def _in_own_name(self, state: PartitionImage) -> PartitionImage:
         """What an earlier incarnation of this broker led has no leader here."""
-        if state.leader == self.broker_id and self.registered_epoch(self.broker_id) != self.broker_epoch():
+        if state.leader == self.broker_id and not self._is_registered():
             return msgspec.structs.replace(state, leader=NO_LEADER)
         return state
+
+    def _is_registered(self) -> bool:
+        """Whether the metadata knows the broker by this process."""
+        return self.registered_epoch(self.broker_id) == self.broker_epoch()
 
     def _took_part(self, partition: Partition, state: PartitionImage, begun: bool) -> None:
         """`begun`: the leader epoch is new here, or the leader."""
@@ -403,6 +407,7 @@ class ReplicaManager:
             log = await self.disks.run(None, create)
         except ReplicaOffline as error:
             logger.debug("%s: %s", partition, error)
+            self._tell_lost(partition, state)
             return None
         except LogError as error:
             logger.error("%s: no log can be created: %s; trying again", partition, error)
@@ -410,6 +415,15 @@ class ReplicaManager:
             return None
         self._newcomers.discard(partition.id)
         return log
+
+    def _tell_lost(self, partition: Partition, state: PartitionImage) -> None:
+        """Its log is out of reach: the controller must not believe it placed where the metadata says. Before this process is
+        registered nothing is told: nobody may count on the replica any more then, and it begins anew.
+        """
+        assigned = state.directory_of(self.broker_id)
+        is_believed = assigned is not None and (is_reserved(assigned) or assigned in self.logs.directory_ids().values())
+        if is_believed and self._is_registered():
+            self._assignments.assign(*partition.id, LOST)
 
     def _resume_moves(self) -> None:
         """Goes on with the moves whose future logs were found at the start."""

@@ -23,7 +23,7 @@ from kraftlab.metadata.changes import changes_between
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import EMPTY
 from kraftlab.metadata.records import PartitionChange
-from kraftlab.metadata.uuids import UNASSIGNED, random_uuid
+from kraftlab.metadata.uuids import LOST, UNASSIGNED, random_uuid
 
 Batch = Callable[..., bytes]
 Eventually = Callable[..., Awaitable[None]]
@@ -70,6 +70,25 @@ async def test_a_replica_whose_directory_was_never_reported_is_not_created_anew_
     world.controller_answers.set()
     bad_id = brokers[0].logs.directory_id_of(bad_dir)
     await eventually(lambda: world.state("t", 0).directory_of(0) == bad_id, "the controller knows where the replica was")
+
+
+async def test_the_controller_hears_of_a_replica_that_is_offline_from_the_start_though_the_metadata_believes_it_placed(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
+) -> None:
+    """Else it is given the leadership, or keeps it from the others, and nobody serves the partition."""
+    brokers = [await world.add_broker(broker_id) for broker_id in range(2)]
+    world.controller_answers = trio.Event()
+    await world.create_topic("t", [0, 1])
+    assert (await brokers[0].produce("t", 0, batch())).error == ErrorCode.NONE
+    await world.change("t", 0, isr=(0,))
+    bad_dir = brokers[0].log("t", 0).log_dir
+    brokers[0].crash()
+    (bad_dir / "meta.properties").unlink()
+    (bad_dir / "meta.properties").mkdir()
+    await brokers[0].restart()
+    assert brokers[0].partition("t", 0).log is None
+    world.controller_answers.set()
+    await eventually(lambda: world.state("t", 0).directory_of(0) == LOST, "the controller knows that the replica is offline")
 
 
 async def test_a_second_directory_that_fails_while_a_move_to_it_is_dropped_does_not_stop_the_clean_up(
