@@ -18,7 +18,7 @@ batches if there are many: after any prefix of them the log tells a consistent s
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
@@ -129,7 +129,20 @@ def _partitions_in_lost_directories(
 ) -> list[PartitionKey]:
     """What lies in the directories that a registration does not name any more."""
     lost = [directory for directory in known.log_dirs if directory not in request.log_dirs]
-    return [key for directory in lost for key in state.index.partitions_in_directory(directory)]
+    return _partitions_in_directories(state, known.broker_id, lost)
+
+
+def _partitions_in_directories(state: ControllerState, broker_id: int, directories: Iterable[Uuid]) -> list[PartitionKey]:
+    """The partitions whose replica on that broker lies there. Where a disk came from another broker, replicas of that one may be
+    assigned to it still.
+    """
+    topics = state.image.topics.by_id
+    return [
+        (topic_id, number)
+        for directory in directories
+        for topic_id, number in state.index.partitions_in_directory(directory)
+        if topics[topic_id].partitions[number].directory_of(broker_id) == directory
+    ]
 
 
 def unregister(
@@ -384,7 +397,7 @@ def _with_directories_offline(
         broker = state.image.cluster.brokers[broker.broker_id]
     remaining = tuple(directory for directory in broker.log_dirs if directory not in offline)
     if remaining:
-        keys = [key for directory in offline for key in state.index.partitions_in_directory(directory)]
+        keys = _partitions_in_directories(state, broker.broker_id, offline)
     else:
         keys = [*state.index.partitions_in_isr(broker.broker_id), *state.index.partitions_in_elr(broker.broker_id)]
     change = BrokerRegistrationChange(

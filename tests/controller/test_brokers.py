@@ -473,6 +473,23 @@ async def test_a_directory_that_a_repeated_registration_lacks_is_offline(cluster
     assert not cluster.broker(1).fenced
 
 
+@pytest.mark.parametrize("way", ["heartbeat", "registration"])
+async def test_a_directory_that_came_from_another_broker_takes_nothing_of_that_ones_replicas_with_it(
+    cluster: Any, tools: Any, way: str
+) -> None:
+    """Its disk was moved; the metadata still says that replicas of the other broker, which lacks it, lie there."""
+    moved, _ = await two_dirs(cluster, tools)
+    own = tools.directory(2, 0)
+    await cluster.heartbeat(1, offline_log_dirs=(moved,))
+    await cluster.register(2, log_dirs=(moved, own))
+    if way == "heartbeat":
+        await cluster.heartbeat(2, offline_log_dirs=(moved,))
+    else:
+        await cluster.register(2, log_dirs=(own,))
+    assert cluster.broker(2).log_dirs == (own,)
+    assert cluster.state("t", 0) == ((1, 2), (2,), 2, (), ())
+
+
 async def test_what_lay_in_an_offline_directory_is_not_eligible_to_lead(cluster: Any, tools: Any) -> None:
     """A directory that is repaired may come back empty; where the broker led last, that is remembered."""
     first, _ = await two_dirs(cluster, tools)
