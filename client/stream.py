@@ -48,9 +48,10 @@ class CallStream:
     def submit(self, api: str, request: Message) -> Future[Message]:
         """Starts a call. The future gives the response, or raises ApiError of the header's error, or ClusterUnreachable.
 
-        What broke the stream is raised at once if it has broken already.
+        What broke the stream is raised at once if it has broken already. A call that is on its way cannot be cancelled.
         """
         future: Future[Message] = Future()
+        future.set_running_or_notify_cancel()
         with self._lock:
             if self._broken is not None:
                 raise self._broken

@@ -217,6 +217,20 @@ def test_a_stream_keeps_many_calls_in_flight(cluster) -> None:
         assert stream.endpoint.port == cluster.nodes[0].port
 
 
+def test_a_call_on_its_way_cannot_be_cancelled_and_the_stream_goes_on(cluster) -> None:
+    tried = threading.Event()
+
+    def answer(_: pb.DescribeClusterRequest) -> pb.DescribeClusterResponse:
+        tried.wait(10)
+        return pb.DescribeClusterResponse()
+
+    with AdminClient(cluster.nodes[0].server) as client, client.open_stream() as stream:
+        cluster.nodes[0].answers["DescribeCluster"] = answer
+        assert not stream.submit("DescribeCluster", pb.DescribeClusterRequest()).cancel(), "the call is on its way"
+        tried.set()
+        assert not stream.submit("DescribeCluster", pb.DescribeClusterRequest()).result(10).header.error_code
+
+
 def test_a_stream_raises_errors_of_requests_from_their_futures(cluster) -> None:
     with AdminClient(cluster.nodes[0].server) as client, client.open_stream() as stream:
         cluster.lead(cluster.nodes[1])
