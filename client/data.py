@@ -204,10 +204,12 @@ class DataClient:
     def log_digest(
         self, broker_id: int, replicas: Iterable[tuple[str, int]] | None = None, *, timeout_ms: int | None = None
     ) -> LogDigestResponse:
-        """What bytes a broker holds, of all its replicas or of those given by topic name and partition."""
+        """What bytes a broker holds, of all its replicas or of those given by topic name and partition. ApiError,
+        ClusterUnreachable.
+        """
         replicas = None if replicas is None else tuple(replicas)
         metadata = self._known(*(name for name, _ in replicas or ()), fresh=replicas is not None)
-        wanted = None if replicas is None else tuple((metadata.topic_ids[name], index) for name, index in replicas)
+        wanted = None if replicas is None else tuple((self.topic_id(name), index) for name, index in replicas)
         if broker_id not in metadata.peers:
             metadata = self._known(fresh=True)
         endpoint = metadata.peers.get(broker_id)
