@@ -130,9 +130,12 @@ def test_a_digest_names_replicas_by_topic(cluster) -> None:
 
 def test_a_digest_of_a_topic_that_is_not_there_is_refused(cluster) -> None:
     cluster.describe()
-    with AdminClient(cluster.nodes[0].server) as admin, DataClient(admin) as data:
-        with pytest.raises(ApiError, match=r"UNKNOWN_TOPIC_OR_PARTITION.*Topic absent not found"):
-            data.log_digest(1, [("absent", 0)])
+    with (
+        AdminClient(cluster.nodes[0].server) as admin,
+        DataClient(admin) as data,
+        pytest.raises(ApiError, match=r"UNKNOWN_TOPIC_OR_PARTITION.*Topic absent not found"),
+    ):
+        data.log_digest(1, [("absent", 0)])
 
 
 def test_unknown_partitions_and_silent_leaders_end_with_the_deadline(cluster) -> None:
