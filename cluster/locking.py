@@ -1,4 +1,7 @@
-"""The lock of a cluster's directory: it says that somebody runs the cluster, and keeps a second one out."""
+"""The lock of a cluster's directory: it says that somebody runs the cluster, and keeps a second one out.
+
+Who only looks does not keep anybody out, as with ports (`ports.py`).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from .layout import ClusterError
+from .ports import is_locked
 
 _FILE_NAME = "cluster.lock"
 
@@ -16,13 +20,12 @@ def lock(directory: Path) -> IO[bytes]:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         file = open(directory / _FILE_NAME, "ab")  # noqa: SIM115 (held as long as the cluster)
+        while not is_locked(file, fcntl.LOCK_EX):
+            if not is_locked(file, fcntl.LOCK_SH):
+                file.close()
+                raise ClusterError(f"a cluster runs on {directory} already; stop it first, or use another directory")
     except OSError as error:
         raise ClusterError(f"cannot use {directory}: {error.strerror}; choose a directory that can be written") from error
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        raise ClusterError(f"a cluster runs on {directory} already; stop it first, or use another directory") from None
     return file
 
 
@@ -30,9 +33,6 @@ def is_in_use(directory: Path) -> bool:
     """Whether somebody runs a cluster there."""
     try:
         with open(directory / _FILE_NAME, "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+            return not is_locked(file, fcntl.LOCK_SH)
     except OSError:
         return False
-    return False

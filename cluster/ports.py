@@ -39,8 +39,8 @@ class PortClaims:
             if port in self._held or port in taken:
                 continue
             file = _opened(port)
-            while not _is_locked(file, fcntl.LOCK_EX):
-                if not _is_locked(file, fcntl.LOCK_SH):
+            while not is_locked(file, fcntl.LOCK_EX):
+                if not is_locked(file, fcntl.LOCK_SH):
                     _release([file, *taken.values()])
                     return port
             taken[port] = file
@@ -59,7 +59,7 @@ class PortClaims:
 def is_claimed(port: int) -> bool:
     """Whether a cluster that runs has it."""
     with _opened(port) as file:
-        return not _is_locked(file, fcntl.LOCK_SH)
+        return not is_locked(file, fcntl.LOCK_SH)
 
 
 def owner_of(port: int) -> str:
@@ -77,7 +77,7 @@ def _opened(port: int) -> IO[bytes]:
     return open(directory / str(port), "ab")
 
 
-def _is_locked(file: IO[bytes], kind: int) -> bool:
+def is_locked(file: IO[bytes], kind: int) -> bool:
     """Whether the lock was free, and is this file's now instead of what it had."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)

@@ -50,6 +50,8 @@ class ControlServer:
 class _Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 128
+    """So many commands may come at once; one more is refused by the system."""
 
     def __init__(self, name: str, breaker: Breaker) -> None:
         self.breaker = breaker

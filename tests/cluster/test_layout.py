@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from kraftlab.cluster import ClusterError, LocalCluster, layout
 from kraftlab.cluster.chaos.breaker import Breaker
 from kraftlab.cluster.chaos.caller import give
 from kraftlab.cluster.chaos.orders import Order
+from kraftlab.cluster.chaos.server import ControlServer
 from kraftlab.cluster.links.shape import Cut, LinkShape
+from kraftlab.cluster.locking import is_in_use, lock
 from kraftlab.cluster.ports import PortClaims, claims_directory, is_claimed, owner_of
 from kraftlab.config import storage
 from kraftlab.config.models import load_any, load_broker, load_controller
@@ -325,6 +328,23 @@ def test_who_looks_for_free_ports_keeps_them_from_nobody(tmp_path: Path) -> None
     assert not is_claimed(port)
 
 
+def test_who_looks_whether_a_cluster_runs_keeps_nobody_from_starting_it(tmp_path: Path) -> None:
+    lock(tmp_path).close()
+    held = []
+    with open(tmp_path / "cluster.lock", "rb") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        assert not is_in_use(tmp_path)
+        starting = threading.Thread(target=lambda: held.append(lock(tmp_path)))
+        starting.start()
+        starting.join(0.1)
+    starting.join()
+    with held[0]:
+        assert is_in_use(tmp_path)
+        with pytest.raises(ClusterError, match=r"a cluster runs on .* already; stop it first"):
+            lock(tmp_path)
+    assert not is_in_use(tmp_path)
+
+
 def test_a_process_that_is_killed_leaves_no_port_behind(tmp_path: Path) -> None:
     [port] = layout.free_ports(1)
     code = (
@@ -348,6 +368,20 @@ def test_a_cluster_that_may_not_be_broken_is_told_from_none(tmp_path: Path) -> N
         give(tmp_path, Order("status"))
     with pytest.raises(ClusterError, match="no cluster that may be broken runs on"):
         give(tmp_path, Order("status"))
+
+
+def test_many_commands_may_come_at_once(tmp_path: Path) -> None:
+    count = 40
+    together = threading.Barrier(count)
+
+    def heal(_: int) -> str:
+        together.wait()
+        return give(tmp_path, Order("heal")).text
+
+    with contextlib.closing(LocalCluster(tmp_path, 1, 0, 1, allow_chaos=True)) as cluster:
+        server = ControlServer(tmp_path, Breaker(cluster, print))
+        with contextlib.closing(server), ThreadPoolExecutor(count) as pool:
+            assert set(pool.map(heal, range(count))) == {"healed everything: nothing was broken"}
 
 
 @pytest.mark.parametrize(("holds", "what"), [(True, "packets wait"), (False, "packets are lost")])
