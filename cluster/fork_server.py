@@ -9,13 +9,13 @@ signals only what it has not reaped, so a signal never reaches a stranger that g
 A node is a process like any other: a session of its own, its log as standard output and error, and as standard input a pipe that
 only the server holds open. When whoever started the server goes, its standard input ends: it asks the brokers to stop, which hand
 over their leaderships while controllers live, then the controllers, and ends with the last of them and with the mounts of their
-disks. When the server itself is
-killed, the nodes' pipes close and they stop.
+disks. When the server itself is killed, the nodes' pipes close and they stop; the system wakes those that stand still (Linux).
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import os
 import selectors
@@ -27,6 +27,8 @@ from typing import NoReturn
 import msgspec
 
 from . import namespaces, node
+
+_PR_SET_PDEATHSIG = 1
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
@@ -157,6 +159,7 @@ class ForkServer:
         code = 1
         try:
             os.setsid()
+            _wake_when_server_ends()
             _call_process(os.path.basename(os.path.dirname(request.config)))
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -204,6 +207,12 @@ class ForkServer:
             os.write(1, _encode(event) + b"\n")
         except BrokenPipeError:
             return
+
+
+def _wake_when_server_ends() -> None:
+    """A node that stands still would never notice, and never end."""
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 def _call_process(name: str) -> None:

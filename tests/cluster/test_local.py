@@ -110,14 +110,19 @@ import sys, time
 from kraftlab.cluster import LocalCluster
 cluster = LocalCluster(sys.argv[1], 1, 1, 1)
 cluster.start()
+if sys.argv[2:]:
+    cluster.wait_ready()
+for node_id in map(int, sys.argv[2:]):
+    cluster.pause_node(node_id)
 print(cluster.pid(3000), cluster.pid(0), cluster._fork_server._process.pid, flush=True)
 time.sleep(60)
 """
 
 
+@pytest.mark.parametrize("paused", [(), ("3000", "0")], ids=["running", "paused"])
 @pytest.mark.parametrize("victim", ["parent", "fork server"])
-def test_no_node_outlives_those_who_started_it(tmp_path: Path, victim: str) -> None:
-    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+def test_no_node_outlives_those_who_started_it(tmp_path: Path, victim: str, paused: tuple[str, ...]) -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path), *paused], stdout=subprocess.PIPE, text=True)
     try:
         assert parent.stdout is not None
         *nodes, fork_server = map(int, parent.stdout.readline().split())
