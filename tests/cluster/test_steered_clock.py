@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import trio
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftlab.cluster import ClusterError
@@ -43,6 +43,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[MonotonicTime]:
 
 
 @given(st.lists(st.tuples(CHANGES, st.floats(0, 100)), max_size=12))
+@settings(deadline=None)
 def test_it_shows_what_rates_and_jumps_add_up_to(path: Path, changes: list[tuple[tuple[str, float], float]]) -> None:
     with pytest.MonkeyPatch.context() as patched:
         machine = MonotonicTime()
