@@ -21,6 +21,9 @@ from .uuids import Uuid
 
 M = TypeVar("M", MoveImage, QueuedMoveImage)
 
+PARTITIONS_PER_RECORD = 1000
+"""Of a plan in a snapshot: requests may have made it larger, one by one, than a batch can be."""
+
 _Overlay = dict[Uuid, dict[int, M | None]]
 
 
@@ -111,7 +114,8 @@ class MovesDelta:
     def plan(self, record: MovePlan) -> None:
         """A new plan, or more partitions of one that is known; of a partition it knows, only the target changes."""
         known = self._plans[record.plan_id] if record.plan_id in self._plans else self._before.plans.get(record.plan_id)
-        partitions: dict[TopicPartition, PlannedPartition] = {} if known is None else dict(known.partitions)
+        nothing: immutables.Map[TopicPartition, PlannedPartition] = immutables.Map()
+        partitions = (nothing if known is None else known.partitions).mutate()
         for entry in record.partitions:
             key = (entry.topic_id, entry.partition)
             before = partitions.get(key)
@@ -122,7 +126,7 @@ class MovesDelta:
             record.created_ms if known is None else known.created_ms,
             record.initiator,
             record.reason,
-            immutables.Map(partitions),
+            partitions.finish(),
         )
 
     def remove_plan(self, record: RemovePlan) -> None:
@@ -183,7 +187,9 @@ def move_records(moves: MovesImage) -> Iterator[AnyRecord]:
         )
     for plan in sorted(moves.plans.values(), key=lambda plan: (plan.created_offset, plan.plan_id)):
         entries = tuple(plan.partitions[key] for key in sorted(plan.partitions))
-        yield MovePlan(0, plan.plan_id, plan.created_offset, plan.created_ms, plan.initiator, plan.reason, entries)
+        for start in range(0, max(len(entries), 1), PARTITIONS_PER_RECORD):
+            part = entries[start : start + PARTITIONS_PER_RECORD]
+            yield MovePlan(0, plan.plan_id, plan.created_offset, plan.created_ms, plan.initiator, plan.reason, part)
 
 
 def _each(moves: immutables.Map[Uuid, immutables.Map[int, M]]) -> Iterator[tuple[TopicPartition, M]]:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kraftlab.metadata import codec
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
+from kraftlab.metadata.moves import PlannedPartition
 from kraftlab.metadata.records import (
     AbortTransaction,
     AnyRecord,
@@ -19,10 +20,12 @@ from kraftlab.metadata.records import (
     Config,
     EndTransaction,
     FeatureLevel,
+    MovePlan,
     Partition,
     Topic,
 )
 from kraftlab.metadata.snapshot import CHUNK_BYTES_MAX, ImageSnapshot, image_digest, image_from, image_records
+from kraftlab.quorum.core.batch import MAX_BATCH_BYTES
 
 
 def replay(records: list[AnyRecord], provenance: Provenance = EMPTY.provenance) -> MetadataImage:
@@ -87,6 +90,22 @@ def test_a_snapshot_of_large_records_has_small_batches() -> None:
     batches = list(ImageSnapshot(image).batches())
     assert [len(body) > CHUNK_BYTES_MAX for body, _ in batches] == [False] * (len(batches) - 1) + [True]
     assert batches[-1][1] == 1
+    assert image_from(body for body, _ in batches) == image
+
+
+def test_a_plan_of_many_requests_has_room_in_a_snapshot() -> None:
+    """Each request fits into a batch of the log; all that they planned together would not."""
+    topic_id, directories = bytes([1]) * 16, tuple(bytes([n]) * 16 for n in (7, 8, 9))
+
+    def request(first: int) -> MovePlan:
+        numbers = range(first, first + 10_000)
+        entries = tuple(PlannedPartition(topic_id, n, "t" * 249, (1, 2, 3), directories, (4, 5, 6)) for n in numbers)
+        return MovePlan(0, "p", 1, 2, "User:a", "why", entries)
+
+    image = replay([request(first) for first in range(0, 30_000, 10_000)])
+    batches = list(ImageSnapshot(image).batches())
+    assert sum(len(body) for body, _ in batches) > MAX_BATCH_BYTES
+    assert max(len(body) for body, _ in batches) <= CHUNK_BYTES_MAX
     assert image_from(body for body, _ in batches) == image
 
 
