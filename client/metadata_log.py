@@ -31,6 +31,7 @@ from kraftlab.quorum.core.messages import (
     SnapshotRequired,
 )
 from kraftlab.quorum.core.types import ZERO_UUID, Endpoint, OffsetAndEpoch, ReplicaKey
+from kraftlab.quorum.driver.frames import FrameError
 
 from .admin import AdminClient
 from .data import PeerConnection
@@ -39,6 +40,8 @@ from .errors import ClusterUnreachable, api_error
 ANONYMOUS = ReplicaKey(-1, ZERO_UUID)
 LISTENER = "CONTROLLER"
 FETCH_BYTES = 1 << 20
+_ATTEMPT_TIMEOUT_S = 5.0
+"""For so long one leader is waited for: it answers at once, unless it hangs. Then another is elected."""
 _PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 0.5
 _FIRST_OBSERVER_ID = 1 << 30
@@ -179,14 +182,15 @@ class MetadataLog:
             try:
                 connection = self._leader()
                 body = msgspec.msgpack.encode(msgspec.structs.replace(request, epoch=self._epoch))
-                answer = self._decoded(connection.request(API_OF[type(request)], body, self._timeout_s), kind)
+                left_s = max(deadline - time.monotonic(), _PAUSE_S)
+                answer = self._decoded(connection.request(API_OF[type(request)], body, min(left_s, _ATTEMPT_TIMEOUT_S)), kind)
             except ApiError as error:
                 if error.code not in _LEADER_CHANGED | _NOBODY_LEADS:
                     raise
                 fault: object = error
-            except OSError as error:
-                if isinstance(error, ClusterUnreachable):
-                    raise
+            except ClusterUnreachable:
+                raise
+            except (OSError, FrameError) as error:
                 fault = error
             else:
                 code = int(answer.error)

@@ -1,7 +1,10 @@
-"""A log cannot be read while no controller leads: a broker that says so is as good as nobody."""
+"""A log is read from whoever leads. A broker that says that nobody does is as good as nobody."""
 
 from __future__ import annotations
 
+import socket
+import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +13,9 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client.errors import ClusterUnreachable
 from kraftlab.client.metadata_log import MetadataLog
 from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.quorum.core.errors import ErrorCode as QuorumError
+from kraftlab.quorum.core.messages import API_OF, FetchRequest, FetchResponse, LeaderView, Records
+from kraftlab.quorum.core.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
     from .conftest import FakeCluster
@@ -34,3 +40,38 @@ def test_a_refusal_is_one(cluster: FakeCluster) -> None:
     refused(cluster, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     with MetadataLog(cluster.nodes[0].server, timeout_ms=300) as log, pytest.raises(ApiError):
         log.state()
+
+
+def says_nothing(door: socket.socket) -> None:
+    """A leader that hangs: the system takes its connections."""
+
+
+def says_nonsense(door: socket.socket) -> None:
+    def answer() -> None:
+        connected, _ = door.accept()
+        connected.recv(65536)
+        connected.sendall(bytes(64))
+
+    threading.Thread(target=answer, daemon=True).start()
+
+
+@pytest.mark.parametrize("behave", [says_nothing, says_nonsense])
+def test_a_leader_that_does_not_answer_is_given_up_for_the_next_one(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, behave: Callable[[socket.socket], None]
+) -> None:
+    monkeypatch.setattr("kraftlab.client.metadata_log._ATTEMPT_TIMEOUT_S", 0.1)
+    node = cluster.nodes[0]
+    node.peer_answers[API_OF[FetchRequest]] = lambda _: FetchResponse(QuorumError.NONE, LeaderView(2, 1), 7, 0, 0, Records(b"x"))
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        behave(door)
+        ports = iter([door.getsockname()[1]])
+
+        def describe(_: pb.DescribeQuorumRequest) -> pb.DescribeQuorumResponse:
+            at = pb.QuorumEndpoint(name="CONTROLLER", host="127.0.0.1", port=next(ports, node.peer_port))
+            cluster_id = node.peer_server.identity.cluster_id
+            voter = pb.QuorumReplica(replica_id=1, endpoints=[at])
+            return pb.DescribeQuorumResponse(cluster_id=cluster_id, leader_id=1, current_voters=[voter])
+
+        node.answers["DescribeQuorum"] = describe
+        with MetadataLog(node.server, timeout_ms=10_000) as log:
+            assert log.fetch(OffsetAndEpoch(0, 0)).data == b"x"
