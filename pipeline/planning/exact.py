@@ -76,7 +76,9 @@ class _Program:
         self.held = self._marks(start.original)
         self.fixed = self._marks(np.where(start.movable, -1, start.replicas))
         self.here = self._marks(start.replicas)
-        self.budget = budget_bytes / self.unit
+        spent = start.moved.sum(1) * start.size
+        spent[self.rows] = 0.0
+        self.budget = (budget_bytes - float(spent.sum())) / self.unit
 
     def _marks(self, replicas: Ints) -> Flags:
         """[N, B]: whether a broker is in the row."""

@@ -168,6 +168,17 @@ def test_a_replaced_broker_hands_over_no_more_than_the_budget(make_cluster: Make
     assert "budget" not in _errors(judge(some))
 
 
+def test_what_a_replaced_broker_hands_over_counts_in_the_budget_of_all_else(judge: Judge) -> None:
+    rows = ((9, 700), *((4, 300) for _ in range(9)))
+    topic = Topic("t", tuple(Partition(number, (broker,), broker, size) for number, (broker, size) in enumerate(rows)))
+    document = tidied(ClusterDocument(tuple(Broker(id) for id in (2, 4, 5, 9)), (topic,)))
+
+    plan = propose(document, PlanOptions(replace=((9, 2),), balance=True, max_bytes=1000))
+
+    assert plan.bytes_moved <= 1000
+    assert "budget" not in _errors(judge(plan))
+
+
 def test_a_smaller_replication_factor_takes_nothing_from_excluded_brokers(make_cluster: MakeCluster, judge: Judge) -> None:
     document = make_cluster(1)
 
