@@ -57,7 +57,7 @@ def build(
     hi: int | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> BuildReport:
-    """Builds one range of the tables. WrongUse if nothing was ingested or a table is none that is built here."""
+    """Builds one range of the tables. WrongUse if nothing was ingested there or a table is none that is built here."""
     uris.check_reach(lake.uri, master_of(spark))
     for table in tables:
         if table not in TABLES:
@@ -68,6 +68,9 @@ def build(
             raise WrongUse(f"{lake} holds no batches; the next step: kraftlab pipeline ingest LOGDIR... --lake {lake.place()}")
         start = _next_offset(lake, tables, ingested) if lo is None else lo
         end = min(hi if hi is not None else ingested[-1].hi, ingested[-1].hi)
+        if lo is not None and not any(each.lo < end and start < each.hi for each in ingested):
+            first, last = ingested[0].lo, ingested[-1].hi - 1
+            raise WrongUse(f"{lake} holds no batches in that range: those it has are of offsets {first} to {last}")
         if end <= start:
             return BuildReport(start, start)
         return _Build(spark, lake, tables, ingested, progress).run(start, end)
@@ -79,14 +82,16 @@ def _next_offset(lake: Lake, tables: Sequence[str], ingested: Sequence[Manifest]
 
 
 def _built_end(built: Sequence[Manifest], ingested: Sequence[Manifest]) -> int:
+    end = 0
     for manifest in built:
         newer = any(
             each.content > manifest.inputs.get(BATCHES, 0) and each.lo < manifest.hi and manifest.lo < each.hi
             for each in ingested
         )
-        if newer:
-            return manifest.lo
-    return built[-1].hi if built else 0
+        if newer or manifest.lo > end:
+            break
+        end = manifest.hi
+    return end
 
 
 class _Build:
@@ -161,7 +166,7 @@ class _Build:
 
     def _commit_all(self, files: Mapping[str, Sequence[DataFile]], lo: int, hi: int) -> tuple[dict[str, int], dict[str, int]]:
         """(rows by table, records that could not be decoded by reason)."""
-        newest = max(each.content for each in self._ingested_in(lo, hi))
+        newest = max((each.content for each in self._ingested_in(lo, hi)), default=0)
         done = {
             table: self.lake.commit_parts(table, lo, hi, files.get(table, ()), inputs={BATCHES: newest})
             for table in TABLES
