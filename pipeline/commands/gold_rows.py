@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kraftlab.cli.output import print_json
+from kraftlab.cli.output import CommandFailed, print_json
 from kraftlab.cli.tables import utc_text
 
 if TYPE_CHECKING:
@@ -49,17 +49,30 @@ def _progress(table: str) -> None:
 def since_ms(text: str | None) -> int | None:
     """`--since`: a time, or how long ago (30m, 12h, 7d)."""
     import re
-    import time
-
-    from kraftlab.cli.metadata_sources import parse_time
 
     if text is None:
         return None
     ago = re.fullmatch(r"(\d+)([mhd])", text)
     if ago is None:
-        return parse_time(text)
+        return time_ms(text)
     unit_ms = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}[ago.group(2)]
-    return time.time_ns() // 1_000_000 - int(ago.group(1)) * unit_ms
+    return time_ms("now") - int(ago.group(1)) * unit_ms
+
+
+def time_ms(text: str) -> int:
+    """Milliseconds since 1970 of an ISO time, of milliseconds, or now. WrongUse."""
+    import time
+
+    from kraftlab.cli.metadata_sources import NOW, parse_time
+
+    from ..errors import WrongUse
+
+    if text == NOW:
+        return time.time_ns() // 1_000_000
+    try:
+        return parse_time(text)
+    except CommandFailed as error:
+        raise WrongUse(error.text.removeprefix("Error: ")) from None
 
 
 def print_rows(rows: Iterable[Row], columns: Sequence[str], form: str, *, summary: str, extra: Row | None = None) -> None:

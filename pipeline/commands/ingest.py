@@ -75,7 +75,7 @@ def ingest(
     with spark_session() as spark:
         report = run(spark, lake, places, format_name=format_name, lo=lo, hi=hi, mode=mode, cluster_id=cluster_id)
     output = Output(as_json)
-    output.lines(_lines(report))
+    output.lines(_lines(report, is_first_given=lo is not None))
     output.result(msgspec.to_builtins(report))
     _tell(report)
     return FINDINGS if report.faults or _lost(report) else CLEAN
@@ -85,11 +85,12 @@ def _lost(report: IngestReport) -> int:
     return sum(gap.cause != "compacted" for gap in report.gaps)
 
 
-def _lines(report: IngestReport) -> Iterator[str]:
+def _lines(report: IngestReport, *, is_first_given: bool) -> Iterator[str]:
     cluster = report.cluster_id or "of a cluster that does not say its id"
     nodes = ", ".join(str(controller) for controller in report.controllers)
     if report.lo == report.hi:
-        yield f"Nothing new: the lake has all below {report.lo}, and the logs are committed up to {report.committed_end}."
+        what = f"Nothing from offset {report.lo} on" if is_first_given else f"Nothing new: the lake has all below {report.lo}"
+        yield f"{what}, and the logs are committed up to {report.committed_end}."
         return
     yield f"{report.format} cluster {cluster}, logs of nodes {nodes}"
     yield f"offsets {report.lo} to {report.hi - 1}: {report.records} records in {report.batches} batches"

@@ -15,6 +15,8 @@ from kraftlab.cli.output import Output, json_option
 from ..command import CLEAN
 from .options import lake_option
 
+ROWS_MAX = (1 << 31) - 2
+
 
 @click.command(
     "vacuum",
@@ -59,7 +61,7 @@ Tables are called as in the documentation (silver.topics) or with an underscore 
 )
 @click.argument("query")
 @lake_option
-@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="At most so many rows.")
+@click.option("--limit", type=click.IntRange(1, ROWS_MAX), default=1000, show_default=True, help="At most so many rows.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @json_option
 def sql(query: str, lake_uri: str, limit: int, as_csv: bool, as_json: bool) -> int:
@@ -69,11 +71,12 @@ def sql(query: str, lake_uri: str, limit: int, as_csv: bool, as_json: bool) -> i
     from .spark import spark_session
 
     with spark_session() as spark:
-        names, rows = run(spark, Lake(lake_uri), query, limit)
+        names, rows = run(spark, Lake(lake_uri), query, limit + 1)
+    is_cut, rows = len(rows) > limit, rows[:limit]
     output = Output(as_json)
     output.lines([_as_csv(names, rows)] if as_csv else _as_table(names, rows))
     output.result([dict(zip(names, (_plain(value) for value in row), strict=True)) for row in rows])
-    if len(rows) == limit:
+    if is_cut:
         print(f"only the first {limit} rows; --limit shows more", file=sys.stderr)
     return CLEAN
 

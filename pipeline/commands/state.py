@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ..command import CLEAN
-from .gold_rows import format_options, print_rows
+from .gold_rows import format_options, print_rows, time_ms
 from .options import lake_option
 
 COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "adding", "removing", "rf_settled", "since_offset")
@@ -32,8 +32,6 @@ Exit codes: 0 shown, 2 wrong use (the lake does not reach there), 3 no Java.""",
 @format_options
 def state(lake_uri: str, offset: int | None, time: str | None, topic: str | None, form: str, as_json: bool) -> int:
     """Show every partition of topics that existed then; without --at-offset or --at-time, at the end of the lake."""
-    from kraftlab.cli.metadata_sources import parse_time
-
     from ..errors import WrongUse
     from ..lake.commits import Lake
     from ..runs.states import states_at
@@ -41,9 +39,9 @@ def state(lake_uri: str, offset: int | None, time: str | None, topic: str | None
 
     if offset is not None and time is not None:
         raise WrongUse("--at-offset and --at-time are both given; give one of the two")
-    time_ms = None if time is None else parse_time(time)
+    moment = None if time is None else time_ms(time)
     with spark_session() as spark:
-        at, states = states_at(spark, Lake(lake_uri), offset=offset, time_ms=time_ms, topic=topic)
+        at, states = states_at(spark, Lake(lake_uri), offset=offset, time_ms=moment, topic=topic)
         rows = states.toArrow().to_pylist()
     summary = f"{len(rows):,} partitions after the record at offset {at}"
     print_rows(rows, COLUMNS, "json" if as_json else form, summary=summary, extra={"at_offset": at})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING
 
@@ -78,6 +79,6 @@ def _seconds(text: str) -> float:
         seconds = float(number) / scale
     except ValueError:
         seconds = 0.0
-    if seconds <= 0:
+    if not 0 < seconds < math.inf:
         raise click.BadParameter(f"{text!r} is no time; write 5s or 500ms", param_hint="--trigger")
     return seconds

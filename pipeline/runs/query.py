@@ -32,7 +32,7 @@ def _view_name(found: re.Match[str]) -> str:
 
 def query(spark: SparkSession, lake: Lake, text: str, limit: int) -> tuple[list[str], list[tuple[Any, ...]]]:
     """(column names, rows), `limit` of them at most. WrongUse for a query that is wrong, with Spark's words."""
-    from pyspark.errors import AnalysisException
+    from pyspark.errors import AnalysisException, PySparkException
 
     uris.check_reach(lake.uri, master_of(spark))
     if not lake.exists():
@@ -46,4 +46,11 @@ def query(spark: SparkSession, lake: Lake, text: str, limit: int) -> tuple[list[
         if error.getCondition() == NOT_FOUND:
             name = (error.getMessageParameters() or {}).get("relationName", "").replace("`", "")
             raise WrongUse(f"there is no table {name}; there are {', '.join(SPARK_SCHEMAS)}") from None
-        raise WrongUse(f"the query is wrong: {str(error).split(chr(10) + 'JVM stacktrace')[0].strip()}") from None
+        raise WrongUse(f"the query is wrong: {_words(error)}") from None
+    except PySparkException as error:
+        raise WrongUse(f"the query failed: {_words(error)}") from None
+
+
+def _words(error: Exception) -> str:
+    """What Spark says, without where in its code."""
+    return str(error).split("\nJVM stacktrace")[0].strip()

@@ -189,7 +189,8 @@ def _started(
     reader = spark.readStream.format(source.form.source).options(**options)
     rows = reader.load() if source.is_live else reader.schema(SEEN).load()
     writer = rows.writeStream.foreachBatch(follower.take)
-    writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{trigger_s:g} seconds")
+    every = f"{max(1, round(trigger_s * 1000))} milliseconds"
+    writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)
     return writer.start()
 
 

@@ -112,7 +112,7 @@ def test_since_leaves_out_what_ended_before(lake: Callable[..., str], capsys: py
     place = lake(gold_reassignments=[STUCK, CYCLE])
     assert run(["pipeline", "audit", "reassignments", "--lake", place, "--since", "2026-11-21T10:03:52Z"]) == 1
     assert "orders" not in capsys.readouterr().out
-    assert run(["pipeline", "audit", "reassignments", "--lake", place, "--since", "yesterday"]) != 0
+    assert run(["pipeline", "audit", "reassignments", "--lake", place, "--since", "yesterday"]) == 2
     assert "'yesterday' is no time" in capsys.readouterr().err
 
 
@@ -187,6 +187,7 @@ def test_directories_over_the_band_are_findings_of_the_newest_sample_only(
         (["logdirs", "skew"], "holds no samples of log directories; the next step: kraftlab pipeline samples"),
         (["state", "--at-offset", "3", "--at-time", "now"], "give one of the two"),
         (["build", "gold", "history_verdicts"], "is no table of gold that is built from logs"),
+        (["state", "--at-time", "yesterday"], "'yesterday' is no time; write 2026-11-21T17:06:35Z"),
     ],
 )
 def test_wrong_use_says_what_to_do(arguments: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,6 +198,7 @@ def test_wrong_use_says_what_to_do(arguments: list[str], text: str, tmp_path: Pa
 def test_a_duration_is_so_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time_ns", lambda: 1_795_255_430_000 * 1_000_000)
     assert gold_rows.since_ms("2h") == 1_795_255_430_000 - 7_200_000
+    assert gold_rows.since_ms("now") == 1_795_255_430_000
     assert gold_rows.since_ms(None) is None
 
 

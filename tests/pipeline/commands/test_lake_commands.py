@@ -76,6 +76,9 @@ def test_vacuum_says_what_it_removed(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["build", "silver", "--lake", "{here}/lake", "--range", "9-3"], "'9-3' is no range of offsets; write LO-HI"),
         (["ingest", "--lake", "{here}/lake"], "Missing argument"),
         (["ingest", "here", "--lake", "{here}/lake", "--mode", "loud"], "'loud' is not one of"),
+        (["stream", "here", "--lake", "{here}/lake", "--trigger", "nan"], "'nan' is no time; write 5s or 500ms"),
+        (["stream", "here", "--lake", "{here}/lake", "--trigger", "inf"], "'inf' is no time; write 5s or 500ms"),
+        (["sql", "select 1", "--lake", "{here}/lake", "--limit", "99999999999"], "99999999999 is not in the range"),
     ],
 )
 def test_wrong_use_exits_2_and_says_what_to_do(

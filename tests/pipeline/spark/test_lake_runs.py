@@ -337,3 +337,53 @@ def test_sql_knows_the_tables_by_their_names(spark: SparkSession, own_log: Make,
         query(spark, lake, "select * from silver.nowhere", 10)
     with pytest.raises(WrongUse, match=r"the query is wrong: .*no_such_column"):
         query(spark, lake, "select no_such_column from silver.topics", 10)
+    with pytest.raises(WrongUse, match=r"the query failed: \[DIVIDE_BY_ZERO\]"):
+        query(spark, lake, "select 1 / 0", 10)
+
+
+def test_what_was_taken_in_behind_a_range_that_was_built_is_built_too(spark: SparkSession, own_log: Make, lake: Lake) -> None:
+    from kraftlab.pipeline.runs.build import CHANGES, build
+    from kraftlab.pipeline.runs.ingest import ingest
+
+    log = own_log()
+    log.segment([[_change()]] * 7)
+    place = str(log.directory)
+    ingest(spark, lake, [place], lo=4, hi=6)
+    build(spark, lake, lo=4, hi=6)
+    with pytest.raises(WrongUse, match="holds no batches in that range: those it has are of offsets 4 to 5"):
+        build(spark, lake, lo=0, hi=3)
+    ingest(spark, lake, [place], lo=0, hi=4)
+    report = build(spark, lake)
+    assert (report.lo, report.hi) == (0, 6)
+    assert _offsets(lake, CHANGES) == list(range(6))
+    assert build(spark, lake).rows == {}
+
+
+def test_ranges_and_limits_of_the_command_line(
+    spark: SparkSession, own_log: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from kraftlab.cli.main import run
+
+    log = own_log()
+    log.segment([[_change()]] * 7)
+
+    def pipeline(*arguments: str) -> tuple[int, str, str]:
+        code = run(["pipeline", *arguments, "--lake", str(tmp_path / "lake")])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    ingest = ("ingest", str(log.directory))
+    assert pipeline(*ingest, "--cluster-id", "another")[0] == 4
+    code, out, _ = pipeline(*ingest, "--from", "0", "--to", "3", "--cluster-id", "test-cluster")
+    assert (code, "offsets 0 to 2: 3 records in 3 batches" in out) == (0, True)
+    assert pipeline(*ingest, "--from", "50")[1].startswith("Nothing from offset 50 on, and the logs are committed up to 6.")
+    assert "offsets 3 to 5" in pipeline(*ingest)[1]
+    assert pipeline(*ingest)[1].startswith("Nothing new: the lake has all below 6")
+    query = ("sql", "select base_offset, codec from bronze.batches order by 1")
+    assert pipeline(*query, "--limit", "2", "--csv") == (
+        0,
+        "base_offset,codec\n0,none\n1,none\n",
+        "only the first 2 rows; --limit shows more\n",
+    )
+    code, out, err = pipeline(*query, "--limit", "6")
+    assert (code, len(out.splitlines()), err) == (0, 7, "")
