@@ -35,7 +35,7 @@ from ..report.index import Index
 from ..report.page import write_page
 from ..runs import Trial, Tried, run_test
 from ..store import DEFAULT_STORE, StoreError
-from ..verdicts import HARNESS, UNKNOWN, Validity, exit_code, worst
+from ..verdicts import HARNESS, NOT_KNOWN, UNKNOWN, Validity, exit_code, worst
 from ..workload import Options
 from ..workloads import NAMES, UnknownWorkload, workload_named
 from ..workloads.admin import SetupFailed
@@ -279,7 +279,8 @@ Examples:
 def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json: bool, **shared: Any) -> None:
     """Runs every workload of the matrix with each of its sets of faults, and prints one line for each, and one for all.
 
-    A run that the harness cannot carry out does not keep the others from being run. The exit code is the worst run's.
+    A run that the harness cannot carry out does not keep the others from being run. The exit code is the worst run's, that of
+    "unknown" if none was begun.
     """
     (seed,) = _seeds(shared.pop("seed"), 1)
     deadline = None if within_s is None else time.monotonic() + within_s
@@ -317,7 +318,7 @@ def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json:
             break
     output.findings([sum_line(rows, len(trials))])
     output.result([msgspec.to_builtins(row._asdict()) for row in rows])
-    raise SystemExit(worst(codes))
+    raise SystemExit(worst(codes or [NOT_KNOWN]))
 
 
 def _seed_of(cell: Cell, seed: str) -> str:
