@@ -12,6 +12,9 @@ import trio
 from jepsen_lite.fault_plan import Action, FaultPlan, Strike
 from jepsen_lite.nemeses import scene as scenes
 from jepsen_lite.nemeses.carrying_out import carry_out
+from jepsen_lite.nemeses.faults import CannotStrike
+from jepsen_lite.nemeses.ledger import Ledger
+from jepsen_lite.nemeses.powered_disk import PoweredDisk
 from jepsen_lite.nemeses.quorum_guard import QuorumGuard
 from jepsen_lite.nemeses.scene import Leads
 from kraftlab.client import ClusterUnreachable
@@ -261,6 +264,65 @@ async def test_what_cannot_be_undone_is_said_and_the_others_are(cluster: Cluster
     (strike,) = await carried_out(cluster, action(1, "kill", "controllers", 1))
     assert strike.error == "could not be undone: refused: start 3001"
     assert cluster.up == {3000, 3002, *BROKERS}
+
+
+class Disk:
+    """Has power or none; `refusals`: how often it cannot be mounted."""
+
+    def __init__(self, refusals: int = 0) -> None:
+        self.has_power, self.refusals = True, refusals
+
+    def sync(self) -> None:
+        assert self.has_power
+
+    def lose_power(self) -> None:
+        self.has_power = False
+
+    def restore_power(self) -> None:
+        self.refusals -= 1
+        if self.refusals >= 0:
+            raise CannotStrike("mount failed")
+        self.has_power = True
+
+
+async def test_a_node_whose_disk_is_not_mounted_again_is_not_started_without_it(
+    cluster: Cluster, autojump_clock: trio.testing.MockClock
+) -> None:
+    disks = {3000: Disk(refusals=1), 3001: Disk(), 3002: Disk()}
+    actions = (action(1, "power-loss", "controllers", 1), action(5, "kill", "controller:0", 1))
+    first, second = await plan_carried_out(cluster, FaultPlan(seed="1", actions=actions), disks=disks)
+    assert first.error == "could not be undone: mount failed"
+    assert second.error == "none of these nodes runs"
+    assert cluster.up == {3001, 3002, *BROKERS}
+
+
+async def test_where_no_disk_is_mounted_no_power_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be that of the disk below, which has all else of the machine."""
+    monkeypatch.setattr("fcntl.ioctl", lambda *_: pytest.fail("the machine's own disk was shut down"))
+    with Ledger(tmp_path / "ledger") as ledger, pytest.raises(CannotStrike, match="nothing is mounted"):
+        PoweredDisk(tmp_path / "image", tmp_path, ledger).lose_power()
+
+
+class StubbornClock:
+    """Of one node; refuses to run true again if it `sticks`."""
+
+    def __init__(self, sticks: bool) -> None:
+        self.rate, self._sticks = 1.0, sticks
+
+    def run_at(self, rate: float) -> None:
+        if self._sticks and rate == 1.0:
+            raise ClusterError("refused: the clock")
+        self.rate = rate
+
+
+async def test_a_clock_that_cannot_be_righted_keeps_no_other_wrong(
+    cluster: Cluster, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clocks = {node: StubbornClock(node == 3001) for node in CONTROLLERS}
+    monkeypatch.setattr(cluster, "clock", clocks.__getitem__, raising=False)
+    (strike,) = await carried_out(cluster, action(1, "clock", "controllers", 1, rate=2.0))
+    assert strike.error == "refused: the clock"
+    assert [clocks[node].rate for node in CONTROLLERS] == [1.0, 2.0, 1.0]
 
 
 async def test_a_node_that_is_down_by_itself_is_neither_killed_nor_started(

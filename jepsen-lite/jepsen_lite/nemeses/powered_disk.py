@@ -20,6 +20,7 @@ class PoweredDisk(powered_disk.PoweredDisk):
         super().__init__(image, path)
         self._ledger = ledger
         self._mount = Mount(str(path))
+        self.has_power = False
 
     @classmethod
     def make(cls, ledger: Ledger, *, size_mib: int = 64) -> PoweredDisk:
@@ -34,11 +35,19 @@ class PoweredDisk(powered_disk.PoweredDisk):
         with _cannot_strike():
             super().sync()
 
+    def lose_power(self) -> None:
+        """Where nothing is mounted it would be the disk below, which is the machine's own: CannotStrike."""
+        if not self.is_mounted:
+            raise CannotStrike(f"{self.path} has no power: nothing is mounted there")
+        self.has_power = False
+        super().lose_power()
+
     def restore_power(self) -> None:
         self.unmount()
         self._ledger.add(self._mount)
         with _cannot_strike():
             super().restore_power()
+        self.has_power = True
 
     def unmount(self) -> None:
         was_mounted = self.is_mounted

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -70,6 +70,9 @@ class Cluster(Protocol):
 
 class Powered(Protocol):
     """A disk whose power can be taken (`powered_disk.PoweredDisk`)."""
+
+    @property
+    def has_power(self) -> bool: ...
 
     def sync(self) -> None: ...
 
@@ -199,7 +202,8 @@ class Scene:
                 await self._start(node)
 
     async def _start(self, node: int) -> None:
-        if node not in self.down and node not in self.dark and self.cluster.pid(node) is None:
+        has_power = node not in self.dark and (node not in self.disks or self.disks[node].has_power)
+        if node not in self.down and has_power and self.cluster.pid(node) is None:
             await self.work(self.cluster.start_node, node)
             self._note(node)
 
@@ -268,20 +272,19 @@ class Scene:
     @asynccontextmanager
     async def kept_wrong(self, nodes: Iterable[int], *, rate: float = 1.0, jump_s: float = 0.0) -> AsyncIterator[None]:
         """The clocks of the nodes jump ahead, and run at that rate times what others want of them. ClusterError."""
-        held: list[int] = []
-        try:
+        with ExitStack() as held:
             for node in nodes:
                 if jump_s:
                     self.cluster.clock(node).jump(jump_s)
                 self._rates[node].append(rate)
-                held.append(node)
+                held.callback(self._right_clock, node, rate)
                 self._run_clock(node)
             await trio.lowlevel.checkpoint()
             yield
-        finally:
-            for node in held:
-                self._rates[node].remove(rate)
-                self._run_clock(node)
+
+    def _right_clock(self, node: int, rate: float) -> None:
+        self._rates[node].remove(rate)
+        self._run_clock(node)
 
     def _run_clock(self, node: int) -> None:
         self.cluster.clock(node).run_at(math.prod(self._rates[node]))

@@ -250,6 +250,9 @@ class _RealRun(PhasedRun):
         await _in_thread(self._cluster.heal_all)
         for node_id in (*self._cluster.controller_ids, *self._cluster.broker_ids):
             await _in_thread(self._cluster.resume_node, node_id)
+        for disk in self._disks.values():
+            if not disk.has_power:
+                await _in_thread(disk.restore_power)
         await self._start_dead()
 
     async def _start_dead(self) -> None:
