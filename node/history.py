@@ -12,7 +12,7 @@ before that. Whether what was read is committed is not known here; `known_commit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -25,7 +25,7 @@ from kraftlab.metadata.replay_error import ReplayError
 from kraftlab.metadata.snapshot import image_from
 from kraftlab.quorum.core.batch import NO_PREVIOUS_CRC, BatchHeader
 from kraftlab.quorum.storage.errors import StorageError
-from kraftlab.quorum.storage.file_system import FileReader, RealFileSystem
+from kraftlab.quorum.storage.file_system import FileReader, RealFileReader
 from kraftlab.quorum.storage.recovery import scan
 from kraftlab.quorum.storage.snapshot_file import SnapshotDecoder, snapshot_id
 from kraftlab.quorum.storage.survey import BrokenPlace, FoundBatch, read_chain, segments_in, snapshots_in
@@ -77,7 +77,7 @@ class History:
 
     def __init__(self, partition: str, files: FileReader | None = None) -> None:
         self.partition = partition
-        self._files: FileReader = files or RealFileSystem()
+        self._files: FileReader = files or RealFileReader()
 
     def at(self, moment: Moment) -> Found:
         """The image of that moment. NoHistory, OSError."""
@@ -172,19 +172,17 @@ def read_snapshot(path: str, moment: Moment = NEWEST, files: FileReader | None =
         raise UnreadableSnapshot(
             f"{path} has no snapshot's name, which is <end offset, 20 digits>-<epoch, 10 digits>.checkpoint; give one that has"
         )
-    file = (files or RealFileSystem()).open(path)
     try:
-        decoder = SnapshotDecoder(file, position)
-        header = decoder.header
-        if not moment.reaches(position.offset, header.append_time_ms):
-            return None
-        image = image_from(found.body for found in decoder.batches())
+        with closing((files or RealFileReader()).open(path)) as file:
+            decoder = SnapshotDecoder(file, position)
+            header = decoder.header
+            if not moment.reaches(position.offset, header.append_time_ms):
+                return None
+            image = image_from(found.body for found in decoder.batches())
     except StorageError as error:
         raise UnreadableSnapshot(str(error)) from None
     except (ReplayError, UnreadableRecords) as error:
         raise UnreadableSnapshot(f"{path}: {error}") from None
-    finally:
-        file.close()
     return MetadataDelta(image).apply(Provenance(*position, header.append_time_ms)), header.last_crc
 
 

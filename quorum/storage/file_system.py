@@ -148,17 +148,20 @@ class RealFile:
             ) from error
 
 
-class RealFileSystem:
-    """The operating system's files."""
+def _opened(path: str, flags: int) -> RealFile:
+    try:
+        return RealFile(path, os.open(path, flags | os.O_CLOEXEC, 0o644))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise translate(error, "open", path) from error
 
-    def open(self, path: str, *, create: bool = False) -> RealFile:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        try:
-            return RealFile(path, os.open(path, flags, 0o644))
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise translate(error, "open", path) from error
+
+class RealFileReader:
+    """The operating system's files, only to be read: a copy on a read-only disk will do, or what belongs to another user."""
+
+    def open(self, path: str) -> RealFile:
+        return _opened(path, os.O_RDONLY)
 
     def names(self, directory: str) -> list[str]:
         try:
@@ -169,9 +172,16 @@ class RealFileSystem:
             raise translate(error, "list", directory) from error
 
     def read(self, path: str) -> bytes:
-        """A whole file, which may be read-only. OSError."""
+        """A whole file. OSError."""
         with open(path, "rb") as file:
             return file.read()
+
+
+class RealFileSystem(RealFileReader):
+    """The operating system's files."""
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        return _opened(path, os.O_RDWR | (os.O_CREAT if create else 0))
 
     def make_directory(self, path: str) -> None:
         missing: list[str] = []

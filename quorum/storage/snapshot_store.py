@@ -368,7 +368,7 @@ def list_snapshots(file_system: FileReader, directory: str) -> list[OffsetAndEpo
     return sorted(position for position in found if position is not None and position != BOOTSTRAP_ID)
 
 
-def verify_file(file_system: FileSystem, path: str) -> SnapshotSummary:
+def verify_file(file_system: FileReader, path: str) -> SnapshotSummary:
     """Check a whole snapshot file. SnapshotInvalid says what does not hold; FileNotFoundError."""
     position = snapshot_id(path.rpartition("/")[2])
     if position is None:

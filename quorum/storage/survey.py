@@ -21,7 +21,7 @@ from ..core.batch import BatchHeader
 from ..core.errors import CorruptBatch
 from ..core.types import OffsetAndEpoch
 from .errors import WrongIdentity
-from .file_system import FileReader, RealFileSystem
+from .file_system import FileReader, RealFileReader
 from .identity import PARTITION_DIRECTORY
 from .recovery import parse, scan_positions
 from .segment import HEADER_PAGE_BYTES, SegmentHeader, segment_base_offset
@@ -124,14 +124,14 @@ def _entries(
 
 def snapshots_in(partition: str, files: FileReader | None = None) -> list[tuple[OffsetAndEpoch, str]]:
     """(id, path) of the finished snapshots by their names, newest first, unchecked."""
-    names = (files or RealFileSystem()).names(partition)
+    names = (files or RealFileReader()).names(partition)
     found = [(position, f"{partition}/{name}") for name in names if (position := snapshot_id(name)) is not None]
     return sorted((entry for entry in found if entry[0] != BOOTSTRAP_ID), reverse=True)
 
 
 def segments_in(partition: str, files: FileReader | None = None) -> list[tuple[int, str]]:
     """(base offset, path) of the segments by their names, oldest first."""
-    names = (files or RealFileSystem()).names(partition)
+    names = (files or RealFileReader()).names(partition)
     return [(base, f"{partition}/{name}") for name in names if (base := segment_base_offset(name)) is not None]
 
 
@@ -140,7 +140,7 @@ def read_chain(partition: str, offset: int, crc: int, files: FileReader | None =
 
     Ends with a BrokenPlace if anything but blanks stands where the next would begin, or begins before it.
     """
-    files = files or RealFileSystem()
+    files = files or RealFileReader()
     segments = segments_in(partition, files)
     while True:
         base, path = max((entry for entry in segments if entry[0] <= offset), default=(-1, ""))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -20,7 +22,8 @@ from kraftlab.node.time_travel import TimeTravel, masked
 from kraftlab.quorum.core import OffsetAndEpoch, batch
 from kraftlab.quorum.core.batch import SnapshotHeader
 from kraftlab.quorum.driver.disk_threads import DiskThreads
-from kraftlab.quorum.storage import MetadataStore, RealFileSystem
+from kraftlab.quorum.storage import MetadataStore, RealFileSystem, StorageFull
+from kraftlab.quorum.storage.file_system import RealFile, RealFileReader
 from kraftlab.quorum.storage.survey import metadata_partition, segments_in, snapshots_in
 
 BATCHES = 30
@@ -102,6 +105,33 @@ def test_reading_changes_nothing(lab: Lab) -> None:
     lab.history.at(NEWEST)
     lab.history.known_committed()
     assert {path: path.read_bytes() for path in Path(lab.partition).iterdir()} == before
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
+def test_files_that_can_only_be_read_are_enough(lab: Lab, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """A copy on a read-only disk, or what belongs to another user."""
+    really_open = os.open
+
+    def refuse_writers(path: str, flags: int, mode: int = 0o777, **options: Any) -> int:
+        if flags & (os.O_RDWR | os.O_WRONLY):
+            raise OSError(number, os.strerror(number), path)
+        return really_open(path, flags, mode, **options)
+
+    monkeypatch.setattr(os, "open", refuse_writers)
+    assert lab.history.at(NEWEST) == (lab.images[-1], None, ())
+
+
+def test_a_snapshot_that_can_not_be_opened_is_named_like_one_that_does_not_hold(lab: Lab) -> None:
+    newest = snapshots_in(lab.partition)[0][1]
+
+    class Short(RealFileReader):
+        def open(self, path: str) -> RealFile:
+            if path == newest:
+                raise StorageFull(f"cannot open {path}: too many open files")
+            return super().open(path)
+
+    found = History(lab.partition, Short()).at(NEWEST)
+    assert (found.image, found.notes) == (lab.images[-1], (f"cannot open {newest}: too many open files",))
 
 
 def test_where_a_log_breaks_off_is_said_and_what_lies_before_is_there(lab: Lab) -> None:
