@@ -23,12 +23,14 @@ from . import leader_epochs
 from .errors import CorruptBatch, CorruptFile
 from .leader_epochs import LeaderEpochs
 from .record_batch import BatchHeader
-from .segment import INDEX_SUFFIX, LOG_SUFFIX, Segment, file_name
+from .segment import INDEX_SUFFIX, LOG_SUFFIX, MAX_RELATIVE_OFFSET, Segment, file_name
 
 logger = logging.getLogger(__name__)
 
 JUNK_SUFFIXES = (".deleted", ".cleaned", ".tmp")
 SWAP_SUFFIX = ".swap"
+HOLE_MAX_OFFSETS = MAX_RELATIVE_OFFSET + 1
+"""What a segment can have lost. Offsets that were never given may be more: then what came before is durable (`_roll`)."""
 
 
 class RecoveryReport(msgspec.Struct, frozen=True):
@@ -114,7 +116,7 @@ def _open_all(
         if segments and segments[-1].end_offset > base:
             reason = f"segment {base} begins below offset {segments[-1].end_offset} where the one before ends"
             break
-        if segments and segments[-1].end_offset < base and base > recovery_point and not clean:
+        if segments and 0 < base - segments[-1].end_offset <= HOLE_MAX_OFFSETS and base > recovery_point and not clean:
             reason = f"the records from offset {segments[-1].end_offset} to {base}, where the next segment begins, are missing"
             break
         segment = Segment.open_file(directory, base)
