@@ -13,6 +13,7 @@ import os
 import platform
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 SYNCED_TOGETHER_MIN = 8
@@ -100,11 +101,18 @@ def rename_new(source: Path, target: Path) -> None:
 
 
 def rename_durably(source: Path, target: Path) -> None:
-    """Rename a directory and make both parents' names durable. OSError if `target` exists."""
+    """Rename a directory and make both parents' names durable. OSError if `target` exists, or if that fails: then it has its old
+    name again, as far as the disk still does what it is told.
+    """
     rename_new(source, target)
-    fsync_directory(target.parent)
-    if source.parent != target.parent:
-        fsync_directory(source.parent)
+    try:
+        fsync_directory(target.parent)
+        if source.parent != target.parent:
+            fsync_directory(source.parent)
+    except OSError:
+        with suppress(OSError):
+            os.rename(target, source)
+        raise
 
 
 def write_all(descriptor: int, data: bytes | memoryview, position: int) -> None:

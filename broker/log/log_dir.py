@@ -150,7 +150,9 @@ class LogDir:
 
     def forget_checkpoints(self, replica: TopicPartition, logs: Logs) -> None:
         """Before a replica is created: no offset of an earlier one of its name may be taken for its own after a crash."""
-        if any(replica in written for written in self._written.values()):
+        with self._checkpoint_lock:
+            is_written = any(replica in written for written in self._written.values())
+        if is_written:
             self.write_checkpoints(logs)
 
     def write_clean_mark(self, broker_epoch: int) -> None:

@@ -202,7 +202,8 @@ class LogManager:
         subject, other = item_of(action.subject), item_of(action.other)
         if subject is None or subject.log_dir.path not in self._online:
             return
-        log, other_log = subject.log, other.log if other is not None else None
+        # The other one's directory may have failed since the plan was made.
+        log, other_log = subject.log, other.log if other is not None and other.log_dir.path in self._online else None
         key = (subject.found.topic_id or b"", action.partition)
         match action.verb, log:
             case Verb.SERVE, PartitionLog():
@@ -211,6 +212,8 @@ class LogManager:
                 self._currents[key] = log
                 if other_log is not None:
                     self._futures[key] = other_log
+            case Verb.PROMOTE, PartitionLog() if other is not None and other_log is None:
+                self._kept.append(log)
             case Verb.PROMOTE, PartitionLog():
                 self._end_move(key, other_log, log, now_ms)
             case Verb.DELETE, PartitionLog():
@@ -381,9 +384,8 @@ class LogManager:
         return self._currents[key]
 
     def create_together(self, wanted: Sequence[NewReplica]) -> list[LogError]:
-        """Creates the logs of those that have none, as `get_or_create` does; why some of them could not be.
-
-        LogDirFailed: the new names in a directory are perhaps not durable.
+        """Creates the logs of those that have none, as `get_or_create` does; why some of them could not be, or why the new names
+        in a directory are perhaps not durable.
         """
         refused: list[LogError] = []
         placed: list[tuple[NewReplica, LogDir]] = []
@@ -408,7 +410,7 @@ class LogManager:
                     self._currents[replica.key] = self._open_new(log_dir, directory, name, replica, start_offset=0)
                     self._destinations.pop((replica.topic, replica.partition), None)
         for path in {log_dir.path for _, log_dir, _ in prepared}:
-            with disk_errors(path):
+            with _noting(refused), disk_errors(path):
                 fsync_directory(path)
         return refused
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftlab.broker.log import files, leader_epochs
+from kraftlab.broker.log import checkpoints, files, leader_epochs
 from kraftlab.broker.log import log_manager as log_manager_module
 from kraftlab.broker.log import partition_log as partition_log_module
 from kraftlab.broker.log.dir_names import CREATING_PREFIX
@@ -32,7 +32,7 @@ from kraftlab.broker.log.errors import (
 )
 from kraftlab.broker.log.log_manager import LogManager, NewReplica
 from kraftlab.broker.log.partition_log import LogConfig, PartitionLog
-from kraftlab.broker.log.startup import AssignedReplica, Verb
+from kraftlab.broker.log.startup import Action, AssignedReplica, Verb
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.metadata.uuids import UNASSIGNED, random_uuid
@@ -941,3 +941,103 @@ def test_replicas_can_be_claimed_while_another_thread_looks_at_all_logs(broker: 
         thread.join()
         log.abandon(LogClosed("the test is over"))
     assert not faults
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_swap_whose_rename_cannot_be_made_durable_leaves_each_directory_under_its_name(
+    broker: Broker, batch, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    """Else the source would be taken for one that was given up, and its copy, which is dropped with the move, be gone as well."""
+    manager = broker.start()
+    old = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    old.append_as_leader(batch(5), 1)
+    copy_all(old, manager.create_future(TOPIC, 0, broker.dirs[1]))
+    real, has_failed = files.fsync_directory, []
+
+    def fails(path: Path) -> None:
+        if path == broker.dirs[failing] and any(name.endswith("-delete") for name in broker.names(0)):
+            has_failed.append(path)
+            raise OSError(errno.EIO, "Input/output error")
+        real(path)
+
+    monkeypatch.setattr(files, "fsync_directory", fails)
+    with pytest.raises(LogDirFailed) as raised:
+        manager.swap(TOPIC, 0, now_ms=0)
+    assert raised.value.log_dir == broker.dirs[failing] == has_failed[0]
+    assert (broker.names(0), broker.names(1)) == (["t-0"], ["t-0-future"])
+
+
+def test_a_directory_that_fails_leaves_the_names_of_new_replicas_in_the_others_durable(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = broker.start()
+    synced: list[Path] = []
+
+    def fails_first(path: Path) -> None:
+        synced.append(path)
+        if len(synced) == 1:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(log_manager_module, "fsync_directory", fails_first)
+    wanted = [NewReplica("t", TOPIC, number, broker.ids[number], False, LogConfig()) for number in range(2)]
+    refused = manager.create_together(wanted)
+    assert [type(error) for error in refused] == [LogDirFailed]
+    assert {*synced} == {*broker.dirs}
+
+
+def test_a_checkpoint_that_is_being_written_does_not_keep_the_offsets_of_a_replica_that_goes_meanwhile(
+    broker: Broker, batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of its name that comes at once must not find them after a crash."""
+    manager = broker.start()
+    log = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    log.append_as_leader(batch(50), 1)
+    log.flush()
+    write_offsets, followed = checkpoints.write_offsets, threading.Event()
+
+    def come_again() -> None:
+        manager.delete(TOPIC, 0, now_ms=0)
+        manager.get_or_create("t", OTHER, 0, broker.ids[0])
+        followed.set()
+
+    thread = threading.Thread(target=come_again)
+
+    def write_late(path: Path, offsets: dict[tuple[str, int], int]) -> None:
+        if thread.ident is None:
+            thread.start()
+            followed.wait(0.2)
+        write_offsets(path, offsets)
+
+    monkeypatch.setattr(checkpoints, "write_offsets", write_late)
+    manager._online[broker.dirs[0]].write_recovery_points(lambda: manager._logs_in(broker.dirs[0]))
+    thread.join()
+    assert (broker.dirs[0] / "recovery-point-offset-checkpoint").read_text() == "0\n0\n"
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_directory_that_fails_while_the_logs_are_started_is_not_used_for_a_move(
+    tmp_path: Path, batch, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    broker = Broker(tmp_path / "three", 3)
+    manager = broker.start()
+    manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    manager.get_or_create("t", TOPIC, 1, broker.ids[failing])
+    copy_all(manager.currents()[0], manager.create_future(TOPIC, 0, broker.dirs[1]))
+    real = LogManager._carry_out
+
+    def fails(self: LogManager, action: Action, *more: object) -> None:
+        if action.partition == 1:
+            raise LogDirFailed(broker.dirs[failing], OSError(errno.EIO, "Input/output error"))
+        real(self, action, *more)
+
+    monkeypatch.setattr(LogManager, "_carry_out", fails)
+    named = broker.ids[1 - failing]
+    manager = broker.start(*(AssignedReplica("t", TOPIC, number, named) for number in (1, 0)))
+    assert [*manager.offline_dirs] == [broker.dirs[failing]]
+    assert manager.futures() == []
+    if failing:
+        assert manager.create_future(TOPIC, 0, broker.dirs[2]).log_dir == broker.dirs[2], "the move can be asked for again"
+    else:
+        assert manager.get(TOPIC, 0) is None
+        assert (broker.names(0), broker.names(1)) == (["t-0", "t-1"], ["t-0-future"])
+    manager.abandon()
