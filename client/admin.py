@@ -199,9 +199,11 @@ class AdminClient:
 
     def call_broker(self, broker_id: int, api: str, request: Any, *, timeout_ms: int | None = None) -> Any:
         """Sends a request to that broker. ApiError BROKER_NOT_AVAILABLE if no such broker is registered."""
+        timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        deadline = time.monotonic() + timeout_ms / 1000
         for fresh in (False, True):
             if fresh or broker_id not in self._brokers:
-                self.describe_cluster(include_fenced_brokers=True)
+                self.describe_cluster(include_fenced_brokers=True, timeout_ms=_left_ms(deadline))
             endpoint = self._brokers.get(broker_id)
             if endpoint is None:
                 known = ",".join(map(str, sorted(self._brokers))) or "none"
@@ -209,9 +211,9 @@ class AdminClient:
                     ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not registered; registered brokers: {known}"
                 )
             try:
-                return self.call_at(endpoint, api, request, timeout_ms=timeout_ms)
+                return self.call_at(endpoint, api, request, timeout_ms=_left_ms(deadline))
             except ClusterUnreachable:
-                if fresh:
+                if fresh or time.monotonic() >= deadline:
                     raise
         raise AssertionError("the second attempt returns or raises")
 
@@ -509,7 +511,8 @@ class AdminClient:
     ) -> pb.DescribeClusterResponse:
         request = pb.DescribeClusterRequest(header=self._reading(linearizable), include_fenced_brokers=include_fenced_brokers)
         response = cast(pb.DescribeClusterResponse, self.call("DescribeCluster", request, timeout_ms=timeout_ms))
-        self._brokers |= {broker.broker_id: Endpoint(broker.host, broker.port) for broker in response.brokers}
+        brokers = {broker.broker_id: Endpoint(broker.host, broker.port) for broker in response.brokers}
+        self._brokers = brokers if include_fenced_brokers else self._brokers | brokers
         self._controllers |= {node.controller_id: Endpoint(node.host, node.port) for node in response.controllers if node.port}
         return response
 
@@ -665,6 +668,10 @@ def raise_first_error(results: Iterable[Any]) -> None:
     for result in results:
         if result.error_code:
             raise api_error(result.error_code, getattr(result, "error_message", None))
+
+
+def _left_ms(deadline: float) -> int:
+    return max(1, int((deadline - time.monotonic()) * 1000))
 
 
 def _detail(error: grpc.RpcError) -> str:

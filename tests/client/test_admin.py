@@ -210,6 +210,28 @@ def test_a_brokers_own_calls_go_to_that_broker(cluster) -> None:
             client.describe_log_dirs(9)
 
 
+def test_a_broker_that_was_taken_out_of_the_cluster_is_not_registered_any_more(cluster) -> None:
+    cluster.describe()
+    with AdminClient(cluster.nodes[0].server) as client:
+        client.endpoint_of(1)
+        del cluster.nodes[0].answers["DescribeCluster"](None).brokers[1]
+        cluster.stop_node(cluster.nodes[1])
+        with pytest.raises(ApiError, match="broker 1 is not registered; registered brokers: 0"):
+            client.describe_log_dirs(1)
+        with pytest.raises(ApiError, match="node 1 is not registered"):
+            client.endpoint_of(1)
+
+
+def test_the_time_of_a_call_to_a_broker_holds_for_finding_it_too(cluster) -> None:
+    for node in cluster.nodes:
+        node.leader = None
+    with (
+        AdminClient(cluster.nodes[0].server, timeout_ms=10_000) as client,
+        pytest.raises(ClusterUnreachable, match=r"within 0\.\d s"),
+    ):
+        client.describe_log_dirs(1, timeout_ms=200)
+
+
 def test_a_stream_keeps_many_calls_in_flight(cluster) -> None:
     with AdminClient(cluster.nodes[1].server) as client, client.open_stream() as stream:
         futures = [stream.submit("DescribeCluster", pb.DescribeClusterRequest()) for _ in range(200)]
