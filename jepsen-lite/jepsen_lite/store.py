@@ -180,7 +180,7 @@ class RunDirectory:
         """The least run that still fails as this one, if it was shrunk and that run is still there."""
         try:
             path = self.path / SHRUNK / (self.path / SHRUNK / LEAST_RUN).read_text(encoding="utf-8").strip()
-        except OSError:
+        except (OSError, UnicodeDecodeError):
             return None
         return RunDirectory(path.resolve()) if (path / _RECORD).is_file() else None
 
@@ -193,7 +193,7 @@ class RunDirectory:
             decode = msgspec.json.Decoder(Entry).decode
             try:
                 entries = tuple(decode(line) for line in log.read_bytes().splitlines())
-            except (OSError, msgspec.MsgspecError) as error:
+            except (OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
                 raise StoreError(f"{log} cannot be read: {error}; run it again with this version") from error
         return Run(
             options=record.options,
@@ -225,7 +225,7 @@ class RunDirectory:
             return msgspec.json.decode(path.read_bytes(), type=kind)
         except FileNotFoundError:
             raise StoreError(f"{self.path} has no {name}: the run was cut short; run it again") from None
-        except msgspec.MsgspecError as error:
+        except (OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
             raise StoreError(f"{path} cannot be read: {error}; run it again with this version") from error
 
 

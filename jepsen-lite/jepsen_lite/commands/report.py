@@ -9,7 +9,7 @@ import click
 from kraftlab.cli.output import Output, json_option
 
 from ..command import HarnessError, WrongUse
-from ..store import DEFAULT_STORE, LATEST, RunDirectory, all_runs
+from ..store import DEFAULT_STORE, LATEST, RunDirectory, StoreError, all_runs
 
 
 @click.command(
@@ -38,11 +38,21 @@ def report(run: str, of_all: bool, store: str, as_json: bool) -> None:
     directories = list(all_runs(Path(store).resolve())) if of_all else [RunDirectory.find(run, store)]
     if not directories:
         raise WrongUse(f"there are no runs in {store}; make one with: kraftlab chaos test --store {store}")
+    pages: list[Path] = []
+    unreadable: list[str] = []
     try:
-        pages = [write_page(directory) for directory in directories]
+        for directory in directories:
+            try:
+                pages.append(write_page(directory))
+            except StoreError as error:
+                if not of_all:
+                    raise
+                unreadable.append(str(error))
         index = Index(directories[0].path.parent.parent).write()
     except OSError as error:
         raise HarnessError(f"cannot write {error.filename}: {error.strerror}") from error
     output = Output(as_json)
     output.lines([*map(str, pages), str(index)])
     output.result({"pages": list(map(str, pages)), "index": str(Path(index))})
+    if unreadable:
+        raise HarnessError(f"{len(unreadable)} of {len(directories)} runs have no page: {'; '.join(unreadable)}")

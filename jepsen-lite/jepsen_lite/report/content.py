@@ -218,7 +218,7 @@ def _minimal(directory: RunDirectory) -> Minimal | None:
 
 def _transcript(directory: RunDirectory) -> tuple[str, ...]:
     path = directory.path / TRANSCRIPT
-    return tuple(path.read_text(encoding="utf-8").splitlines()[-LISTED:]) if path.is_file() else ()
+    return tuple(path.read_text(encoding="utf-8", errors="replace").splitlines()[-LISTED:]) if path.is_file() else ()
 
 
 def _space_time(directory: RunDirectory, record: RunRecord, run: Run, names: dict[int, str]) -> SpaceTime:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import http.server
 import io
+import sys
 import threading
 import urllib.parse
 from functools import partial
@@ -47,6 +48,11 @@ class StoreServer(http.server.ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://{HOST}:{self.server_port}/"
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser may leave in the middle of an answer: that is nobody's fault."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
     server: StoreServer
@@ -56,7 +62,12 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         host = self.headers.get("Host", "").partition(":")[0]
         if host not in (HOST, "localhost"):
             return self.send_error(HTTPStatus.FORBIDDEN, f"This server is for {HOST} only")
-        path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
+        try:
+            path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
+        except ValueError:
+            path = "\0"
+        if "\0" in path:
+            return self.send_error(HTTPStatus.BAD_REQUEST, "No file has such a name")
         try:
             if path in ("/", f"/{page.PAGE}"):
                 with self.server.building:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
+import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -183,6 +185,26 @@ def test_directories_and_what_is_outside_are_not_shown(new_run, server: StoreSer
     assert ask(server, "/..%2f..%2fetc/report/index.html")[0] == 404
 
 
+@pytest.mark.parametrize("path", ["/a%00b", "/a/b%00/report/index.html", "http://["])
+def test_a_path_that_no_file_can_have_is_refused(server: StoreServer, path: str) -> None:
+    assert ask(server, path)[0] == 400
+
+
+def test_a_browser_that_leaves_in_the_middle_says_nothing_on_the_terminal(
+    server: StoreServer, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "large.log").write_bytes(b"x" * 20_000_000)
+    over = threading.Event()
+    shut = StoreServer.shutdown_request
+    monkeypatch.setattr(StoreServer, "shutdown_request", lambda self, request: (shut(self, request), over.set()))
+    with socket.create_connection(("127.0.0.1", server.server_port)) as leaving:
+        leaving.sendall(b"GET /large.log HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
+        leaving.recv(100)
+        leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert over.wait(20)
+    assert not capfd.readouterr().err
+
+
 def test_a_page_from_elsewhere_gets_nothing(server: StoreServer) -> None:
     assert ask(server, "/", host="evil.example:80")[0] == 403
     assert ask(server, "/", host="localhost:1")[0] == 200
@@ -214,6 +236,28 @@ def test_report_of_all_runs_writes_each_page(new_run, tmp_path: Path) -> None:
     found = run("report", "--all", "--store", str(tmp_path))
     assert found.output.splitlines() == [*(f"{each.path}/report/index.html" for each in reversed(made)), f"{tmp_path}/index.html"]
     assert all((each.report / "index.html").is_file() for each in made)
+
+
+def test_report_of_all_runs_goes_on_behind_one_that_cannot_be_read(new_run, tmp_path: Path) -> None:
+    made = [new_run(OPS, VALID) for _ in range(3)]
+    (made[1].path / "plan.json").write_text("{")
+    found = run("report", "--all", "--store", str(tmp_path))
+    assert [(each.report / "index.html").is_file() for each in made] == [True, False, True]
+    assert (tmp_path / "index.html").is_file()
+    assert isinstance(found.exception, CommandFailed)
+    assert ("1 of 3 runs have no page" in found.exception.text, found.exception.exit_code) == (True, 255)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda path: path.mkdir(), lambda path: path.write_bytes(b'{"workload": "\xe1", "world": "real"}')]
+)
+def test_one_record_that_nobody_can_read_does_not_take_the_index_away(new_run, tmp_path: Path, damage) -> None:
+    bad, good = new_run(OPS, VALID), new_run(OPS, VALID)
+    (bad.path / "run.json").unlink()
+    damage(bad.path / "run.json")
+    rows, unreadable = Index(tmp_path).rows()
+    assert [row.name for row in rows] == [good.name]
+    assert [f"{bad.path}/run.json cannot be read" in text for text in unreadable] == [True]
 
 
 @pytest.mark.parametrize(
