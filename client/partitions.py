@@ -136,6 +136,9 @@ def _at_leaders(
         except ClusterUnreachable as error:
             results |= dict.fromkeys(keys, _failed(ErrorCode.BROKER_NOT_AVAILABLE, str(error)))
             continue
+        except ApiError as error:
+            results |= dict.fromkeys(keys, DeletedRecords(-1, error))
+            continue
         answers = [entry for topic_result in response.topics for entry in topic_result.partitions]
         for key, entry in zip(keys, answers, strict=True):
             error_code = entry.error_code

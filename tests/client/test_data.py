@@ -159,3 +159,22 @@ def test_a_leader_may_refuse_a_deletion_with_a_code_of_a_later_version(cluster) 
         error = admin.delete_records({("t", 0): 1})["t", 0].error
     assert error is not None
     assert str(error) == "UNKNOWN_SERVER_ERROR(-1): error code 777: not today"
+
+
+def test_a_leader_that_refuses_a_deletion_as_a_whole_does_not_hide_what_another_one_deleted(cluster) -> None:
+    cluster.describe(leader_id=0)
+    (topic,) = cluster.nodes[0].answers["DescribeTopicPartitions"](None).topics
+    second = pb.DescribedTopic(name="u", partitions=[pb.DescribedPartition(partition_index=0, leader_id=1)])
+    both = pb.DescribeTopicPartitionsResponse(topics=[topic, second])
+    cluster.nodes[0].answers["DescribeTopicPartitions"] = lambda _: both
+    deleted = pb.DeleteRecordsResponse()
+    deleted.topics.add(name="t").partitions.add(partition_index=0, low_watermark=5)
+    cluster.nodes[0].answers["DeleteRecords"] = lambda _: deleted
+    refusal = pb.ResponseHeader(error_code=-1, error_message="DeleteRecords failed on this node")
+    cluster.nodes[1].answers["DeleteRecords"] = lambda _: pb.DeleteRecordsResponse(header=refusal)
+    with AdminClient(cluster.nodes[0].server) as admin:
+        admin.describe_cluster()
+        cluster.nodes[1].leader = cluster.nodes[1]
+        results = admin.delete_records({("t", 0): 5, ("u", 0): 5})
+    assert results["t", 0] == (5, None)
+    assert str(results["u", 0].error) == "UNKNOWN_SERVER_ERROR(-1): DeleteRecords failed on this node"
