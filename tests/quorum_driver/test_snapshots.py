@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -15,8 +17,9 @@ from kraftlab.quorum import NoSnapshot
 from kraftlab.quorum.driver import snapshot_taker
 from kraftlab.quorum.driver.transport import PeerUnreachable
 from kraftlab.quorum.storage.errors import FsyncFailed, StorageFull
-from kraftlab.quorum.storage.file_system import RealFileSystem
+from kraftlab.quorum.storage.file_system import File, RealFileSystem, translate
 from kraftlab.quorum.storage.identity import partition_directory
+from kraftlab.quorum.storage.snapshot_file import snapshot_name
 from kraftlab.quorum.storage.snapshot_store import list_snapshots
 
 Clusters = Callable[..., contextlib.AbstractAsyncContextManager[Any]]
@@ -245,6 +248,29 @@ async def test_a_copy_waits_for_room_on_the_disk(
         await observer.start()
         await eventually(lambda: "the copy of snapshot" in caplog.text, "the full disk is noticed")
         observer.disk.full_for = ""
+        await c.committed(taken.offset, observer)
+        assert observer.journal.loaded == [taken]
+
+
+async def test_a_node_without_a_free_descriptor_loads_the_snapshot_that_it_has_installed_when_there_is_one(
+    cluster: Clusters, eventually: Eventually, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Connections may have taken them all, and give them back."""
+    async with cluster(observers=1, **ON_DEMAND, **KEEP_ONE) as c:
+        await fill(c, 100)
+        taken = await (await c.leader()).driver.take_snapshot()
+        observer = c.nodes[3]
+        really_open, is_short = observer.disk.open, True
+
+        def open_if_any_is_free(path: str, *, create: bool = False) -> File:
+            if is_short and path.endswith(snapshot_name(taken)):
+                raise translate(OSError(errno.EMFILE, os.strerror(errno.EMFILE)), "open", path)
+            return really_open(path, create=create)
+
+        observer.disk.open = open_if_any_is_free
+        await observer.start()
+        await eventually(lambda: "cannot be loaded, trying again" in caplog.text or observer.failure, "the lack is noticed")
+        is_short = False
         await c.committed(taken.offset, observer)
         assert observer.journal.loaded == [taken]
 
