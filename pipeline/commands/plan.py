@@ -300,6 +300,8 @@ def waves(
     from ..planning.plan import encode_plan
     from ..planning.waves import Caps, rewaved, summaries
 
+    if throttle == 0:
+        raise WrongUse("nothing moves at 0 bytes per second; name a --throttle such as 50MB, or leave it out")
     made = rewaved(_plan_of(file), Caps(per_broker, per_broker_intra, cluster, leaders))
     if output is not None:
         output.write_bytes(encode_plan(made) + b"\n")
@@ -453,13 +455,16 @@ def _options(
     from ..planning.goals import ALL, parse_goals
     from ..planning.options import PlanOptions
 
+    factors = [_pair(text, "=", "--rf TOPIC=N", str, _number) for text in rf]
+    if len(dict(factors)) < len(factors):
+        raise WrongUse("a topic is named twice in --rf; it has one replication factor")
     return PlanOptions(
         goals=ALL if goals is None else parse_goals(goals.split(",")),
         eps=eps,
         max_bytes=max_bytes,
         drain=drain,
         replace=tuple(_pair(text, ":", "--replace OLD:NEW", _number, _number) for text in replace),
-        rf=dict(_pair(text, "=", "--rf TOPIC=N", str, _number) for text in rf),
+        rf=dict(factors),
         add_brokers=tuple(_number(id) for text in add_brokers for id in text.split(",")),
         drain_dirs=tuple(_pair(text, ":", "--drain-dir BROKER:PATH", _number, str) for text in drain_dir),
         exclude_brokers=exclude_broker,

@@ -27,13 +27,21 @@ def read_lake(uri: str, tell: Callable[[str], None]) -> ClusterDocument:
     lake = Lake(uri)
     manifests = lake.active(STATE)
     if not manifests:
-        raise WrongUse(f"{uri} has no {STATE}; `kraftlab pipeline build silver` makes it from the logs that were ingested")
+        raise WrongUse(f"{uri} has no {STATE}; `kraftlab pipeline build gold` makes it of the silver tables")
     newest = max(manifests, key=lambda manifest: manifest.hi)
-    rows = lake.arrow_of(newest).to_pylist()
+    rows = _known(lake.arrow_of(newest).to_pylist(), tell)
     samples = newest_samples(_rows(lake, SAMPLES))
     if not samples:
         tell(f"{uri} has no {SAMPLES}: no size is known, plans count replicas only")
     return document_of(rows, _rows(lake, BROKERS), samples, as_of_offset=newest.hi - 1)
+
+
+def _known(rows: list[Row], tell: Callable[[str], None]) -> list[Row]:
+    """Those of partitions whose topic and replicas the lake knows, which a log without its beginning does not say of all."""
+    known = [row for row in rows if row["topic"] is not None and row["replicas"]]
+    if len(known) < len(rows):
+        tell(f"{len(rows) - len(known)} partitions are left out, of which the lake does not know the topic or the replicas")
+    return known
 
 
 def _rows(lake: Lake, table: str) -> list[Row]:
@@ -85,13 +93,15 @@ def _directory(row: Row) -> LogDir:
 def _partition(row: Row, sizes: dict[tuple[str, int, int], tuple[str, int]], paths: dict[str, str]) -> Partition:
     replicas = tuple(row["replicas"])
     found = [sizes.get((row["topic"], row["partition"], broker)) for broker in replicas]
-    ids = row["directories"] or [""] * len(replicas)
+    ids = row["directories"] or []
+    if len(ids) != len(replicas):
+        ids = [""] * len(replicas)
     known = [entry[1] for entry in found if entry is not None]
     leader = sizes.get((row["topic"], row["partition"], row["leader"]))
     return Partition(
         partition=row["partition"],
         replicas=replicas,
-        leader=row["leader"],
+        leader=-1 if row["leader"] is None else row["leader"],
         size_bytes=leader[1] if leader is not None else max(known, default=None),
         log_dirs=tuple(entry[0] if entry else paths.get(id) for entry, id in zip(found, ids, strict=True)),
         adding=tuple(row["adding"] or ()),

@@ -160,7 +160,9 @@ def test_a_reassignment_file_of_somebody_else_is_checked_too(plan: Run, cluster_
         (("propose", "--input", "CLUSTER", "--max-bytes", "many"), "write it like 50TB"),
         (("propose", "--input", "CLUSTER", "--goals", "cpucapacity"), "no CPU load is measured"),
         (("propose", "--input", "/nowhere.json"), "cannot read /nowhere.json"),
+        (("propose", "--input", "CLUSTER", "--rf", "t0=1", "--rf", "t0=2"), "a topic is named twice in --rf"),
         (("waves", "CLUSTER"), "is no plan"),
+        (("waves", "CLUSTER", "--throttle", "0"), "nothing moves at 0 bytes per second"),
         (("explain", "CLUSTER", "--partition", "1"), "of which topic?"),
     ],
 )
@@ -238,7 +240,22 @@ def test_a_plan_is_made_from_a_lake_and_saved_into_it(plan: Run, tmp_path: Path)
 def test_a_lake_without_states_is_told_how_to_make_them(plan: Run, tmp_path: Path) -> None:
     ran = plan("propose", "--lake", str(tmp_path))
 
-    assert ran.code == 2 and "kraftlab pipeline build silver" in ran.err
+    assert ran.code == 2 and "kraftlab pipeline build gold" in ran.err
+
+
+def test_what_a_log_without_its_beginning_does_not_say_of_partitions_is_no_obstacle(plan: Run, tmp_path: Path) -> None:
+    lake = _lake(tmp_path / "lake")
+    known = {"topic": "t", "partition": 0, "replicas": [1, 2], "topic_id": "T", "directories": ["dir-1"]}
+    states = [known, known | {"topic": None}, known | {"partition": 1, "replicas": None}]
+    with lake.writing():
+        lake.commit_arrow(
+            pa.Table.from_pylist(states, schema=arrow_schema("silver.partition_state")), "silver.partition_state", 0, 40
+        )
+
+    made = plan("propose", "--lake", lake.uri, "--output", str(tmp_path / "plan.json"))
+
+    assert made.code == 0 and "2 partitions are left out" in made.err
+    assert plan("check", str(tmp_path / "plan.json")).code == 0
 
 
 @pytest.fixture(scope="module")
