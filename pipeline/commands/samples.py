@@ -15,6 +15,9 @@ from ..command import CLEAN, FINDINGS
 from ..errors import WrongUse
 from .options import lake_option
 
+LATEST_MS = 253_402_300_799_999
+"""The end of the year 9999."""
+
 
 @click.command(
     "samples",
@@ -32,7 +35,9 @@ Needs no Spark. Exit codes: 0 sampled, 1 sampled, but a directory is offline, 2 
 @click.option(
     "--input", "file", metavar="FILE", type=click.File("rb"), help="JSON of log-dirs --describe, ours or Kafka's; - is stdin."
 )
-@click.option("--at", "sampled_ms", metavar="MS", type=click.IntRange(min=0), help="When it was sampled; now, if not given.")
+@click.option(
+    "--at", "sampled_ms", metavar="MS", type=click.IntRange(0, LATEST_MS), help="When it was sampled; now, if not given."
+)
 @caller_options
 @json_option
 def samples(lake_uri: str, bootstrap_server: str | None, file: BinaryIO | None, sampled_ms: int | None, as_json: bool) -> int:

@@ -6,6 +6,7 @@ sizes of directories.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from ..errors import WrongUse
 from ..lake.schemas import arrow_schema
 
 TABLE = "silver.log_dir_samples"
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 class _Partition(msgspec.Struct, rename="camel"):
@@ -71,7 +73,7 @@ def _rows(broker: _Broker, sampled_ms: int, topic_ids: Mapping[str, str]) -> Ite
             yield shared
         for entry in directory.partitions:
             topic, separator, index = entry.partition.rpartition("-")
-            if not separator or not index.isdigit():
+            if not separator or not _NUMBER.fullmatch(index):
                 raise WrongUse(f"{entry.partition!r} is no partition; it would be TOPIC-NUMBER")
             yield shared | {
                 "topic": topic,

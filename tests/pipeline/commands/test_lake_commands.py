@@ -47,6 +47,14 @@ def test_an_offline_directory_is_a_finding(tmp_path: Path, capsys: pytest.Captur
     assert json.loads(capsys.readouterr().out)["offline"] == 1
 
 
+@pytest.mark.parametrize("name", ["orders", "orders-99999999999", "orders-\N{SUPERSCRIPT TWO}"])
+def test_a_partition_that_is_none_is_wrong_use(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    partition = {"partition": name, "size": 5, "offsetLag": 0, "isFuture": False}
+    document = {"brokers": [{"broker": 1, "logDirs": [{"logDir": "/d0", "partitions": [partition]}]}]}
+    assert _sample(tmp_path, tmp_path / "lake", document, 5) == 2
+    assert "is no partition; it would be TOPIC-NUMBER" in capsys.readouterr().out
+
+
 def test_states_that_are_to_stay_readable_survive_a_vacuum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lake = tmp_path / "lake"
     for _ in range(4):
@@ -72,6 +80,7 @@ def test_vacuum_says_what_it_removed(tmp_path: Path, capsys: pytest.CaptureFixtu
     [
         (["vacuum", "--lake", "{here}/none"], "is no lake: nothing was ever committed there"),
         (["samples", "--lake", "{here}/lake"], "give either --bootstrap-server or --input"),
+        (["samples", "--lake", "{here}/lake", "--at", "1795255430000000000"], "is not in the range"),
         (["build", "silver", "nothing", "--lake", "{here}/lake"], "'nothing' is no table of silver"),
         (["build", "silver", "--lake", "{here}/lake", "--range", "9-3"], "'9-3' is no range of offsets; write LO-HI"),
         (["ingest", "--lake", "{here}/lake"], "Missing argument"),
