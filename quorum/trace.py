@@ -34,7 +34,7 @@ from typing import Any
 import msgspec
 
 from .core.effects import Append, Apply, CleanLog, Effects, InstallSnapshot, Reply, Send, StoreElectionState, Trace, Truncate
-from .core.events import ElectionStateStored, Event, RequestReceived, ResponseReceived, StorageCompleted
+from .core.events import ElectionStateStored, Event, RequestAbandoned, RequestReceived, ResponseReceived, StorageCompleted
 from .core.raft_node import RaftNode
 
 VERSION = 1
@@ -83,6 +83,8 @@ class TraceWriter:
         if isinstance(event, RequestReceived):
             self._senders[event.correlation] = event.sender.node_id
             self._message(now_us, "receive", event.sender.node_id, event.request)
+        elif isinstance(event, RequestAbandoned):
+            self._senders.pop(event.correlation, None)
         elif isinstance(event, ResponseReceived):
             self._message(now_us, "answer", event.source, event.response)
         elif isinstance(event, ElectionStateStored):
