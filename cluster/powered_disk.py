@@ -30,11 +30,19 @@ class PoweredDisk:
         self.image, self.path = image, path
 
     def format(self, size_mib: int) -> None:
-        """Makes it an empty disk, with power. The file takes as much space as is written. ClusterError."""
+        """Makes it an empty disk, with power. The file takes as much space as is written; it has its name once it can be mounted.
+        ClusterError.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
-        with open(self.image, "wb") as file:
-            file.truncate(size_mib * 1024 * 1024)
-        _run("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1", str(self.image))
+        new = self.image.with_suffix(".new")
+        try:
+            with open(new, "wb") as file:
+                file.truncate(size_mib * 1024 * 1024)
+            _run("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1", str(new))
+            new.replace(self.image)
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise
         self.restore_power()
         (self.path / "lost+found").rmdir()
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kraftlab.cluster import ClusterError, layout, node_disks
+from kraftlab.cluster import ClusterError, layout, node_disks, powered_disk
 from kraftlab.cluster.node_disks import NodeDisks
+from kraftlab.cluster.powered_disk import PoweredDisk
 
 BUSY = {"controller-3000", "broker-0"}
 
@@ -66,3 +67,19 @@ def test_a_disk_that_is_in_use_does_not_keep_the_others_mounted(disks: NodeDisks
     with pytest.raises(ClusterError, match=r"^controller-3000 is busy; broker-0 is busy$"):
         disks.unmount()
     assert UsedDisk.unmounted == ["controller-3001", "controller-3002", "broker-1", "broker-2"]
+
+
+def test_a_disk_has_its_name_once_it_can_be_mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is killed while it is formatted makes it anew the next time."""
+    disk = PoweredDisk(tmp_path / "node.image", tmp_path / "node")
+    seen = []
+
+    def run(*command: str) -> None:
+        seen.append((command[0], disk.image.exists()))
+        if command[0] == "mount":
+            (disk.path / "lost+found").mkdir()
+
+    monkeypatch.setattr(powered_disk, "_run", run)
+    disk.format(1)
+    assert seen == [("mkfs.ext4", False), ("mount", True)]
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["node.image"]
