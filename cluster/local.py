@@ -234,13 +234,13 @@ class LocalCluster(ProxiedLinks):
         state = "no controller answers"
         with self.admin(timeout_ms=1000) as client:
             while True:
-                self._raise_if_died(self._running)
+                self._raise_if_died()
                 try:
                     cluster = client.describe_cluster(include_fenced_brokers=True)
                     unfenced = {broker.broker_id for broker in cluster.brokers if not broker.is_fenced}
                     waiting = [
                         node_id
-                        for node_id in self._running
+                        for node_id in list(self._running)
                         if not self._serves(node_id) or (self.node(node_id).role == "broker" and node_id not in unfenced)
                     ]
                     if not waiting and cluster.controller_id >= 0:
@@ -257,11 +257,9 @@ class LocalCluster(ProxiedLinks):
         name = self.node(node_id).name.replace("-", " ")
         return f" {name} ready: " in self._log_of_newest(node_id)
 
-    def _raise_if_died(self, node_ids: Iterable[int]) -> None:
-        for node_id in node_ids:
-            code = self._running[node_id].process.code
-            if code is not None:
-                raise ClusterError(f"{self.node(node_id).name} ended with code {code}: {self.last_words(node_id)}")
+    def _raise_if_died(self) -> None:
+        for node_id, code in self.exited().items():
+            raise ClusterError(f"{self.node(node_id).name} ended with code {code}: {self.last_words(node_id)}")
 
     def last_words(self, node_id: int) -> str:
         """The last line that a node's newest process wrote."""

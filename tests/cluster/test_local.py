@@ -80,6 +80,20 @@ def test_a_paused_node_can_be_killed_and_its_successor_paused(cluster: LocalClus
     cluster.wait_ready()
 
 
+def test_nodes_may_be_stopped_while_the_cluster_is_waited_for(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    serves = cluster._serves
+
+    def stopped_meanwhile(node_id: int) -> bool:
+        cluster.kill_node(0)
+        return serves(node_id)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster, "_serves", stopped_meanwhile)
+        cluster.wait_ready()
+    cluster.start_node(0)
+    cluster.wait_ready()
+
+
 def test_a_node_that_is_killed_from_outside_is_noticed(cluster: LocalCluster) -> None:
     pid = cluster.pid(0)
     assert pid is not None
