@@ -195,10 +195,15 @@ def inhabited() -> set[str]:
 
 
 @pytest.mark.parametrize("stands_still", [False, True])
-def test_nothing_is_left_of_the_network_of_a_harness_that_was_killed(net: str, home: Path, stands_still: bool) -> None:
-    """A holder ends with its harness; `clean` ends one that stands still."""
+def test_nothing_is_left_of_the_network_of_a_harness_that_was_killed(
+    net: str, home: Path, tmp_path: Path, stands_still: bool
+) -> None:
+    """A holder ends with its harness, without a word; `clean` ends one that stands still."""
     words = (sys.executable, "-c", HARNESS, NETS[net].module)
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as harness:
+    with (
+        open(tmp_path / "said", "wb") as said,
+        subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True) as harness,
+    ):
         assert harness.stdout is not None
         pid, *paths = harness.stdout.readline().split()
         names = {os.readlink(path) for path in paths}
@@ -216,6 +221,7 @@ def test_nothing_is_left_of_the_network_of_a_harness_that_was_killed(net: str, h
         time.sleep(0.01)
     assert [cleaned.undone for cleaned in ledger.clean()] == ([] if stands_still else [()])
     assert not list(home.iterdir())
+    assert (tmp_path / "said").read_text() == ""
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes network namespaces")
