@@ -29,7 +29,7 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.quorum.core.types import Endpoint
 
 from .channels import Channels, authentication_error
-from .config_parts import in_parts
+from .config_parts import BROKER, in_parts
 from .errors import ClusterUnreachable, OutcomeUnknown, api_error
 from .moves import NO_OPTIONS, MoveOptions
 from .partitions import (
@@ -354,7 +354,7 @@ class AdminClient:
 
     def _ask_about_configs(self, node: int | None, api: str, request: Any, timeout_ms: int | None) -> Any:
         """A broker that cannot be asked has its configs changed and described by the active controller, which takes any. A
-        controller has loggers of its own.
+        controller describes its own, and the active one changes them. Loggers are a node's own, a controller's as well.
         """
         with self._request_ids.of(api, request):
             return self._ask_node(node, api, request, timeout_ms)
@@ -366,10 +366,16 @@ class AdminClient:
             response = self.call_broker(node, api, request, timeout_ms=timeout_ms)
         except (ApiError, ClusterUnreachable) as error:
             is_gone = isinstance(error, ClusterUnreachable) or error.code == ErrorCode.BROKER_NOT_AVAILABLE
-            other = self._controllers.get(node, self._leader)
+            takes_any = all(resource.resource_type == BROKER for resource in request.resources)
+            other = self._controllers.get(node, self._leader if takes_any else None)
             if not is_gone or other is None:
                 raise
-            response = self.call_at(other, api, request, timeout_ms=timeout_ms)
+            try:
+                response = self.call_at(other, api, request, timeout_ms=timeout_ms)
+            except ApiError as refusal:
+                if refusal.code is not ErrorCode.NOT_CONTROLLER or self._leader in (None, other):
+                    raise
+                response = self.call_at(self._leader, api, request, timeout_ms=timeout_ms)
         self._newest_offset = max(self._newest_offset, response.header.metadata_offset)
         return response
 

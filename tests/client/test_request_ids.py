@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.client import AdminClient, OutcomeUnknown
+from kraftlab.client import AdminClient, ClusterUnreachable, OutcomeUnknown
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
 ID = tuple[bytes, int]
@@ -173,6 +173,29 @@ def test_calls_at_the_same_time_never_share_a_client_id(cluster) -> None:
                 worker.join(10)
     assert len(set(seen[:8])) == 8
     assert set(seen[8:]) == set(seen[:8])
+
+
+def test_configs_of_a_controller_that_is_not_active_are_changed_by_the_one_that_is(cluster) -> None:
+    cluster.describe()
+    described = cluster.nodes[0].answers["DescribeCluster"](None)
+    described.controllers.add(controller_id=3001, host="127.0.0.1", port=cluster.nodes[2].port)
+    cluster.nodes[0].answers["IncrementalAlterConfigs"] = lambda _: pb.IncrementalAlterConfigsResponse(
+        responses=[pb.AlterConfigsResourceResponse(resource_type=4, resource_name="3001")]
+    )
+    with AdminClient(cluster.nodes[0].server) as client:
+        client.incremental_alter_configs([pb.AlterConfigsResource(resource_type=4, resource_name="3001")])
+    assert ids(cluster.nodes[2], "IncrementalAlterConfigs") == ids(cluster.nodes[0], "IncrementalAlterConfigs")
+
+
+def test_loggers_of_a_broker_that_does_not_answer_are_nobody_elses_business(cluster) -> None:
+    cluster.describe()
+    resource = pb.AlterConfigsResource(resource_type=8, resource_name="1")
+    with AdminClient(cluster.nodes[0].server) as client:
+        client.describe_cluster()
+        cluster.stop_node(cluster.nodes[1])
+        with pytest.raises(ClusterUnreachable, match=f"{cluster.nodes[1].server}: connection refused"):
+            client.incremental_alter_configs([resource], timeout_ms=1_000)
+    assert ids(cluster.nodes[0], "IncrementalAlterConfigs") == []
 
 
 def test_configs_of_a_broker_that_does_not_answer_are_changed_by_the_controller_under_the_same_id(cluster) -> None:
