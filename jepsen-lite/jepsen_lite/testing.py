@@ -14,6 +14,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from .fault_plan import FaultPlan, Strike
 from .history import FAIL, INFO, OK, History, Op, Outcome
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 Names = str | Sequence[str]
 """Of nodes: "leader", "controller-3000,broker-0", ("followers", "broker-1"); as `kraftlab cluster` takes them."""
+UNDER_WAY = "under way"
+"""The error of a call that has not ended when somebody looks."""
 
 
 class Violated(AssertionError):
@@ -42,7 +46,7 @@ class Story:
         self._begun_at_ms = time.time_ns() // 1_000_000
         self._lock = threading.Lock()
         self._ops: list[Op] = []
-        self._invoked = 0
+        """By index. What is under way counts as `info`: it may have had its effect."""
         self._processes: dict[int, int] = {}
         self._process_count = 0
 
@@ -50,45 +54,53 @@ class Story:
         """Since the story began."""
         return time.monotonic_ns() - self._begun_ns
 
-    def begin(self) -> tuple[int, int, int]:
-        """(index, process, time) of a call of this thread. A thread is one process until nobody knows what became of a call."""
+    def begin(self, f: str, key: str, value: Any) -> Op:
+        """A call of this thread, under way. A thread is one process until nobody knows what became of a call."""
         with self._lock:
             thread = threading.get_ident()
             if thread not in self._processes:
                 self._processes[thread] = self._process_count
                 self._process_count += 1
-            self._invoked += 1
-            return self._invoked - 1, self._processes[thread], self.now_ns()
-
-    def end(self, op: Op) -> None:
-        with self._lock:
+            index, process, now_ns = len(self._ops), self._processes[thread], self.now_ns()
+            op = Op(
+                index=index,
+                process=process,
+                f=f,
+                key=key,
+                value=value,
+                outcome=INFO,
+                invoked_ns=now_ns,
+                ended_ns=now_ns,
+                error=UNDER_WAY,
+            )
             self._ops.append(op)
-            if op.outcome == INFO:
+            return op
+
+    def end(self, op: Op, outcome: Outcome, result: Any, error: str) -> Op:
+        """The call as it ended."""
+        with self._lock:
+            ended = replace(op, outcome=outcome, result=result, error=error, ended_ns=self.now_ns())
+            self._ops[op.index] = ended
+            if outcome == INFO:
                 del self._processes[threading.get_ident()]
+            return ended
 
     def run(self) -> Run:
         """As checkers see it, so far."""
         from .workload import Options, Run
 
         with self._lock:
-            # Calls that are still under way have no place yet; indices close up behind them.
-            ops = sorted(self._ops, key=lambda op: op.index)
-            history = History(_with_index(op, index) for index, op in enumerate(ops))
+            now_ns = self.now_ns()
+            history = History(replace(op, ended_ns=now_ns) if op.error == UNDER_WAY else op for op in self._ops)
             strikes = tuple(sorted(self.strikes, key=lambda strike: strike.begin_ns))
         return Run(
             options=Options(seed=self.name, concurrency=self._process_count),
             history=history,
             strikes=strikes,
             healed_ns=max((strike.end_ns or 0 for strike in strikes), default=0),
-            ended_ns=self.now_ns(),
+            ended_ns=now_ns,
             started_at_ms=self._begun_at_ms,
         )
-
-
-def _with_index(op: Op, index: int) -> Op:
-    import msgspec
-
-    return msgspec.structs.replace(op, index=index)
 
 
 class Nemesis:
@@ -207,7 +219,7 @@ class Check:
         one of `refused` as `fail`, so give there only those that say that nothing was done. These are not raised again: see
         `Op.outcome`. Any other exception is a fault of the test or the tool; it is recorded as `info` and raised.
         """
-        index, process, invoked_ns = self._story.begin()
+        begun = self._story.begin(f, key, value)
         outcome: Outcome = INFO
         result, error = None, ""
         try:
@@ -221,19 +233,7 @@ class Check:
             error = _said(exception)
             raise
         finally:
-            op = Op(
-                index=index,
-                process=process,
-                f=f,
-                key=key,
-                value=value,
-                outcome=outcome,
-                result=result,
-                invoked_ns=invoked_ns,
-                ended_ns=self._story.now_ns(),
-                error=error,
-            )
-            self._story.end(op)
+            op = self._story.end(begun, outcome, result, error)
         return op
 
     @property

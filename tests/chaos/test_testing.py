@@ -61,7 +61,7 @@ def test_what_the_test_did_not_name_is_raised_and_leaves_the_call_unknown(record
     assert recorder.history[0].error.startswith(type(exception).__name__)
 
 
-def test_threads_are_processes_of_their_own_and_calls_under_way_have_no_place_yet(recorder: Check) -> None:
+def test_threads_are_processes_of_their_own_and_calls_under_way_may_have_had_their_effect(recorder: Check) -> None:
     begun, over = threading.Event(), threading.Event()
 
     def slow() -> None:
@@ -71,11 +71,12 @@ def test_threads_are_processes_of_their_own_and_calls_under_way_have_no_place_ye
     thread = threading.Thread(target=recorder.call, args=("set", "x", 1, slow))
     thread.start()
     assert begun.wait(10)
-    recorder.call("get", "x", None, lambda: 0)
-    assert [(op.index, op.process, op.f) for op in recorder.history] == [(0, 1, "get")]
+    recorder.call("get", "x", None, lambda: 1)
+    assert [(op.process, op.f, op.outcome) for op in recorder.history] == [(0, "set", "info"), (1, "get", "ok")]
+    assert recorder(Linearizable(lambda key: Register()))[0].valid is True
     over.set()
     thread.join()
-    assert [(op.index, op.process, op.f) for op in recorder.history] == [(0, 0, "set"), (1, 1, "get")]
+    assert [(op.index, op.process, op.outcome) for op in recorder.history] == [(0, 0, "ok"), (1, 1, "ok")]
 
 
 def test_a_valid_history_gives_its_verdicts(recorder: Check) -> None:
