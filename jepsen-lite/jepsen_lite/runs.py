@@ -43,11 +43,16 @@ class Trial(NamedTuple):
         options = self.options
         words = ["kraftlab", "chaos", "test", "-w", self.workload, "--world", self.world, "--seed", options.seed]
         words += ["-n", ",".join(self.nemeses)] if self.nemeses else []
-        words += ["--time", f"{options.time_s:g}", "--rate", f"{options.rate:g}", "--concurrency", str(options.concurrency)]
+        words += ["--time", _number(options.time_s), "--rate", _number(options.rate), "--concurrency", str(options.concurrency)]
         words += ["--controllers", str(options.controllers), "--brokers", str(options.brokers)]
         words += ["--ops-per-key", str(options.ops_per_key)]
         words += ["--net", self.net] if self.net != LINKS else []
         return shlex.join(words)
+
+
+def _number(value: float) -> str:
+    """To its last digit: a run that is a little longer is another one."""
+    return repr(float(value)).removesuffix(".0")
 
 
 class Tried(NamedTuple):
@@ -83,6 +88,8 @@ def run_test(trial: Trial, store: str, listener: Listener) -> Tried:
     played = world_named(trial.world)(assignment)
     try:
         record = record_of(trial, played)
+        if trial.plan is not None:  # which the seed alone does not give
+            record = msgspec.structs.replace(record, command=shlex.join(("kraftlab", "chaos", "replay", str(directory.path))))
         directory.write_plan(played.plan)
         directory.write_run(record, played.run)
         verdicts = judge(played.run, checkers_of(workload, trial.options, directory.nodes))

@@ -17,7 +17,8 @@ from jepsen_lite.commands.shrink import Search
 from jepsen_lite.commands.shrink import test_text as text_of_test
 from jepsen_lite.fault_plan import Action, FaultPlan
 from jepsen_lite.nemeses.shrink import Case
-from jepsen_lite.runs import Trial
+from jepsen_lite.progress import Progress
+from jepsen_lite.runs import Trial, run_test
 from jepsen_lite.store import RunDirectory, RunRecord
 from jepsen_lite.verdicts import Verdict
 from jepsen_lite.workload import Options
@@ -57,6 +58,23 @@ def test_a_simulated_run_is_replayed_to_the_last_operation(store: str, told: dic
     first, second = RunDirectory(Path(told["run"])), RunDirectory(Path(again["run"]))
     assert first.run().history[:] == second.run().history[:]
     assert first.plan() == second.plan()
+
+
+def test_a_run_of_a_given_plan_says_what_strikes_so_again(store: str, told: dict[str, Any], tmp_path: Path) -> None:
+    """From its seed other faults would be drawn."""
+    given = RunDirectory(Path(told["run"]))
+    trial = trial_of(given.record(), FaultPlan(seed="0"))
+    tried = run_test(trial, str(tmp_path / "runs"), Progress("", is_terminal=False, write=lambda text: None))
+    *words, path = tried.record.command.split()
+    assert words == ["kraftlab", "chaos", "replay"]
+    assert RunDirectory.find(path).plan().actions == () != given.plan().actions
+
+
+@pytest.mark.parametrize("options", [Options(time_s=1234.567), Options(rate=200 / 3)])
+def test_the_command_of_a_run_has_its_numbers_to_the_last_digit(options: Options) -> None:
+    words = Trial("registers", "simulated", (), options).command.split()
+    said = {name: float(words[words.index(name) + 1]) for name in ("--time", "--rate")}
+    assert said == {"--time": options.time_s, "--rate": options.rate}
 
 
 @pytest.mark.parametrize(("links", "net"), [("proxy", "links"), ("nft", "nft"), ("", "links")])
@@ -143,7 +161,7 @@ def searching(*answers: Found | HarnessError, tries: int = 1) -> Search:
         return answer
 
     trial = Trial("registers", "real", (), Options(), FaultPlan(seed="0"))
-    return Search(trial, frozenset({"witness"}), tries, time.monotonic() + 60, run)
+    return Search(trial, frozenset({("witness", "safety")}), tries, time.monotonic() + 60, run)
 
 
 CASE = Case(Options(), ())
@@ -153,6 +171,7 @@ PASSES = Found((Verdict(checker="witness", valid=True),))
 
 def test_what_goes_wrong_in_another_way_does_not_count() -> None:
     assert not searching(Found((Verdict(checker="availability", valid=False),))).fails(CASE)
+    assert not searching(Found((Verdict(checker="witness", valid=False, kind="liveness"),))).fails(CASE)
     assert searching(FAILS).fails(CASE)
 
 

@@ -1,8 +1,8 @@
 """`kraftlab chaos shrink`: the least of a failing run that still fails, and a test that shows it.
 
-A smaller run counts as failing if a checker finds something that found something in the original: what goes wrong in another way
-does not count. On real processes a run that fails may pass the next time, so each is tried several times before it counts as
-passing; the time box, or Ctrl-C, ends the search with what was found until then.
+A smaller run counts as failing if a checker finds something that found something of that kind in the original: what goes wrong in
+another way does not count. On real processes a run that fails may pass the next time, so each is tried several times before it
+counts as passing; the time box, or Ctrl-C, ends the search with what was found until then.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from ..verdicts import Verdict
 from .replay import trial_of
 from .test import carried_out
 
+Failure = tuple[str, str]
+"""A checker, and the kind of what it found."""
 REFUSALS_MAX = 3
 """So many runs may not come about, as by a port that somebody else has taken."""
 
@@ -37,10 +39,10 @@ class Search:
     """Tries cases, and remembers the last run that failed. `run` carries one out."""
 
     def __init__(
-        self, trial: Trial, checkers: frozenset[str], tries: int, deadline: float, run: Callable[[Trial], Tried]
+        self, trial: Trial, failed: frozenset[Failure], tries: int, deadline: float, run: Callable[[Trial], Tried]
     ) -> None:
         self.trial, self.runs = trial, 0
-        self._checkers, self._tries, self._deadline, self._run = checkers, tries, deadline, run
+        self._failed, self._tries, self._deadline, self._run = failed, tries, deadline, run
         self._is_ended = False
         self._refusals = 0
         self.found: Tried | None = None
@@ -67,7 +69,7 @@ class Search:
                     raise
                 continue
             self._is_ended = bool(tried.run.cut_short)
-            if failing(tried.verdicts) & self._checkers:
+            if failing(tried.verdicts) & self._failed:
                 self.found = tried
                 return True
         return False
@@ -78,9 +80,9 @@ class Search:
         return self.trial._replace(options=case.options, plan=plan)
 
 
-def failing(verdicts: Iterable[Verdict]) -> frozenset[str]:
-    """The checkers that found something."""
-    return frozenset(verdict.checker for verdict in verdicts if verdict.valid is False)
+def failing(verdicts: Iterable[Verdict]) -> frozenset[Failure]:
+    """Who found what: a checker may see both a broken rule and a cluster that does not come back."""
+    return frozenset((verdict.checker, verdict.kind) for verdict in verdicts if verdict.valid is False)
 
 
 @click.command(
@@ -108,8 +110,8 @@ def shrink(run: str, store: str, tries: int | None, time_box: float, target: Pat
     """
     directory = RunDirectory.find(run, store)
     record = directory.record()
-    checkers = failing(record.verdicts)
-    if not checkers:
+    failed = failing(record.verdicts)
+    if not failed:
         raise WrongUse(f"{directory.name} did not fail, so there is nothing to shrink; name a run that is INVALID")
     trial = trial_of(record, directory.plan())
     output = Output(as_json)
@@ -122,11 +124,11 @@ def shrink(run: str, store: str, tries: int | None, time_box: float, target: Pat
         except HarnessError as error:
             output.findings([f"no run  {error}"])
             raise
-        word = "fails" if failing(tried.verdicts) & checkers else "passes"
+        word = "fails" if failing(tried.verdicts) & failed else "passes"
         output.findings([f"{word:<6}  {_size(smaller)}"])
         return tried
 
-    search = Search(trial, checkers, tries, time.monotonic() + time_box, carry_out)
+    search = Search(trial, failed, tries, time.monotonic() + time_box, carry_out)
     assert trial.plan is not None, "a stored run has one"
     whole = Case(trial.options, trial.plan.actions)
     if not search.fails(whole):
@@ -188,7 +190,7 @@ def test_text(trial: Trial, plan: FaultPlan, verdicts: Sequence[Verdict]) -> str
         "OPTIONS": msgspec.to_builtins(trial.options),
         "PLAN": msgspec.to_builtins(plan),
         "PROPERTIES": dict(trial.properties),
-        "FOUND_BY": sorted(failing(verdicts)),
+        "FOUND_BY": sorted({checker for checker, _ in failing(verdicts)}),
     }
     literals = "\n".join(f"{name} = {pprint.pformat(value, width=120, sort_dicts=False)}" for name, value in values.items())
     return TEMPLATE.format(
