@@ -30,7 +30,7 @@ from ..core.types import VoterSet
 from .bootstrap import read_bootstrap
 from .checked_file import TEMPORARY
 from .election_store import ElectionStateStore
-from .errors import LogCorrupt
+from .errors import DiskFailed, LogCorrupt
 from .file_system import FileSystem
 from .identity import LogIdentity, partition_directory
 from .metadata_log import CACHE_BYTES, PREALLOCATE_BYTES, SEGMENT_BYTES, MetadataLog
@@ -143,8 +143,8 @@ class _Bootstrap:
         self.fault = ""
         try:
             self.control = read_bootstrap(file_system, directory, cluster_id)
-        except SnapshotInvalid as error:
-            self.control, self.fault = (), str(error)
+        except (SnapshotInvalid, DiskFailed) as error:
+            self.control, self.fault = (), str(error).rstrip(".")
 
     def voters(self) -> VoterSet | None:
         return next((record.voters for record in self.control if isinstance(record, KRaftVoters)), None)

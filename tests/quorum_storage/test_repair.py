@@ -480,6 +480,22 @@ def test_a_snapshot_that_can_not_be_read_is_like_one_that_does_not_hold(open_sto
     assert not [name for name in disk.names(DIRECTORY) if name.endswith(which)]
 
 
+def test_a_bootstrap_checkpoint_that_can_not_be_read_is_not_missed_once_the_log_has_voters(open_store, builder, identity):
+    disk = DiskWithBadSectors(Random(1))
+    voters = VoterSet.of([voter(identity.directory_id), voter(bytes(16), 2)])
+    write_bootstrap(disk, "/data", "test-cluster", voters)
+    store = open_store(disk)
+    disk.bad = "0000-0000000000.checkpoint"
+    with pytest.raises(LogCorrupt, match=r"Input/output error.*does not know the voters"):
+        open_store(disk)
+    append_all(
+        store.log,
+        [builder.next([], body=encode_control([KRaftVersion(0, 1), KRaftVoters(0, voters)]), records=2, attributes=CONTROL)],
+    )
+    store.log.flush()
+    assert open_store(disk).boot.control == ((0, KRaftVersion(0, 1)), (1, KRaftVoters(0, voters)))
+
+
 def test_a_snapshot_that_can_not_be_read_is_not_served_and_does_not_end_the_node(open_store, builder):
     disk = DiskWithBadSectors(Random(1))
     store, written = fill(disk, open_store, builder)
