@@ -14,6 +14,7 @@ from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.moves import QueuedMoveImage, TopicPartition
 from kraftlab.metadata.partitions import partition_after
 from kraftlab.metadata.records import AnyRecord, ChangeMoveThrottles, DequeueMoves
+from kraftlab.metadata.uuids import UNASSIGNED
 
 from ..engine.state import Context, ControllerState, Outcome
 from ..partitions.partition_change import build_change
@@ -62,7 +63,7 @@ def _begin(image: MetadataImage, key: TopicPartition, move: QueuedMoveImage, rec
     births = {
         broker_id: directory
         for broker_id, directory in zip(move.target, move.directories, strict=False)
-        if broker_id not in partition.replicas and brokers[broker_id].has_online(directory)
+        if directory != UNASSIGNED and broker_id not in partition.replicas and brokers[broker_id].has_online(directory)
     }
     record = build_change(
         partition,

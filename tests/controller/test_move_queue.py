@@ -269,6 +269,25 @@ async def test_a_replica_is_born_again_in_the_directory_it_had(five: Any, tools:
     assert five.partition("t").directory_of(7) == second
 
 
+@pytest.mark.parametrize("queued", [True, False])
+async def test_a_replica_whose_directory_the_plan_does_not_know_goes_where_any_newcomer_goes(
+    five: Any, tools: Any, queued: bool
+) -> None:
+    only = tools.directory(8, 0)
+    await five.start_brokers(7)
+    await five.start_brokers(8, log_dirs=(only, tools.directory(8, 1)))
+    await five.create("t", (7, 8), (0, 2))
+    await move(five, "t", {0: (0, 1)}, plan_id="p")
+    await five.set_isr("t", (0, 1, 7, 8))
+    await five.register(8, log_dirs=(only,))
+    await caps(five, 0, 1)
+    await move(five, "t", {1: (1, 2)})
+    await rollback(five, "p", queued=queued)
+    assert waiting(five) == [0] * queued
+    await finish(five, 1)
+    assert five.partition("t").directory_of(8) == only
+
+
 async def test_a_replica_that_stayed_but_changed_its_directory_is_named(five: Any, tools: Any) -> None:
     await five.start_brokers(7, log_dirs=(tools.directory(7, 0), tools.directory(7, 1)))
     await five.create("t", (0, 7))
