@@ -58,6 +58,11 @@ GOOD: dict[str, tuple[Checker, list[Numbered]]] = {
     "an old read": (OLD, [add(1, 0, 1), get(2, 3), get(4, 5, 1)]),
     "an element is taken out": (GONE, [add(1, 0, 1), get(2, 3, 1), call("remove", 4, 5, 1), get(6, 7)]),
     "an element is perhaps taken out": (GONE, [add(1, 0, 1), call("remove", 4, 5, 1, outcome="info"), get(6, 7), get(8, 9, 1)]),
+    "an element is taken out while it is read": (GONE, [add(1, 0, 1), get(2, 3, 1), call("remove", 5, 6, 1), get(4, 7)]),
+    "an old read, and then it is taken out": (
+        SetFull(remove="remove", stale_reads=True),
+        [add(1, 0, 1), get(2, 3), call("remove", 4, 5, 1), get(6, 7)],
+    ),
     "sums": (CounterBounds(), [add(5, 0, 1), add(3, 2, 9), count(3, 4, 5), count(5, 6, 8), count(10, 11, 8)]),
     "a sum with an unknown part": (
         CounterBounds(),
@@ -100,6 +105,7 @@ BAD: dict[str, tuple[Checker, list[Numbered], str, int]] = {
     "failed and yet there": (SetFull(), [add(1, 0, 1, outcome="fail"), add(2, 0, 1), get(2, 3, 1, 2)], "unexpected", 0),
     "seen too early": (SetFull(), [get(0, 1, 1), add(1, 2, 3), get(4, 5, 1)], "from the future", 0),
     "shown twice": (SetFull(), [add(1, 0, 1), get(2, 3, 1, 1)], "shown twice", 0),
+    "missed, and then taken out": (GONE, [add(1, 0, 1), get(2, 3), call("remove", 4, 5, 1), get(6, 7)], "stale", 0),
     "back again": (GONE, [add(1, 0, 1), call("remove", 4, 5, 1), get(6, 7, 1)], "resurrected", 0),
     "a sum too small": (CounterBounds(), [add(5, 0, 1), add(5, 0, 1), count(2, 3, 5)], "out of bounds", 0),
     "a sum too large": (CounterBounds(), [add(5, 0, 1), count(2, 3, 10)], "out of bounds", 0),

@@ -4,13 +4,15 @@ Theory of operation. An element is *known* from the moment that its addition was
 returned. A read that begins later and does not show it was stale, if some later read shows it again; if none does, the element is
 *lost*. The time from when it was known until the last read that missed it began is its *stable latency*: 0 for all if reads are
 linearizable. Elements that no read could show are *never read*: nothing is known of them. An element that was taken out is not
-expected from when that was asked on, and must not be seen by a read that begins after it was answered.
+expected by a read that returns after that was asked, and must not be seen by one that begins after it was answered. What is
+missed and then taken out was stale, not lost.
 
 One sweep over the history with set arithmetic: O(sum of the reads' sizes).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -109,6 +111,10 @@ class _Sweep:
         """Elements that some read showed or should have shown: those that were put to the test."""
         self.absent: dict[Element, list[Op]] = {}
         """Reads that missed it."""
+        self.leaving: set[Element] = set()
+        """Elements that somebody has asked to take out."""
+        self._missing: dict[int, set[Element]] = {}
+        """Of reads under way, what they should show and do not, unless it is leaving before they return."""
         self.recovered = 0
 
     @property
@@ -143,37 +149,38 @@ class _Sweep:
             events.append((op.invoked_ns, 1, op.index, op))
             events.append((op.ended_ns, 2, op.index, op))
         expected: set[Element] = set()
-        leaving: set[Element] = set()
         gone: set[Element] = set()
         for at_ns, kind, _, what in sorted(events):
             if kind == 0:
                 element = self.checker.element(what)
-                leaving.add(element)
+                self.leaving.add(element)
                 expected.discard(element)
             elif kind == 1:
                 self._read_began(what, shown[what.index], expected, gone)
             elif kind == 2:
-                self._read_returned(what, shown[what.index], expected, leaving)
+                self._read_returned(what, shown[what.index], expected)
             elif kind == 3:
                 self.known.setdefault(what, at_ns)
-                if what not in leaving:
+                if what not in self.leaving:
                     expected.add(what)
             else:
                 gone.add(self.checker.element(what))
 
     def _read_began(self, op: Op, elements: list[Element], expected: set[Element], gone: set[Element]) -> None:
         visible = set(elements)
-        for element in expected - visible:
-            self.absent.setdefault(element, []).append(op)
-        self.confirmed |= expected
+        missing = self._missing[op.index] = expected - visible
+        self.confirmed |= expected - missing
         for element in gone & visible:
             text = f"operation {op.index} ({op.f}) shows {element!r}, which had been taken out before it began"
             self.findings.add("resurrected", text, [op.index])
         if len(visible) < len(elements):
-            twice = next(element for element in elements if elements.count(element) > 1)
+            twice = Counter(elements).most_common(1)[0][0]
             self.findings.add("shown twice", f"operation {op.index} ({op.f}) shows {twice!r} twice", [op.index])
 
-    def _read_returned(self, op: Op, elements: list[Element], expected: set[Element], leaving: set[Element]) -> None:
+    def _read_returned(self, op: Op, elements: list[Element], expected: set[Element]) -> None:
+        for element in self._missing.pop(op.index) - self.leaving:
+            self.absent.setdefault(element, []).append(op)
+            self.confirmed.add(element)
         new = set(elements) - self.seen
         if not new:
             return
@@ -190,7 +197,7 @@ class _Sweep:
                 self.findings.add("from the future", text, [op.index, addition.op])
             self.recovered += addition.acknowledged_ns is None
             self.known.setdefault(element, op.ended_ns)
-            if element not in leaving:
+            if element not in self.leaving:
                 expected.add(element)
 
     def missed(self, stale_reads: bool) -> tuple[list[Element], list[int]]:
@@ -205,7 +212,7 @@ class _Sweep:
         for element, reads in self.absent.items():
             last = max(reads, key=lambda op: (op.invoked_ns, op.index))
             addition = self.additions[element]
-            if last_shown.get(element, -1) < last.invoked_ns:
+            if last_shown.get(element, -1) < last.invoked_ns and element not in self.leaving:
                 lost.append(element)
                 when = "was acknowledged" if addition.acknowledged_ns is not None else "had been seen"
                 text = (
