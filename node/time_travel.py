@@ -32,7 +32,7 @@ from kraftlab.quorum.driver.outside import Threads
 from kraftlab.quorum.storage.file_system import FileReader
 from kraftlab.quorum.storage.identity import partition_directory
 
-from .history import History, Moment, NoHistory, while_files_vanish
+from .history import NEWEST, History, Moment, NoHistory, while_files_vanish
 
 T = TypeVar("T")
 
@@ -128,17 +128,17 @@ class TimeTravel:
         found = self._history.at(moment)
         if found.image.provenance.offset > newest:
             found = self._history.at(Moment(offset=newest))
-        if found.stopped is not None and found.image.provenance.offset < (moment.offset or 0):
+        if found.stopped is not None and found.image.provenance.offset < (newest if moment.offset is None else moment.offset):
             raise NoHistory(found.stopped)
         return found.image
 
     def _list(self, start: int, end: int) -> admin_pb2.ListMetadataRecordsResponse:
         response = admin_pb2.ListMetadataRecordsResponse(node_id=self._node_id, next_offset=end)
-        size_bytes = 0
+        size_bytes, reached = 0, start
         for step in self._history.steps(Moment(offset=start), Moment(offset=end)):
             if isinstance(step, str):
                 raise NoHistory(step)
-            header = step.header
+            header, reached = step.header, step.header.end_offset
             body = codec.encode([masked(record, self._key) for record in step.records])[0] if step.records else b""
             response.batches.add(
                 base_offset=header.base_offset,
@@ -151,7 +151,9 @@ class TimeTravel:
             size_bytes += len(body)
             if size_bytes >= ANSWER_BYTES and header.end_offset < end:
                 response.next_offset = header.end_offset
-                break
+                return response
+        if reached < end and self._history.at(NEWEST).image.provenance.offset <= reached:
+            raise NoHistory(f"its disk holds the log up to offset {reached} so far; ask again, or another node")
         return response
 
 

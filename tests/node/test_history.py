@@ -273,6 +273,29 @@ async def test_a_node_tells_nothing_that_it_has_not_published(lab: Lab) -> None:
         await travel.list_records(pb.ListMetadataRecordsRequest(from_offset=20, to_offset=10))
 
 
+async def test_a_node_whose_log_breaks_off_tells_no_older_image_for_a_time(lab: Lab) -> None:
+    _, path = segments_in(lab.partition)[-1]
+    lab.damage(path, 4096 + 60)
+    reached = lab.history.at(NEWEST).image.provenance
+    first, _, _ = await pages(travel_of(lab), pb.DescribeImageRequest(time_ms=reached.append_time_ms - 1))
+    assert first.offset == reached.offset - 2
+    for time_ms in (reached.append_time_ms, 10**9):
+        with pytest.raises(ApiError, match="is not readable") as refused:
+            await travel_of(lab).describe_image(pb.DescribeImageRequest(time_ms=time_ms))
+        assert refused.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_a_node_leaves_out_no_records_that_its_disk_does_not_hold_yet(lab: Lab) -> None:
+    """It may have published what other voters' disks hold, and its own is still to write."""
+    end_offset = 2 * BATCHES
+    travel = travel_of(lab, newest=end_offset + 4)
+    for from_offset in (end_offset - 4, end_offset):
+        with pytest.raises(ApiError, match=f"its disk holds the log up to offset {end_offset} so far"):
+            await travel.list_records(pb.ListMetadataRecordsRequest(from_offset=from_offset, to_offset=end_offset + 4))
+    answer = await travel.list_records(pb.ListMetadataRecordsRequest(from_offset=end_offset - 4, to_offset=end_offset - 1))
+    assert ([batch.base_offset for batch in answer.batches], answer.next_offset) == ([end_offset - 4], end_offset - 1)
+
+
 def test_masked_secrets_are_equal_exactly_if_the_secrets_are() -> None:
     records: list[AnyRecord] = [
         UserScramCredential(0, "bob", 1, b"salt", b"stored", b"server", 4096),
