@@ -152,6 +152,13 @@ class Lake:
     def manifests(self, table: str) -> list[Manifest]:
         """All of a table's, oldest first. NoSuchTable; CorruptInput for one that cannot be read."""
         arrow_schema(table)
+        while True:
+            try:
+                return self._read_manifests(table)
+            except FileNotFoundError:
+                continue  # a vacuum took one away: what replaced it is in the next list
+
+    def _read_manifests(self, table: str) -> list[Manifest]:
         found = []
         for info in self._infos(f"{COMMITS}/{table}"):
             if not info.path.endswith(".json") or info.base_name.startswith(_HIDDEN):

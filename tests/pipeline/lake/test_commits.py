@@ -14,7 +14,7 @@ import pytest
 
 from kraftlab.pipeline.errors import CorruptInput, WrongUse
 from kraftlab.pipeline.lake import schemas
-from kraftlab.pipeline.lake.commits import Lake, RangeOverlap, range_name
+from kraftlab.pipeline.lake.commits import Lake, Manifest, RangeOverlap, range_name
 
 TABLE = "silver.configs"
 
@@ -129,6 +129,20 @@ def test_vacuum_keeps_as_many_states_as_it_is_told(lake: Lake) -> None:
     assert [each.number for each in lake.manifests(TABLE)] == [2, 3]
     with pytest.raises(WrongUse, match="newest state"):
         lake.vacuum(keep=0)
+
+
+def test_a_table_is_read_while_a_vacuum_takes_old_manifests_away(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    for lo, hi in ((0, 4), (4, 8), (0, 8)):
+        _commit(lake, lo, hi)
+    reader = Lake(lake.uri)
+    read = reader._manifest
+
+    def slowly(path: str) -> Manifest:
+        lake.vacuum()
+        return read(path)
+
+    monkeypatch.setattr(reader, "_manifest", slowly)
+    assert _offsets(reader) == list(range(8))
 
 
 def test_a_manifest_that_is_none_is_named(lake: Lake, tmp_path: Path) -> None:
