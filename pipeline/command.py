@@ -6,6 +6,7 @@ them, so that none pays for another's. Here stand the exit codes that all of the
 
 from __future__ import annotations
 
+import errno
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -38,6 +39,9 @@ COMMANDS = {
 CLEAN, FINDINGS, USAGE, ENVIRONMENT, CORRUPT = range(5)
 """Exit codes of all commands: nothing found; something found (drift, a violation, a failed check); wrong use; a machine that
 cannot run it (no Java); corrupt input, where the command was told to stop at it."""
+
+
+_OF_FILES = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EROFS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,13 @@ class PipelineGroup(click.Group):
             raise _wrong_use(error) from None
         except Fault as error:
             raise CommandFailed(f"Error: {error}", exit_code=_exit_code(error)) from error
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            text = _unusable(error)
+            if text is None:
+                raise
+            raise CommandFailed(f"Error: {text}", exit_code=ENVIRONMENT) from error
         except ModuleNotFoundError as error:
             text = missing_package_text(error)
             if text is None:
@@ -86,6 +97,15 @@ def _wrong_use(error: click.UsageError) -> CommandFailed:
         return CommandFailed(error.format_message(), exit_code=USAGE)
     where = error.ctx.command_path if error.ctx else "kraftlab pipeline"
     return CommandFailed(f"Error: {error.format_message()}\nSee: {where} --help", exit_code=USAGE)
+
+
+def _unusable(error: OSError) -> str | None:
+    """What to do about a file or directory that cannot be used, None if the error is of none. Arrow's say which in their text."""
+    if error.filename is not None:
+        return f"cannot use {error.filename}: {error.strerror}; check the path and its permissions"
+    if error.errno in _OF_FILES:
+        return f"{error.strerror or error}; check the path and its permissions"
+    return None
 
 
 def _exit_code(error: Fault) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from kraftlab.cli.output import CommandFailed, Output, json_option
+from kraftlab.cli.output import Output, json_option
 
 from ..command import CLEAN, FINDINGS
 
@@ -53,7 +53,7 @@ def report(place: str, path: Path, as_json: bool) -> int:
     try:
         page.write(found, path)
     except OSError as error:
-        raise CommandFailed(f"Error: {path} cannot be written: {error.strerror}; name another with --out") from error
+        raise WrongUse(f"{path} cannot be written: {error.strerror}; name another with --out") from error
     output = Output(as_json)
     output.lines(_lines(found, path))
     output.result({**msgspec.to_builtins(found), "findings": found.findings, "page": str(path)})

@@ -35,9 +35,7 @@ Needs no Spark. Exit codes: 0 sampled, 1 sampled, but a directory is offline, 2 
 @click.option(
     "--input", "file", metavar="FILE", type=click.File("rb"), help="JSON of log-dirs --describe, ours or Kafka's; - is stdin."
 )
-@click.option(
-    "--at", "sampled_ms", metavar="MS", type=click.IntRange(0, LATEST_MS), help="When it was sampled; now, if not given."
-)
+@click.option("--at", "sampled_ms", metavar="MS", type=click.IntRange(0, LATEST_MS), help="When it was sampled; now by default.")
 @caller_options
 @json_option
 def samples(lake_uri: str, bootstrap_server: str | None, file: BinaryIO | None, sampled_ms: int | None, as_json: bool) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..errors import WrongUse
+from ..errors import CorruptInput, WrongUse
 from ..lake import uris
 from ..lake.commits import Lake
 from ..lake.schemas import SPARK_SCHEMAS
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _NAMES = re.compile(r"\b(" + "|".join(re.escape(table) for table in SPARK_SCHEMAS) + r")\b")
 _TEXTS = re.compile(r"('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
 
-NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
+NOT_FOUND, FILE_GONE = "TABLE_OR_VIEW_NOT_FOUND", "PATH_NOT_FOUND"
 
 
 def with_view_names(text: str) -> str:
@@ -37,15 +37,17 @@ def query(spark: SparkSession, lake: Lake, text: str, limit: int) -> tuple[list[
     uris.check_reach(lake.uri, master_of(spark))
     if not lake.exists():
         raise WrongUse(f"{lake.place()} is no lake: nothing was ever committed there; the next step: kraftlab pipeline ingest")
-    for table in SPARK_SCHEMAS:
-        lake.read(spark, table).createOrReplaceTempView(table.replace(".", "_"))
     try:
+        for table in SPARK_SCHEMAS:
+            lake.read(spark, table).createOrReplaceTempView(table.replace(".", "_"))
         found = spark.sql(with_view_names(text)).limit(limit)
         return found.columns, [tuple(row) for row in found.collect()]
     except AnalysisException as error:
         if error.getCondition() == NOT_FOUND:
             name = (error.getMessageParameters() or {}).get("relationName", "").replace("`", "")
             raise WrongUse(f"there is no table {name}; there are {', '.join(SPARK_SCHEMAS)}") from None
+        if error.getCondition() == FILE_GONE:
+            raise CorruptInput(f"a file is gone that {lake} names: {_words(error)}") from None
         raise WrongUse(f"the query is wrong: {_words(error)}") from None
     except PySparkException as error:
         raise WrongUse(f"the query failed: {_words(error)}") from None

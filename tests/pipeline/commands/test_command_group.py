@@ -64,6 +64,25 @@ def test_each_kind_of_fault_has_its_exit_code(
     assert capsys.readouterr().err == "Error: odd\n"
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (PermissionError(13, "Permission denied", "/log"), "Error: cannot use /log: Permission denied; check the path"),
+        (PermissionError(13, "Cannot list directory '/log'"), "Error: Cannot list directory '/log'; check the path"),
+    ],
+    ids=["Python's", "Arrow's"],
+)
+def test_a_file_that_cannot_be_used_is_one_line_and_no_finding(
+    error: OSError, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(group.PipelineGroup, "get_command", lambda *_: click.Command("odd", callback=fail))
+    assert run(["pipeline", "odd"]) == 3
+    assert capsys.readouterr().err == f"{said} and its permissions\n"
+
+
 def test_a_package_that_is_not_installed_is_told_with_the_way_to_install_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

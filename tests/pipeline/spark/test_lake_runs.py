@@ -339,6 +339,10 @@ def test_sql_knows_the_tables_by_their_names(spark: SparkSession, own_log: Make,
         query(spark, lake, "select no_such_column from silver.topics", 10)
     with pytest.raises(WrongUse, match=r"the query failed: \[DIVIDE_BY_ZERO\]"):
         query(spark, lake, "select 1 / 0", 10)
+    for data_file in Path(lake.place()).rglob("*.parquet"):
+        data_file.unlink()
+    with pytest.raises(CorruptInput, match=r"a file is gone that the lake .* names: \[PATH_NOT_FOUND\]"):
+        query(spark, lake, "select 1", 10)
 
 
 def test_what_was_taken_in_behind_a_range_that_was_built_is_built_too(spark: SparkSession, own_log: Make, lake: Lake) -> None:
