@@ -11,6 +11,7 @@ from kraftlab.metadata.records import RequestOutcome
 from kraftlab.quorum.core.batch import encode
 from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.messages import Diverging, FetchRequest, FetchResponse, LeaderView, Records, SnapshotRequired
+from kraftlab.quorum.driver.frames import FrameError
 from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES
 
 
@@ -90,6 +91,11 @@ def test_it_reads_what_is_committed_and_goes_on_where_it_was(controller, tail):
     log = tail.log()
     assert ([entry.offset for entry in log.entries], log.start, log.end, tail.violations) == ([0, 1, 2, 3, 4, 5], 0, 6, [])
     assert log.entries[5].request_id == f"{bytes(16).hex()}:5"
+
+
+def test_who_speaks_another_protocol_on_the_port_of_a_node_that_is_down_is_no_answer(controller, tail, monkeypatch):
+    monkeypatch.setattr(controller, "request", lambda *_: (_ for _ in ()).throw(FrameError("no frame")))
+    assert not tail.advance(1, 1)
 
 
 def test_where_the_log_ends_is_what_a_leader_says_that_has_no_more(controller, tail):

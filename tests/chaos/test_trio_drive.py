@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 import trio
 
@@ -22,7 +24,7 @@ class Port:
 
 
 async def test_a_bell_wakes_those_who_wait_for_it_and_time_the_others(autojump_clock):
-    drive = TrioDrive(lambda process: Port())
+    drive = TrioDrive(lambda process: Port(), 2)
     bell, woken = drive.bell(), []
 
     async def wait(name, until_ns):
@@ -39,7 +41,7 @@ async def test_a_bell_wakes_those_who_wait_for_it_and_time_the_others(autojump_c
 
 
 async def test_a_time_that_has_passed_is_not_waited_for(autojump_clock):
-    drive = TrioDrive(lambda process: Port())
+    drive = TrioDrive(lambda process: Port(), 2)
     await trio.sleep(3)
     drive.begin()
     assert drive.now_ns() == 0
@@ -49,7 +51,7 @@ async def test_a_time_that_has_passed_is_not_waited_for(autojump_clock):
 
 
 async def test_what_one_task_raises_ends_all_and_comes_alone(autojump_clock):
-    drive, ended = TrioDrive(lambda process: Port()), []
+    drive, ended = TrioDrive(lambda process: Port(), 2), []
 
     async def fail():
         await trio.sleep(1)
@@ -78,7 +80,7 @@ async def test_a_workload_runs_and_each_process_has_its_own_port(autojump_clock)
             await port.sleep(0.5)
             return Completion("info")
 
-    drive = TrioDrive(port)
+    drive = TrioDrive(port, 2)
     workload = Workload("made-up", lambda *_: Client(), lambda _: delay(1.0, repeat(Invocation("get"))), None, lambda _: ())
     interpreter = Interpreter(workload, Options(concurrency=1, time_s=3.0, rate=0.0), drive)
     await interpreter.clients()
@@ -86,3 +88,11 @@ async def test_a_workload_runs_and_each_process_has_its_own_port(autojump_clock)
         (number, number * 1_000_000_000, number * 1_000_000_000 + 500_000_000) for number in range(3)
     ]
     assert made == [0, 1, 2]
+
+
+async def test_the_port_of_a_process_goes_with_it():
+    """It may hold connections open, and every operation of unknown outcome ends a process."""
+    drive = TrioDrive(lambda process: Port(), 2)
+    ports = {process: weakref.ref(drive.port(process)) for process in (-1, 0, 1, 2, 4)}
+    assert [process for process, port in ports.items() if port() is not None] == [-1, 1, 4]
+    assert drive.port(1) is ports[1]()

@@ -31,6 +31,7 @@ from kraftlab.quorum.core.batch import Batch, decode, decode_all
 from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.messages import API_OF, Diverging, FetchRequest, FetchResponse, Records, SnapshotRequired
 from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch
+from kraftlab.quorum.driver.frames import FrameError
 
 from ..committed_log import CommittedLog, LogBatch, decoded
 from ..nemeses.damage import batches, segments
@@ -107,7 +108,7 @@ class LogTail:
         request = FetchRequest(epoch, _OBSERVER, position.offset, position.epoch, -1, 0, _FETCH_BYTES)
         try:
             return _decode(self._connections[node].request(API_OF[FetchRequest], msgspec.msgpack.encode(request), TIMEOUT_S))
-        except (ApiError, OSError):
+        except (ApiError, FrameError, OSError):
             return None
 
     def _take_in(self, answer: FetchResponse, leads: Leads) -> bool:

@@ -64,7 +64,7 @@ class PhasedRun(ABC):
         self._phase, self._not_ready, self._cut_short = "start", "", ""
         self._healed_ns = self._started_at_ms = 0
         self._data: dict[str, Any] = {}
-        self._drive = TrioDrive(self._new_port)
+        self._drive = TrioDrive(self._new_port, options.concurrency)
         self._interpreter = Interpreter(workload, options, self._drive, listener.ended)
 
     # -- what a world has of its own -----------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.client.data import PeerConnection
 from kraftlab.metadata.errors import ApiError
 from kraftlab.quorum.core.types import Endpoint
+from kraftlab.quorum.driver.frames import FrameError
 from kraftlab.quorum.driver.quorum_description import DESCRIBE_QUORUM, QuorumDescription
 
 from ..fault_plan import Observation
@@ -46,7 +47,7 @@ async def _repeat(ask: _Ask, node_id: int, now_ns: Callable[[], int], note: Call
         next_s = trio.current_time() + PERIOD_S
         try:
             note(await ask())
-        except (OSError, ApiError, grpc.RpcError):
+        except (OSError, FrameError, ApiError, grpc.RpcError):
             note(Observation(at_ns=now_ns(), node=node_id, is_up=False))
         await trio.sleep_until(next_s)
 

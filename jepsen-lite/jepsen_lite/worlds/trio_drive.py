@@ -11,10 +11,12 @@ from ..workload import Port
 
 
 class TrioDrive:
-    """`new_port` makes the port of a process, once. `begin` says that the run begins now; before that, time is negative."""
+    """`new_port` makes the port of a process, once; with what it holds open it goes when one of the `workers` becomes another
+    process. `begin` says that the run begins now; before that, time is negative.
+    """
 
-    def __init__(self, new_port: Callable[[int], Port]) -> None:
-        self._new_port = new_port
+    def __init__(self, new_port: Callable[[int], Port], workers: int) -> None:
+        self._new_port, self._workers = new_port, workers
         self._ports: dict[int, Port] = {}
         self._origin = trio.current_time()
 
@@ -31,6 +33,8 @@ class TrioDrive:
     def port(self, process: int) -> Port:
         port = self._ports.get(process)
         if port is None:
+            if process >= self._workers:
+                self._ports.pop(process - self._workers, None)
             port = self._ports[process] = self._new_port(process)
         return port
 
