@@ -144,7 +144,7 @@ def gather(directory: RunDirectory) -> Report:
     names = {int(found[1]): log.name.removesuffix(".log") for log in node_logs if (found := _NUMBER.search(log.name[:-4]))}
     histories, cycles, damaged = _drawn(record.verdicts, run)
     named = {index for verdict in record.verdicts for index in verdict.ops if 0 <= index < len(run.history)}
-    span_ns = max([run.ended_ns, 1, *(op.ended_ns for op in run.history)])
+    span_ns = max([run.ended_ns, 1_000, *(op.ended_ns for op in run.history)])
     first, last = _timeline(len(run.history), min(named, default=0))
     beside = (
         named

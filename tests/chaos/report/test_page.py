@@ -7,6 +7,7 @@ import json
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from jepsen_lite import evidence
@@ -208,6 +209,12 @@ def test_a_run_without_faults_or_observations_has_its_latencies(new_run) -> None
     assert [name for name in found.ids if name.startswith("chart-")] == [
         "chart-latency", "chart-quantiles", "chart-rates", "chart-timeline",
     ]  # fmt: skip
+
+
+def test_a_run_that_was_over_at_once_has_a_page(new_run) -> None:
+    directory = new_run([Op(index=0, process=0, f="get", outcome="ok", invoked_ns=0, ended_ns=500)])
+    directory.write_record(msgspec.structs.replace(directory.record(), ended_ns=0))
+    assert "Nothing was asked" not in written(directory).text("time")
 
 
 def test_evidence_of_another_shape_is_told_and_the_page_is_made(new_run) -> None:
