@@ -19,7 +19,7 @@ from kraftlab.cli.shell_tree import COMMANDS, Shell, ShellError
 from kraftlab.cluster import LocalCluster
 from kraftlab.metadata.tree import Directory, Hidden
 from kraftlab.node.history import Moment
-from kraftlab.quorum.storage.file_system import RealFileSystem
+from kraftlab.quorum.storage.file_system import RealFileReader
 
 SEGMENTS = Path(__file__).parents[2] / "examples" / "capture" / "segments"
 SEGMENT = "__cluster_metadata-0/00000000000000000000.log"
@@ -119,14 +119,14 @@ def test_a_file_that_vanishes_while_a_log_is_cleaned_is_looked_for_again(lab: La
     end = source.at(Moment()).image.provenance.offset
     whole = list(source.batches(0, end))
     assert whole
-    read, vanished = RealFileSystem.read, [str(lab.segment)]
+    read, vanished = RealFileReader.read, [str(lab.segment)]
 
-    def vanish(files: RealFileSystem, path: str) -> bytes:
+    def vanish(files: RealFileReader, path: str) -> bytes:
         if vanished:
             raise FileNotFoundError(vanished.pop())
         return read(files, path)
 
-    monkeypatch.setattr(RealFileSystem, "read", vanish)
+    monkeypatch.setattr(RealFileReader, "read", vanish)
     assert list(source.batches(0, end)) == whole
     assert not vanished
 
