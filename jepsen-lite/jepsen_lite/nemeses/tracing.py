@@ -17,7 +17,7 @@ from typing import IO
 import trio
 
 from .faults import CannotStrike
-from .ledger import Ledger
+from .ledger import Ledger, Process
 
 SYNCS = "fdatasync,fsync,syncfs"
 ATTACH_TIMEOUT_S = 5.0
@@ -35,8 +35,9 @@ async def kept_injected(pid: int, injections: Sequence[str], ledger: Ledger) -> 
     """The process's system calls are tampered with. CannotStrike."""
     tracer = _start(command(pid, injections))
     assert tracer.stderr is not None, "it is a pipe"
-    entry = ledger.add_process(tracer.pid, f"strace of {pid}")
+    entry: Process | None = None
     try:
+        entry = ledger.add_process(tracer.pid, f"strace of {pid}")
         with trio.move_on_after(ATTACH_TIMEOUT_S) as patience:
             said = await trio.to_thread.run_sync(partial(_until_attached, tracer.stderr), abandon_on_cancel=True)
         if patience.cancelled_caught:
