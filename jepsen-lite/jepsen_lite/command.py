@@ -7,6 +7,7 @@ its user ends.
 from __future__ import annotations
 
 import importlib
+import math
 from typing import Any
 
 import click
@@ -37,6 +38,16 @@ class HarnessError(Exception):
 
 class WrongUse(HarnessError):
     """The user asked for what cannot be."""
+
+
+class FiniteRange(click.FloatRange):
+    """A number that can be counted to: "nan" and "inf" are in any range of click's."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is no finite number", param, ctx)
+        return number
 
 
 class ChaosGroup(click.Group):

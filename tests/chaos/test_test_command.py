@@ -122,6 +122,9 @@ def test_a_workload_gets_as_many_controllers_as_it_wants_unless_somebody_says_ot
         ),
         (("-w", ","), "-w names no workload; there are: registers"),
         (("-w", "registers", "--concurrency", "many"), "many is no number of workers"),
+        (("-w", "registers", "--concurrency", "²"), "² is no number of workers"),
+        (("-w", "registers", "--time", "nan"), "nan is no finite number"),
+        (("-w", "registers", "--rate", "inf"), "inf is no finite number"),
         (("-w", "registers", "--world", "moon"), "'moon' is not one of 'real', 'shell', 'simulated'"),
         (("-w", "registers", "--leave-running", "--test-count", "2"), "--leave-running is for one run"),
         (("-w", "registers", "--seeds", "2"), "--seeds is for --world simulated"),
@@ -250,3 +253,9 @@ def test_who_asks_for_the_newest_of_no_runs_is_told_how_to_make_one(tmp_path):
         f"Error: there is no run latest in {tmp_path}, or it was cut short; make one with: kraftlab chaos test"
     )
     assert error.endswith(f"--store {tmp_path}")
+
+
+def test_a_seed_is_whatever_is_written(world, tmp_path):
+    """Not all that Unicode calls a digit can be counted with."""
+    assert invoke(tmp_path, "test", "-w", "registers", "--seed", "²")[0] == 0
+    assert [given.options.seed for given in world.given] == ["²"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import time
@@ -33,7 +34,7 @@ class Budget(click.ParamType):  # type: ignore[type-arg]
             seconds = float(number) * factor
         except ValueError:
             seconds = 0.0
-        if seconds <= 0:
+        if not 0 < seconds < math.inf:
             self.fail(f"{value} is no time; give one such as 15s or 2m", param, ctx)
         return seconds
 

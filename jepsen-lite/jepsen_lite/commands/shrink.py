@@ -19,7 +19,7 @@ import msgspec
 
 from kraftlab.cli.output import Output, json_option
 
-from ..command import HarnessError, WrongUse
+from ..command import FiniteRange, HarnessError, WrongUse
 from ..fault_plan import FaultPlan
 from ..nemeses.shrink import Case, smallest_case
 from ..report.page import write_page
@@ -98,7 +98,7 @@ Examples:
     "--tries", type=click.IntRange(min=1), metavar="N", help="Until a case passes; default: 2 on processes, 1 elsewhere."
 )
 @click.option(
-    "--time-box", type=click.FloatRange(min=1), default=900.0, show_default=True, metavar="SECONDS", help="How long to search."
+    "--time-box", type=FiniteRange(min=1), default=900.0, show_default=True, metavar="SECONDS", help="How long to search."
 )
 @click.option("--to", "target", metavar="DIR", type=click.Path(path_type=Path), help="Where to write; default: into the run.")
 @json_option

@@ -22,7 +22,7 @@ from kraftlab.cli.offers import offer_words
 from kraftlab.cli.output import CommandFailed, Output, json_option
 from kraftlab.cluster import ClusterError
 
-from ..command import HarnessError, WrongUse
+from ..command import FiniteRange, HarnessError, WrongUse
 from ..history import FAIL, INFO, OK
 from ..interpreter import GeneratorStuck
 from ..jobs import done_by
@@ -78,7 +78,7 @@ class NumberOfWorkers(click.ParamType):  # type: ignore[type-arg]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         text = str(value)
         digits = text.removesuffix("n") or "1"
-        if not digits.isdigit() or int(digits) < 1:
+        if not digits.isdecimal() or int(digits) < 1:
             self.fail(f"{value} is no number of workers; give one such as 10, or 2n for two per node", param, ctx)
         return text
 
@@ -116,7 +116,7 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
             ),
             click.option(
                 "--rate",
-                type=click.FloatRange(min=0),
+                type=FiniteRange(min=0),
                 default=200.0,
                 show_default=True,
                 metavar="N",
@@ -187,7 +187,7 @@ Ctrl-C heals and stops the cluster, and keeps the run as far as it came.""",
 @click.option(
     "--time",
     "time_s",
-    type=click.FloatRange(min=0.1),
+    type=FiniteRange(min=0.1),
     default=60.0,
     show_default=True,
     metavar="SECONDS",
@@ -267,11 +267,11 @@ Examples:
   kraftlab chaos test-all --matrix nightly --time 20 --within 3600""",
 )
 @click.option("--matrix", type=click.Choice(tuple(MATRICES)), default="ci", show_default=True, help="Which.")
-@click.option("--time", "time_s", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Of each run, instead of the matrix's.")
+@click.option("--time", "time_s", type=FiniteRange(min=0.1), metavar="SECONDS", help="Of each run, instead of the matrix's.")
 @click.option(
     "--within",
     "within_s",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     metavar="SECONDS",
     help="Begin no run after so long; the order is the seed's then, so that any part is a fair one.",
 )
@@ -338,7 +338,7 @@ def _in_order(trials: Sequence[Trial], store: str, output: Output, jobs: int) ->
 def _seeds(seed: str | None, count: int) -> list[str]:
     """So many, from that one on."""
     first = str(secrets.randbelow(1 << 32)) if seed is None else seed
-    if first.isdigit():
+    if first.isdecimal():
         return [str(int(first) + number) for number in range(count)]
     return [first, *(f"{first}-{number}" for number in range(2, count + 1))]
 
