@@ -214,10 +214,10 @@ class TopicsFold:
         """The id that the last change took from a name."""
 
     def apply(self, change: Change) -> Iterable[str]:
-        before = {name: topic.topic_id for name, topic in self._tables.topics.items()}
-        touched = self._tables.apply(change)
-        self._gone = {name: before[name] for name in touched if name in before}
-        return touched
+        removed = {entry.record["topic_id"] for entry in change.entries if entry.kind == "RemoveTopic"}
+        topics = [self._tables.by_id[topic_id] for topic_id in removed if topic_id in self._tables.by_id]
+        self._gone = {topic.name: topic.topic_id for topic in topics}
+        return self._tables.apply(change)
 
     def wrote(self, op: Op, change: Change | None) -> str:
         if change is None:
