@@ -197,9 +197,11 @@ class Breaker:
         return Done(f"{self._names(groups[0])}: clocks have jumped {order.jump_ms / 1000:g} s ahead", nodes=names)
 
     def restart(self, order: Order, groups: tuple[Group, ...]) -> Done:
-        """Stops those that run, as one stops a node, and starts all; whatever was wrong with them is over."""
+        """Stops those that run, as one stops a node, and starts all; whatever was wrong with them is over. Brokers stop first,
+        and hand over their leaderships while controllers live.
+        """
         nodes = groups[0]
-        for node_id in nodes:
+        for node_id in sorted(nodes, key=self._cluster.controller_ids.__contains__):
             if self._cluster.pid(node_id) is not None:
                 self._cluster.resume_node(node_id)
                 self._cluster.stop_node(node_id)

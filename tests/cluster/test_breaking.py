@@ -244,6 +244,19 @@ def test_restarted_nodes_are_as_new(lab: Lab, order: Order) -> None:
     assert order("status")["orders"] == []
 
 
+def test_restarted_brokers_stop_while_controllers_live(lab: Lab, order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = []
+    stop_node = lab.cluster.stop_node
+
+    def noted(node_id: int) -> bool:
+        stopped.append(node_id)
+        return stop_node(node_id)
+
+    monkeypatch.setattr(lab.cluster, "stop_node", noted)
+    order("restart", "all")
+    assert stopped == [*lab.cluster.broker_ids, *lab.cluster.controller_ids]
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
