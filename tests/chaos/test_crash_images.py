@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jepsen_lite.crash_images import pairs as crash_pairs
-from jepsen_lite.crash_images.mutants import BUGS, IN_THE_RUN, Hunted, hunt
+from jepsen_lite.crash_images.mutants import BUGS, IN_THE_RUN, Hunted, hunt, planted_together
 from jepsen_lite.crash_images.pairs import HIDE_EACH_OTHER, SHOW_TOGETHER, hunt_pair, pairs, shows
 from jepsen_lite.crash_images.protocol import SCRIPTS, record
 from jepsen_lite.crash_images.recorder import Recorder
@@ -34,6 +34,26 @@ def test_the_replica_is_whole_after_every_crash(script: str) -> None:
     wanted = cases(recorded)
     assert len(wanted) > 50
     assert judge(recorded, dict([*wanted.items()][:: EVERY.get(script, 1)]), limit=3) == []
+
+
+def test_what_a_kill_may_leave_is_judged_as_such_though_a_loss_of_power_could_have_left_it_before() -> None:
+    with quiet():
+        recorded = record("changed-mind")
+    of_kills = {(case.tree, case.assigned) for case in cases(recorded, (KILL,))}
+    assert of_kills == {(case.tree, case.assigned) for case in cases(recorded) if case.crash == KILL}
+
+
+@pytest.mark.parametrize("name", ["M1-swap", "M1-ends"])
+def test_a_planted_bug_changes_nothing_where_it_does_not_matter(name: str) -> None:
+    """In the script in which nobody appends during the move."""
+
+    def operations() -> list[str]:
+        with quiet():
+            return [type(operation).__name__ for operation in record("idle").trace]
+
+    whole = operations()
+    with planted_together(name):
+        assert operations() == whole
 
 
 @pytest.mark.nightly

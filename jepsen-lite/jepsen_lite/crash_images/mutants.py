@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,8 +70,10 @@ def _swap_at_once(_: object) -> Callable[[Mover, Move], Awaitable[bool]]:
     async def mutated(self: Mover, move: Move) -> bool:
         partition = move.partition
         async with partition.move_lock, partition.lock:
-            partition.log = await self._disks.run(move.target_dir, self._logs.swap, *partition.id, wall_clock_ms())
-            partition.future = None
+            current = partition.online_log()
+            swapped = await self._disks.run(move.target_dir, self._logs.swap, *partition.id, wall_clock_ms())
+            swapped.high_watermark = max(swapped.high_watermark, current.high_watermark)
+            partition.log, partition.future = swapped, None
             self._step(move, MoveEvent.SWAPPED)
             self._assign(*partition.id, move.target_id)
             partition.notify()
@@ -83,11 +86,14 @@ def _ends_not_compared(_: object) -> Callable[[LogManager, Uuid, int, int], Part
     def mutated(self: LogManager, topic_id: Uuid, partition: int, now_ms: int) -> PartitionLog:
         with self._lock:
             current, future = self._currents[topic_id, partition], self._futures[topic_id, partition]
+            source = self._online[current.log_dir]
+            future.flush()
             with current.exclusive(), future.exclusive():
                 self._inherit(current, future)
                 self._promote(current, future, now_ms)
                 self._currents[topic_id, partition] = future
                 del self._futures[topic_id, partition]
+            source.write_checkpoints(partial(self._logs_in, source.path))
             return future
 
     return mutated

@@ -56,7 +56,9 @@ class Demand(NamedTuple):
 
 
 class Case(NamedTuple):
-    """An image, and where the metadata has the replica. `step` and `crash`: the first crash that leaves it."""
+    """An image, and where the metadata has the replica. `step` and `crash`: the first crash that leaves it, of kills if there is
+    one.
+    """
 
     tree: Tree
     assigned: Uuid
@@ -115,7 +117,10 @@ def cases(recorded: Recorded, crashes: Sequence[str] = (KILL, IN_ORDER, ANY_ORDE
                 demand = Demand(held, moment.high_watermark, moment.branch)
                 for assigned in moment.assignments:
                     key = tree, assigned, moment.branch
-                    first, before = found.get(key, (Case(tree, assigned, step, crash), demand))
+                    case = Case(tree, assigned, step, crash)
+                    first, before = found.get(key, (case, demand))
+                    if crash == KILL != first.crash:
+                        first = case
                     found[key] = first, Demand(*map(max, zip(before, demand, strict=True)))
         model.apply(operation)
         if isinstance(operation, Mark):
