@@ -37,7 +37,7 @@ from kraftlab.quorum.driver.errors import GenerationOver, only_cause
 from kraftlab.quorum.driver.interpreter import tame_interpreter
 from kraftlab.quorum.driver.outside import Outside, this_machine
 from kraftlab.quorum.driver.raft_driver import RaftDriver
-from kraftlab.quorum.driver.transport import PeerPool, PeerServer
+from kraftlab.quorum.driver.transport import ListenError, PeerPool, PeerServer
 from kraftlab.quorum.storage.file_system import FileSystem
 from kraftlab.quorum.storage.identity import LogIdentity
 
@@ -75,6 +75,10 @@ DIRECTORIES_LEVEL = 17
 
 FATAL = (LogDirInUse, StartupRefused, RegistrationFailed)
 """What ends a broker with one line, besides what ends any node."""
+
+
+ORDERLY = (GenerationOver, ListenError, *FATAL)
+"""Ends that put the logs not in doubt: those of a clean shutdown stay clean, and the replicas keep their claim to lead."""
 
 
 class AllDirectoriesFailed(StartupRefused):
@@ -146,7 +150,7 @@ class BrokerNode:
                 await self._leave()
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
-            if isinstance(only_cause(group), GenerationOver):
+            if isinstance(only_cause(group), ORDERLY):
                 await self._close_logs()
             raise
         await self._close_logs()

@@ -54,7 +54,7 @@ class LogDir:
 
     @classmethod
     def open(cls, path: Path, *, node_id: int, cluster_id: str) -> LogDir:
-        """Lock the directory and read what it says.
+        """Lock the directory and read what it says; nothing is changed before `begin_use`.
 
         LogDirInUse and StartupRefused end the broker; OSError and ConfigError (a meta.properties that cannot be read) mean that
         this directory is offline.
@@ -73,7 +73,6 @@ class LogDir:
                     f"{cluster_id}; correct log.dirs or node.id"
                 )
             log_dir = cls(path, lock, meta.directory_id)
-            log_dir._take_clean_mark()
             log_dir.recovery_points = checkpoints.read_offsets(path / checkpoints.RECOVERY_POINTS)
             log_dir.high_watermarks = checkpoints.read_offsets(path / checkpoints.HIGH_WATERMARKS)
             log_dir.log_start_offsets = checkpoints.read_offsets(path / checkpoints.LOG_START_OFFSETS)
@@ -81,6 +80,12 @@ class LogDir:
             os.close(lock)
             raise
         return log_dir
+
+    def begin_use(self) -> None:
+        """Before anything in it is opened, and after all that may refuse the start: from now on it is clean only once it has been
+        shut down. OSError: this directory is offline.
+        """
+        self._take_clean_mark()
 
     def _take_clean_mark(self) -> None:
         mark = self.path / CLEAN_SHUTDOWN

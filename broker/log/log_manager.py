@@ -156,7 +156,9 @@ class LogManager:
             if twin is not None:
                 raise StartupRefused(f"{path} and {twin} have the same directory.id; one is a copy: format one of them anew")
             self._known_ids[path] = log_dir.directory_id
+        for path, log_dir in list(self._online.items()):
             try:
+                log_dir.begin_use()
                 self._loaded += load_log_dir(log_dir, self.config, partial(self._write_recovery_points, log_dir))
             except (OSError, LogDirFailed) as error:
                 self.mark_offline(path, error)

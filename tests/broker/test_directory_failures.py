@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import trio
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.broker.lifecycle import RegistrationFailed
 from kraftlab.broker.log import checkpoints
 from kraftlab.broker.log.errors import LogDirFailed
 from kraftlab.broker.log.log_manager import LogManager
@@ -24,6 +26,8 @@ from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import EMPTY
 from kraftlab.metadata.records import PartitionChange
 from kraftlab.metadata.uuids import LOST, UNASSIGNED, random_uuid
+from kraftlab.quorum.driver.errors import only_cause
+from kraftlab.quorum.driver.transport import ListenError
 
 Batch = Callable[..., bytes]
 Eventually = Callable[..., Awaitable[None]]
@@ -155,3 +159,36 @@ async def test_a_directory_that_fails_while_the_logs_are_started_is_told_like_an
     await node._publish_replicas(Publication(EMPTY, EMPTY, changes_between(EMPTY, EMPTY), True))
     node.logs.abandon()
     assert [error.log_dir for error in told] == [dirs[1]]
+
+
+@pytest.mark.parametrize("reason", ["no controller answers", "its port is taken"])
+async def test_a_broker_that_gets_no_place_in_the_cluster_leaves_a_clean_shutdown_clean(tmp_path: Path, reason: str) -> None:
+    log_dir = tmp_path / "d0"
+    properties = MetaProperties("cluster", 1, random_uuid())
+    meta_properties.write(log_dir, properties)
+    logs = LogManager.open([log_dir], node_id=1, cluster_id="cluster")
+    logs.start([], 0)
+    logs.close(broker_epoch=5)
+    with socket.create_server(("127.0.0.1", 0)) as peer, socket.create_server(("127.0.0.1", 0)) as grpc:
+        ports = [each.getsockname()[1] for each in (peer, grpc)]
+        if reason == "no controller answers":
+            peer.close()
+            grpc.close()
+        values = {
+            "process.roles": "broker",
+            "node.id": "1",
+            "controller.quorum.voters": "3000@127.0.0.1:1",
+            "listeners": "PEER://127.0.0.1:{},GRPC://127.0.0.1:{}".format(*ports),
+            "log.dirs": str(log_dir),
+            "initial.broker.registration.timeout.ms": "100",
+            "broker.session.timeout.ms": "100",
+            "broker.heartbeat.interval.ms": "50",
+        }
+        node = BrokerNode(build(values, "test", "broker", BrokerConfig), properties)
+        with pytest.raises(BaseExceptionGroup) as raised, trio.fail_after(20):
+            await node.run()
+    assert isinstance(only_cause(raised.value), (RegistrationFailed, ListenError))
+    node.logs.abandon()
+    logs = LogManager.open([log_dir], node_id=1, cluster_id="cluster")
+    assert logs.previous_broker_epoch == 5
+    logs.abandon()

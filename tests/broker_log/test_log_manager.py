@@ -1041,3 +1041,17 @@ def test_a_directory_that_fails_while_the_logs_are_started_is_not_used_for_a_mov
         assert manager.get(TOPIC, 0) is None
         assert (broker.names(0), broker.names(1)) == (["t-0", "t-1"], ["t-0-future"])
     manager.abandon()
+
+
+def test_a_start_that_is_refused_leaves_a_clean_shutdown_clean(broker: Broker, batch) -> None:
+    """The next one needs no scan, and the replicas keep their claim to lead."""
+    manager = broker.start()
+    manager.get_or_create("t", TOPIC, 0, broker.ids[0]).append_as_leader(batch(), 1)
+    manager.close(broker_epoch=5)
+    there = broker.dirs[1] / "meta.properties"
+    kept = there.read_bytes()
+    there.unlink()
+    with pytest.raises(StartupRefused, match="is its disk mounted"):
+        broker.open()
+    there.write_bytes(kept)
+    assert broker.open().previous_broker_epoch == 5
