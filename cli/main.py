@@ -120,6 +120,8 @@ def _known_failure(error: Exception) -> str | None:
         return f"cannot write: {error.strerror}; make room there, or send the output elsewhere"
     if isinstance(error, ValueError) and (number := str(error).removeprefix(OUT_OF_RANGE)) != str(error):
         return f"no request has room for {number}; give a number that is nearer to 0"
+    if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
+        return f"{error.object!r} is not UTF-8; give names and texts in UTF-8"
     if isinstance(error, ConfigError | StorageError) or type(error).__name__ in ("ClusterError", "ClusterUnreachable"):
         return str(error)
     return None

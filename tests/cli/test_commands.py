@@ -194,3 +194,9 @@ def test_an_output_that_is_full_is_told_in_a_line(words: tuple[str, ...]) -> Non
 def test_a_number_that_no_request_can_hold_is_told_in_a_line(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([*words, "--bootstrap-server", "127.0.0.1:9"]) == 1
     assert capsys.readouterr().err == "Error: no request has room for 99999999999; give a number that is nearer to 0\n"
+
+
+@pytest.mark.parametrize("words", [("topics", "--create", "--topic"), ("reassign-partitions", "--rollback")])
+def test_a_name_that_is_not_utf_8_is_told_in_a_line(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([*words, "caf\udce9", "--bootstrap-server", "127.0.0.1:9"]) == 1
+    assert capsys.readouterr().err == "Error: 'caf\\udce9' is not UTF-8; give names and texts in UTF-8\n"
