@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 
 import msgspec
 import pytest
@@ -205,3 +207,17 @@ def test_a_canary_whose_run_cannot_be_kept_is_left_out(monkeypatch: pytest.Monke
     hunted = hunt(MUTATIONS[CANARY], 1.0)
     assert (hunted.status, hunted.found) == (NOT_HERE, ())
     assert "pip install 'kraftlab[chaos]'" in hunted.why
+
+
+def test_processes_that_do_not_end_in_time_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[str]] = []
+
+    def stuck(name: str, first: int, count: int, hash_seed: str) -> subprocess.Popen[str]:
+        started.append(subprocess.Popen(["sleep", "30"], stdout=subprocess.PIPE, text=True))
+        return started[-1]
+
+    monkeypatch.setattr(hash_seeds, "_started", stuck)
+    monkeypatch.setattr(hash_seeds, "_TIMEOUT_S", 0.01)
+    with pytest.raises(subprocess.TimeoutExpired):
+        hash_seeds.compared("", 0)
+    assert [process.returncode for process in started] == [-signal.SIGKILL] * 2

@@ -36,6 +36,8 @@ def compared(name: str, first: int, count: int = SEEDS_AT_ONCE) -> Differs:
     before = os.times()
     with ExitStack() as stack:
         playing = [stack.enter_context(_started(name, first, count, hash_seed)) for hash_seed in PROCESSES]
+        for process in playing:
+            stack.callback(process.kill)
         shown = [process.communicate(timeout=_TIMEOUT_S)[0].splitlines() for process in playing]
     if any(process.returncode for process in playing):
         raise RuntimeError(
