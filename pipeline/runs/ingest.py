@@ -222,9 +222,17 @@ class _Run:
         starts = {log.controller_id: log.start_offset for log in self.found.logs}
         keys = self.lake.arrow_of(batches, bronze.KEYS)
         marks = self.lake.arrow_of(quarantine, bronze.MARKS)
-        before = [each for each in self.lake.active(BATCHES) if each.hi == self.lo]
-        ends = bronze.ends(self.lake.arrow_of(before[0], bronze.KEYS)) if before else {}
-        return bronze.offset_gaps(keys, marks, starts, self.lo, self.hi, ends)
+        return bronze.offset_gaps(keys, marks, starts, self.lo, self.hi, self._ends_before())
+
+    def _ends_before(self) -> dict[int, int]:
+        """Where the last batches before the range end; what has none was within one batch."""
+        lo = self.lo
+        for each in reversed(self.lake.active(BATCHES)):
+            if each.hi == lo:
+                if each.rows:
+                    return bronze.ends(self.lake.arrow_of(each, bronze.KEYS))
+                lo = each.lo
+        return {}
 
     def _commit_gaps(self, gaps: Sequence[bronze.Gap], inputs: Mapping[str, int]) -> None:
         shared = {"format": self.form.name, "cluster_id": self.found.cluster_id}

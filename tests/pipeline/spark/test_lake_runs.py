@@ -363,6 +363,16 @@ def test_what_was_taken_in_behind_a_range_that_was_built_is_built_too(spark: Spa
     assert build(spark, lake).rows == {}
 
 
+def test_ranges_within_one_batch_are_no_gaps(spark: SparkSession, own_log: Make, lake: Lake) -> None:
+    from kraftlab.pipeline.runs.ingest import ingest
+
+    log = own_log()
+    log.segment([[_change()] * 8, [_change()], [_change()]])
+    for end in (2, 4, 6, 10):
+        ingest(spark, lake, [str(log.directory)], hi=end)
+    assert _gaps(lake) == []
+
+
 def test_ranges_and_limits_of_the_command_line(
     spark: SparkSession, own_log: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
