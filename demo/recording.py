@@ -124,6 +124,13 @@ class Recording:
             raise RecordingError(
                 f"{self.directory}/plan-dirs.json moves nothing; the demo needs a plan with at least one partition"
             )
+        for entry in self.plan:
+            for path in entry.log_dirs:
+                match = _DIRECTORY.match(path)
+                if match and int(match[1]) not in entry.replicas:
+                    raise RecordingError(
+                        f"{self.directory}/plan-dirs.json moves {entry.topic}-{entry.partition} to {path}, which is no replica's"
+                    )
         for partition in self.partitions:
             for file, path in zip(sorted(partition.files, key=lambda file: file.file), self.files(partition), strict=True):
                 _check_file(path, file)

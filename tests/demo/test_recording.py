@@ -1,0 +1,21 @@
+"""Recordings that cannot be played."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kraftlab.demo.__main__ import DEFAULT_CAPTURE
+from kraftlab.demo.recording import Recording, RecordingError
+
+
+def test_a_plan_that_names_a_directory_of_another_broker_is_refused(tmp_path: Path) -> None:
+    recording = shutil.copytree(DEFAULT_CAPTURE, tmp_path / "capture")
+    plan = recording / "plan-dirs.json"
+    entry = '{"topic": "%s", "partition": %d, "replicas": [1, 2], "log_dirs": ["any", "/data/9/d0"]}'
+    placed = Recording(recording).assignment[0]
+    plan.write_text('{"version": 1, "partitions": [' + entry % (placed.topic, placed.partition) + "]}")
+    with pytest.raises(RecordingError, match=r"plan-dirs\.json moves .* to /data/9/d0, which is no replica's"):
+        Recording(recording)
