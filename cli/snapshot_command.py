@@ -124,11 +124,13 @@ def list_of_node(
     bootstrap_server: str | None, bootstrap_controller: str | None, node_id: int | None, directory: str | None, as_json: bool
 ) -> int:
     """List the finished snapshots that a node keeps, oldest first. Its log begins where the oldest of them ends."""
+    from kraftlab.node.history import while_files_vanish
+
     out = Output(as_json)
     if directory is not None:
         if bootstrap_server or bootstrap_controller or node_id is not None:
             raise CommandFailed("Error: --directory is read here, without any node; leave the other options out")
-        views = [view for path in snapshot_files(Path(directory)) for view in [_view_of_file(path)]]
+        views = while_files_vanish(lambda: [_view_of_file(path) for path in snapshot_files(Path(directory))])
         out.lines(snapshot_lines(views))
         out.result({"directory": directory, "snapshots": views})
         return DONE
@@ -194,11 +196,14 @@ def verify(paths: tuple[str, ...], as_json: bool) -> int:
 
     out = Output(as_json)
     documents: list[dict[str, object]] = []
+    named = {Path(path) for path in paths}
     for path in _files_of(paths):
         try:
             path.stat()
             summary = verify_file(RealFileSystem(), str(path))
         except (OSError, StorageError) as error:
+            if isinstance(error, FileNotFoundError) and path not in named:
+                continue  # a running node has removed it meanwhile
             reason = f"{path}: {error.strerror}" if isinstance(error, OSError) else str(error)
             out.lines([f"INVALID  {reason}"])
             documents.append({"path": str(path), "is_valid": False, "reason": reason})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftlab.cli import main
+from kraftlab.cli import main, snapshot_command
 from kraftlab.cli.snapshot_text import SnapshotView, snapshot_lines
 from kraftlab.quorum.core.batch import SnapshotHeader
 from kraftlab.quorum.core.types import OffsetAndEpoch
@@ -67,6 +67,24 @@ def test_valid_snapshots_are_said_to_be_valid(directory: Path, capsys: pytest.Ca
         f"valid    {partition / snapshot_name(OLD)}: 1 records, cluster lab",
         f"valid    {partition / snapshot_name(NEW)}: 1 records, cluster lab",
     ]
+
+
+@pytest.mark.parametrize("command", [("list", "--directory"), ("verify",)])
+def test_a_snapshot_that_a_running_node_removes_meanwhile_is_left_out(
+    command: tuple[str, ...], directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = snapshot_command.snapshot_files
+
+    def clean(given: Path) -> list[Path]:
+        listed = found(given)
+        (directory / "__cluster_metadata-0" / snapshot_name(OLD)).unlink(missing_ok=True)
+        return listed
+
+    monkeypatch.setattr(snapshot_command, "snapshot_files", clean)
+    assert main.run(["snapshot", *command, str(directory)]) == 0
+    shown = capsys.readouterr().out
+    assert snapshot_name(NEW) in shown
+    assert snapshot_name(OLD) not in shown
 
 
 def test_one_flipped_bit_is_found_and_said_where(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
