@@ -125,11 +125,12 @@ class Recording:
                 f"{self.directory}/plan-dirs.json moves nothing; the demo needs a plan with at least one partition"
             )
         for entry in self.plan:
-            for path in entry.log_dirs:
-                match = _DIRECTORY.match(path)
+            for log_dir in entry.log_dirs:
+                match = _DIRECTORY.match(log_dir)
                 if match and int(match[1]) not in entry.replicas:
                     raise RecordingError(
-                        f"{self.directory}/plan-dirs.json moves {entry.topic}-{entry.partition} to {path}, which is no replica's"
+                        f"{self.directory}/plan-dirs.json moves {entry.topic}-{entry.partition} to {log_dir}, "
+                        "which is no replica's"
                     )
         for partition in self.partitions:
             for file, path in zip(sorted(partition.files, key=lambda file: file.file), self.files(partition), strict=True):
