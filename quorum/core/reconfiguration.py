@@ -316,10 +316,10 @@ class Reconfiguration:
             return f"node {request.voter.key.node_id} did not answer at {shown}: is it running, and is that its address?"
         key = request.target if isinstance(request, TransferLeadershipRequest) else _key_of(request)
         progress = leader.voters.get(key.node_id) if self._quorum.membership.has(key) else leader.observers.get(key)
+        if progress is not None and progress.is_repairing:
+            return f"node {key.node_id} repairs its log and does not vote until it is whole: ask again then"
         if progress is None or progress.end_offset < 0:
             return f"{key.described()} does not fetch from this leader: is it running?"
-        if progress.is_repairing:
-            return f"node {key.node_id} repairs its log and does not vote until it is whole: ask again then"
         if progress.end_offset >= end_offset:
             return f"node {key.node_id} has everything, but has not fetched for long: is it running?"
         return f"node {key.node_id} has fetched only up to offset {progress.end_offset} of {end_offset}: ask again later"

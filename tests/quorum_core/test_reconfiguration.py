@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kraftlab.quorum.core import ElectionState, Endpoint, ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.core import ElectionState, Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
 from kraftlab.quorum.core.batch import LeaderChange, decode, decode_control
 from kraftlab.quorum.core.effects import (
     Append,
@@ -34,6 +34,7 @@ from kraftlab.quorum.core.messages import (
     AddVoterRequest,
     EndQuorumEpochRequest,
     FetchRequest,
+    FetchSnapshotRequest,
     LeaderView,
     ProbeVoterRequest,
     ProbeVoterResponse,
@@ -628,6 +629,14 @@ def test_the_last_voter_stays(driven) -> None:
     node.flush()
     answer = node.request(9, RemoveVoterRequest(-1, node.config.key, 1_000))
     assert (answer.error, "the last voter" in answer.message) == (ErrorCode.VOTER_NOT_FOUND, True)
+
+
+def test_who_copies_a_snapshot_to_repair_its_log_is_said_to_repair_it(leading) -> None:
+    leader = leading()
+    leader.node.request(4, FetchSnapshotRequest(1, voter(4).key, OffsetAndEpoch(9, 1), 0, 100, is_repairing=True))
+    assert leader.ask(ADD) is None
+    leader.probe_answered(voter(4).key)
+    assert leader.tick(1_000).message == "node 4 repairs its log and does not vote until it is whole: ask again then"
 
 
 def test_a_new_voter_is_probed_then_awaited_then_appended_then_committed(leading) -> None:
