@@ -54,7 +54,7 @@ def _some(count: int, context: Context) -> str:
 def final_digests_of(options: Options, count: int) -> Source:
     """Every node has everything, in memory and on its disk. One that is gone for good is given up once, not for each question."""
     asked = [asked_until_ok(*(Invocation(f, str(place)) for f in ASKED)) for place in range(count)]
-    return [registers.final_of_values(options), asked]
+    return [registers.final_of_mixed(options), asked]
 
 
 class DigestClient:

@@ -67,7 +67,7 @@ def workload() -> Workload:
         "registers",
         RegisterClient,
         mixed,
-        _final,
+        final_of_mixed,
         _checkers,
         setup,
         summary="topic configs, replica orders and lists as registers: set, get, compare-and-set, append, remove",
@@ -155,7 +155,7 @@ def _few_orders(options: Options) -> list[str]:
     return _orders(factor(options))[:3]
 
 
-def _final(options: Options) -> Source:
+def final_of_mixed(options: Options) -> Source:
     """One exchange that finds what it expects, one change of a list, and every key is read by somebody."""
     first, *others = (Invocation("get", key) for key in keys(options))
     replicas = next((key for key in keys(options) if key.startswith("replicas/")), None)
