@@ -30,7 +30,9 @@ class LoadedDir(msgspec.Struct, frozen=True):
 
 
 def load_log_dir(log_dir: LogDir, config: LogConfig, before_truncation: Callable[[], None]) -> list[LoadedDir]:
-    """Open the logs in `log_dir`. OSError or LogDirFailed if the disk fails: then the whole directory is offline."""
+    """Open the logs in `log_dir`. OSError or LogError if that cannot be done: then the whole directory is offline.
+    TooManyOpenFiles: the disk is not to blame.
+    """
     loaded: list[LoadedDir] = []
     for path, name in log_dir.scan():
         topic = checkpoints.read_topic_name(path) or name.topic

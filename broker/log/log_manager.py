@@ -49,7 +49,17 @@ from kraftlab.metadata.uuids import UNASSIGNED, Uuid, to_text
 from . import checkpoints
 from .descriptions import DirDescription, StrayDescription, describe_replicas, log_bytes_in
 from .dir_names import CREATING_PREFIX, DirKind, current_name, keeps_name_inside, transient_name
-from .errors import LogClosed, LogDirFailed, LogError, NoSpace, ReplicaConflict, ReplicaOffline, StartupRefused, disk_errors
+from .errors import (
+    LogClosed,
+    LogDirFailed,
+    LogError,
+    NoSpace,
+    ReplicaConflict,
+    ReplicaOffline,
+    StartupRefused,
+    TooManyOpenFiles,
+    disk_errors,
+)
 from .files import fsync_directory, sync_new_directories
 from .loading import LoadedDir, load_log_dir
 from .log_dir import UNKNOWN_EPOCH, LogDir
@@ -133,7 +143,9 @@ class LogManager:
         delete_delay_ms: int = DELETE_DELAY_MS_DEFAULT,
         stray_grace_ms: int = STRAY_GRACE_MS_DEFAULT,
     ) -> LogManager:
-        """Lock, read and recover the log directories. LogDirInUse, or StartupRefused if none works or one is another node's."""
+        """Lock, read and recover the log directories. LogDirInUse, or StartupRefused if none works, one is another node's, or
+        there are too many files.
+        """
         manager = cls(config or LogConfig(), delete_delay_ms=delete_delay_ms, stray_grace_ms=stray_grace_ms)
         manager.log_dirs = tuple(path.absolute() for path in log_dirs)
         try:
@@ -160,7 +172,9 @@ class LogManager:
             try:
                 log_dir.begin_use()
                 self._loaded += load_log_dir(log_dir, self.config, partial(self._write_recovery_points, log_dir))
-            except (OSError, LogDirFailed) as error:
+            except TooManyOpenFiles as error:
+                raise StartupRefused(str(error)) from error
+            except (OSError, LogError) as error:
                 self.mark_offline(path, error)
         if not self._online:
             reasons = "; ".join(self._offline.values())
@@ -228,7 +242,9 @@ class LogManager:
                 else:
                     self._set_aside(log)
             case Verb.KEEP, None:
-                self._strays.append(StrayDescription(subject.path, action.topic, action.partition, log_bytes_in(subject.path)))
+                with disk_errors(subject.path.parent):
+                    size_bytes = log_bytes_in(subject.path)
+                self._strays.append(StrayDescription(subject.path, action.topic, action.partition, size_bytes))
             case Verb.KEEP, PartitionLog():
                 self._kept.append(log)
             case _:

@@ -18,6 +18,7 @@ import pytest
 from kraftlab.broker.log import checkpoints, files, leader_epochs
 from kraftlab.broker.log import log_manager as log_manager_module
 from kraftlab.broker.log import partition_log as partition_log_module
+from kraftlab.broker.log import segment as segment_module
 from kraftlab.broker.log.dir_names import CREATING_PREFIX
 from kraftlab.broker.log.errors import (
     LogClosed,
@@ -1055,3 +1056,52 @@ def test_a_start_that_is_refused_leaves_a_clean_shutdown_clean(broker: Broker, b
         broker.open()
     there.write_bytes(kept)
     assert broker.open().previous_broker_epoch == 5
+
+
+def test_a_disk_that_fails_under_what_was_set_aside_takes_its_directory_offline_and_the_others_start(
+    broker: Broker, batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = broker.start()
+    for number in range(2):
+        manager.get_or_create("t", TOPIC, number, broker.ids[number])
+    manager.close()
+    (broker.dirs[0] / "s-0.00000000000000000000000000000000-stray").mkdir()
+
+    def fails(path: Path) -> int:
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    monkeypatch.setattr(log_manager_module, "log_bytes_in", fails)
+    manager = broker.start(*(AssignedReplica("t", TOPIC, number, broker.ids[number]) for number in range(2)))
+    assert [*manager.offline_dirs] == [broker.dirs[0]]
+    assert [log.name for log in manager.currents()] == ["t-1"]
+
+
+def recovery_fails(monkeypatch: pytest.MonkeyPatch, directory: Path, number: int) -> None:
+    """The indexes of logs below `directory` cannot be made anew."""
+    real = segment_module.Segment.flush_index
+
+    def fails(segment: segment_module.Segment) -> None:
+        if directory in segment.directory.parents:
+            raise OSError(number, os.strerror(number))
+        real(segment)
+
+    monkeypatch.setattr(segment_module.Segment, "flush_index", fails)
+
+
+def test_a_full_disk_whose_logs_have_to_be_recovered_is_offline_and_the_others_start(
+    broker: Broker, batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = broker.start()
+    for index in range(2):
+        manager.get_or_create("t", TOPIC, index, broker.ids[index]).append_as_leader(batch(), 1)
+    recovery_fails(monkeypatch, broker.dirs[0], errno.ENOSPC)
+    manager = broker.start(*(AssignedReplica("t", TOPIC, index, broker.ids[index]) for index in range(2)))
+    assert [*manager.offline_dirs] == [broker.dirs[0]]
+    assert [log.name for log in manager.currents()] == ["t-1"]
+
+
+def test_too_many_files_refuse_the_start_in_one_line(broker: Broker, batch, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker.start().get_or_create("t", TOPIC, 0, broker.ids[0]).append_as_leader(batch(), 1)
+    recovery_fails(monkeypatch, broker.dirs[0], errno.EMFILE)
+    with pytest.raises(StartupRefused, match="raise the limit of open files"):
+        broker.open()
