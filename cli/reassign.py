@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.client import AdminClient, ClusterUnreachable, MoveOptions
+from kraftlab.client import AdminClient, ClusterUnreachable, MoveOptions, OutcomeUnknown
 from kraftlab.client.errors import api_error
 from kraftlab.client.moves import NO_OPTIONS
 from kraftlab.metadata.errors import ApiError, ErrorCode
@@ -255,7 +255,12 @@ class Execution:
                 raise ReassignmentFailed(move_failure(replica, error))
 
     def _start(self, births: Mapping[TopicPartitionReplica, str], current: Mapping[TopicPartition, Sequence[int]]) -> None:
-        response = self._request(current)
+        try:
+            response = self._request(current)
+        except ApiError as error:
+            if not isinstance(error, OutcomeUnknown):
+                alter_directories(self._client, dict.fromkeys(births, ANY))
+            raise
         errors = partition_errors(response)
         if errors:
             alter_directories(self._client, {r: ANY for r in births if r[:2] in errors})
@@ -301,8 +306,8 @@ def alter_directories(
     for broker, paths in by_broker.items():
         try:
             response = client.alter_replica_log_dirs(broker, paths)
-        except ClusterUnreachable as error:
-            failure = ApiError(ErrorCode.BROKER_NOT_AVAILABLE, str(error))
+        except (ApiError, ClusterUnreachable) as error:
+            failure = error if isinstance(error, ApiError) else ApiError(ErrorCode.BROKER_NOT_AVAILABLE, str(error))
             results |= {(*partition, broker): failure for partition in paths}
             continue
         for topic_entry in response.results:
