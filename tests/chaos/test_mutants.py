@@ -50,6 +50,11 @@ def test_the_table_has_every_mutation_once_and_says_how_each_is_hunted():
         assert mutation.plants, mutation.id
 
 
+def test_every_bug_of_the_mover_is_in_the_table() -> None:
+    plants = (plant for mutation in MUTATIONS.values() for plant in mutation.plants if plant.game == LOG_DIRS)
+    assert {name for plant in plants for name in plant.name.split("+")} == set(crash_images.BUGS)
+
+
 @pytest.mark.parametrize("mutation", MUTATIONS.values(), ids=lambda mutation: mutation.id)
 def test_every_bug_can_be_planted_and_is_gone_afterwards(mutation: Mutation):
     for plant in mutation.plants:

@@ -122,7 +122,7 @@ MUTATIONS: dict[str, Mutation] = {
             _moves("M8-epochs", "M8-checkpoints"),
         ),
         Mutation("X1", "copy verified by length only", "leader change, power loss", _moves("X1-level+X1-align")),
-        Mutation("X2", "no space during a copy counts as done", "full disk", _moves("X2-append")),
+        Mutation("X2", "no space during a copy counts as done", "full disk", _moves("X2-append", "X2-copy")),
         Mutation("X3", "truncation during a copy not mirrored", "leader change", _moves("X3-cut+X3-align")),
         Mutation("X4", "election timer not reset by fetches", "none", _consensus("timer-runs-on")),
         Mutation("X5", "higher epoch ignored by a leader", "partition", _consensus("higher-epoch-ignored")),
