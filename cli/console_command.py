@@ -108,7 +108,7 @@ def console_producer(
 
     A connection that breaks while a batch is written may leave that batch twice in the log.
     """
-    from kraftlab.client import DataClient
+    from kraftlab.client import ClusterUnreachable, DataClient
     from kraftlab.metadata.errors import ApiError
 
     from .console_client import Lines, Producer
@@ -124,7 +124,7 @@ def console_producer(
         except KeyboardInterrupt:
             producer.flush()
             raise
-        except (ApiError, ValueError) as error:
+        except (ApiError, ClusterUnreachable, ValueError) as error:
             if isinstance(error, BadLine):
                 producer.flush()
             told = "; ".join(f"{topic}-{each.partition} up to offset {each.end_offset - 1}" for each in _written(producer))

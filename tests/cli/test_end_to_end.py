@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kraftlab.cli import main
-from kraftlab.client import AdminClient
+from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
 from kraftlab.cluster import LocalCluster
 
 CAPTURE = Path(__file__).parents[2] / "examples" / "capture"
@@ -242,6 +242,24 @@ def test_lines_are_written_to_a_topic_and_read_from_it(run: Run, type_in: Callab
     last = run("console-consumer", "--topic", "lines", "--partition", "1", "--offset", "2", "--max-messages", "1", "--json").json
     assert (last["key"], last["value"], last["offset"]) == ("k", "three", 2)
     assert run("console-consumer", "--topic", "lines", "--timeout-ms", "50").out == ""
+
+
+def test_a_producer_that_finds_nobody_any_more_says_what_was_written_before(
+    run: Run, type_in: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("topics", "--create", "--topic", "half", "--partitions", "1", "--replication-factor", "1").code == 0
+    produce, written = DataClient.produce, []
+
+    def give_up(data: DataClient, *arguments: Any, **options: Any) -> Any:
+        if written:
+            raise ClusterUnreachable("nobody answers")
+        written.append(arguments)
+        return produce(data, *arguments, **options)
+
+    monkeypatch.setattr(DataClient, "produce", give_up)
+    type_in("one\ntwo\n")
+    ran = run("console-producer", "--topic", "half", "--batch-size", "1")
+    assert (ran.code, ran.err) == (1, "Error: nobody answers; written before: half-0 up to offset 0\n")
 
 
 @pytest.mark.parametrize(
