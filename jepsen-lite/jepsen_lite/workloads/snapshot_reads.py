@@ -89,7 +89,8 @@ def _generator(options: Options) -> Source:
 
 def _final(options: Options) -> Source:
     first, *others = _pools(options)
-    every = [asked_until_ok(Invocation(f, first, 1 if f == "wait" else None)) for f in ("get", "peek", "wait", "past")]
+    values = {"set": 1, "wait": 1}
+    every = [asked_until_ok(Invocation(f, first, values.get(f))) for f in ("set", "get", "peek", "wait", "past")]
     return [*every, [Invocation("get", pool) for pool in others]]
 
 

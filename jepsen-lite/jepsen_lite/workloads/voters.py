@@ -68,7 +68,8 @@ def _final(options: Options) -> Source:
     """At least one voter leaves and joins, unless none can."""
     leaving = until_ok(limit(_REMOVALS, delay(0.25, repeat(Invocation("remove", value=0)))))
     restoring = until_ok(limit(_RESTORES, delay(0.25, repeat(Invocation("restore")))))
-    return [asked_until_ok(Invocation("voters")), leaving, restoring, registers.final_of_values(options), Invocation("voters")]
+    asked = [asked_until_ok(Invocation(f)) for f in ("voters", "who")]
+    return [*asked, leaving, restoring, registers.final_of_values(options), Invocation("voters")]
 
 
 class VotersClient:

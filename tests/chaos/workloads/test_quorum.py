@@ -26,12 +26,14 @@ def test_an_image_that_is_not_that_of_the_log_and_a_disk_that_lacks_it_are_seen(
     assert {name for name, verdict in verdicts.items() if verdict.valid is False} == {"images agree"}
 
 
-@pytest.mark.parametrize("name", ["agreement", "deltas"])
-def test_all_that_was_asked_is_asked_again_when_everything_is_healed(played, name):
+@pytest.mark.parametrize(
+    ("name", "lucky"), [("agreement", ()), ("deltas", ()), ("snapshot-reads", ()), ("voters", ("add", "remove"))]
+)
+def test_all_that_was_asked_is_asked_again_when_everything_is_healed(played, name, lucky):
     """However little got through before, each of it was tested."""
     _, run, _ = played(name, time_s=4.0)
     at_last = {op.f for op in run.history if op.outcome == OK and op.invoked_ns >= run.healed_ns}
-    assert {op.f for op in run.history} == at_last
+    assert {op.f for op in run.history} - at_last <= {*lucky}
 
 
 def test_a_second_leader_of_an_epoch_is_seen(played):
