@@ -106,6 +106,8 @@ class Breaker:
     def partition(self, order: Order, groups: tuple[Group, ...]) -> Done:
         links: Links = []
         for one, other in itertools.permutations(groups, 2):
+            if both := set(one).intersection(other):
+                raise ClusterError(f"{self._names(sorted(both))}: on two sides of the partition; name each node once")
             links += self._between(one, other)
         shown = " | ".join(self._names(group) for group in groups)
         return self._stand(order, f"partition {shown}: {self._cluster.what_cuts_do()}", CUT, links)

@@ -266,6 +266,7 @@ def test_restarted_brokers_stop_while_controllers_live(lab: Lab, order: Order, m
         ("slow all --delay 0ms", "give one of them a value"),
         ("kill broker-0 --for 25h", "at most a day"),
         ("partition all", "partition takes two groups of names or more, not 1"),
+        ("partition broker-0 broker-1,broker-0", "broker-0: on two sides of the partition; name each node once"),
         ("slow all --delay 5", "is no time; write 500ms, 5s, 2m or 1h"),
         ("lossy all --loss 120%", "is no chance; write 20% or 0.2"),
         ("slow leader ''", "nothing is no node here; names are"),
