@@ -102,6 +102,17 @@ def test_the_command_judges_runs_and_exits_with_the_worst(tmp_path: Path) -> Non
     assert "witness: the committed log was not kept" in CliRunner().invoke(check, ["--all", "--store", str(tmp_path)]).output
 
 
+def test_one_that_cannot_be_judged_keeps_none_of_all_from_it(tmp_path: Path) -> None:
+    stored(tmp_path, "1", last_read=1)
+    stored(tmp_path, "2", last_read=2, workload="forgotten")
+    (stored(tmp_path, "3", last_read=2).path / "history.parquet").unlink()
+    shown = CliRunner().invoke(check, ["--all", "--store", str(tmp_path)])
+    assert shown.exit_code == SAFETY, "the worst of them"
+    assert "not judged forgotten/" in shown.output and "there is no workload 'forgotten'" in shown.output
+    assert shown.output.count("not judged registers/") == 1
+    assert "linearizable: key 'values/a/0'" in shown.output
+
+
 def test_whoever_waits_longer_learns_more(tmp_path: Path) -> None:
     directory = stored(tmp_path, "1", last_read=1)
     hasty, _ = rechecked(directory, steps_max=1)

@@ -12,8 +12,8 @@ from kraftlab.cli.output import Output, json_option
 from ..checkers.linearizable import STEPS_MAX
 from ..command import HarnessError, WrongUse
 from ..rechecking import Answers, rechecked, tasks_of
-from ..store import DEFAULT_STORE, LATEST, RunDirectory, RunRecord, all_runs
-from ..verdicts import Validity, exit_code, worst
+from ..store import DEFAULT_STORE, LATEST, RunDirectory, RunRecord, StoreError, all_runs
+from ..verdicts import HARNESS, Validity, exit_code, worst
 from ..workloads import UnknownWorkload
 
 ENGINES = ("local", "spark")
@@ -49,7 +49,8 @@ Examples:
 def check(runs: tuple[str, ...], of_all: bool, engine: str, steps: int | None, store: str, as_json: bool) -> None:
     """Judges each RUN (the newest one unless some are named) with the checkers of this version, and writes the verdicts into it.
 
-    Its page shows them after: kraftlab chaos report RUN. The exit code is that of the worst run.
+    Its page shows them after: kraftlab chaos report RUN. The exit code is that of the worst run. With --all, one that cannot be
+    judged keeps no other from it.
     """
     if runs and of_all:
         raise WrongUse(f"RUN {runs[0]} and --all were both given; leave one of them out")
@@ -59,20 +60,27 @@ def check(runs: tuple[str, ...], of_all: bool, engine: str, steps: int | None, s
     output = Output(as_json)
     try:
         answers = _spark_answers(directories, steps) if engine == "spark" else None
-        records = []
+        judged: list[tuple[RunDirectory, RunRecord]] = []
         for directory in directories:
-            record, _ = rechecked(directory, answers, steps)
-            records.append(record)
+            try:
+                record, _ = rechecked(directory, answers, steps)
+            except (StoreError, UnknownWorkload) as error:
+                if not of_all:
+                    raise
+                output.findings([f"not judged {directory.name}: {error}"])
+                continue
+            judged.append((directory, record))
             output.lines(_lines(directory, record))
     except UnknownWorkload as error:
         raise WrongUse(f"{error}; the run was made by another version") from error
     output.result(
         [
             {"run": str(directory.path), "valid": record.valid, "verdicts": msgspec.to_builtins(record.verdicts)}
-            for directory, record in zip(directories, records, strict=True)
+            for directory, record in judged
         ]
     )
-    raise SystemExit(worst(exit_code(record.verdicts) for record in records))
+    codes = [exit_code(record.verdicts) for _, record in judged]
+    raise SystemExit(worst([*codes, HARNESS] if len(judged) < len(directories) else codes))
 
 
 def _spark_answers(directories: Sequence[RunDirectory], steps: int | None) -> Answers:
