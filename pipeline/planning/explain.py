@@ -151,7 +151,7 @@ def goal_lines(plan: Plan) -> list[str]:
 
 def broker_lines(brokers: Iterable[BrokerLoad]) -> list[str]:
     """Those that change most, at most a dozen."""
-    changed = sorted((load for load in brokers if load.bytes_before != load.bytes_after), key=lambda load: -_change(load))
+    changed = sorted((load for load in brokers if _loads(load)[0] != _loads(load)[1]), key=lambda load: -_change(load))
     if not changed:
         return ["no broker's load changes"]
     rows = [("broker", "rack", "bytes", "replicas", "leaders")]
@@ -167,6 +167,14 @@ def broker_lines(brokers: Iterable[BrokerLoad]) -> list[str]:
     ]
     more = [f"… and {len(changed) - SHOWN_BROKERS} more"] if len(changed) > SHOWN_BROKERS else []
     return aligned(rows) + more
+
+
+def _loads(load: BrokerLoad) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """(before, after)"""
+    return (
+        (load.bytes_before, load.replicas_before, load.leaders_before),
+        (load.bytes_after, load.replicas_after, load.leaders_after),
+    )
 
 
 def _change(load: BrokerLoad) -> int:

@@ -20,6 +20,7 @@ from kraftlab.pipeline.planning.documents import (
     parse_cluster,
     tidied,
 )
+from kraftlab.pipeline.planning.explain import plan_lines
 from kraftlab.pipeline.planning.goals import RACK, parse_goals
 from kraftlab.pipeline.planning.options import PlanOptions
 from kraftlab.pipeline.planning.plan import Plan
@@ -151,6 +152,7 @@ def test_topics_with_no_size_at_all_are_balanced_by_number(make_cluster: MakeClu
 
     assert plan.bytes_moved == 0 and plan.replica_moves > 0
     assert all(goal.met for goal in plan.goals)
+    assert not any("no broker's load changes" in line for line in plan_lines(plan))
 
 
 def _errors(findings: list[Finding]) -> set[str]:
