@@ -9,9 +9,10 @@ any copy the bytes stay within rate × time plus one batch, and the average hold
 take a mebibyte for free.
 
 Those who wait share by weight (the number of replicas that each asks for): whoever got least per replica comes first
-(start-time fair queueing), and gets no more than its share of what has been earned, so none starves. While somebody waits, up
-to half a second of earnings is kept, so that a late wake-up does not slow the copy down; once nobody has claimed for a
-quarter of a second nothing is kept.
+(start-time fair queueing), and gets no more than its share of what has been earned, so none starves. Who is at work with a
+grant does not wait: its turn comes once it has settled, or asks again, so that a leader that does not answer holds up no
+other. While somebody waits, up to half a second of earnings is kept, so that a late wake-up does not slow the copy down; once
+nobody has claimed for a quarter of a second nothing is kept.
 
 Not handled here: traffic that must never wait (replicas in sync). Whoever is in sync does not ask.
 """
@@ -43,6 +44,7 @@ class ByteBudget:
         self.rate = rate
         self._waiting: dict[Hashable, int] = {}
         self._served: dict[Hashable, float] = {}
+        self._at_work: set[Hashable] = set()
         self._turn = 0.0
         self._balance = 0.0
         self._updated_s = now_s
@@ -71,6 +73,7 @@ class ByteBudget:
     def leave(self, key: Hashable, now_s: float) -> None:
         self._earn(now_s)
         del self._waiting[key]
+        self._at_work.discard(key)
         self._last_active_s = now_s
 
     def ready_at(self, now_s: float) -> float:
@@ -88,24 +91,32 @@ class ByteBudget:
         if self.rate is None:
             return wanted_bytes
         quantum = self._quantum()
-        if not self.rate or self._balance < quantum * (1 - 1e-6) or key != min(self._waiting, key=self._served.__getitem__):
+        self._at_work.discard(key)
+        if not self.rate or self._balance < quantum * (1 - 1e-6) or key != self._next():
             return 0
         weight = self._waiting[key]
         share = max(self._balance * weight / sum(self._waiting.values()), quantum)
         granted = max(1, min(wanted_bytes, int(share)))
         self._balance -= granted
-        self._turn = self._served[key]
+        self._turn = max(self._turn, self._served[key])
         self._served[key] += granted / weight
+        self._at_work.add(key)
         return granted
+
+    def _next(self) -> Hashable:
+        """Whose turn it is: of those who wait, who got least."""
+        return min((key for key in self._waiting if key not in self._at_work), key=self._served.__getitem__)
 
     def settle(self, key: Hashable, granted_bytes: int, used_bytes: int, now_s: float) -> None:
         """Corrects a grant by what was really used: less is given back, more becomes debt."""
         self._earn(now_s)
         self._last_active_s = now_s
+        self._at_work.discard(key)
         if self.rate is not None:
             self._balance = min(self._balance + granted_bytes - used_bytes, self.rate * CREDIT_S)
             if key in self._waiting:
-                self._served[key] += (used_bytes - granted_bytes) / self._waiting[key]
+                served = self._served[key] + (used_bytes - granted_bytes) / self._waiting[key]
+                self._served[key] = max(served, self._turn)
 
     def _quantum(self) -> float:
         assert self.rate is not None

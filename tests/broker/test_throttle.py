@@ -94,6 +94,29 @@ def test_a_newcomer_neither_waits_for_what_others_got_before_nor_takes_their_tur
     assert got["new"] == pytest.approx(got["old"], rel=0.1)
 
 
+def test_who_was_granted_something_and_is_long_at_work_holds_up_nobody() -> None:
+    """As a replica does whose leader does not answer, or whose disk is slow."""
+    budget, got = ByteBudget(100_000.0, 0.0), 0
+    for key in ("hangs", "copies"):
+        budget.enter(key, 1, 0.0)
+    has_begun = False
+    for step in range(1000):
+        now = step / 100
+        has_begun = has_begun or bool(budget.take("hangs", 10_000, now))
+        granted = budget.take("copies", 10_000, now)
+        if granted:
+            budget.settle("copies", granted, granted, now)
+            got += granted
+    assert has_begun
+    assert got >= 100_000 * 10 * 0.9
+    budget.settle("hangs", 10_000, 0, 10.0)
+    shares = dict.fromkeys(("hangs", "copies"), 0)
+    for step in range(1000, 2000):
+        for key in shares:
+            shares[key] += budget.take(key, 10_000, step / 100)
+    assert shares["hangs"] == pytest.approx(shares["copies"], rel=0.1), "it does not get what it missed"
+
+
 def test_a_debt_is_paid_even_while_nobody_waits() -> None:
     budget = ByteBudget(1_000.0, 0.0)
     budget.enter("a", 1, 0.0)
