@@ -252,12 +252,13 @@ class DataClient:
         fault_of: Callable[[Response], tuple[int, str | None]],
         timeout_ms: int | None,
     ) -> Response:
-        deadline = time.monotonic() + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        deadline = time.monotonic() + timeout_ms / 1000
         pause_s = _FIRST_PAUSE_S
         fresh = False
         while True:
             try:
-                topic_id, endpoint = self._leader_of(topic, partition, fresh)
+                topic_id, endpoint = self._leader_of(topic, partition, fresh, timeout_ms)
                 left_s = max(deadline - time.monotonic(), 0.001)
                 api, request = build(topic_id, int(left_s * 1000))
                 answer = self._connection(endpoint).request(api, msgspec.msgpack.encode(request), left_s)
@@ -276,10 +277,10 @@ class DataClient:
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
             fresh = True
 
-    def _leader_of(self, topic: str, partition: int, fresh: bool) -> tuple[Uuid, Endpoint]:
-        metadata = self._known(topic, fresh=fresh)
+    def _leader_of(self, topic: str, partition: int, fresh: bool, timeout_ms: int) -> tuple[Uuid, Endpoint]:
+        metadata = self._known(topic, fresh=fresh, timeout_ms=timeout_ms)
         if (topic, partition) not in metadata.leaders:
-            metadata = self._known(topic, fresh=True)
+            metadata = self._known(topic, fresh=True, timeout_ms=timeout_ms)
         leader = metadata.leaders.get((topic, partition))
         if leader is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Partition {topic}-{partition} not found.")
@@ -288,14 +289,14 @@ class DataClient:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader that is up.")
         return metadata.topic_ids[topic], endpoint
 
-    def _known(self, *topics: str, fresh: bool) -> _Metadata:
+    def _known(self, *topics: str, fresh: bool, timeout_ms: int | None = None) -> _Metadata:
         """What is known of these topics, and of those that were asked about before."""
         metadata = self._metadata
         if metadata is None or fresh or not self._topics.issuperset(topics):
             self._topics = self._topics.union(topics)
-            cluster = self._admin.describe_cluster(include_fenced_brokers=True)
-            names = sorted(self._topics)
-            found = self._admin.describe_topics(names, min_offset=cluster.header.metadata_offset).topics if names else ()
+            cluster = self._admin.describe_cluster(include_fenced_brokers=True, timeout_ms=timeout_ms)
+            names, reached = sorted(self._topics), cluster.header.metadata_offset
+            found = self._admin.describe_topics(names, min_offset=reached, timeout_ms=timeout_ms).topics if names else ()
             described = [topic for topic in found if not topic.error_code]
             metadata = self._metadata = _Metadata(
                 cluster.cluster_id,

@@ -150,6 +150,17 @@ def test_unknown_partitions_and_silent_leaders_end_with_the_deadline(cluster) ->
             data.produce("t", 0, b"x")
 
 
+def test_the_time_of_a_call_holds_for_finding_the_leader_too(cluster) -> None:
+    for node in cluster.nodes:
+        node.leader = None
+    with (
+        AdminClient(cluster.nodes[0].server, timeout_ms=10_000) as admin,
+        DataClient(admin) as data,
+        pytest.raises(ClusterUnreachable, match=r"DescribeCluster within 0\.\d s"),
+    ):
+        data.produce("t", 0, b"x", timeout_ms=200)
+
+
 def test_a_leader_may_refuse_a_deletion_with_a_code_of_a_later_version(cluster) -> None:
     cluster.describe(leader_id=0)
     answer = pb.DeleteRecordsResponse()
