@@ -167,7 +167,7 @@ def _view_of_file(path: Path) -> SnapshotView:
 
 def snapshot_files(directory: Path) -> list[Path]:
     """The finished snapshots in a metadata.log.dir or its partition directory, oldest first. CommandFailed if it is none."""
-    from kraftlab.quorum.storage.file_system import RealFileSystem
+    from kraftlab.quorum.storage.file_system import RealFileReader
     from kraftlab.quorum.storage.identity import PARTITION_DIRECTORY
     from kraftlab.quorum.storage.snapshot_file import snapshot_name
     from kraftlab.quorum.storage.snapshot_store import list_snapshots
@@ -175,7 +175,7 @@ def snapshot_files(directory: Path) -> list[Path]:
     partition = directory if directory.name == PARTITION_DIRECTORY else directory / PARTITION_DIRECTORY
     if not partition.is_dir():
         raise CommandFailed(f"Error: {directory} holds no metadata log; give a node's metadata.log.dir")
-    return [partition / snapshot_name(position) for position in list_snapshots(RealFileSystem(), str(partition))]
+    return [partition / snapshot_name(position) for position in list_snapshots(RealFileReader(), str(partition))]
 
 
 @snapshot.command(
@@ -191,7 +191,7 @@ Examples:
 def verify(paths: tuple[str, ...], as_json: bool) -> int:
     """Read snapshots whole and check every byte: files, or all of a metadata.log.dir. Exit code 1 if one is not valid."""
     from kraftlab.quorum.storage.errors import StorageError
-    from kraftlab.quorum.storage.file_system import RealFileSystem
+    from kraftlab.quorum.storage.file_system import RealFileReader
     from kraftlab.quorum.storage.snapshot_store import verify_file
 
     out = Output(as_json)
@@ -200,7 +200,7 @@ def verify(paths: tuple[str, ...], as_json: bool) -> int:
     for path in _files_of(paths):
         try:
             path.stat()
-            summary = verify_file(RealFileSystem(), str(path))
+            summary = verify_file(RealFileReader(), str(path))
         except (OSError, StorageError) as error:
             if isinstance(error, FileNotFoundError) and path not in named:
                 continue  # a running node has removed it meanwhile
