@@ -24,6 +24,7 @@ from .stored_batches import Unreadable, stored_records
 
 _READ_BYTES = 1 << 16
 _LONGEST_WAIT_MS = 250
+_LONGEST_SELECT_S = 3600.0
 _RECORD_OVERHEAD_BYTES = 20
 
 
@@ -37,7 +38,7 @@ class Lines:
 
     def take(self, wait_s: float | None) -> list[bytes]:
         """Lines without their ends, none if there are none in time. None waits for the next."""
-        if not select.select([self._descriptor], [], [], wait_s)[0]:
+        if not select.select([self._descriptor], [], [], None if wait_s is None else min(wait_s, _LONGEST_SELECT_S))[0]:
             return []
         data = os.read(self._descriptor, _READ_BYTES)
         if not data:

@@ -143,6 +143,13 @@ def test_lines_come_as_they_arrive_whole_and_without_their_ends(pipe: tuple[Line
     assert lines.ended
 
 
+def test_lines_are_waited_for_however_long_that_may_be(pipe: tuple[Lines, int]) -> None:
+    lines, writing = pipe
+    os.write(writing, b"one\n")
+    assert lines.take(1e17) == [b"one"]
+    os.close(writing)
+
+
 class Leaders:
     """Logs in memory, with the calls of a DataClient that the consoles make."""
 
