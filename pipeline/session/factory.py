@@ -11,14 +11,17 @@ This room alone may name Spark's context or its JVM: everything else works over 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import shlex
+import socket
 import subprocess
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from ..errors import EnvironmentFault, WrongUse
 from . import cache, java, settings
@@ -29,6 +32,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 REMOTE = "sc://"
+CONNECT_PORT = 15_002
+KNOCK_TIMEOUT_S = 20
+PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
+"""By which gRPC goes, if they are set."""
 EXIT_TIMEOUT_S = 300
 MEMORY = "spark.driver.memory"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -119,6 +126,8 @@ def _checked(running: SparkSession, master: str | None) -> SparkSession:
 def _connect(remote: str, conf: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
+    if remote.startswith(REMOTE) and not any(name in os.environ for name in PROXIES):
+        _knock(remote)
     wanted = settings.wanted({Reach.ANY}, settings.processors()) | dict(conf)
     if settings.is_local(remote):
         _set_python(remote)
@@ -128,6 +137,16 @@ def _connect(remote: str, conf: Mapping[str, str]) -> SparkSession:
         # What a server is started with is told to it once more, as settings of the session, of which it takes not all.
         warnings.simplefilter("ignore", UserWarning)
         return _built(SparkSession.builder.remote(remote), wanted, remote)
+
+
+def _knock(remote: str) -> None:
+    """EnvironmentFault if nobody listens there: PySpark would try again for many minutes, without a word."""
+    try:
+        place = urlsplit(remote)
+        with socket.create_connection((place.hostname or "", place.port or CONNECT_PORT), KNOCK_TIMEOUT_S):
+            pass
+    except (OSError, ValueError) as error:
+        raise EnvironmentFault(_no_session(remote, str(error))) from None
 
 
 def _submitted(master: str | None, conf: Mapping[str, str]) -> SparkSession:
@@ -155,7 +174,33 @@ def _start(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     _set_python(master)
     wanted = settings.wanted(_reaches(master), settings.processors()) | outside | {"spark.master": master}
     wanted[JAVA_OPTIONS] = java_options(found, wanted.get(JAVA_OPTIONS, ""))
-    return _built(SparkSession.builder, wanted, master)
+    with _no_half_started_jvm():
+        return _built(SparkSession.builder, wanted, master)
+
+
+@contextlib.contextmanager
+def _no_half_started_jvm() -> Iterator[None]:
+    """Ends a JVM that is interrupted before PySpark has its gateway: it hears no Ctrl-C, and would live on for nobody."""
+    from pyspark import SparkContext
+
+    launching: Any = importlib.import_module("pyspark.java_gateway")
+    started: list[subprocess.Popen[bytes]] = []
+    popen = launching.Popen
+
+    def noted(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(popen(*arguments, **options))
+        return started[-1]
+
+    launching.Popen = noted
+    try:
+        yield
+    except BaseException:
+        for process in started if SparkContext._gateway is None else ():
+            process.kill()
+            process.wait()
+        raise
+    finally:
+        launching.Popen = popen
 
 
 def java_options(found: java.Java, given: str) -> str:
