@@ -24,7 +24,9 @@ def _cannot_end(row: Row) -> bool:
 
 
 def _is_lost(row: Row) -> bool:
-    return row.get("cause") != "compacted"
+    from ..tables.bronze import is_torn_end
+
+    return row["cause"] != "compacted" and not (row["status"] and is_torn_end(row["status"], row["segment"], row["to_offset"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ AUDITS = {
         None,
         "to_offset",
         _is_lost,
-        "offsets that logs do not hold, and what was damaged; a finding is what was not compacted away",
+        "offsets that logs do not hold, and what was damaged; not findings are what was compacted and the end of what is written",
     ),
     "epochs": Audit(
         ("gold.leader_epochs",),

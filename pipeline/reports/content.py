@@ -15,6 +15,7 @@ import msgspec
 
 from ..lake.commits import Lake
 from ..lake.schemas import SILVER, tables
+from ..tables.bronze import is_torn_end
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -148,7 +149,7 @@ def gather(lake: Lake) -> Report:
         drift_kinds=_counts(drift, "class"),
         epochs=_epochs(lake.arrow(EPOCHS)),
         divergences=_counts(lake.arrow(DIVERGENCE, ["class"]), "class"),
-        quarantined=_counts(lake.arrow(QUARANTINE, ["status"]), "status"),
+        quarantined=_damages(lake.arrow(QUARANTINE, ["status", "segment", "next_offset"])),
         gaps=_counts(lake.arrow(GAPS, ["cause"]), "cause"),
     )
 
@@ -156,6 +157,12 @@ def gather(lake: Lake) -> Report:
 def _counts(rows: pa.Table, column: str) -> dict[str, int]:
     found = rows.column(column).value_counts().to_pylist()
     return {str(each["values"]): each["counts"] for each in sorted(found, key=lambda each: -each["counts"])}
+
+
+def _damages(rows: pa.Table) -> dict[str, int]:
+    """By status, without the ends of segments that were being written."""
+    kept = [row["status"] for row in rows.to_pylist() if not is_torn_end(*row.values())]
+    return dict(Counter(kept).most_common())
 
 
 def _quantiles(rows: pa.Table, column: str) -> dict[str, float]:

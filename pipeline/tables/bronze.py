@@ -105,6 +105,13 @@ def snapshots(batches: pa.Table) -> list[tuple[str, int]]:
     return sorted((row["segment"], row["base_offset_min"] + 1) for row in rows)
 
 
+def is_torn_end(status: str, segment: str, next_offset: int | None) -> bool:
+    """Whether a row of quarantine is how a segment ends that was being written. What is missing behind it, if anything is, is a
+    gap of its own. Snapshots appear whole, so that one which is cut short is damaged.
+    """
+    return status == "truncated" and next_offset is None and not segment.endswith(SNAPSHOTS[1:])
+
+
 def disagreements(batches: pa.Table) -> int:
     """At how many offsets segments of several controllers hold different batches. `batches` has KEYS and `crc`."""
     found = _of_segments(batches).group_by("base_offset").aggregate([("crc", "count_distinct")])

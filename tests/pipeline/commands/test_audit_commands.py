@@ -162,6 +162,19 @@ def test_gaps_are_findings_unless_they_were_compacted(lake: Callable[..., str], 
     assert (row["table"], row["from_offset"], row["to_offset"], row["status"]) == ("quarantine", 20, 30, "bad_crc")
 
 
+def test_how_a_log_ends_that_is_being_written_is_no_finding(
+    lake: Callable[..., str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    torn = {"controller_id": 1, "segment": "0.log", "pos": 7, "end_pos": 99, "status": "truncated", "prev_offset": 19}
+    place = lake(bronze_offset_gaps=[], bronze_quarantine=[torn])
+    assert run(["pipeline", "audit", "gaps", "--lake", place]) == 0
+    assert "1 rows; 0 findings" in capsys.readouterr().out
+    assert run(["pipeline", "report", "--lake", place, "--out", str(tmp_path / "report.html"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["quarantined"] == {}
+    place = lake(bronze_offset_gaps=[], bronze_quarantine=[torn | {"segment": "00000000000000000009-0000000001.checkpoint"}])
+    assert run(["pipeline", "audit", "gaps", "--lake", place]) == 1
+
+
 def test_directories_over_the_band_are_findings_of_the_newest_sample_only(
     lake: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
