@@ -9,7 +9,8 @@ signals only what it has not reaped, so a signal never reaches a stranger that g
 A node is a process like any other: a session of its own, its log as standard output and error, and as standard input a pipe that
 only the server holds open. When whoever started the server goes, its standard input ends: it asks the brokers to stop, which hand
 over their leaderships while controllers live, then the controllers, and ends with the last of them and with the mounts of their
-disks. When the server itself is killed, the nodes' pipes close and they stop; the system wakes those that stand still (Linux).
+disks; those that take longer than `PATIENCE_S`, by a slow clock for instance, are killed. When the server itself is killed, the
+nodes' pipes close and they stop; the system wakes those that stand still (Linux).
 """
 
 from __future__ import annotations
@@ -17,17 +18,20 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import math
 import os
 import selectors
 import signal
 import subprocess
 import sys
+import time
 from typing import NoReturn
 
 import msgspec
 
 from . import namespaces, node
 
+PATIENCE_S = 10.0
 _PR_SET_PDEATHSIG = 1
 
 
@@ -89,7 +93,9 @@ class ForkServer:
         """Roles by process id."""
         self._standing: set[int] = set()
         """Those that stand still. The system tells of that once: who waits for it again waits for ever."""
-        self._stopping = False
+        self._stopping = ""
+        """The role that was asked to stop."""
+        self._kill_at = math.inf
         self._death_pipe = os.pipe()
         self._wakeup = os.pipe()
         self._input = b""
@@ -105,16 +111,17 @@ class ForkServer:
             selector.register(self._wakeup[0], selectors.EVENT_READ)
             reading = True
             while reading or self._alive:
-                for key, _ in selector.select():
+                for key, _ in selector.select(None if self._kill_at == math.inf else max(0, self._kill_at - time.monotonic())):
                     if key.fd == self._wakeup[0]:
                         os.read(self._wakeup[0], 4096)
                         self._reap()
                     elif not self._read():
                         reading = False
                         selector.unregister(0)
-                        self._stopping = True
                         self._stop("broker")
                         self._stop_controllers_when_alone()
+                if time.monotonic() >= self._kill_at:
+                    self._kill_late()
         for path in self._mounts:
             subprocess.run(("umount", path), stderr=subprocess.DEVNULL, check=False)
 
@@ -198,9 +205,18 @@ class ForkServer:
             self._stop("controller")
 
     def _stop(self, role: str) -> None:
-        for pid in [pid for pid, its in self._alive.items() if its == role]:
+        self._stopping, self._kill_at = role, time.monotonic() + PATIENCE_S
+        for pid in self._of(role):
             os.kill(pid, signal.SIGCONT)
             os.kill(pid, signal.SIGTERM)
+
+    def _kill_late(self) -> None:
+        self._kill_at = math.inf
+        for pid in self._of(self._stopping):
+            os.kill(pid, signal.SIGKILL)
+
+    def _of(self, role: str) -> list[int]:
+        return [pid for pid, its in self._alive.items() if its == role]
 
     def _say(self, event: Event) -> None:
         try:

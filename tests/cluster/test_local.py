@@ -10,9 +10,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from kraftlab.cluster import ClusterError, LocalCluster
+from kraftlab.cluster import ClusterError, LocalCluster, fork_server
 
 DEADLINE_S = 20.0
 
@@ -145,3 +146,31 @@ def test_no_node_outlives_those_who_started_it(tmp_path: Path, victim: str, paus
     finally:
         parent.kill()
         parent.wait()
+
+
+DEAF = """
+import signal, time
+from kraftlab.cluster import fork_server, node
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+node.load = lambda role: None
+node.run = lambda *arguments, **options: time.sleep(60)
+fork_server.PATIENCE_S = 0.1
+fork_server.main()
+"""
+
+
+def test_nodes_that_do_not_stop_are_killed_when_nobody_is_left_who_could() -> None:
+    with subprocess.Popen([sys.executable, "-c", DEAF], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdin is not None and server.stdout is not None
+        try:
+            pids = {}
+            for request, role in enumerate(("controller", "broker")):
+                start = fork_server.Start(request, role, "/nowhere/node/server.properties", os.devnull)
+                server.stdin.write(msgspec.json.encode(start) + b"\n")
+                server.stdin.flush()
+                pids[role] = msgspec.json.decode(server.stdout.readline(), type=fork_server.Started).pid
+            server.stdin.close()
+            ended = [msgspec.json.decode(line, type=fork_server.Ended) for line in server.stdout]
+        finally:
+            server.kill()
+    assert ended == [fork_server.Ended(pids[role], -signal.SIGKILL) for role in ("broker", "controller")]
