@@ -9,6 +9,7 @@ import pytest
 from jepsen_lite.fault_plan import FaultPlan, Strike
 from jepsen_lite.workload import Options, Workload
 from jepsen_lite.worlds import real
+from jepsen_lite.worlds.phases import ENDS_WITHIN_NS
 from kraftlab.cluster import ClusterError
 
 
@@ -87,6 +88,23 @@ async def test_a_node_that_a_fault_was_to_end_has_not_ended_by_itself(run, clust
     run._note_exits(at_rest=True)
     run._strikes = [Strike(kind="disk-error", begin_ns=50, end_ns=90, nodes=(3000,))]
     assert set(run._own_exits()) == {0}
+
+
+async def test_a_fault_that_ended_a_node_does_not_excuse_how_it_ends_later(run, cluster, monkeypatch):
+    run._strikes = [Strike(kind="disk-error", begin_ns=50, end_ns=90, nodes=(3000,))]
+
+    def noted_at(now_ns, codes):
+        monkeypatch.setattr(run._drive, "now_ns", lambda: now_ns)
+        cluster.codes = codes
+        run._note_exits(at_rest=False)
+
+    noted_at(60, {3000: 1})
+    noted_at(70, {3000: 1})
+    assert run._own_exits() == {}
+    noted_at(80, {})  # it was started again
+    noted_at(ENDS_WITHIN_NS + 91, {3000: 1})
+    assert [at_ns for _, at_ns, _ in run._exits] == [60, ENDS_WITHIN_NS + 91]
+    assert set(run._own_exits()) == {3000}
 
 
 class Tail:

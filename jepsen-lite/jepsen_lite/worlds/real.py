@@ -181,7 +181,10 @@ class _RealRun(PhasedRun):
         self._guard: QuorumGuard
         self._tail: LogTail
         self._watchers: trio.Nursery
-        self._exits: dict[int, tuple[int, str]] = {}
+        self._exits: list[tuple[int, int, str]] = []
+        """(node, when, last words)."""
+        self._ended: set[int] = set()
+        """Nodes whose end was noted, and that were not started since."""
         self._violations: list[str] = []
         self._reading = trio.Lock()
 
@@ -335,13 +338,16 @@ class _RealRun(PhasedRun):
 
     def _note_exits(self, *, at_rest: bool) -> None:
         """Nodes that ended by themselves; while faults strike, a kill looks like an end by kill -9 for a moment."""
-        for node_id, code in self._cluster.exited().items():
-            if node_id not in self._exits and (at_rest or code != _KILLED):
+        exited = self._cluster.exited()
+        self._ended &= exited.keys()
+        for node_id, code in exited.items():
+            if node_id not in self._ended and (at_rest or code != _KILLED):
                 words = f"exit code {code}: {self._cluster.last_words(node_id)}"
-                self._exits[node_id] = self._drive.now_ns(), words
+                self._exits.append((node_id, self._drive.now_ns(), words))
+                self._ended.add(node_id)
 
     def _own_exits(self) -> dict[int, str]:
-        return own_exits([(node_id, *told) for node_id, told in self._exits.items()], self._strikes)
+        return own_exits(self._exits, self._strikes)
 
 
 async def _in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
