@@ -47,6 +47,7 @@ _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.25
 _ATTEMPT_TIMEOUT_S = 15.0
 _REFUSED = "connection refused"
+_NO_ANSWER = "no answer in time"
 _HUNG_UP = "it hangs up before a word is said; is this the port of its GRPC listener?"
 _NOBODY_THERE = (_REFUSED, _HUNG_UP)
 _RECONNECT_S = 1.0
@@ -151,7 +152,11 @@ class AdminClient:
                     self._newest_offset = max(self._newest_offset, response.header.metadata_offset)
                     return response
                 except grpc.RpcError as error:
-                    fault = faults[endpoint] = _detail(error)
+                    fault = _detail(error)
+                    if fault != _NO_ANSWER or left_s >= attempt_timeout_s:
+                        faults[endpoint] = fault
+                    else:
+                        faults.setdefault(endpoint, fault)  # It had little time; what it said before tells more.
                     if not _was_never_sent(fault):
                         doubt = f"{endpoint} was asked before and did not answer; it may have carried it out."
                         if once:
@@ -684,7 +689,7 @@ def _detail(error: grpc.RpcError) -> str:
     if not isinstance(error, grpc.Call):
         return str(error)
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return "no answer in time"
+        return _NO_ANSWER
     details = error.details() or error.code().name
     if "refused" in details.lower():
         return _REFUSED

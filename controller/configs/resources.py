@@ -84,8 +84,14 @@ def check_topic_name(name: str) -> None:
 
 
 def node_id_of(name: str, what: str) -> int:
-    """The id that a resource's name is; `what` the name is to be told to whoever got it wrong. ApiError INVALID_REQUEST."""
+    """The id that a resource's name is; `what` the name is to be told to whoever got it wrong. ApiError INVALID_REQUEST.
+
+    There is one way to write it: under "01" configs would be kept that broker 1 never has.
+    """
     try:
-        return int(name)
+        node_id = int(name)
     except ValueError:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{what} must be an integer, but it is: {name}") from None
+    if str(node_id) != name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{what} must be written as {node_id}, but it is: {name}")
+    return node_id

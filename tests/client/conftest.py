@@ -26,13 +26,16 @@ Answer = Callable[[Message], Message]
 
 
 class FakeNode:
-    """One node. `answers` maps an api to a function of the request; `leader` is the node that its headers name."""
+    """One node. `answers` maps an api to a function of the request; `leader` is the node that its headers name; after
+    `last_words` calls it answers nothing.
+    """
 
     def __init__(self) -> None:
         self.answers: dict[str, Answer] = {}
         self.peer_answers: dict[int, Callable[[bytes], msgspec.Struct]] = {}
         self.calls: list[Call] = []
         self.leader: FakeNode | None = None
+        self.last_words: int | None = None
         self.port = 0
         self.peer_port = 0
         self.scope = trio.CancelScope()
@@ -43,6 +46,8 @@ class FakeNode:
 
     async def dispatch(self, call: Call) -> Message:
         self.calls.append(call)
+        if self.last_words is not None and len(self.calls) > self.last_words:
+            await trio.sleep_forever()
         response = METHODS[call.api].response()
         if self.leader is not self:
             response.header.error_code = 41

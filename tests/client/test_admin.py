@@ -137,6 +137,14 @@ def test_a_cluster_without_controller_is_said_after_the_deadline(cluster) -> Non
         client.describe_cluster()
 
 
+def test_what_a_node_said_before_tells_more_than_that_it_had_no_time_at_the_end(cluster) -> None:
+    node = cluster.nodes[0]
+    node.leader, node.last_words = None, 2
+    with AdminClient(node.server, timeout_ms=500) as client, pytest.raises(ClusterUnreachable, match="not the controller"):
+        client.describe_cluster()
+    assert len(node.calls) > node.last_words
+
+
 def test_an_error_of_the_whole_request_is_raised_with_its_name(cluster) -> None:
     refusal = pb.ResponseHeader(error_code=104, error_message="wrong cluster")
     cluster.nodes[0].answers["CreateTopics"] = lambda _: pb.CreateTopicsResponse(header=refusal)

@@ -87,6 +87,7 @@ async def test_append_and_subtract_on_lists(topic: Any) -> None:
         ((0, "x"), ("a", SET, "1"), 42, "Unknown resource type 0"),
         ((64, "x"), ("a", SET, "1"), 42, "Unknown resource type 64"),
         ((BROKER, "abc"), (RATE, SET, "1"), 42, "Node id must be an integer, but it is: abc"),
+        ((BROKER, "00"), (RATE, SET, "1"), 42, "Node id must be written as 0, but it is: 00"),
         ((BROKER, "9"), (RATE, SET, "1"), 102, "No broker with id 9 is registered."),
         ((BROKER, "0"), (RATE, SET, "x"), 42, f"Invalid value x for configuration {RATE}: Not a number of type LONG"),
         ((BROKER, "0"), ("broker.rack", SET, "x"), 42, "Cannot update these configs dynamically: [broker.rack]"),
