@@ -32,6 +32,8 @@ HEADER = struct.Struct(">IIIQIHHQQI")
 HEADER_BYTES = HEADER.size
 LENGTH_FROM = 12
 """Bytes of the header that `length` does not count: magic, length, crc."""
+CRC_AT = 8
+"""Where the crc stands in the header."""
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 MAX_RECORDS = 10_000
 CONTROL = 1 << 5

@@ -14,6 +14,7 @@ from ..core.effects import ElectionState
 from ..core.types import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
 from ..storage import DiskFailed, FsyncFailed, LogCorrupt, LogIdentity, MetadataStore, StorageError, StorageFull
 from ..storage.bootstrap import write_bootstrap
+from ..storage.identity import partition_directory
 from ..storage.metadata_log import Taken
 from .durable_log import DurableLog
 from .network import LISTENER
@@ -156,6 +157,11 @@ class Machine:
     def found_sound(self) -> None:
         """Nothing on this disk is rotten, or nothing that matters any more."""
         self.rot = self.before_rot = None
+
+    def segments(self) -> list[bytes]:
+        """What the disk holds of the log's files."""
+        directory, files = partition_directory(DIRECTORY), self.file_system
+        return [files.durable_bytes(f"{directory}/{name}") for name in files.names(directory) if name.endswith(".log")]
 
     @property
     def state_name(self) -> str:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
-from ..core.batch import ControlRecord, KRaftVoters
+from ..core.batch import CRC_AT, ControlRecord, KRaftVoters, check
+from ..core.errors import CorruptBatch
 from ..core.types import ReplicaKey, VoterSet
 from .durable_log import DurableLog
 
@@ -74,6 +76,26 @@ class Voters:
             found = [entries for crc, (end, entries) in self._batches.items() if end > start and log.crc_at(end) == crc]
             trail.entries.extend(sorted((entry for entries in found for entry in entries), key=lambda entry: entry[0]))
         return trail
+
+    def standing_in(self, segments: Iterable[bytes]) -> VoterTrail:
+        """The voter sets of the batches that stand whole in segments, whatever is broken between them."""
+        segments = list(segments)
+        found = [entries for crc, (_, entries) in self._batches.items() if any(_stands_in(data, crc) for data in segments)]
+        return VoterTrail(
+            self.committed.at(0), sorted((entry for entries in found for entry in entries), key=lambda entry: entry[0])
+        )
+
+
+def _stands_in(segment: bytes, crc: int) -> bool:
+    sought = crc.to_bytes(4, "big")
+    at = segment.find(sought)
+    while at >= 0:
+        if at >= CRC_AT:
+            with suppress(CorruptBatch):
+                if check(segment, at - CRC_AT).crc == crc:
+                    return True
+        at = segment.find(sought, at + 1)
+    return False
 
 
 def differ_by_one(before: VoterSet, after: VoterSet) -> bool:

@@ -199,7 +199,7 @@ class World:
 
         A node that once was the only voter takes itself for that if rot has eaten the record that says otherwise.
         """
-        if machine.rot is not None and self.newest_voters().ids() == (machine.node_id,):
+        if machine.rot is not None and self._is_alone(machine):
             # The atlas knows the voters of the moment of a strike. All others were removed since, and nobody saw the rot.
             self.note(f"n{machine.node_id} refuses to start: {error}")
             self.liveness.excuse = f"only-voter-has-rotted: n{machine.node_id} refuses to start"
@@ -213,6 +213,16 @@ class World:
             machine.boot()
         else:
             machine.is_gone = True
+
+    def _is_alone(self, machine: Machine) -> bool:
+        """Whether the node is the only voter. Its disk may say so in what was not known to be durable, but has survived a loss of
+        power: no other can be elected without a voter that has this record.
+        """
+        alone = (machine.node_id,)
+        survived = self.voters.standing_in(machine.segments())
+        return self.newest_voters().ids() == alone or (
+            survived.latest_offset >= machine.durable.end_offset and survived.latest.ids() == alone
+        )
 
     def _seems_alone(self, machine: Machine, rot: Rot) -> bool:
         """Whether the newest voter set that this disk still tells of is the node alone."""
