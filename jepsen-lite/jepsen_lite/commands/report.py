@@ -28,7 +28,7 @@ Examples:
 def report(run: str, of_all: bool, store: str, as_json: bool) -> None:
     """Writes report/index.html into the directory of RUN (the newest one unless it is named) and index.html into the store.
 
-    The pages work from the disk, without a server or a network.
+    The pages work from the disk, without a server or a network. A RUN that lies elsewhere, given by its path, is in no index.
     """
     from ..report.index import Index
     from ..report.page import write_page
@@ -48,11 +48,12 @@ def report(run: str, of_all: bool, store: str, as_json: bool) -> None:
                 if not of_all:
                     raise
                 unreadable.append(str(error))
-        index = Index(directories[0].path.parent.parent).write()
+        place = Path(store).resolve()
+        indices = [Index(place).write()] if directories[0].path.is_relative_to(place) else []
     except OSError as error:
         raise HarnessError(f"cannot write {error.filename}: {error.strerror}") from error
     output = Output(as_json)
-    output.lines([*map(str, pages), str(index)])
-    output.result({"pages": list(map(str, pages)), "index": str(Path(index))})
+    output.lines(map(str, [*pages, *indices]))
+    output.result({"pages": list(map(str, pages)), "index": str(indices[0]) if indices else None})
     if unreadable:
         raise HarnessError(f"{len(unreadable)} of {len(directories)} runs have no page: {'; '.join(unreadable)}")

@@ -19,7 +19,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -76,16 +76,15 @@ def play(assignment: Assignment) -> Played:
     is_kept = False
 
     def close() -> None:
-        try:
-            if control is not None:
-                control.close()
-            if cluster is not None:
-                cluster.close()
-                _copy_logs(cluster, assignment.directory.nodes)
-        finally:
+        with ExitStack() as last:
+            last.callback(ledger.close)
             if network is not None:
-                network.close()
-            ledger.close()
+                last.callback(network.close)
+            if cluster is not None:
+                last.callback(_copy_logs, cluster, assignment.directory.nodes)
+                last.callback(cluster.close)
+            if control is not None:
+                last.callback(control.close)
 
     try:
         disks = controllers_on_disks(ledger, data, options.controllers) if "power" in _needs(plan, assignment.net) else {}

@@ -238,6 +238,15 @@ def test_report_of_all_runs_writes_each_page(new_run, tmp_path: Path) -> None:
     assert all((each.report / "index.html").is_file() for each in made)
 
 
+def test_report_of_a_run_that_lies_elsewhere_writes_no_index(new_run, tmp_path: Path) -> None:
+    made = new_run(OPS, VALID)
+    before = set(tmp_path.rglob("index.html"))
+    found = run("report", str(made.path), "--store", str(tmp_path / "other"), "--json")
+    assert found.exit_code == 0, found.output
+    assert set(tmp_path.rglob("index.html")) - before == {made.report / "index.html"}
+    assert json.loads(found.output)["index"] is None
+
+
 def test_report_of_all_runs_goes_on_behind_one_that_cannot_be_read(new_run, tmp_path: Path) -> None:
     made = [new_run(OPS, VALID) for _ in range(3)]
     (made[1].path / "plan.json").write_text("{")
