@@ -26,14 +26,13 @@ from ..core.batch import HEADER_BYTES, decode_all, read_header
 from ..core.errors import InvariantViolation
 from ..core.types import OffsetAndEpoch
 from ..state_machine import CommittedBatch, StateMachine
-from ..storage.errors import StorageFull
 from ..storage.metadata_log import MetadataLog
 from ..storage.snapshot_store import SnapshotStore
+from .full_disk import when_there_is_room
 from .interpreter import loading_state
 from .outside import Threads
 from .signal import Signal
 from .snapshot_taker import SnapshotTaker
-from .storage_tasks import FULL_DISK_RETRY_S
 
 logger = logging.getLogger("kraftlab.quorum")
 
@@ -128,8 +127,9 @@ class ApplyTask:
         snapshot = self._newest_snapshot()
         if snapshot is None or snapshot not in self._snapshots.ids():
             return False
+        complaint = f"snapshot {snapshot} cannot be loaded, trying again until it can be"
         try:
-            append_time_ms, state = await self._read_when_possible(snapshot)
+            append_time_ms, state = await when_there_is_room(self._threads, complaint, self._read_snapshot, snapshot)
         except KeyError:
             return True  # Another has taken its place.
         await self._state_machine.load_snapshot(snapshot, append_time_ms, state)
@@ -137,18 +137,6 @@ class ApplyTask:
         self.high_watermark = max(self.high_watermark, snapshot.offset)
         self._taker.loaded(snapshot, append_time_ms)
         return True
-
-    async def _read_when_possible(self, snapshot: OffsetAndEpoch) -> tuple[int, Any]:
-        """Who has no free descriptor for it may have one soon."""
-        attempts = 0
-        while True:
-            try:
-                return await self._threads.run(self._read_snapshot, snapshot)
-            except StorageFull as error:
-                attempts += 1
-                if attempts == 1:
-                    logger.error("snapshot %s cannot be loaded, trying again until it can be: %s", snapshot, error)
-                await trio.sleep(FULL_DISK_RETRY_S)
 
     def _read_snapshot(self, snapshot: OffsetAndEpoch) -> tuple[int, Any]:
         reader = self._snapshots.reader(snapshot)

@@ -80,7 +80,6 @@ from ..core.snapshots import SnapshotContext
 from ..core.types import OffsetAndEpoch
 from ..line_limit import LineLimit
 from ..state_machine import StateMachine
-from ..storage.errors import StorageFull
 from ..storage.file_system import FileSystem, RealFileSystem
 from ..storage.metadata_store import MetadataStore
 from ..storage.snapshot_store import SnapshotInfo
@@ -89,6 +88,7 @@ from .address_book import AddressBook
 from .apply_task import ApplyTask
 from .driver_config import DriverConfig, DriverStatistics
 from .errors import NoSnapshot, NotLeader, Overloaded, only_cause
+from .full_disk import when_there_is_room
 from .generation import generation_over
 from .outside import Outside, this_machine
 from .own_request import OwnRequest
@@ -98,7 +98,7 @@ from .read_index import ReadIndexDesk
 from .signal import Signal
 from .snapshot_copies import SnapshotCopies
 from .snapshot_taker import SnapshotTaker
-from .storage_tasks import FULL_DISK_RETRY_S, ElectionWriter, LogWriter
+from .storage_tasks import ElectionWriter, LogWriter
 from .trace_file import TraceFile
 from .transport import (
     DirectHandler,
@@ -563,13 +563,8 @@ class RaftDriver:
         self._nursery.start_soon(self._end_repair)
 
     async def _end_repair(self) -> None:
-        while True:
-            try:
-                await self._threads.run(self._store.end_repair)
-                break
-            except StorageFull as error:
-                logger.error("what was set aside for the repair cannot be removed, trying again: %s", error)
-                await trio.sleep(FULL_DISK_RETRY_S)
+        complaint = "what was set aside for the repair cannot be removed, trying again"
+        await when_there_is_room(self._threads, complaint, self._store.end_repair)
         logger.warning("node %d has repaired its metadata log; it votes again", self.config.raft.node_id)
 
     def _snapshot_context(self, applied_offset: int, append_time_ms: int) -> SnapshotContext | str:

@@ -28,13 +28,13 @@ from ..core.types import OffsetAndEpoch
 from ..storage.errors import StorageFull
 from ..storage.snapshot_file import SnapshotInvalid
 from ..storage.snapshot_store import SnapshotStore
+from .full_disk import when_there_is_room
 from .outside import Threads
 from .signal import Signal
 
 logger = logging.getLogger("kraftlab.quorum")
 
 READS_AT_ONCE = 4
-FULL_DISK_RETRY_S = 0.5
 CHECK_AGAIN_S = 10.0
 """A snapshot that was sound so long ago is checked again when somebody begins to copy it."""
 CHECK_PATIENCE_S = 0.1
@@ -128,19 +128,11 @@ class SnapshotCopies:
                 self._has_ended = True
 
     async def _carry_out(self, effect: Step) -> Event:
-        attempts = 0
-        while True:
-            try:
-                return await self._threads.run(self._do, effect)
-            except SnapshotInvalid as error:
-                return SnapshotRefused(effect.id, str(error))
-            except StorageFull as error:
-                attempts += 1
-                if attempts == 1:
-                    logger.error(
-                        "the copy of snapshot %s cannot be written, trying again until space returns: %s", effect.id, error
-                    )
-                await trio.sleep(FULL_DISK_RETRY_S)
+        complaint = f"the copy of snapshot {effect.id} cannot be written, trying again until space returns"
+        try:
+            return await when_there_is_room(self._threads, complaint, self._do, effect)
+        except SnapshotInvalid as error:
+            return SnapshotRefused(effect.id, str(error))
 
     def _do(self, effect: Step) -> Event:
         """Worker thread."""

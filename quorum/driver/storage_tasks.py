@@ -25,12 +25,11 @@ from ..storage.election_store import ElectionStateStore
 from ..storage.errors import StorageFull
 from ..storage.metadata_log import MetadataLog
 from .disk_threads import SETTLE_TIMEOUT_S
+from .full_disk import FULL_DISK_RETRY_S
 from .outside import Threads, Worker
 from .signal import Signal
 
 logger = logging.getLogger("kraftlab.quorum")
-
-FULL_DISK_RETRY_S = 0.5
 
 
 class LogWriter:
