@@ -120,7 +120,14 @@ def resource_name(resource: tuple[int, str]) -> str:
 
 
 def _entity_name(entity: tuple[tuple[str, str | None], ...]) -> str:
-    return ",".join(f"{kind}={DEFAULT_NAME if name is None else path_name(name)}" for kind, name in entity)
+    """`client-id=c,user=u`: a comma in a name is written `%2C`, and a name that reads like the default `%3Cdefault>`."""
+
+    def part(name: str | None) -> str:
+        if name is None:
+            return DEFAULT_NAME
+        return "%3C" + name[1:] if name == DEFAULT_NAME else path_name(name).replace(",", "%2C")
+
+    return ",".join(f"{kind}={part(name)}" for kind, name in entity)
 
 
 def _key_name(key: Any) -> str:

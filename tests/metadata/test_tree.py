@@ -19,6 +19,7 @@ from kraftlab.metadata.record_text import record_document
 from kraftlab.metadata.records import (
     AnyRecord,
     BeginTransaction,
+    ClientQuota,
     Config,
     Partition,
     PartitionChange,
@@ -139,6 +140,26 @@ def test_the_tree_has_the_names_that_people_know() -> None:
     assert plain_document(at(tree(image), "configs")) == {"BROKER": {"k": "v"}}
     assert at(tree(image), "topics", "byName", "t", "0", "replicas") == [1, 2]
     assert at(tree(image), "topics", "byId", "CQkJCQkJCQkJCQkJCQkJCQ", "name") == "t"
+
+
+def test_each_quota_has_a_name_of_its_own_whatever_its_users_are_called() -> None:
+    entities: list[tuple[tuple[str, str | None], ...]] = [
+        (("client-id", "c"), ("user", "u")),
+        (("client-id", "c,user=u"),),
+        (("client-id", "c%2Cuser=u"),),
+        (("user", None),),
+        (("user", "<default>"),),
+        (("user", "CN=kafka,O=lab/here"),),
+    ]
+    image = after([ClientQuota(0, entity, "producer_byte_rate", float(rate)) for rate, entity in enumerate(entities, 1)])
+    assert plain_document(at(tree(image), "clientQuotas")) == {
+        "client-id=c,user=u": {"producer_byte_rate": 1.0},
+        "client-id=c%2Cuser=u": {"producer_byte_rate": 2.0},
+        "client-id=c%252Cuser=u": {"producer_byte_rate": 3.0},
+        "user=<default>": {"producer_byte_rate": 4.0},
+        "user=%3Cdefault>": {"producer_byte_rate": 5.0},
+        "user=CN=kafka%2CO=lab%2Fhere": {"producer_byte_rate": 6.0},
+    }
 
 
 def test_secrets_are_compared_and_not_shown() -> None:
