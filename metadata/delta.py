@@ -231,8 +231,8 @@ class MetadataDelta:
             if not topic.changed and not topic.is_new:
                 continue
             by_id[topic_id] = TopicImage(topic.name, topic_id, topic.before.update(topic.changed))
-            listed = () if topic.is_new else topics.reassigning.get(topic_id, ())
-            moving = {number for number in listed if number not in topic.changed}
+            listed = topics.reassigning.get(topic_id, ())
+            moving = set() if topic.is_new else {number for number in listed if number not in topic.changed}
             moving.update(number for number, partition in topic.changed.items() if partition.adding or partition.removing)
             if moving or listed:
                 reassigning[topic_id] = tuple(sorted(moving)) or None

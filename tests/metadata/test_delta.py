@@ -154,6 +154,20 @@ def test_a_topic_may_come_back_under_its_old_name_in_the_same_delta() -> None:
     assert dict(after.topics.by_name) == {"foo": U}
 
 
+def test_a_topic_that_is_made_again_under_its_own_id_in_the_same_delta_moves_no_more() -> None:
+    moving = PartitionChange(0, 0, T, adding_replicas=(2,), removing_replicas=(), original_replicas=(1,), target_replicas=(1, 2))
+    before = replay([*FOO, moving])
+    for again in (FOO, FOO[:1]):
+        records = [RemoveTopic(0, T), *again]
+        delta = MetadataDelta(before)
+        delta.replay_all(records, 0)
+        after = delta.apply(AT_END)
+        assert after == replay(records[1:], replay(records[:1], before))
+        assert dict(after.topics.reassigning) == {}
+        check_changes(delta.changes(), changes_between(before, after))
+        assert index_of(before).apply(delta, after) == index_of(after)
+
+
 def test_configs_are_set_and_deleted_and_an_empty_resource_is_gone() -> None:
     image = replay([Config(0, 4, "", "x", "1"), Config(0, 4, "", "x", "2"), Config(0, 4, "1", "y", "3")])
     assert (image.config(4, "", "x"), image.config(4, "1", "y"), image.config(4, "1", "x")) == ("2", "3", None)
