@@ -130,3 +130,20 @@ async def test_a_log_whose_end_nobody_knows_is_not_judged(run, monkeypatch, lead
     run._interpreter.ops.append(SimpleNamespace(offset=9))
     assert await run._wind_up() == log
     assert run._not_ready == "the committed log could not be read to its end within 0.1 s"
+
+
+@pytest.mark.parametrize(("cut_short", "error"), [("", ClusterError), ("SIGINT in the phase 'start'", KeyboardInterrupt)])
+async def test_what_fails_after_ctrl_c_is_told_as_ctrl_c(run, cluster, monkeypatch, cut_short, error):
+    """As a failure of the harness it would not keep the next run from being begun."""
+
+    async def phases():
+        run._cut_short = cut_short
+        raise ClusterError("no node has come up")
+
+    monkeypatch.setattr(run, "_phases", phases)
+    for name in ("Nodes", "LeaderFinder", "LogTail"):
+        monkeypatch.setattr(real, name, lambda *_: SimpleNamespace(close=lambda: None, voters=None))
+    cluster.node = lambda node_id: SimpleNamespace(listens=None)
+    cluster.metadata_dir, cluster.cluster_id = str, ""
+    with pytest.raises(error):
+        await run.play()

@@ -150,13 +150,13 @@ class Found(NamedTuple):
     run: Run = Run()
 
 
-def searching(*answers: Found | HarnessError, tries: int = 1) -> Search:
+def searching(*answers: Found | HarnessError | KeyboardInterrupt, tries: int = 1) -> Search:
     """A search whose runs end so, one after the other."""
     left = list(answers)
 
     def run(trial: Trial) -> Any:
         answer = left.pop(0)
-        if isinstance(answer, HarnessError):
+        if isinstance(answer, BaseException):
             raise answer
         return answer
 
@@ -192,3 +192,6 @@ def test_a_search_that_is_ended_tries_no_more() -> None:
     assert search.fails(CASE)
     assert search.is_over
     assert not search.fails(CASE)
+    search = searching(KeyboardInterrupt(), FAILS, tries=2)
+    assert not search.fails(CASE)
+    assert search.is_over

@@ -33,7 +33,7 @@ class World:
     def __call__(self, assignment):
         self.given.append(assignment)
         found = self.gives.get(assignment.workload.name, {})
-        if isinstance(found, Exception):
+        if isinstance(found, BaseException):
             raise found
         assignment.listener.ended(OK)
         fields = {"ended_ns": 3 * 10**9, "strikes": (Strike(kind="kill", begin_ns=1, end_ns=2, nodes=(1,)),), **found}
@@ -163,6 +163,18 @@ def test_nothing_runs_after_one_that_was_cut_short(world, tmp_path):
     world.gives = {"registers": {"cut_short": "SIGINT"}}
     invoke(tmp_path, "test", "-w", "registers,topics", "--json")
     assert [given.workload.name for given in world.given] == ["registers"]
+
+
+def test_who_ends_it_while_nothing_is_to_be_kept_yet_is_told_of_the_runs_before(world, tmp_path, monkeypatch):
+    world.gives = {"topics": KeyboardInterrupt()}
+    code, told, _ = invoke(tmp_path, "test", "-w", "registers,topics,exactly-once", "--json")
+    assert (code, json.loads(told.splitlines()[-1])["ops"]["ok"]) == (2, 1)
+    cells = [command.Cell(name, ("kill",), 5.0) for name in ("registers", "topics", "exactly-once")]
+    monkeypatch.setitem(command.MATRICES, "ci", lambda: cells)
+    code, told, _ = invoke(tmp_path, "test-all")
+    assert code == 2
+    assert [line.split(";")[0] for line in told.splitlines()[-1:]] == ["1 runs: 1 valid, 2 not begun"]
+    assert [given.workload.name for given in world.given] == ["registers", "topics"] * 2
 
 
 def test_a_harness_that_fails_says_how_and_ends_with_255(world, tmp_path):

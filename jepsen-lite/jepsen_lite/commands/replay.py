@@ -10,12 +10,11 @@ from ..command import WrongUse
 from ..fault_plan import FaultPlan
 from ..nemeses.kinds import KINDS
 from ..nemeses.networks.back_ends import LINKS, NETS
-from ..runs import Trial, Tried
+from ..runs import Trial
 from ..store import DEFAULT_STORE, RunDirectory, RunRecord
-from ..verdicts import exit_code, worst
 from ..workloads import UnknownWorkload, workload_named
 from ..worlds.world import WORLDS
-from .test import carried_out, summary, verdict_lines
+from .test import in_order, told
 
 _OF_ANOTHER = "the run was made by another version"
 
@@ -55,11 +54,4 @@ def replay(run: str, times: int, store: str, as_json: bool) -> None:
     directory = RunDirectory.find(run, store)
     trial = trial_of(directory.record(), directory.plan())
     output = Output(as_json)
-    tried: list[Tried] = []
-    for _ in range(times):
-        tried.append(carried_out(trial, store, output))
-        output.lines(verdict_lines(tried[-1]))
-        if tried[-1].run.cut_short:
-            break
-    output.result(summary(tried))
-    raise SystemExit(worst(exit_code(one.verdicts) for one in tried))
+    raise SystemExit(told(in_order([trial] * times, store, output), output))

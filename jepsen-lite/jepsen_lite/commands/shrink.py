@@ -68,6 +68,9 @@ class Search:
                 if self._refusals > REFUSALS_MAX:
                     raise
                 continue
+            except KeyboardInterrupt:
+                self._is_ended = True
+                return False
             self._is_ended = bool(tried.run.cut_short)
             if failing(tried.verdicts) & self._failed:
                 self.found = tried

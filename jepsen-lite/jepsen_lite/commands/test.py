@@ -245,16 +245,7 @@ def test(
     if seeds is not None:
         keep = partial(_kept, store=store, output=output)
         raise SystemExit(play_many(trials, jobs or os.cpu_count() or 1, output, keep))
-    tried: list[Tried] = []
-    for one in _in_order(trials, store, output, jobs or 1):
-        tried.append(one)
-        output.lines(verdict_lines(tried[-1]))
-        if tried[-1].close is not None:
-            _hold(tried[-1], output)
-        if tried[-1].run.cut_short:
-            break
-    output.result(summary(tried))
-    raise SystemExit(worst(exit_code(one.verdicts) for one in tried))
+    raise SystemExit(told(in_order(trials, store, output, jobs or 1), output))
 
 
 @click.command(
@@ -310,6 +301,9 @@ def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json:
         except HarnessError as error:
             rows.append(Row(trial.workload, ",".join(trial.nemeses), UNKNOWN, {}, 0, "", str(error)))
             codes.append(HARNESS)
+        except KeyboardInterrupt:
+            codes.append(NOT_KNOWN)
+            break
         else:
             rows.append(row_of(tried))
             codes.append(exit_code(tried.verdicts))
@@ -326,7 +320,30 @@ def _seed_of(cell: Cell, seed: str) -> str:
     return str(random.Random(f"{seed}/{cell.workload}/{','.join(cell.nemeses)}").randrange(1 << 32))
 
 
-def _in_order(trials: Sequence[Trial], store: str, output: Output, jobs: int) -> Iterator[Tried]:
+def told(runs: Iterable[Tried], output: Output) -> int:
+    """Says what came of each run, and of all together: the exit code. After one that was cut short no other begins; nor after
+    Ctrl-C where nothing of the run that was on can be kept.
+    """
+    tried: list[Tried] = []
+    codes: list[int] = []
+    try:
+        for one in runs:
+            tried.append(one)
+            codes.append(exit_code(one.verdicts))
+            output.lines(verdict_lines(one))
+            if one.close is not None:
+                _hold(one, output)
+            if one.run.cut_short:
+                break
+    except KeyboardInterrupt:
+        if not tried:
+            raise
+        codes.append(NOT_KNOWN)
+    output.result(summary(tried))
+    return worst(codes)
+
+
+def in_order(trials: Sequence[Trial], store: str, output: Output, jobs: int = 1) -> Iterator[Tried]:
     """HarnessError."""
     if jobs == 1:
         for trial in trials:

@@ -207,6 +207,10 @@ class _RealRun(PhasedRun):
                     log = await self._wind_up()
                 self._watchers.cancel_scope.cancel()
             return self._run(log, self._own_exits(), (*self._violations, *self._tail.violations))
+        except Exception as error:
+            if self._cut_short:
+                raise KeyboardInterrupt from error  # what failed did so on the way out, or would have had more time
+            raise
         finally:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             self._tail.close()
