@@ -74,22 +74,28 @@ class PeerConnection:
         self._generation = 0
 
     def request(self, api: int, body: bytes, timeout_s: float) -> bytes:
-        """One request and its response's body. OSError if the connection fails, ApiError if the node refuses."""
-        with self._lock:
-            try:
-                return self._exchange(api, body, time.monotonic() + timeout_s)
-            except (OSError, FrameError):
-                self._drop()
-                raise
+        """One request and its response's body. OSError if the connection fails, ApiError if the node refuses. The time holds for
+        those too whose turn comes first.
+        """
+        deadline = time.monotonic() + timeout_s
+        if not self._lock.acquire(timeout=max(timeout_s, 0)):
+            raise TimeoutError(f"{self.endpoint} was busy with another request all the time")
+        try:
+            return self._exchange(api, body, deadline)
+        except (OSError, FrameError):
+            self._drop()
+            raise
+        finally:
+            self._lock.release()
 
     def _exchange(self, api: int, body: bytes, deadline: float) -> bytes:
         if self._socket is None:
-            self._socket = socket.create_connection((self.endpoint.host, self.endpoint.port), deadline - time.monotonic())
+            self._socket = socket.create_connection((self.endpoint.host, self.endpoint.port), self._left_s(deadline))
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._buffer = FrameBuffer()
         self._correlation += 1
         frame = Frame(REQUEST, api, 0, self._correlation, self._cluster_id, self._generation, _CLIENT_KEY, body)
-        self._wait_at_most(self._socket, deadline)
+        self._socket.settimeout(self._left_s(deadline))
         self._socket.sendall(encode_frame(frame))
         while True:
             for answer, _ in self._buffer.frames():
@@ -102,15 +108,15 @@ class PeerConnection:
                     code, message = msgspec.msgpack.decode(answer.body, type=tuple[int, str])
                     raise api_error(code, message)
                 return answer.body
-            self._wait_at_most(self._socket, deadline)
+            self._socket.settimeout(self._left_s(deadline))
             if not self._buffer.receive_from(self._socket):
                 raise ConnectionResetError(f"{self.endpoint} closed the connection")
 
-    def _wait_at_most(self, connected: socket.socket, deadline: float) -> None:
+    def _left_s(self, deadline: float) -> float:
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             raise TimeoutError(f"{self.endpoint} did not answer in time")
-        connected.settimeout(left_s)
+        return left_s
 
     def _drop(self) -> None:
         if self._socket is not None:

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import socket
+import threading
+import time
+
 import msgspec
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
+from kraftlab.client.data import PeerConnection
 from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.peer_rpc import (
     Api,
@@ -17,6 +22,7 @@ from kraftlab.metadata.peer_rpc import (
     ReplicaFetchRequest,
     ReplicaFetchResponse,
 )
+from kraftlab.quorum.core.types import Endpoint
 
 TOPIC_ID = bytes(15) + b"\xff"
 
@@ -189,3 +195,27 @@ def test_a_leader_that_refuses_a_deletion_as_a_whole_does_not_hide_what_another_
         results = admin.delete_records({("t", 0): 5, ("u", 0): 5})
     assert results["t", 0] == (5, None)
     assert str(results["u", 0].error) == "UNKNOWN_SERVER_ERROR(-1): DeleteRecords failed on this node"
+
+
+def test_whose_turn_does_not_come_in_time_is_told_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        connection = PeerConnection(Endpoint(*silent.getsockname()), "c")
+
+        def takes_long() -> None:
+            with pytest.raises(OSError):
+                connection.request(Api.PRODUCE, b"", 5.0)
+
+        first = threading.Thread(target=takes_long)
+        first.start()
+        with silent.accept()[0]:
+            began = time.monotonic()
+            with pytest.raises(TimeoutError, match="busy"):
+                connection.request(Api.PRODUCE, b"", 0.1)
+            assert time.monotonic() - began < 4
+        first.join()
+
+
+def test_a_request_whose_time_was_over_before_it_could_connect_is_late_and_no_more() -> None:
+    connection = PeerConnection(Endpoint("127.0.0.1", 1), "c")
+    with pytest.raises(TimeoutError):
+        connection.request(Api.PRODUCE, b"", -0.1)
