@@ -85,6 +85,10 @@ class HistoryChanged(Exception):
     """The position is not in the leader's log: that was forced back to a survivor's (force-standalone)."""
 
 
+class _AnotherLeads(Exception):
+    """Who gave what was read so far leads no more."""
+
+
 def observer_named(name: str) -> ReplicaKey:
     """The key of an observer by a name that it keeps: one that starts again with its name goes on as itself."""
     digest = hashlib.sha256(name.encode()).digest()
@@ -150,14 +154,23 @@ class MetadataLog:
         return self._fetch(position, ANONYMOUS, max_bytes)
 
     def snapshot(self, snapshot: OffsetAndEpoch) -> Iterator[bytes]:
-        """The bytes of a snapshot's file, in order. ApiError SNAPSHOT_NOT_FOUND if it is gone."""
-        position = 0
+        """The bytes of a snapshot's file, in order. ApiError SNAPSHOT_NOT_FOUND if it is gone. All come from one leader: the same
+        snapshot made by another node need not have the same bytes, so a new leader's is copied from its beginning.
+        """
+        parts: list[bytes] = []
+        position, source = 0, None
         while True:
             request = FetchSnapshotRequest(0, ANONYMOUS, snapshot, position, FETCH_BYTES)
-            answer = self._ask(request, FetchSnapshotResponse)
-            yield answer.data
+            try:
+                answer = self._ask(request, FetchSnapshotResponse, source)
+            except _AnotherLeads:
+                parts, position, source = [], 0, None
+                continue
+            source = self._leader().endpoint
+            parts.append(answer.data)
             position += len(answer.data)
             if position >= answer.size_bytes:
+                yield from parts
                 return
 
     def _fetch(self, position: OffsetAndEpoch, replica: ReplicaKey, max_bytes: int) -> Chunk:
@@ -174,13 +187,19 @@ class MetadataLog:
         assert isinstance(outcome, Records)
         return Chunk(outcome.data, LogState(answer.high_watermark, answer.log_start_offset))
 
-    def _ask(self, request: FetchRequest | FetchSnapshotRequest, kind: type[Response]) -> Response:
-        """Asks whoever leads, for as long as it takes to find it. A leader that knows no high watermark yet is asked again."""
+    def _ask(
+        self, request: FetchRequest | FetchSnapshotRequest, kind: type[Response], source: Endpoint | None = None
+    ) -> Response:
+        """Asks whoever leads, for as long as it takes to find it. A leader that knows no high watermark yet is asked again.
+        _AnotherLeads if it is not the `source` that was given.
+        """
         deadline = time.monotonic() + self._timeout_s
         pause_s = _PAUSE_S
         while True:
             try:
                 connection = self._leader()
+                if source is not None and connection.endpoint != source:
+                    raise _AnotherLeads
                 body = msgspec.msgpack.encode(msgspec.structs.replace(request, epoch=self._epoch))
                 left_s = max(deadline - time.monotonic(), _PAUSE_S)
                 answer = self._decoded(connection.request(API_OF[type(request)], body, min(left_s, _ATTEMPT_TIMEOUT_S)), kind)

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.metadata.peer_rpc import Api
 from kraftlab.metadata.uuids import to_text
-from kraftlab.quorum.core.messages import API_OF, FetchRequest
+from kraftlab.quorum.core.messages import API_OF, FetchRequest, FetchSnapshotRequest
 from kraftlab.quorum.core.types import ReplicaKey
 from kraftlab.quorum.driver.transport import PeerIdentity, PeerRequest, PeerServer
 from kraftlab.rpc.methods import METHODS
@@ -68,7 +68,8 @@ class FakeNode:
                 task_status.started()
 
     def _peer_handlers(self) -> dict[int, Callable[[PeerRequest], Awaitable[bytes]]]:
-        return {api: self._peer_handler(api) for api in (Api.PRODUCE, Api.REPLICA_FETCH, Api.LOG_DIGEST, API_OF[FetchRequest])}
+        own = (Api.PRODUCE, Api.REPLICA_FETCH, Api.LOG_DIGEST, API_OF[FetchRequest], API_OF[FetchSnapshotRequest])
+        return {api: self._peer_handler(api) for api in own}
 
     def _peer_handler(self, api: int) -> Callable[[PeerRequest], Awaitable[bytes]]:
         async def handle(request: PeerRequest) -> bytes:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
@@ -14,7 +15,15 @@ from kraftlab.client.errors import ClusterUnreachable
 from kraftlab.client.metadata_log import MetadataLog
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.quorum.core.errors import ErrorCode as QuorumError
-from kraftlab.quorum.core.messages import API_OF, FetchRequest, FetchResponse, LeaderView, Records
+from kraftlab.quorum.core.messages import (
+    API_OF,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    LeaderView,
+    Records,
+)
 from kraftlab.quorum.core.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
@@ -75,3 +84,39 @@ def test_a_leader_that_does_not_answer_is_given_up_for_the_next_one(
         node.answers["DescribeQuorum"] = describe
         with MetadataLog(node.server, timeout_ms=10_000) as log:
             assert log.fetch(OffsetAndEpoch(0, 0)).data == b"x"
+
+
+@pytest.mark.parametrize("other", [b"ABCD", b"A"])
+def test_a_snapshot_is_all_of_one_leader(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, other: bytes) -> None:
+    """Another's file of the same snapshot may have other bytes, and fewer of them."""
+    snapshot, leader = OffsetAndEpoch(7, 1), 0
+
+    def describe(_: pb.DescribeQuorumRequest) -> pb.DescribeQuorumResponse:
+        voters = [
+            pb.QuorumReplica(
+                replica_id=number, endpoints=[pb.QuorumEndpoint(name="CONTROLLER", host="127.0.0.1", port=node.peer_port)]
+            )
+            for number, node in enumerate(cluster.nodes)
+        ]
+        cluster_id = cluster.nodes[0].peer_server.identity.cluster_id
+        return pb.DescribeQuorumResponse(cluster_id=cluster_id, leader_id=leader, current_voters=voters)
+
+    def server_of(number: int, data: bytes) -> Callable[[bytes], FetchSnapshotResponse]:
+        def answer(body: bytes) -> FetchSnapshotResponse:
+            nonlocal leader
+            at = msgspec.msgpack.decode(body, type=FetchSnapshotRequest).position
+            view = LeaderView(1, leader)
+            if number != leader:
+                return FetchSnapshotResponse(QuorumError.NOT_LEADER_OR_FOLLOWER, view, snapshot, -1, at, b"")
+            if at >= len(data):
+                return FetchSnapshotResponse(QuorumError.POSITION_OUT_OF_RANGE, view, snapshot, -1, at, b"")
+            leader = 1 if at else leader  # the first one leads no more when it has given two parts
+            return FetchSnapshotResponse(QuorumError.NONE, view, snapshot, len(data), at, data[at : at + 1])
+
+        return answer
+
+    for number, data in enumerate((b"abcd", other)):
+        cluster.nodes[number].answers["DescribeQuorum"] = describe
+        cluster.nodes[number].peer_answers[API_OF[FetchSnapshotRequest]] = server_of(number, data)
+    with MetadataLog(cluster.nodes[0].server, timeout_ms=10_000) as log:
+        assert b"".join(log.snapshot(snapshot)) == other
