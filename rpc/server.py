@@ -3,7 +3,8 @@
 Theory of operation. grpcio has no trio event loop, so the plain threaded server runs beside the loop. A call is handed to the
 loop with `run_sync_soon`, is taken by `accept` or runs there as a task of `serve`'s nursery, and its answer wakes the thread that
 waits for it: some twenty thread switches per call, most of them gRPC's own. The bidirectional `Call` stream (`call_stream.py`)
-is the pipelined door, whose calls share those switches: it is the fast one.
+is the pipelined door, whose calls share those switches: it is the fast one. A stream keeps a thread while it is open, so only
+`MAX_STREAMS` are, and one more is refused.
 
 grpc is imported on a worker thread when serving begins: it takes longer than electing a leader. `dispatch` should answer
 faults in the body; what it raises becomes error code -1 there and a traceback in the log. When `serve` is cancelled, calls
@@ -46,6 +47,8 @@ logger = logging.getLogger("kraftlab.rpc")
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 MAX_THREADS = 256
+MAX_STREAMS = 128
+"""Each keeps a thread for as long as it is open; the other threads are for unary calls."""
 MAX_CONCURRENT_CALLS = 4096
 STOP_GRACE_S = 0.2
 MIN_PING_INTERVAL_MS = 500
@@ -93,6 +96,7 @@ class AdminServer:
         self._accepted: dict[int, Settle] = {}
         """Calls that `accept` took and has not answered, by a number of their own."""
         self._last_accepted = 0
+        self._stream_places = threading.BoundedSemaphore(MAX_STREAMS)
 
     def statistics(self) -> dict[str, int]:
         return {"calls": self._calls, "faults": self._faults, "in_flight": self._in_flight}
@@ -236,11 +240,24 @@ class AdminServer:
         self, requests: Iterator[admin_pb2.CallRequests], context: grpc.ServicerContext
     ) -> Iterator[admin_pb2.CallResponses]:
         stream = ServedStream(functools.partial(self._hand_over, caller_of(context, self._users)))
-        context.add_callback(stream.close)
-        threading.Thread(target=stream.read, args=(requests,), name="admin-stream", daemon=True).start()
-        yield from stream.responses()
+        if not self._stream_places.acquire(blocking=False):
+            _abort_full(context)
+        try:
+            context.add_callback(stream.close)
+            threading.Thread(target=stream.read, args=(requests,), name="admin-stream", daemon=True).start()
+            yield from stream.responses()
+        finally:
+            self._stream_places.release()
         if stream.stopping:
             _abort_stopping(context)
+
+
+def _abort_full(context: grpc.ServicerContext) -> None:
+    import grpc
+
+    context.abort(
+        grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_STREAMS} streams are open at this node already; close one, or make unary calls"
+    )
 
 
 def _abort_stopping(context: grpc.ServicerContext) -> None:

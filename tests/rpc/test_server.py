@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import queue
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
@@ -196,6 +197,38 @@ async def test_random_bytes_leave_the_server_healthy_and_a_line_in_its_log(
         "WARNING"
     ] * lines
     assert (await trio.to_thread.run_sync(stub.DescribeCluster, describe_cluster(3))).header.metadata_offset == 3
+
+
+async def test_streams_that_stay_open_leave_room_for_calls(echo, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each keeps a thread. The one too many is told so, and the next has room once another has ended."""
+    monkeypatch.setattr("kraftlab.rpc.server.MAX_THREADS", 3)
+    monkeypatch.setattr("kraftlab.rpc.server.MAX_STREAMS", 2, raising=False)
+    port = await nursery.start(AdminServer(echo, "127.0.0.1", 0).serve)
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        stub = admin_pb2_grpc.AdminStub(channel)
+
+        def opened() -> queue.SimpleQueue[admin_pb2.CallRequests | None]:
+            requests: queue.SimpleQueue[admin_pb2.CallRequests | None] = queue.SimpleQueue()
+            requests.put(admin_pb2.CallRequests(calls=[admin_pb2.CallRequest(describe_cluster=describe_cluster(1))]))
+            streams.append(stub.Call(iter(requests.get, None), timeout=5))
+            try:
+                next(streams[-1])
+            except grpc.RpcError:
+                requests.put(None)
+                raise
+            return requests
+
+        streams: list[Iterator[admin_pb2.CallResponses]] = []
+        open_ones = [await trio.to_thread.run_sync(opened) for _ in range(2)]
+        with pytest.raises(grpc.RpcError) as refused:
+            await trio.to_thread.run_sync(opened)
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED, refused.value
+        await trio.to_thread.run_sync(functools.partial(stub.DescribeCluster, describe_cluster(2), timeout=5))
+        open_ones.pop().put(None)
+        assert await trio.to_thread.run_sync(list, streams[1]) == []
+        open_ones.append(await trio.to_thread.run_sync(opened))
+        for requests in open_ones:
+            requests.put(None)
 
 
 async def test_large_messages_go_both_ways(nursery: trio.Nursery) -> None:
