@@ -41,6 +41,8 @@ COMMANDS = {
 }
 """Name → (module of this package, with a dot before it of the one around it, with one in it of its own; attribute)."""
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells have it."""
 OUT_OF_RANGE = "Value out of range: "
 """How protobuf begins what it says of a number that a field cannot hold."""
 
@@ -52,7 +54,11 @@ def main() -> NoReturn:
         from kraftlab.cluster import node
 
         node.main(arguments)
-    sys.exit(run(arguments))
+    try:
+        code = run(arguments)
+    except KeyboardInterrupt:  # while it is still being loaded
+        code = INTERRUPTED
+    sys.exit(code)
 
 
 def run(arguments: list[str] | None = None) -> int:
@@ -77,7 +83,7 @@ def run(arguments: list[str] | None = None) -> int:
     except click.ClickException as error:
         failure = CommandFailed(f"Error: {error.format_message()}")
     except (click.Abort, KeyboardInterrupt):
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()
         return FAILED

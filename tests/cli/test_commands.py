@@ -200,3 +200,14 @@ def test_a_number_that_no_request_can_hold_is_told_in_a_line(words: tuple[str, .
 def test_a_name_that_is_not_utf_8_is_told_in_a_line(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([*words, "caf\udce9", "--bootstrap-server", "127.0.0.1:9"]) == 1
     assert capsys.readouterr().err == "Error: 'caf\\udce9' is not UTF-8; give names and texts in UTF-8\n"
+
+
+def test_ctrl_c_while_a_command_is_still_being_loaded_ends_it_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loading(arguments: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main, "run", loading)
+    monkeypatch.setattr(sys, "argv", ["kraftlab", "topics"])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == main.INTERRUPTED
