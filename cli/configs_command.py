@@ -38,6 +38,18 @@ class Changes(NamedTuple):
     deleted: Sequence[str]
 
 
+class Defaults(NamedTuple):
+    """How often --entity-default is given, and whether it stands before what --entity-name says."""
+
+    count: int
+    are_first: bool
+
+
+def _placed(context: click.Context, parameter: click.Parameter, value: int) -> Defaults:
+    """Options are taken in their order: names that came before are in the context by now."""
+    return Defaults(value, "entity_names" not in context.params)
+
+
 def _short_options(command: Any) -> Any:
     for name, plural in reversed(_SHORT.items()):
         metavar = "ID" if name.startswith("broker") else "NAME"
@@ -67,7 +79,7 @@ Examples:
 @click.option("--all", "show_all", is_flag=True, help="With --describe: static values and defaults too.")
 @click.option("--entity-type", "entity_types", multiple=True, type=click.Choice(list(KINDS)), help="What the configs belong to.")
 @click.option("--entity-name", "entity_names", multiple=True, metavar="NAME", help="Its name; a broker's id.")
-@click.option("--entity-default", is_flag=True, help="The default of all of that type.")
+@click.option("--entity-default", count=True, callback=_placed, help="The default of all of that type.")
 @_short_options
 @click.option("--add-config", metavar="K=V,K2=[A,B]", help="Configs to set; brackets keep commas.")
 @click.option("--add-config-file", metavar="FILE", help="A properties file with configs to set.")
@@ -81,7 +93,7 @@ def configs(
     show_all: bool,
     entity_types: tuple[str, ...],
     entity_names: tuple[str, ...],
-    entity_default: bool,
+    entity_default: Defaults,
     add_config: str | None,
     add_config_file: str | None,
     delete_config: str | None,
@@ -125,8 +137,8 @@ def _usage(message: str) -> CommandFailed:
     return CommandFailed(f"{message}\nSee: kraftlab configs --help")
 
 
-def _entities(types: Sequence[str], names: Sequence[str], is_default: bool, short: Mapping[str, Any]) -> list[Entity]:
-    """What the command is about: one entity, or a user and a client of it."""
+def _entities(types: Sequence[str], names: Sequence[str], defaults: Defaults, short: Mapping[str, Any]) -> list[Entity]:
+    """What the command is about: one entity, or a user and a client of it. Names and defaults go to the types in their order."""
     entities = [
         Entity(KINDS[plural], short[option.replace("-", "_")])
         for option, plural in _SHORT.items()
@@ -135,17 +147,16 @@ def _entities(types: Sequence[str], names: Sequence[str], is_default: bool, shor
     entities += [Entity(KINDS[plural], None) for option, plural in _SHORT_DEFAULTS.items() if short[option.replace("-", "_")]]
     if types and entities:
         raise _usage("--topic, --broker and the like stand for --entity-type and --entity-name; give one or the other")
-    if len(names) > len(types):
-        raise _usage(f"--entity-name {names[-1]} lacks its --entity-type")
-    for index, plural in enumerate(types):
-        if index < len(names):
-            entities.append(Entity(KINDS[plural], names[index]))
-        else:
-            entities.append(Entity(KINDS[plural], None, is_any=not is_default))
+    nameless: list[str | None] = [None] * defaults.count
+    named = [*nameless, *names] if defaults.are_first else [*names, *nameless]
+    if len(named) > len(types):
+        raise _usage("Each --entity-name and --entity-default needs an --entity-type of its own")
+    entities += [Entity(KINDS[plural], name) for plural, name in zip(types, named, strict=False)]
+    entities += [Entity(KINDS[plural], None, is_any=True) for plural in types[len(named) :]]
     if not entities:
         raise _usage("At least one entity type must be specified with --entity-type, --topic, --broker or the like")
-    kinds = {entity.kind.plural for entity in entities}
-    if len(entities) > 1 and kinds != {"users", "clients"}:
+    kinds = sorted(entity.kind.plural for entity in entities)
+    if len(entities) > 1 and kinds != ["clients", "users"]:
         raise _usage("Only '--entity-type users --entity-type clients' can be given together")
     for entity in entities:
         if entity.name is None and not entity.is_any and not entity.kind.has_default:
