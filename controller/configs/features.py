@@ -1,10 +1,11 @@
 """UpdateFeatures: all of a request's levels are finalized, or none (KIP-584, KIP-778).
 
 Theory of operation. Each update is held against the level that is finalized, against what this controller, every registered
-broker and every controller support, and against what going down would lose; the first thing that is wrong is told. A member of
-the quorum that has not registered may not support anything, and a broker that is gone counts until it is unregistered: a level
-that somebody cannot read ends that node. The same level as now is written again. `kraft.version` belongs to the quorum,
-which knows it by the records of its voters: here it can only be confirmed.
+broker and every controller support, and against what going down would lose; the first thing that is wrong is told. What a level
+needs of another feature may come in the same request, in any order. A member of the quorum that has not registered may not
+support anything, and a broker that is gone counts until it is unregistered: a level that somebody cannot read ends that node. The
+same level as now is written again. `kraft.version` belongs to the quorum, which knows it by the records of its voters: here it
+can only be confirmed.
 
 Eligible leader replicas need one min.insync.replicas that everybody reads from the log. So switching them on writes the cluster's
 default if there is none, and removes what single brokers had; switching them off forgets who was eligible.
@@ -54,6 +55,7 @@ def update(
         if change.feature == ELIGIBLE_LEADER_REPLICAS_VERSION:
             records += _eligible_leaders_switched(state.image, levels, change.max_version_level, context)
         levels[change.feature] = change.max_version_level
+    _check_dependencies(levels)
     response = admin_pb2.UpdateFeaturesResponse()
     if version < _WITHOUT_RESULTS:
         for change in request.feature_updates:
@@ -95,7 +97,6 @@ def _check(
             raise _refused(
                 beginning + "Refusing to perform the requested downgrade because it might delete metadata information."
             )
-    _check_dependencies({**levels, name: level})
 
 
 def _refused(text: str) -> ApiError:

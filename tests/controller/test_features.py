@@ -266,7 +266,8 @@ async def test_eligible_leaders_need_a_metadata_version_that_has_them(tools: Any
     assert await update.refusal((ELR, 1, UPGRADE)) == (
         f"{ELR} could not be set to 1 because it depends on metadata.version level 23"
     )
-    await update(("metadata.version", 23, UPGRADE), (ELR, 1, UPGRADE))
+    assert "depends on" in await update.refusal((ELR, 1, UPGRADE), ("metadata.version", 22, UPGRADE))
+    await update((ELR, 1, UPGRADE), ("metadata.version", 23, UPGRADE))
     assert update.levels == {"metadata.version": 23, ELR: 1}
 
 
