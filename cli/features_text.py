@@ -43,8 +43,12 @@ def parse_levels(features: Iterable[str], metadata: str | None, release: str | N
         name, equals, text = item.partition("=")
         if not equals or not name:
             raise FeatureUsageError(f"Can't parse feature=level string {item}: equals sign not found.")
+        if name in levels:
+            raise FeatureUsageError(f"Feature {name} was specified more than once.")
         levels[name] = _level(name, text)
     if metadata is not None:
+        if METADATA_VERSION in levels:
+            raise FeatureUsageError(f"Feature {METADATA_VERSION} was specified more than once.")
         levels[METADATA_VERSION] = _level(METADATA_VERSION, metadata)
     if release is not None:
         levels = {**fresh_levels(_level(METADATA_VERSION, release)), **levels}

@@ -44,6 +44,14 @@ def test_what_names_no_level_is_told(argument: str) -> None:
         parse_levels([argument], None, None)
 
 
+@pytest.mark.parametrize(
+    ("levels", "metadata"), [(["group.version=0", "group.version=1"], None), (["metadata.version=25"], "4.3")]
+)
+def test_a_feature_has_one_level(levels: list[str], metadata: str | None) -> None:
+    with pytest.raises(FeatureUsageError, match="was specified more than once"):
+        parse_levels(levels, metadata, None)
+
+
 def test_what_was_done_and_what_could_not_be_done() -> None:
     levels = {"metadata.version": 25, "group.version": 1}
     assert done_lines("upgraded", levels, False) == ["group.version was upgraded to 1.", "metadata.version was upgraded to 25."]
