@@ -18,6 +18,11 @@ RESOURCE_OPTIONS: Mapping[str, ResourceType] = {
 """Option → what it names. `--cluster` names the one cluster."""
 
 
+def name_of(number: int) -> str:
+    """What Kafka calls it; a number that this version does not know is its own name."""
+    return getattr(number, "name", str(number))
+
+
 class AclUsageError(ValueError):
     """Options that do not go together; the text is for the person who gave them."""
 
@@ -31,7 +36,8 @@ class Pattern(NamedTuple):
 
     def __str__(self) -> str:
         name = "<any>" if self.name is None else self.name
-        return f"ResourcePattern(resourceType={self.resource_type.name}, name={name}, patternType={self.pattern_type.name})"
+        kind, pattern_type = name_of(self.resource_type), name_of(self.pattern_type)
+        return f"ResourcePattern(resourceType={kind}, name={name}, patternType={pattern_type})"
 
 
 class Entry(NamedTuple):
@@ -44,8 +50,8 @@ class Entry(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"(principal={self.principal}, host={self.host}, operation={self.operation.name}, "
-            f"permissionType={self.permission_type.name})"
+            f"(principal={self.principal}, host={self.host}, operation={name_of(self.operation)}, "
+            f"permissionType={name_of(self.permission_type)})"
         )
 
 
@@ -191,11 +197,11 @@ def question(pattern: Pattern, said: Sequence[Entry]) -> str:
 def document(pattern: Pattern, entry: Entry) -> dict[str, str]:
     """A rule for programs, under Kafka's names."""
     return {
-        "resource_type": pattern.resource_type.name,
+        "resource_type": name_of(pattern.resource_type),
         "resource_name": pattern.name or "",
-        "pattern_type": pattern.pattern_type.name,
+        "pattern_type": name_of(pattern.pattern_type),
         "principal": entry.principal,
         "host": entry.host,
-        "operation": entry.operation.name,
-        "permission_type": entry.permission_type.name,
+        "operation": name_of(entry.operation),
+        "permission_type": name_of(entry.permission_type),
     }

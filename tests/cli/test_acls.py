@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli import acls_command, main
+from kraftlab.cli.acls_text import described, document, listing
 from kraftlab.cluster import LocalCluster
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
@@ -225,3 +227,15 @@ def test_credentials_that_cannot_be_are_told(run: Run, arguments: tuple[str, ...
     ran = run("configs", "--alter", *arguments)
     assert ran.code == 1
     assert reason in ran.err
+
+
+def test_numbers_that_only_newer_nodes_know_are_shown_as_they_are() -> None:
+    acl = pb.AclDescription(principal="User:a", host="*", operation=99, permission_type=3)
+    resource = pb.DescribeAclsResource(resource_type=9, resource_name="x", pattern_type=3, acls=[acl])
+    ((pattern, (entry,)),) = described([resource]).items()
+    assert listing({pattern: [entry]}, ()) == [
+        "Current ACLs for resource `ResourcePattern(resourceType=9, name=x, patternType=LITERAL)`:",
+        "\t(principal=User:a, host=*, operation=99, permissionType=ALLOW)",
+        "",
+    ]
+    assert document(pattern, entry)["operation"] == "99"
