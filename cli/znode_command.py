@@ -116,7 +116,7 @@ def _apply(
 ) -> dict[str, list[str]]:
     """Creates what is not there, then starts the moves. CommandFailed names what the cluster refuses."""
     existing = _existing(client, topics, plan)
-    created = [znode.topic for znode in topics if znode.topic not in existing]
+    created = {znode.topic for znode in topics}.difference(existing)
     _create(client, [entry for entry in plan if entry.topic in created], validate_only)
     moving = {(entry.topic, entry.partition): entry.target for entry in plan if entry.target is not None}
     if not validate_only:

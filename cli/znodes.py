@@ -89,7 +89,7 @@ def decode(source: str, data: bytes) -> dict[str, Any]:
     """A znode's JSON object; what zkCli prints behind it (the znode's stat) is passed over. ZnodeError."""
     try:
         document = msgspec.json.decode(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         line = next((line for line in data.splitlines() if line.lstrip().startswith(b"{")), None)
         if line is None or line.strip() == data.strip():
             raise ZnodeError(f"{source}: it is no JSON ({error}); give the znode's data as it is stored") from None
@@ -242,7 +242,8 @@ def read_dump(directory: Path) -> tuple[list[TopicZnode], dict[TopicPartition, O
     for child in sorted(root.iterdir(), key=lambda path: path.name):
         source = znode_file(child)
         if source is not None:
-            topics.append(parse_topic(str(source), child.name.removesuffix(".json"), source.read_bytes()))
+            topic = child.name.removesuffix(".json") if source == child else child.name
+            topics.append(parse_topic(str(source), topic, source.read_bytes()))
     parent, name = (directory / REASSIGN_PATH).parent, Path(REASSIGN_PATH).name
     overrides: dict[TopicPartition, Override] = {}
     for candidate in (parent / name, parent / f"{name}.json"):
@@ -304,14 +305,14 @@ def _planned(znode: TopicZnode, partition: int, override: Override | None) -> Pa
 def import_lines(topics: Sequence[TopicZnode], plan: Sequence[PartitionImport]) -> list[str]:
     """What an import does, for people."""
     lines: list[str] = []
+    of_topic: dict[str, list[PartitionImport]] = {}
+    for entry in plan:
+        of_topic.setdefault(entry.topic, []).append(entry)
     for znode in sorted(topics, key=lambda znode: znode.topic):
         kept = f"; its id {znode.topic_id} is not kept, the cluster gives a new one" if znode.topic_id else ""
         lines.append(f"{znode.topic}: {len(znode.partitions)} partitions{kept}")
-        for entry in plan:
-            if entry.topic == znode.topic:
-                way = (
-                    f"{list(entry.original)} stays" if entry.target is None else f"{list(entry.original)} -> {list(entry.target)}"
-                )
-                dirs = "".join(f"; broker {broker} in {path}" for broker, path in entry.log_dirs.items())
-                lines.append(f"  {entry.topic}-{entry.partition}: {way} ({entry.reason}){dirs}")
+        for entry in of_topic.get(znode.topic, ()):
+            way = f"{list(entry.original)} stays" if entry.target is None else f"{list(entry.original)} -> {list(entry.target)}"
+            dirs = "".join(f"; broker {broker} in {path}" for broker, path in entry.log_dirs.items())
+            lines.append(f"  {entry.topic}-{entry.partition}: {way} ({entry.reason}){dirs}")
     return lines

@@ -60,6 +60,7 @@ def test_what_zkcli_prints_behind_the_data_is_passed_over() -> None:
     [
         (b"{", "f: it is no JSON"),
         (b"", "f: it is no JSON"),
+        (b"[" * 100_000, "f: it is no JSON"),
         (b"[]", "f: it is a list of other things, not a JSON object"),
         (topic_json(4, partitions={"0": [1]}), ".version is 4; versions 1, 2 and 3 are known"),
         (b'{"partitions":{"0":[1]}}', ".version is None"),
@@ -188,6 +189,14 @@ def test_a_directory_that_mirrors_the_znodes_is_read(dump: Path, capsys: pytest.
     printed = capsys.readouterr().out.splitlines()
     assert "  orders-0: [0, 1] -> [0, 2, 1] (/brokers/topics/orders has it moving)" in printed
     assert printed[-1] == "The znodes are valid. Nothing was done; no cluster was asked."
+
+
+def test_only_a_files_name_may_end_in_json_beside_the_topics(tmp_path: Path) -> None:
+    topics = tmp_path / "brokers" / "topics"
+    (topics / "events.json").mkdir(parents=True)
+    (topics / "events.json" / "data.json").write_bytes(topic_json(1, partitions={"0": [0]}))
+    (topics / "orders.json").write_bytes(topic_json(1, partitions={"0": [0]}))
+    assert [znode.topic for znode in read_dump(tmp_path)[0]] == ["events.json", "orders"]
 
 
 @pytest.mark.parametrize(
