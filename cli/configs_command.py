@@ -41,7 +41,7 @@ class Changes(NamedTuple):
 class Defaults(NamedTuple):
     """How often --entity-default is given, and whether it stands before what --entity-name says."""
 
-    count: int
+    times: int
     are_first: bool
 
 
@@ -147,7 +147,7 @@ def _entities(types: Sequence[str], names: Sequence[str], defaults: Defaults, sh
     entities += [Entity(KINDS[plural], None) for option, plural in _SHORT_DEFAULTS.items() if short[option.replace("-", "_")]]
     if types and entities:
         raise _usage("--topic, --broker and the like stand for --entity-type and --entity-name; give one or the other")
-    nameless: list[str | None] = [None] * defaults.count
+    nameless: list[str | None] = [None] * defaults.times
     named = [*nameless, *names] if defaults.are_first else [*names, *nameless]
     if len(named) > len(types):
         raise _usage("Each --entity-name and --entity-default needs an --entity-type of its own")
