@@ -3,7 +3,8 @@
 It serves imports, producers of load and checkers; it is no consumer-group client. Metadata (topic ids, leaders, peer endpoints)
 comes from an AdminClient and is asked for again when a broker says that it does not lead, or does not answer. One connection per
 broker, one request at a time on it; a lock makes it thread-safe. A produce whose connection broke is sent again, so a batch may
-stand in the log twice, unless `keep_offsets` says where it belongs.
+stand in the log twice, unless `keep_offsets` says where it belongs: then what the leader refuses, since it has it from an earlier
+sending, is found in its log.
 """
 
 from __future__ import annotations
@@ -170,11 +171,40 @@ class DataClient:
         timeout_ms: int | None = None,
     ) -> ProduceResponse:
         """Appends whole v2 batches at the partition's leader. ApiError, ClusterUnreachable when time is up."""
+        deadline = time.monotonic() + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        sendings = 0
 
         def build(topic_id: Uuid, left_ms: int) -> tuple[int, msgspec.Struct]:
+            nonlocal sendings
+            sendings += 1
             return Api.PRODUCE, ProduceRequest(topic_id, partition, acks, left_ms, records, keep_offsets)
 
-        return self._at_leader(topic, partition, build, ProduceResponse, _produce_error, timeout_ms)
+        try:
+            return self._at_leader(topic, partition, build, ProduceResponse, _produce_error, timeout_ms)
+        except ApiError as error:
+            if keep_offsets and sendings > 1 and error.code is ErrorCode.INVALID_RECORD:
+                standing = self._standing(topic, partition, records, deadline)
+                if standing is not None:
+                    return standing
+            raise
+
+    def _standing(self, topic: str, partition: int, records: bytes, deadline: float) -> ProduceResponse | None:
+        """The answer to an earlier sending of these batches, once they are committed. None: it is not they that stand there."""
+        from kraftlab.broker.log.record_batch import iterate
+
+        batches = [header for _, header in iterate(records)]
+        wanted = _without_epochs(records)
+        base_offset, end_offset = batches[0].base_offset, batches[-1].end_offset
+        while True:
+            left_ms = int((deadline - time.monotonic()) * 1000)
+            found = self.fetch(topic, partition, base_offset, max_bytes=len(records), timeout_ms=max(left_ms, 1))
+            if not wanted.startswith(_without_epochs(found.records)):
+                return None
+            if len(found.records) == len(records):
+                return ProduceResponse(ErrorCode.NONE, None, base_offset, end_offset)
+            if left_ms <= 0 or found.high_watermark >= end_offset:
+                return None
+            time.sleep(_FIRST_PAUSE_S)
 
     def fetch(
         self,
@@ -319,6 +349,15 @@ class DataClient:
                 cluster_id = self._known(fresh=False).cluster_id
                 connection = self._connections[endpoint] = PeerConnection(endpoint, cluster_id)
             return connection
+
+
+def _without_epochs(batches: bytes) -> bytes:
+    """Whoever led when they were appended."""
+    from kraftlab.broker.log.record_batch import iterate, mask_epochs
+
+    data = bytearray(batches)
+    mask_epochs(data, iterate(batches))
+    return bytes(data)
 
 
 def _produce_error(response: ProduceResponse) -> tuple[int, str | None]:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
 from kraftlab.client.data import PeerConnection
 from kraftlab.metadata.errors import ApiError
@@ -106,6 +107,46 @@ def test_a_refusal_that_retrying_does_not_mend_is_raised_at_once(cluster) -> Non
         pytest.raises(ApiError, match="crc of batch"),
     ):
         data.produce("t", 0, b"x")
+
+
+def test_what_is_refused_since_an_earlier_sending_has_arrived_has_been_produced(cluster) -> None:
+    """The answer to the first was lost, with a connection or a leader; the batches stand where they belong."""
+    cluster.describe()
+    answers = [ProduceResponse(7, "not every in-sync replica had it in time"), ProduceResponse(87, "it reaches 12 already")]
+    cluster.nodes[0].peer_answers[Api.PRODUCE] = lambda _: answers.pop(0)
+    sent, stored = (two_batches(10, leader_epoch) for leader_epoch in (-1, 4))
+    marks = [11, 12]
+
+    def fetch(body: bytes) -> ReplicaFetchResponse:
+        (wanted,) = msgspec.msgpack.decode(body, type=ReplicaFetchRequest).partitions
+        assert (wanted.fetch_offset, wanted.max_bytes) == (10, len(sent))
+        committed = marks.pop(0)
+        return ReplicaFetchResponse(
+            0, None, (FetchedPartition(TOPIC_ID, 0, 0, committed, 0, 12, None, stored[: len(stored) * (committed - 10) // 2]),)
+        )
+
+    cluster.nodes[0].peer_answers[Api.REPLICA_FETCH] = fetch
+    with AdminClient(cluster.nodes[0].server) as admin, DataClient(admin) as data:
+        response = data.produce("t", 0, sent, keep_offsets=True)
+    assert (response.error, response.base_offset, response.log_end_offset) == (0, 10, 12)
+
+
+@pytest.mark.parametrize("sendings", [1, 2])
+def test_batches_that_do_not_stand_where_they_belong_are_refused(cluster, sendings: int) -> None:
+    cluster.describe()
+    answers = [ProduceResponse(7, "late")] * (sendings - 1) + [ProduceResponse(87, "it reaches 12 already")]
+    cluster.nodes[0].peer_answers[Api.PRODUCE] = lambda _: answers.pop(0)
+    others = FetchedPartition(TOPIC_ID, 0, 0, 12, 0, 12, None, two_batches(10, 4, b"other"))
+    cluster.nodes[0].peer_answers[Api.REPLICA_FETCH] = lambda _: ReplicaFetchResponse(0, None, (others,))
+    with AdminClient(cluster.nodes[0].server) as admin, DataClient(admin) as data, pytest.raises(ApiError, match="reaches 12"):
+        data.produce("t", 0, two_batches(10, -1), keep_offsets=True)
+
+
+def two_batches(base_offset: int, leader_epoch: int, value: bytes = b"value") -> bytes:
+    return b"".join(
+        build_batch([Record(b"key", value, 1)], base_offset=offset, leader_epoch=leader_epoch)
+        for offset in (base_offset, base_offset + 1)
+    )
 
 
 def test_fetch_gives_batches_as_a_consumer_sees_them(cluster) -> None:
