@@ -384,17 +384,19 @@ class BrokerNode:
             self._failures_in.send_nowait(error)
 
     async def _handle_failed_directories(self) -> None:
-        """One after the other; each directory once."""
-        async for error in self._failures:
-            directory_id = self.logs.directory_id_of(error.log_dir)
-            await self._in_thread(None, self.logs.mark_offline, error.log_dir, error)
-            await self.replicas.directory_failed(error.log_dir)
-            if not self.logs.directory_ids():
-                raise AllDirectoriesFailed(
-                    f"the last log directory failed ({error}); repair the disks, then start the broker again"
-                )
-            if directory_id is not None:
-                self.lifecycle.directory_failed(directory_id)
+        """Each directory once. The controller is told first: all else may have to wait for a disk that hangs."""
+        async with trio.open_nursery() as nursery:
+            async for error in self._failures:
+                directory_id = self.logs.directory_id_of(error.log_dir)
+                if directory_id is not None:
+                    self.lifecycle.directory_failed(directory_id)
+                nursery.start_soon(self._give_up_directory, error)
+
+    async def _give_up_directory(self, error: LogDirFailed) -> None:
+        await self._in_thread(None, self.logs.mark_offline, error.log_dir, error)
+        if not self.logs.directory_ids():
+            raise AllDirectoriesFailed(f"the last log directory failed ({error}); repair the disks, then start the broker again")
+        await self.replicas.directory_failed(error.log_dir)
 
     async def _checkpoint_high_watermarks(self) -> None:
         while True:

@@ -16,7 +16,7 @@ from kraftlab.broker.lifecycle import RegistrationFailed
 from kraftlab.broker.log import checkpoints
 from kraftlab.broker.log.errors import LogDirFailed
 from kraftlab.broker.log.log_manager import LogManager
-from kraftlab.broker.main import BrokerNode
+from kraftlab.broker.main import AllDirectoriesFailed, BrokerNode
 from kraftlab.broker.metadata_publisher import Publication
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
@@ -159,6 +159,51 @@ async def test_a_directory_that_fails_while_the_logs_are_started_is_told_like_an
     await node._publish_replicas(Publication(EMPTY, EMPTY, changes_between(EMPTY, EMPTY), True))
     node.logs.abandon()
     assert [error.log_dir for error in told] == [dirs[1]]
+
+
+async def test_the_controller_hears_of_every_directory_that_fails_though_a_disk_hangs(
+    nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is done about replicas waits for who is at them. The last directory that fails ends the broker all the same."""
+    dirs = [tmp_path / name for name in ("d0", "d1", "d2")]
+    for path in dirs:
+        meta_properties.write(path, MetaProperties("cluster", 1, random_uuid()))
+    values = {
+        "process.roles": "broker",
+        "node.id": "1",
+        "controller.quorum.voters": "3000@127.0.0.1:1",
+        "listeners": "PEER://127.0.0.1:2,GRPC://127.0.0.1:3",
+        "log.dirs": ",".join(map(str, dirs)),
+    }
+    node = BrokerNode(build(values, "test", "broker", BrokerConfig), MetaProperties("cluster", 1, random_uuid()))
+    node.logs = LogManager.open(dirs, node_id=1, cluster_id="cluster")
+    tell, told = trio.open_memory_channel[Any](3)
+
+    class Lifecycle:
+        def directory_failed(self, directory_id: Any) -> None:
+            tell.send_nowait(directory_id)
+
+    class Replicas:
+        async def directory_failed(self, log_dir: Path) -> None:
+            await trio.sleep_forever()
+
+    monkeypatch.setattr(node, "lifecycle", Lifecycle(), raising=False)
+    monkeypatch.setattr(node, "replicas", Replicas(), raising=False)
+
+    async def handle() -> None:
+        with pytest.raises(BaseExceptionGroup) as raised:
+            await node._handle_failed_directories()
+        assert isinstance(only_cause(raised.value), AllDirectoriesFailed)
+        ended.set()
+
+    ended = trio.Event()
+    nursery.start_soon(handle)
+    with trio.fail_after(20):
+        for path in dirs:
+            node._directory_failed(failure(path))
+            assert await told.receive() == node.logs.directory_id_of(path)
+        await ended.wait()
+    node.logs.abandon()
 
 
 @pytest.mark.parametrize("reason", ["no controller answers", "its port is taken"])
