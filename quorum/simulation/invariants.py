@@ -463,7 +463,9 @@ class ClaimsAreDurable(Checker):
 
 
 class DurableSurvives(Checker):
-    """Storage: a restart finds exactly what was durable; after a crash in the middle of a flush, at least that."""
+    """Storage: a restart finds exactly what was durable; after a crash in the middle of a flush, at least that. Less is found
+    only once: when a damaged log is set aside, to be repaired.
+    """
 
     def on_boot(self, machine: Machine, log: DurableLog, store: MetadataStore) -> None:
         expected = machine.durable
@@ -472,8 +474,9 @@ class DurableSurvives(Checker):
             raise Violation(f"S13 the log of n{machine.node_id} starts at {log.start}, where nothing committed ends")
         if machine.rot is not None:
             self._check_rotten(machine, log, store)
-            return
-        if store.boot.repair_until:
+            if store.boot.repair_until and machine.before_rot is None:
+                return
+        elif store.boot.repair_until:
             raise Violation(f"D2 n{machine.node_id} repairs up to {store.boot.repair_until}, but nothing rotted: {store.damage}")
         if log.start == machine.possible_install != expected.start:
             return

@@ -144,7 +144,7 @@ class Machine:
         """The disk is replaced by an empty one, formatted anew: another directory id, another replica."""
         self.world.note(f"n{self.node_id} gets a new disk: {reason}")
         self.crash(power_cut=True, reason="its disk is gone")
-        self.world.lost_disks[self.key] = self.durable
+        self.world.lost_disks[self.key] = self.held
         self.disks += 1
         self.identity = LogIdentity(CLUSTER_ID, _directory_id(self.node_id, self.disks))
         self.key = ReplicaKey(self.node_id, self.identity.directory_id)
@@ -158,10 +158,15 @@ class Machine:
         """Nothing on this disk is rotten, or nothing that matters any more."""
         self.rot = self.before_rot = None
 
+    @property
+    def held(self) -> tuple[DurableLog, ...]:
+        """What this disk holds, and what it held before it rotted, if it is being repaired."""
+        return (self.durable,) if self.before_rot is None else (self.durable, self.before_rot)
+
     def segments(self) -> list[bytes]:
-        """What the disk holds of the log's files."""
+        """The log's files as a start finds them: after a mere kill, also what the page cache alone holds."""
         directory, files = partition_directory(DIRECTORY), self.file_system
-        return [files.durable_bytes(f"{directory}/{name}") for name in files.names(directory) if name.endswith(".log")]
+        return [files.read(f"{directory}/{name}") for name in files.names(directory) if name.endswith(".log")]
 
     @property
     def state_name(self) -> str:

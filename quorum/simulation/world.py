@@ -80,6 +80,7 @@ class World:
         "options",
         "reads",
         "repairs",
+        "slow_until_us",
         "snapshots_loaded",
         "snapshots_taken",
         "static_voters",
@@ -117,9 +118,11 @@ class World:
         """Linearizable reads that were answered."""
         self.mended_logs = 0
         """Boots that found a torn tail or a half-made segment."""
-        self.lost_disks: dict[ReplicaKey, DurableLog] = {}
-        """What was on disks that are gone, by whose they were."""
+        self.lost_disks: dict[ReplicaKey, tuple[DurableLog, ...]] = {}
+        """What was on disks that are gone, also before they rotted, by whose they were."""
         self.disk_slowness: dict[int, int] = {}
+        self.slow_until_us = 0
+        """When at latest a disk has done what was asked of it while it was slow."""
         self.bootstrap_ids = tuple(range(options.voters))
         """Whom a node asks that knows nobody: the voters that the cluster begins with."""
         self.network = SimulatedNetwork(self)
@@ -185,9 +188,8 @@ class World:
     def has_held(self, key: ReplicaKey, offset: int, crc: int | None) -> bool:
         """Whether the disk of that voter holds the committed batch that ends there, or did before it was lost or rotted."""
         machine = self.machine_of(key)
-        if machine is None:
-            return self.lost_disks[key].holds(offset, crc)
-        return machine.durable.holds(offset, crc) or (machine.before_rot is not None and machine.before_rot.holds(offset, crc))
+        held = machine.held if machine is not None else self.lost_disks[key]
+        return any(log.holds(offset, crc) for log in held)
 
     def newest_voters(self) -> VoterSet:
         """The set in force, as the newest leader's log says; if nobody leads, the newest that is committed."""
@@ -215,8 +217,8 @@ class World:
             machine.is_gone = True
 
     def _is_alone(self, machine: Machine) -> bool:
-        """Whether the node is the only voter. Its disk may say so in what was not known to be durable, but has survived a loss of
-        power: no other can be elected without a voter that has this record.
+        """Whether the node is the only voter. Its disk may say so in what was not known to be durable, but has survived the end
+        of its process, or a loss of power: no other can be elected without a voter that has this record.
         """
         alone = (machine.node_id,)
         survived = self.voters.standing_in(machine.segments())
@@ -254,7 +256,11 @@ class World:
     def disk_latency_us(self, node_id: int) -> int:
         if self.liveness.healed_at_us is not None:
             return HEALTHY_DISK_US
-        return self.options.disk_latency_us * self.disk_slowness.get(node_id, 1)
+        slowness = self.disk_slowness.get(node_id, 1)
+        latency_us = self.options.disk_latency_us * slowness
+        if slowness > 1:
+            self.slow_until_us = max(self.slow_until_us, self.now_us + 2 * latency_us)
+        return latency_us
 
     @property
     def is_healed(self) -> bool:

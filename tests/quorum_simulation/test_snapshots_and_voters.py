@@ -11,10 +11,14 @@ import pytest
 from kraftlab.quorum.core.types import ReplicaKey, Voter, VoterSet
 from kraftlab.quorum.simulation.fault_atlas import damage, is_whole, may_be_lost, targets
 from kraftlab.quorum.simulation.faults import FAULTS
+from kraftlab.quorum.simulation.invariants import Violation
+from kraftlab.quorum.simulation.machine import Machine
 from kraftlab.quorum.simulation.options import CALM, draw_options
 from kraftlab.quorum.simulation.transcript import Transcript
 from kraftlab.quorum.simulation.voter_trail import VoterTrail, differ_by_one
 from kraftlab.quorum.simulation.world import World
+from kraftlab.quorum.storage.recovery import scan_positions
+from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES
 
 CHURN = ("add-voter", "remove-voter", "transfer-leadership", "replace-disk", "move-node", "take-snapshot", "kill")
 
@@ -104,6 +108,59 @@ def test_rot_goes_where_it_must_be_told_from_a_torn_tail() -> None:
         assert target.until <= committed
         assert target.until > 0 or target.is_fatal
         assert target.end <= len(machine.file_system.durable_bytes(target.path))
+
+
+def test_what_a_disk_held_before_it_rotted_counts_when_it_is_lost_in_the_middle_of_its_repair() -> None:
+    """Its acknowledgement is on its way all the while, and the leader counts it."""
+    world = churning(1, (), voters=3, observers=0, snapshot_interval_us=0)
+
+    def rot(machine: Machine) -> None:
+        target = next(target for target in targets(world, machine) if not target.is_fatal)
+        damage(machine, target, random.Random(1))
+        machine.crash(power_cut=False, reason="and starts on what has rotted", down_us=20_000)
+
+    def hold_an_acknowledgement() -> None:
+        leader, (other, lagging) = world.leaders[0].machine, [m for m in world.machines if not m.process.is_leading]
+        for machine in (leader, other):
+            world.network.cut(machine.node_id, lagging.node_id)
+            world.network.cut(lagging.node_id, machine.node_id)
+        world.network.clog(other.node_id, leader.node_id, world.now_us + 800_000)
+        world.after(200_000, rot, other)
+        world.after(300_000, lambda: held.append((other.durable.end_offset, other.before_rot.end_offset)))
+        world.after(300_001, other.wipe, "in the middle of its repair")
+        world.after(900_000, lambda: committed.append(world.history.end_offset))
+
+    held: list[tuple[int, int]] = []
+    committed: list[int] = []
+    world.after(1_504_000, hold_an_acknowledgement)
+    run_until(world, 3_000_000)
+    [(repaired, before)] = held
+    assert repaired < before == committed[0]
+
+
+def test_what_is_lost_in_the_middle_of_a_repair_is_missed() -> None:
+    """A log that is being repaired is as durable as any other: rot excuses what it has damaged, and no more."""
+    world = churning(1, (), voters=3, observers=0, snapshot_interval_us=0, fetch_max_bytes=1)
+
+    def rot() -> None:
+        machine = next(machine for machine in world.machines if not machine.process.is_leading)
+        damage(machine, next(target for target in targets(world, machine) if not target.is_fatal), random.Random(1))
+        machine.crash(power_cut=False, reason="and starts on what has rotted", down_us=20_000)
+        world.after(20_001, look, machine)
+
+    def look(machine: Machine) -> None:
+        if machine.durable.end_offset < 20:
+            world.after(100, look, machine)
+            return
+        assert machine.process.raft.is_repairing
+        machine.crash(power_cut=False, reason="and forgets a batch", down_us=20_000)
+        [path] = [path for path in machine.file_system.snapshot() if path.endswith(".log")]
+        *_, (position, batch) = scan_positions(machine.file_system.read(path), HEADER_PAGE_BYTES)
+        machine.file_system.open(path).pwrite(bytes(batch.size_bytes), position)
+
+    world.after(1_500_000, rot)
+    with pytest.raises(Violation, match="D1"):
+        run_until(world, 3_000_000)
 
 
 @pytest.mark.parametrize(
