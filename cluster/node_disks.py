@@ -51,24 +51,28 @@ class NodeDisks:
             return
         deadline = time.monotonic() + _LEFT_WITHIN_S
         for node in nodes:
-            if node.node_id not in self._disks:
+            disk = self._disks.get(node.node_id)
+            if disk is None or not disk.is_mounted:
                 self._mount(node, deadline)
 
     def _mount(self, node: NodePlan, deadline: float) -> None:
         disk = PoweredDisk(self._images / f"{node.name}.image", self._directory / node.name)
         try:
-            if disk.image.exists():
+            is_new = not disk.image.exists()
+            if not is_new:
                 self._wait_for_others(disk, deadline)
-                disk.restore_power()
             elif disk.path.exists() and any(disk.path.iterdir()):
                 raise ClusterError(
                     f"{disk.path} is no disk of its own, so its power cannot be taken; use a new directory, or start it as before"
                 )
-            else:
+            # Noted first: who is interrupted while it is mounted has it to unmount.
+            self._disks[node.node_id] = disk
+            if is_new:
                 self._format(disk)
+            else:
+                disk.restore_power()
         except OSError as error:
             raise ClusterError(f"cannot make {disk.image}: {error.strerror}") from error
-        self._disks[node.node_id] = disk
 
     def _format(self, disk: PoweredDisk) -> None:
         if not sys.platform.startswith("linux") or os.geteuid() != 0:

@@ -83,3 +83,38 @@ def test_a_disk_has_its_name_once_it_can_be_mounted(tmp_path: Path, monkeypatch:
     disk.format(1)
     assert seen == [("mkfs.ext4", False), ("mount", True)]
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["node.image"]
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_disk_that_is_being_mounted_when_somebody_presses_ctrl_c_is_unmounted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_new: bool
+) -> None:
+    """And it is mounted when it is wanted again."""
+    mounted: list[str] = []
+
+    def run(*command: str) -> None:
+        if command[0] == "mount":
+            mounted.append(command[-1])
+            (Path(command[-1]) / "lost+found").mkdir(parents=True, exist_ok=True)
+            if not interrupted:
+                interrupted.append(True)
+                raise KeyboardInterrupt
+        if command[0] == "umount":
+            mounted.remove(command[-1])
+            (Path(command[-1]) / "lost+found").rmdir()
+
+    interrupted: list[bool] = []
+    monkeypatch.setattr(powered_disk, "_run", run)
+    monkeypatch.setattr(powered_disk.os.path, "ismount", lambda path: str(path) in mounted)
+    node = layout.plan(tmp_path, 1, 1, 1).nodes[0]
+    if not is_new:
+        (tmp_path / "disks").mkdir()
+        (tmp_path / "disks" / f"{node.name}.image").touch()
+        (tmp_path / node.name).mkdir()
+    disks = NodeDisks(tmp_path, wanted=True)
+    with pytest.raises(KeyboardInterrupt):
+        disks.mount([node])
+    disks.unmount()
+    assert not mounted
+    disks.mount([node])
+    assert mounted == [str(tmp_path / node.name)]
