@@ -52,8 +52,8 @@ def _load(key: str, entry: str) -> Callable[..., object]:
     module, _, attribute = entry.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"{key}={entry}: {error}; give a Python callable as module:callable") from error
+    except Exception as error:
+        raise ConfigError(f"{key}={entry}: {type(error).__name__}: {error}; give a Python callable as module:callable") from error
     if not callable(found):
         raise ConfigError(f"{key}={entry}: this is a {type(found).__name__}; give a Python callable as module:callable")
     policy: Callable[..., object] = found

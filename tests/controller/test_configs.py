@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -490,6 +491,19 @@ def test_a_policy_that_cannot_be_had_is_told_at_the_start(entry: str) -> None:
 
     with pytest.raises(ConfigError, match="module:callable"):
         check_loadable({"alter.config.policy.class.name": entry})
+
+
+@pytest.mark.parametrize("source", ["def policy(:", "raise RuntimeError('no database')"])
+def test_a_policy_whose_module_cannot_be_run_is_told_at_the_start(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kraftlab.config.errors import ConfigError
+    from kraftlab.controller.configs.policies import check_loadable
+
+    (tmp_path / "broken_policy.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=r"broken_policy:policy: .*module:callable"):
+        check_loadable({"create.topic.policy.class.name": "broken_policy:policy"})
 
 
 # --- committed or not ---------------------------------------------------------------------------------------------------------
