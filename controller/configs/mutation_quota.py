@@ -25,7 +25,7 @@ WINDOWS_DEFAULT = 11
 WINDOW_SIZE_S_DEFAULT = 1
 THROTTLE_TIME_MS_MAX = (1 << 31) - 1
 BUCKETS_MAX = 10_000
-"""Beyond that full buckets are forgotten: a new one is full as well."""
+"""Beyond that those who owe nothing are forgotten: they begin with a full bucket again."""
 
 
 class TokenBucket(NamedTuple):
@@ -52,7 +52,8 @@ class MutationQuota:
 
     def __init__(self, windows: int = WINDOWS_DEFAULT, window_size_s: int = WINDOW_SIZE_S_DEFAULT) -> None:
         self._burst_s = windows * window_size_s
-        self._buckets: dict[QuotaEntity, TokenBucket] = {}
+        self._buckets: dict[QuotaEntity, tuple[TokenBucket, int]] = {}
+        """Each with the time until which something is owed."""
 
     def charge(self, image: MetadataImage, user: str, client_id: str, *, is_strict: bool, now_ms: int) -> MutationCharge:
         """The account of one request."""
@@ -66,12 +67,13 @@ class MutationQuota:
         """An entity's bucket as it is now; a new one is full."""
         burst = rate * self._burst_s
         found = self._buckets.get(entity)
-        return TokenBucket(burst, now_ms) if found is None else found.at(now_ms, rate, burst)
+        return TokenBucket(burst, now_ms) if found is None else found[0].at(now_ms, rate, burst)
 
-    def put(self, entity: QuotaEntity, bucket: TokenBucket) -> None:
+    def put(self, entity: QuotaEntity, bucket: TokenBucket, rate: float) -> None:
+        now_ms = bucket.updated_ms
         if len(self._buckets) >= BUCKETS_MAX and entity not in self._buckets:
-            self._buckets = {key: value for key, value in self._buckets.items() if value.tokens < 0}
-        self._buckets[entity] = bucket
+            self._buckets = {key: kept for key, kept in self._buckets.items() if kept[1] > now_ms}
+        self._buckets[entity] = (bucket, now_ms + bucket.throttle_time_ms(rate))
 
 
 def quota_of(static: Mapping[str, str]) -> MutationQuota:
@@ -118,4 +120,4 @@ class _LimitedCharge(MutationCharge):
             self.throttle_time_ms = self._bucket.throttle_time_ms(self._rate)
 
     def settle(self) -> None:
-        self._quota.put(self._entity, self._bucket)
+        self._quota.put(self._entity, self._bucket, self._rate)

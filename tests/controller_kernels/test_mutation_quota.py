@@ -14,8 +14,8 @@ from kraftlab.metadata.image import EMPTY, MetadataImage
 from kraftlab.metadata.quotas import QuotaEntity
 
 
-def spend(quota: MutationQuota, image: MetadataImage, user: str, count: int) -> None:
-    charge = quota.charge(image, user, "", is_strict=True, now_ms=0)
+def spend(quota: MutationQuota, image: MetadataImage, user: str, count: int, now_ms: int = 0) -> None:
+    charge = quota.charge(image, user, "", is_strict=True, now_ms=now_ms)
     charge.take(count)
     charge.settle()
 
@@ -110,6 +110,14 @@ def test_however_many_clients_come_who_owes_is_remembered() -> None:
         spend(quota, image, f"user-{number}", 1)
     with pytest.raises(ApiError):
         quota.charge(image, "debtor", "", is_strict=True, now_ms=0).take(1)
+
+
+def test_who_owed_and_owes_nothing_any_more_is_forgotten() -> None:
+    quota, image = MutationQuota(windows=1), limited(1.0, (("user", None),))
+    for number in range(BUCKETS_MAX):
+        spend(quota, image, f"user-{number}", 100)
+    spend(quota, image, "another", 1, now_ms=99_000)
+    assert len(quota._buckets) == 1
 
 
 def test_what_a_request_took_counts_once_it_is_carried_out() -> None:
