@@ -334,7 +334,8 @@ class MetadataWorld(World):
         for operation in self.operations:
             for record in operation.records:
                 if isinstance(record, Config) and (record.resource_type, record.resource_name) == (RESOURCE_BROKER, ""):
-                    written.setdefault(record.name, {})[record.value] = operation.base_offset
+                    offsets = written.setdefault(record.name, {})
+                    offsets[record.value] = max(offsets.get(record.value, -1), operation.base_offset)
                     if operation.answer is not None and operation.answer.error is None:
                         acknowledged[record.name] = max(acknowledged.get(record.name, -1), operation.base_offset)
         for key, offset in acknowledged.items():
