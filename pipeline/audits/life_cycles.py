@@ -28,6 +28,9 @@ and for replicas in sync by then no lag; one that ends between the log's end and
 append times of changing leaders and may step back: order is by offset alone, durations are never negative, and `clock_skew` says
 that a time within the cycle was smaller than one before it.
 
+A removal that lies before any row of a partition was none: a topic that stands in the damaged part of a snapshot seems to have
+ended in the hole before it (`tables.ended`), and what the log says of it behind tells otherwise.
+
 This is both the plain oracle and what runs inside Spark's workers, where common histories are made column by column
 (`life_cycles_columns`). What it does not check is that the rows are complete.
 """
@@ -38,6 +41,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 Replicas = tuple[int, ...]
+Removal = tuple[int, int]
+"""(offset, ms) of a topic's removal."""
 
 _NEVER: tuple[None, None] = (None, None)
 _row = tuple.__new__
@@ -195,6 +200,7 @@ class PartitionHistory:
         "_replicas",
         "_rf_settled",
         "ended",
+        "is_removed",
         "partition",
         "topic",
         "topic_id",
@@ -205,6 +211,7 @@ class PartitionHistory:
         self.topic = topic
         self.partition = partition
         self.ended = ended
+        self.is_removed = False
         self._offset = -1
         self._replicas: Replicas | None = None
         self._isr: Replicas | None = None
@@ -268,8 +275,11 @@ class PartitionHistory:
         if directories is not None:
             self._directories = directories
 
-    def finish(self) -> None:
-        """The rows are over: a cycle that runs is written down as open."""
+    def finish(self, removal: Removal | None = None) -> None:
+        """The rows are over: a cycle that runs is written down, as open unless the topic's removal ended it."""
+        if removal is not None and self._offset < removal[0]:
+            self.is_removed = True
+            self.step(Change(*removal, kind=DELETE))
         self._end(OPEN, None)
 
     def _reassign(self, change: Change) -> None:
@@ -337,7 +347,7 @@ class PartitionHistory:
         elif members == set(cycle.orig) or members == set(before).difference(cycle.adding):
             self._end(CANCELLED, change, after=after)
         else:
-            self._end(SUPERSEDED, change, superseded_by=self._id(change.offset, seen=True), after=after)
+            self._end(SUPERSEDED, change, superseded_by=self._id(change.offset, seen=change.kind != SNAPSHOT), after=after)
             self._write_instant(change, cycle.orig, before, after)
 
     def _end(
@@ -504,11 +514,11 @@ class PartitionKey(NamedTuple):
 
 
 def all_life_cycles(
-    rows: Iterable[tuple[PartitionKey, Change]], deletions: Mapping[str, tuple[int, int]] | None = None
+    rows: Iterable[tuple[PartitionKey, Change]], deletions: Mapping[str, Removal] | None = None
 ) -> list[Reassignment]:
     """The oracle: rows of many partitions in the order of the log, histories side by side in memory.
 
-    `deletions`: topic id → (offset, ms) of its removal. Returned in the order in which they ended, open ones last.
+    `deletions`: by topic id. Returned in the order in which they ended, open ones last.
     """
     ended: list[Reassignment] = []
     histories: dict[tuple[str, int], PartitionHistory] = {}
@@ -518,8 +528,5 @@ def all_life_cycles(
             history = histories[key.topic_id, key.partition] = PartitionHistory(*key, ended)
         history.step(change)
     for history in histories.values():
-        deletion = (deletions or {}).get(history.topic_id)
-        if deletion is not None:
-            history.step(Change(*deletion, kind=DELETE))
-        history.finish()
+        history.finish((deletions or {}).get(history.topic_id))
     return ended

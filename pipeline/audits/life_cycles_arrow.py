@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from kraftlab.pipeline.lake.schemas import arrow_schema, spark_schema
 
-from .life_cycles import DELETE, Change, PartitionHistory, PartitionState, Reassignment
+from .life_cycles import Change, PartitionHistory, PartitionState, Reassignment, Removal
 
 KEY = ("topic_id", "partition")
 ORDER = ("topic_id", "partition", "offset", "kind", "idx_in_batch")
@@ -39,8 +39,8 @@ LIFE_CYCLES_TEXT = f"{spark_schema('gold.reassignments')}, replicas array<struct
 """`gold.reassignments` with its rows of `gold.reassignment_replicas` in a list, so that one pass makes both tables."""
 
 
-Deletions = Mapping[str, tuple[int, int]]
-"""Topic id → (offset, ms) of its removal."""
+Deletions = Mapping[str, Removal]
+"""By topic id."""
 NO_DELETIONS: Deletions = MappingProxyType({})
 
 
@@ -60,7 +60,7 @@ def histories_of(batches: Iterable[pa.RecordBatch], deletions: Deletions = NO_DE
     ended: list[Reassignment] = []
     states: list[PartitionState] = []
     for history in _finished(batches, deletions, ended):
-        if history.topic_id not in deletions:
+        if not history.is_removed:
             states.append(history.state())
         if len(ended) >= ROWS_PER_BATCH:
             yield from _of_reassignments(ended)
@@ -100,10 +100,7 @@ def _finished(batches: Iterable[pa.RecordBatch], deletions: Deletions, ended: li
 
 
 def _ended(history: PartitionHistory, deletions: Deletions) -> PartitionHistory:
-    deletion = deletions.get(history.topic_id)
-    if deletion is not None:
-        history.step(Change(*deletion, kind=DELETE))
-    history.finish()
+    history.finish(deletions.get(history.topic_id))
     return history
 
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from .life_cycles import Change, PartitionKey, PartitionState
+from .life_cycles import Change, PartitionKey, PartitionState, Removal
 
 
 def partition_states(
     rows: Iterable[tuple[PartitionKey, Change]],
     at_offset: int | None = None,
-    deletions: Mapping[str, tuple[int, int]] | None = None,
+    deletions: Mapping[str, Removal] | None = None,
 ) -> list[PartitionState]:
-    """The state after the record at `at_offset`, of all partitions whose topic exists then; None is after all of them."""
+    """The state after the record at `at_offset`, of all partitions whose topic exists then; None is after all of them. A removal
+    that lies before any row of a partition was none, as for life cycles.
+    """
     states: dict[tuple[str, int], PartitionState] = {}
     for key, change in rows:
         if at_offset is not None and change.offset > at_offset:
@@ -26,8 +28,10 @@ def partition_states(
         if before is None:
             before = PartitionState(*key, None, None, None, None, None, None, None, change.offset)
         states[key.topic_id, key.partition] = _applied(before, change)
-    gone = {topic_id for topic_id, (offset, _) in (deletions or {}).items() if at_offset is None or offset <= at_offset}
-    return sorted(state for state in states.values() if state.topic_id not in gone)
+    removed = {
+        topic_id: offset for topic_id, (offset, _) in (deletions or {}).items() if at_offset is None or offset <= at_offset
+    }
+    return sorted(state for state in states.values() if state.since_offset >= removed.get(state.topic_id, -1))
 
 
 def _applied(state: PartitionState, change: Change) -> PartitionState:

@@ -164,9 +164,9 @@ class _Build:
         return self.lake.commit_arrow(rows, DRIFT, 0, end, inputs=_made_of(self.lake, DRIFT)).rows
 
     def _deletions(self) -> dict[str, tuple[int, int]]:
-        """Topic id → (offset, ms) of its removal."""
+        """Topic id → (offset, ms) of its removal, the last one."""
         topics = self.lake.arrow(TOPICS, ["topic_id", "offset", "ts_ms", "op"])
-        removed = topics.filter(pc.equal(topics["op"], "delete")).sort_by([("offset", "descending")]).to_pylist()
+        removed = topics.filter(pc.equal(topics["op"], "delete")).sort_by("offset").to_pylist()
         return {row["topic_id"]: (row["offset"], row["ts_ms"]) for row in removed}
 
     def _is_one_log(self) -> bool:

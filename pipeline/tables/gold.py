@@ -47,8 +47,8 @@ def life_cycles(changes: DataFrame, topics: DataFrame | None = None) -> DataFram
 
 
 def _deletions(topics: DataFrame) -> dict[str, tuple[int, int]]:
-    """Topic id → (offset, ms) of its removal."""
-    deleted = topics.where("op = 'delete'").groupBy("topic_id").agg(F.min(F.struct("offset", "ts_ms")).alias("deletion"))
+    """Topic id → (offset, ms) of its removal, the last one."""
+    deleted = topics.where("op = 'delete'").groupBy("topic_id").agg(F.max(F.struct("offset", "ts_ms")).alias("deletion"))
     return {row["topic_id"]: tuple(row["deletion"]) for row in deleted.collect()}
 
 
@@ -72,9 +72,9 @@ def partition_states(changes: DataFrame, topics: DataFrame, at_offset: int | Non
     lists = F.struct("offset", "kind", "idx_in_batch", "replicas", "adding", "removing", "original")
     moved = F.col("replicas").isNotNull() | F.col("adding").isNotNull() | F.col("removing").isNotNull()
     steps = F.sort_array(F.collect_list(F.when(moved, lists))).alias("steps")
-    gone = topics.where("op = 'delete'").select("topic_id").distinct()
+    gone = topics.where("op = 'delete'").groupBy("topic_id").agg(F.max("offset").alias("removed_offset"))
     states = changes.groupBy(*KEY).agg(F.max("topic").alias("topic"), *latest, steps, F.max("offset").alias("since_offset"))
-    kept = states.join(F.broadcast(gone), "topic_id", "left_anti")
+    kept = states.join(F.broadcast(gone), "topic_id", "left").where("removed_offset is null or since_offset >= removed_offset")
     return kept.withColumn("rf_settled", F.expr(_RF_SETTLED)).select(*_columns("silver.partition_state"))
 
 

@@ -263,6 +263,20 @@ def test_a_topic_that_is_deleted_ends_what_runs():
     assert (cycle.status, cycle.end_offset, cycle.duration_ms, cycle.rf_after) == ("deleted", 40, 2000, None)
 
 
+def test_a_removal_that_the_log_goes_on_behind_was_none():
+    key, other = PartitionKey("id", "orders", 0), PartitionKey("id", "orders", 1)
+    rows = [(key, CREATED), (other, CREATED), (key, MOVES), (other, MOVES), (key, CAUGHT_UP)]
+    found = all_life_cycles(rows, {"id": (25, 2500)})
+    assert [(cycle.partition, cycle.status) for cycle in found] == [(0, "completed"), (1, "deleted")]
+
+
+def test_the_reassignment_that_superseded_another_is_named_though_a_snapshot_told_it():
+    elsewhere = Change(500, 9000, "snapshot", isr=(7, 8), leader=7, replicas=(7, 8), adding=(), removing=())
+    first, second = cycles(CREATED, MOVES, elsewhere)
+    assert (first.status, second.status) == ("superseded", "instant")
+    assert first.superseded_by == second.reassignment_id
+
+
 def test_rows_out_of_order_are_refused_with_the_next_step():
     with pytest.raises(OffsetsStepBack, match=r"offset 10 after 20 in orders-0; sort the rows by topic_id"):
         cycles(MOVES, CREATED)

@@ -87,7 +87,7 @@ def _plain(row: dict[str, Any]) -> tuple[Any, ...]:
 def test_the_three_tables_of_histories_are_those_of_the_oracles(logs: st.SearchStrategy[Rows], data: st.DataObject):
     rows = data.draw(logs)
     numbered = [(key, change._replace(offset=number)) for number, (key, change) in enumerate(rows)]
-    deletions = {"id-a": (len(rows), 50)} if data.draw(st.booleans()) else {}
+    deletions = data.draw(st.dictionaries(st.just("id-a"), st.tuples(st.integers(0, len(rows)), st.just(50))))
     tables: dict[str, list[Any]] = {REASSIGNMENTS: [], REPLICAS: [], STATE: []}
     for table, batch in histories_of(_cut(_table(numbered), data.draw(st.sampled_from([[], [1] * 30]))), deletions):
         assert batch.schema == arrow_schema(table)

@@ -126,3 +126,4 @@ def test_the_ids_are_unique_and_offsets_lie_within_the_log(logs: st.SearchStrate
         assert cycle.truncated_left == (cycle.start_offset is None)
         assert (cycle.end_offset is None) == (cycle.status == "open")
         assert cycle.duration_ms is None or cycle.duration_ms >= 0
+        assert cycle.superseded_by is None or cycle.superseded_by in {other.reassignment_id for other in found}

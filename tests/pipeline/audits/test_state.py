@@ -34,7 +34,12 @@ def test_while_a_move_runs_the_replication_factor_is_that_before_it():
 def test_a_deleted_topic_has_no_partitions_from_the_deletion_on():
     deletions = {"id": (25, 0)}
     assert len(partition_states(ROWS, 24, deletions)) == 1
-    assert partition_states(ROWS, 25, deletions) == partition_states(ROWS, None, deletions) == []
+    assert partition_states(ROWS, 25, deletions) == partition_states(ROWS[:2], None, deletions) == []
+
+
+def test_a_partition_that_the_log_goes_on_about_behind_the_removal_lives():
+    assert partition_states(ROWS, None, {"id": (25, 0)}) == partition_states(ROWS)
+    assert partition_states(ROWS, None, {"id": (30, 0)}) == partition_states(ROWS)
 
 
 def test_a_snapshot_with_a_running_move_leaves_the_list_without_what_is_added():
