@@ -93,13 +93,13 @@ def find_files(places: Iterable[str]) -> list[LogFile]:
     WrongUse if a place has none, or if two places are the same log.
     """
     found: list[LogFile] = []
-    unnamed = 0
+    unnamed: dict[str, int] = {}
     for place in places:
         directory, names = _log_files(uris.normalised(place))
         node_id, cluster_id = _identity(directory)
         if node_id is None:
-            unnamed -= 1
-            node_id = unnamed
+            log = directory if all(map(_place, names)) else uris.normalised(place)
+            node_id = unnamed.setdefault(log, -1 - len(unnamed))
         found += _described(directory, names, node_id, cluster_id)
     seen: dict[tuple[int, str], str] = {}
     for file in found:
@@ -107,7 +107,7 @@ def find_files(places: Iterable[str]) -> list[LogFile]:
         if other is not file.uri:
             where = f"{uris.shown(other)} and {uris.shown(file.uri)}"
             raise WrongUse(f"{where} are both {file.name} of node {file.controller_id}; give each log once")
-    return found
+    return _followed(found)
 
 
 def _log_files(uri: str) -> tuple[str, dict[str, int]]:
@@ -162,10 +162,8 @@ def _identity(directory: str) -> tuple[int | None, str | None]:
 
 
 def _described(directory: str, sizes: dict[str, int], node_id: int, cluster_id: str | None) -> list[LogFile]:
-    """Files of one directory; a file whose name says no offset is taken for a segment from 0 on."""
+    """Files of one place, no segment of which is followed yet; one whose name says no offset is taken for a segment from 0 on."""
     places = {name: _place(name) or (SNAPSHOT if name.endswith(".checkpoint") else LOG, 0) for name in sizes}
-    bases = sorted(offset for kind, offset in places.values() if kind == LOG)
-    following = dict(pairwise(bases))
     return [
         LogFile(
             uris.joined(directory, name),
@@ -175,9 +173,19 @@ def _described(directory: str, sizes: dict[str, int], node_id: int, cluster_id: 
             cluster_id,
             sizes[name],
             offset,
-            following.get(offset) if kind == LOG else offset + 1,
+            None if kind == LOG else offset + 1,
         )
         for name, (kind, offset) in places.items()
+    ]
+
+
+def _followed(files: list[LogFile]) -> list[LogFile]:
+    """Each segment with where the next one of its log begins, in whichever place that was given."""
+    bases = sorted({(file.controller_id, file.base_offset) for file in files if file.kind == LOG})
+    following = {one: other[1] for one, other in pairwise(bases) if one[0] == other[0]}
+    return [
+        file._replace(next_offset=following.get((file.controller_id, file.base_offset))) if file.kind == LOG else file
+        for file in files
     ]
 
 

@@ -106,6 +106,28 @@ def test_logs_without_an_identity_are_told_apart(own_log: Make) -> None:
     assert [log.controller_id for log in _survey(one.directory, other.directory).logs] == [-2, -1]
 
 
+def test_the_segments_of_one_log_without_an_identity_are_one_log(tmp_path: Path, batch: Make, frame: Make) -> None:
+    paths = [tmp_path / f"{base:020d}.log" for base in (0, 3)]
+    for path, base in zip(paths, (0, 3), strict=True):
+        path.write_bytes(b"".join(batch([frame(20, 0, b"\x00")], base + number) for number in range(3)))
+    found = _survey(*paths, form=KAFKA)
+    assert (found.logs, found.committed_end) == ((LogEnd(-1, 0, 6),), 6)
+    assert [file.next_offset for file in found.files] == [3, None], "the first is not one that is being written"
+    with pytest.raises(WrongUse, match="give each log once"):
+        _survey(tmp_path, paths[0], form=KAFKA)
+
+
+def test_files_without_an_identity_whose_names_say_no_offset_are_logs_of_their_own(
+    tmp_path: Path, batch: Make, frame: Make
+) -> None:
+    for name, count in (("one", 2), ("other", 3)):
+        (tmp_path / name).write_bytes(b"".join(batch([frame(20, 0, b"\x00")], number) for number in range(count)))
+    found = _survey(tmp_path / "one", tmp_path / "other", form=KAFKA)
+    assert found.logs == (LogEnd(-2, 0, 3), LogEnd(-1, 0, 2))
+    with pytest.raises(WrongUse, match="give each log once"):
+        _survey(tmp_path / "one", tmp_path / "one", form=KAFKA)
+
+
 @pytest.mark.parametrize("text", ["node.id=x\ncluster.id=c\n", "node.id=1\n", "\\u00zz"])
 def test_an_identity_that_says_nothing_is_named(own_log: Make, text: str) -> None:
     log = own_log()
