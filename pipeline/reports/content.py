@@ -188,11 +188,17 @@ def _longest(rows: pa.Table) -> tuple[Move, ...]:
 
 
 def _under_way(rows: pa.Table) -> tuple[tuple[int, int], ...]:
-    """Of two ends and beginnings in one millisecond only what they leave behind is told."""
+    """Of two ends and beginnings in one millisecond only what they leave behind is told. What ended before it began, as clocks
+    say it, took no time.
+    """
+    from pyarrow import compute
+
     changes: Counter[int] = Counter()
-    starts = rows.filter(rows.column("start_ms").is_valid())
-    for column, sign in (("start_ms", 1), ("end_ms", -1)):
-        for each in starts.column(column).drop_null().value_counts().to_pylist():
+    rows = rows.filter(rows.column("start_ms").is_valid())
+    starts = rows.column("start_ms")
+    ends = compute.max_element_wise(starts, rows.column("end_ms"), skip_nulls=False)
+    for moments, sign in ((starts, 1), (ends, -1)):
+        for each in moments.drop_null().value_counts().to_pylist():
             changes[each["values"]] += sign * each["counts"]
     points, running = [], 0
     for at_ms in sorted(changes):

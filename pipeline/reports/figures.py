@@ -16,6 +16,8 @@ COLOURS = {
     "cancelled": "#c8553d",
     "superseded": "#d9a441",
     "open": "#4464ad",
+    "deleted": "#7d4e57",
+    "unknown": "#627d98",
     "instant": "#9aa5b1",
 }
 _DRIFT_COLOURS = {"union_race": "#c8553d", "rf_change": "#d9a441", "sibling_mismatch": "#4464ad"}

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftlab.pipeline.commands.report import report as report_command
@@ -162,6 +162,7 @@ spans = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 30), st.booleans()
 
 
 @given(spans)
+@settings(deadline=None)
 def test_the_curve_of_what_runs_is_that_of_counting_at_every_moment(drawn: list[tuple[int, int, bool]]) -> None:
     moves = [
         move(number, start, None if is_open else start + took, "open" if is_open else "completed")
@@ -174,7 +175,22 @@ def test_the_curve_of_what_runs_is_that_of_counting_at_every_moment(drawn: list[
         assert told == running
 
 
+def test_what_ended_before_it_began_by_a_clock_that_stepped_back_took_no_time() -> None:
+    moves = [move(0, 100, 90), move(1, 95, 120), move(2, 50, None, "open")]
+    assert content._under_way(filled(content.REASSIGNMENTS, moves)) == ((50, 1), (95, 2), (120, 1))
+
+
+def test_each_move_that_is_listed_has_a_bar_however_it_ended() -> None:
+    statuses = ("completed", "cancelled", "superseded", "open", "deleted", "unknown")
+    moves = [move(number, 10, 20 + number, status) for number, status in enumerate(statuses)]
+    listed = content._longest(filled(content.REASSIGNMENTS, moves))
+    _, *bars = figures.timeline(listed, ()).data
+    assert sorted(bar.name for bar in bars) == sorted(statuses)
+    assert sum(len(bar.y) for bar in bars) == len(listed) == len(moves)
+
+
 @given(st.lists(st.integers(0, 1_000), min_size=1, max_size=6_000))
+@settings(deadline=None)
 def test_a_thinned_curve_keeps_its_peak_and_its_end(heights: list[int]) -> None:
     points = list(enumerate(heights))
     thinned = content._thinned(points)
@@ -185,6 +201,7 @@ def test_a_thinned_curve_keeps_its_peak_and_its_end(heights: list[int]) -> None:
 
 
 @given(spans)
+@settings(deadline=None)
 def test_bars_in_one_lane_do_not_overlap_until_lanes_run_out(drawn: list[tuple[int, int, bool]]) -> None:
     moves = [
         content.Move(str(number), "t", number, "completed", None, None, start, start + took, took, number)
