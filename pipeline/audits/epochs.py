@@ -11,6 +11,7 @@ batches. Batches of snapshots are no part of this.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import combinations
@@ -99,9 +100,11 @@ def leader_epochs(starts: Iterable[EpochStart]) -> list[LeaderEpoch]:
                     max(each.last_ms for each in named),
                 )
             )
+    numbers = [row[0] for row in rows]
     epochs = []
     for epoch, leader, start, end, first_ms, last_ms in rows:
-        following = next((row for row in rows if row[0] > epoch), None)
+        behind = bisect_right(numbers, epoch)
+        following = rows[behind] if behind < len(rows) else None
         until_ms = last_ms if following is None else following[4]
         epochs.append(LeaderEpoch(epoch, leader, start, end if following is None else following[2], max(0, until_ms - first_ms)))
     return epochs

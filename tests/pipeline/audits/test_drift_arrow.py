@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftlab.pipeline.audits import drift_arrow
@@ -40,6 +40,7 @@ def found_by(read: drift_arrow.Read, states: pa.Table, rows_at_once: int) -> lis
 
 
 @given(data=st.data())
+@settings(deadline=None)
 def test_tables_in_any_parts_give_the_findings_of_the_oracle(data: st.DataObject, logs: st.SearchStrategy[Any]) -> None:
     rows = data.draw(logs)
     cycles, states = list(all_life_cycles(rows)), list(partition_states(rows))

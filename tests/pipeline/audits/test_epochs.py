@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,13 @@ def test_two_leaders_in_one_epoch_are_two_rows():
     epochs = leader_epochs([EpochStart(1, 4, 101, 0, 50, 1000, 1900), EpochStart(2, 4, 102, 0, 40, 1000, 1900)])
     assert [each.leader for each in epochs] == [101, 102]
     assert epochs_with_two_leaders([*epochs, LeaderEpoch(5, 101, 50, 60, 0)]) == [4]
+
+
+def test_each_epoch_of_many_ends_where_the_next_begins():
+    starts = [EpochStart(1, epoch, 101, 10 * epoch, 10 * epoch + 15, epoch, epoch) for epoch in range(50_000)]
+    epochs = leader_epochs(starts)
+    assert all(one.end_offset == other.start_offset for one, other in pairwise(epochs))
+    assert epochs[-1].end_offset == starts[-1].end_offset
 
 
 def batch(controller: int, base: int, last: int, epoch: int = 1, crc: int = 7, last_epoch: int | None = None) -> LogBatch:
