@@ -245,11 +245,13 @@ class _Trees:
         def child(name: str) -> Node:
             resource = resources[name]
             values = configs[resource]
-            return Directory(
-                lambda: sorted(values),
-                lambda key: Hidden(values[key]) if self.is_secret(resource[0], key) else values[key],
-                values,
-            )
+            keys = {path_name(key): key for key in sorted(values)}
+
+            def value(name: str) -> Node:
+                key = keys[name]
+                return Hidden(values[key]) if self.is_secret(resource[0], key) else values[key]
+
+            return Directory(lambda: keys, value, values)
 
         return Directory(names, child, configs)
 

@@ -162,6 +162,13 @@ def test_each_quota_has_a_name_of_its_own_whatever_its_users_are_called() -> Non
     }
 
 
+def test_every_config_is_reached_by_a_path() -> None:
+    image = after([Config(0, 4, "", "of/somebody", "1"), Config(0, 4, "", "secret/key", "2")])
+    found = image_tree(image, lambda kind, name: name == "secret/key")
+    assert plain_document(at(found, "configs", "BROKER")) == {"of%2Fsomebody": "1", "secret%2Fkey": "[hidden]"}
+    assert at(found, "configs", "BROKER", "of%2Fsomebody") == "1"
+
+
 def test_secrets_are_compared_and_not_shown() -> None:
     one = after([UserScramCredential(0, "bob", 1, b"pepper", b"hash", b"server", 4096), Config(0, 4, "", "secret", "a")])
     other = after([UserScramCredential(0, "bob", 1, b"pepper", b"else", b"server", 4096), Config(0, 4, "", "secret", "b")])
