@@ -42,7 +42,7 @@ def _alter(client: AdminClient, out: Output, entities: Sequence[Entity], changes
 
 
 def _describe(client: AdminClient, out: Output, entities: Sequence[Entity]) -> None:
-    """A filter of one type also shows what it has together with others, as in Kafka, if no name is given."""
+    """A filter of one type also shows what it has together with others if no name is given; Kafka's tool leaves that out."""
     components = [
         pb.QuotaFilterComponent(
             entity_type=entity.kind.quota_type,
