@@ -305,7 +305,8 @@ class LogManager:
 
     def directory_ids(self) -> dict[Path, Uuid]:
         """Ids of the directories that work, in the configured order: what the broker registers."""
-        return {path: self._online[path].directory_id for path in self.log_dirs if path in self._online}
+        found = ((path, self._online.get(path)) for path in self.log_dirs)
+        return {path: log_dir.directory_id for path, log_dir in found if log_dir is not None}
 
     def directory_id_of(self, path: Path) -> Uuid | None:
         """The id of a configured directory, even if it failed since; None if it was never read."""
@@ -369,9 +370,8 @@ class LogManager:
         return self._cordoned
 
     def cordon(self, log_dirs: frozenset[Path]) -> None:
-        """Directories that get no new replicas as long as there are others (KIP-1066)."""
-        with self._lock:
-            self._cordoned = log_dirs
+        """Directories that get no new replicas as long as there are others (KIP-1066). Waits for nobody."""
+        self._cordoned = log_dirs
 
     def get_or_create(
         self,
@@ -515,12 +515,14 @@ class LogManager:
         Appends to the old log answer LogClosed from then on. ReplicaConflict, nothing changed: the logs do not end alike yet, or
         there is no move. LogDirFailed: if the target failed, the old log is the current one still.
         """
+        caught_up = self._futures.get((topic_id, partition))
+        if caught_up is not None:
+            caught_up.flush()  # That takes long: others need not wait for it.
         with self._lock:
             current = self._current(topic_id, partition)
             future = self._futures.get((topic_id, partition))
             if future is None:
                 raise ReplicaConflict(f"{current.name} is not on a move")
-            future.flush()
             with current.exclusive(), future.exclusive():
                 if (current.log_end_offset, current.latest_epoch) != (future.log_end_offset, future.latest_epoch):
                     raise ReplicaConflict(

@@ -1105,3 +1105,51 @@ def test_too_many_files_refuse_the_start_in_one_line(broker: Broker, batch, monk
     recovery_fails(monkeypatch, broker.dirs[0], errno.EMFILE)
     with pytest.raises(StartupRefused, match="raise the limit of open files"):
         broker.open()
+
+
+def test_a_disk_that_is_slow_to_take_in_a_moved_log_holds_up_nobody_else(
+    broker: Broker, batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop, which says what is cordoned, least of all."""
+    manager = broker.start()
+    log = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    log.append_as_leader(batch(5), 1)
+    manager.create_future(TOPIC, 0, broker.dirs[1]).append_as_follower(log.read(0, 1 << 20))
+    works, may_end = threading.Event(), threading.Event()
+    sync = segment_module.Segment.sync
+
+    def slow_sync(segment: segment_module.Segment) -> None:
+        works.set()
+        may_end.wait(10)
+        sync(segment)
+
+    monkeypatch.setattr(segment_module.Segment, "sync", slow_sync)
+    mover = threading.Thread(target=manager.swap, args=(TOPIC, 0, 0))
+    mover.start()
+    assert works.wait(10)
+    others = [
+        threading.Thread(target=manager.cordon, args=(frozenset({broker.dirs[1]}),)),
+        threading.Thread(target=manager.get_or_create, args=("u", OTHER, 0, broker.ids[0])),
+    ]
+    for other in others:
+        other.start()
+    for other in others:
+        other.join(3)
+    held_up = [other for other in others if other.is_alive()]
+    may_end.set()
+    for thread in (mover, *others):
+        thread.join()
+    assert not held_up
+    assert (manager.cordoned_dirs, manager.get(TOPIC, 0).log_dir) == (frozenset({broker.dirs[1]}), broker.dirs[1])
+
+
+def test_a_directory_that_fails_just_when_somebody_asks_which_work_is_left_out(broker: Broker) -> None:
+    class Vanishing(dict):
+        def __contains__(self, key: object) -> bool:
+            is_there = super().__contains__(key)
+            self.pop(broker.dirs[0], None)
+            return is_there
+
+    manager = broker.start()
+    manager._online = Vanishing(manager._online)
+    assert manager.directory_ids().keys() >= {broker.dirs[1]}
