@@ -13,14 +13,18 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from jepsen_lite import evidence
 from jepsen_lite.evidence import Cycle, Edge
+from jepsen_lite.fault_plan import Observation, Strike
 from jepsen_lite.report import page
 from jepsen_lite.report.index import Index
 from jepsen_lite.store import RunDirectory
 from jepsen_lite.verdicts import Verdict
+
+from .conftest import MS, operation
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -75,6 +79,45 @@ put("text", ""); found.again = rows();
 document.body.dataset.found = JSON.stringify(found);
 """
 
+FRAME = """
+const one = (name) => document.querySelector(name);
+const later = () => new Promise((done) => setTimeout(done, 20));
+const until = async (holds) => { while (!holds()) await later(); };
+const within = (x) => x >= 0 && x <= innerWidth;
+const found = {};
+(async () => {
+  const svg = one("#chart-latency svg"), room = svg.getBoundingClientRect();
+  await until(() => svg.childElementCount > 0);
+  const [left, width] = ["x", "width"].map((name) => Number(one("#chart-quantiles clipPath rect").getAttribute(name)));
+  const dots = [...document.querySelectorAll("#chart-quantiles g[clip-path] circle")];
+  found.quantiles = dots.map((dot) => dot.getAttribute("cx") <= left + width);
+  const point = (type, x, buttons, button = 0) => svg.dispatchEvent(
+    new PointerEvent(type, { clientX: room.left + x, clientY: room.top + 9, buttons, button, pointerId: 1, bubbles: true }));
+  point("pointerdown", 300, 1);
+  point("pointerleave", 300, 1);
+  point("pointermove", 500, 0);
+  found.brush = svg.querySelector(".brush").getAttribute("visibility");
+  const go = one("#go");
+  for (const number of ["2", "-1", "1.5"]) { go.value = number; go.dispatchEvent(new Event("change")); }
+  found.no_such = one("#operation").textContent;
+  go.value = "1";
+  go.dispatchEvent(new Event("change"));
+  found.last = one("#operation").textContent;
+  const before = one("#window").textContent;
+  svg.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft", altKey: true, bubbles: true, cancelable: true }));
+  await later();
+  found.back = one("#window").textContent === before;
+  one("[data-zoom=all]").click();
+  for (let times = 0; times < 22; times += 1) one("[data-zoom=in]").click();
+  await until(() => one("#window").textContent.startsWith("1800.0000 s") || one("#window").textContent.startsWith("1799.99"));
+  const shades = [...document.querySelectorAll("#chart-latency g[clip-path] rect")].map((rect) => rect.getBBox());
+  found.shades = shades.map((box) => within(box.x) && within(box.x + box.width) && box.width > 900);
+  const lines = [...document.querySelectorAll("#chart-offsets g[clip-path] path")].map((path) => path.getBBox());
+  found.lines = lines.map((box) => within(box.x) && within(box.x + box.width));
+  document.body.dataset.found = JSON.stringify(found);
+})();
+"""
+
 HOSTILE = """
 document.querySelector("[data-op]").click();
 setTimeout(() => {
@@ -93,7 +136,13 @@ const until = async (holds) => { while (!holds()) await new Promise((done) => se
   const wide = sections.filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.id);
   const drawn = [...document.querySelectorAll(".space svg:not(.names), .growth")];
   const pictures = drawn.map((each) => each.getBoundingClientRect().height);
-  document.body.dataset.found = JSON.stringify({ overflow: document.documentElement.scrollWidth > innerWidth, wide, pictures });
+  const overflow = document.documentElement.scrollWidth > innerWidth;
+  const tools = document.querySelector(".tools.sticky");
+  if (tools) scrollTo(0, scrollY + tools.getBoundingClientRect().bottom + 300);
+  const hidden = tools && tools.getBoundingClientRect().top + 6 < document.querySelector(".top").getBoundingClientRect().bottom;
+  document.body.style.width = "345px";
+  const wider = sections.filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.id);
+  document.body.dataset.found = JSON.stringify({ overflow, wide: [...wide, ...wider], pictures, hidden });
 })();
 """
 
@@ -139,6 +188,22 @@ def test_a_run_is_drawn_and_answers_its_reader(new_run, illegal_run: RunDirector
     assert found["themed"]
 
 
+def test_charts_keep_to_their_frame_however_close_one_looks(new_run, tmp_path: Path) -> None:
+    hour_ms = 3_600_000
+    ops = [operation(0, "get", None, 1, 0, 5), operation(1, "get", None, 1, hour_ms - 5, hour_ms)]
+    strike = Strike(kind="partition", begin_ns=60_000 * MS, end_ns=3_000_000 * MS, links=((3000, 3001),))
+    seen = [Observation(at_ns=at * hour_ms * MS, node=3000, is_up=True, high_watermark=at + 1, log_end=at + 2) for at in (0, 1)]
+    directory = new_run(ops, strikes=[strike], observations=seen)
+    found = visited(page.write_page(directory), FRAME, tmp_path / "profile")
+    assert found["quantiles"] == [True] * 8, "those of the last bin as well, whose middle may lie beyond the run"
+    assert found["brush"] == "hidden", "the button was let go outside"
+    assert found["no_such"] == ""
+    assert found["last"].startswith("1 · get x")
+    assert found["back"], "Alt and an arrow are the browser's own"
+    assert found["shades"] == [True]
+    assert found["lines"] == [True, True]
+
+
 def test_what_clients_wrote_does_nothing_in_a_browser(new_run, tmp_path: Path) -> None:
     from jepsen_lite.history import Op
 
@@ -170,11 +235,18 @@ def test_filters_of_the_index_leave_the_runs_that_they_name(new_run, tmp_path: P
 def test_pages_fit_a_phone(new_run, illegal_run: RunDirectory, tmp_path: Path) -> None:
     move = '{"v":1,"time_us":%d,"node":%d,"event":"state","state":"%s","epoch":2,"hw":0,"from":"follower"}\n'
     illegal_run.write_trace([move % (70_000, 3000, "candidate"), move % (74_000, 3001, "leader")])
+    cycle = Cycle("G1c", (Edge(2, 3, "wr", "3 read what 2 wrote"), Edge(3, 2, "realtime", "3 returned before 2 began")))
+    cyclic = Verdict(checker="list-append", valid=False, details=evidence.shown(cycles=[cycle]))
+    record = illegal_run.record()
+    illegal_run.write_record(msgspec.structs.replace(record, verdicts=(*record.verdicts, cyclic)))
     new_run(list(illegal_run.run().history), [Verdict(checker="stats", valid=True)], nemeses=("a-fault-with-a-long-name",) * 9)
     found = visited(page.write_page(illegal_run), NARROW, tmp_path / "profile", width=500)
     assert (found["overflow"], found["wide"]) == (False, [])
+    assert not found["hidden"], "the tools stay in sight"
     assert len(found["pictures"]) == 2
     assert found["pictures"][0] > 80
+    found = visited(page.write_page(illegal_run), NARROW, tmp_path / "profile", width=760)
+    assert (found["overflow"], found["hidden"]) == (False, False)
     found = visited(Index(tmp_path).write(), NARROW, tmp_path / "profile", width=500)
     assert (found["overflow"], found["wide"]) == (False, [])
     assert found["pictures"][0] > 60

@@ -107,7 +107,7 @@ const kraftlab = (() => {
       for (const lane of scene.faults) for (const each of lane.spans) {
         const end = each.end_us === null ? each.begin_us : each.end_us;
         if (each.begin_us > view.to || end < view.from) continue;
-        const x = this.x(each.begin_us), width = this.x(end) - x;
+        const x = Math.max(this.x(each.begin_us), GUTTER - 2), width = Math.min(this.x(end), GUTTER + this.width + 2) - x;
         const isInstant = width < 1;
         this.plot.append(draw("rect", { x, y: 0, width: Math.max(width, 1.5), height: this.height, fill: kindColour(each.about), opacity: isInstant ? (many ? 0.2 : 0.7) : many ? 0.07 : "var(--shade)" }));
       }
@@ -121,9 +121,11 @@ const kraftlab = (() => {
     listen() {
       let start = null;
       const svg = this.svg;
+      const leave = () => { start = null; this.brush.setAttribute("visibility", "hidden"); };
       svg.addEventListener("pointerdown", (event) => { if (event.button === 0) start = event.clientX; });
       svg.addEventListener("pointermove", (event) => {
         crossAt(this.at(event.clientX));
+        if (!(event.buttons & 1)) leave();
         if (start !== null && Math.abs(event.clientX - start) > 3) {
           if (!svg.hasPointerCapture(event.pointerId)) svg.setPointerCapture(event.pointerId);
           const [low, high] = [start, event.clientX].sort((a, b) => a - b).map((x) => this.x(this.at(x)));
@@ -133,11 +135,11 @@ const kraftlab = (() => {
         const hit = this.hits && this.hits(event);
         if (hit) showTip(event, hit.text); else hideTip();
       });
-      const leave = () => { start = null; this.brush.setAttribute("visibility", "hidden"); };
       svg.addEventListener("pointerup", (event) => {
         const begun = start;
         leave();
-        if (begun !== null && Math.abs(event.clientX - begun) > 3) zoom(...[begun, event.clientX].sort((a, b) => a - b).map((x) => this.at(x)));
+        if (begun === null) return;
+        if (Math.abs(event.clientX - begun) > 3) zoom(...[begun, event.clientX].sort((a, b) => a - b).map((x) => this.at(x)));
         else { const hit = this.hits && this.hits(event); if (hit && hit.op !== undefined) choose(hit.op); }
       });
       svg.addEventListener("pointercancel", leave);
@@ -145,7 +147,7 @@ const kraftlab = (() => {
       svg.addEventListener("dblclick", () => zoom(0, span));
       svg.addEventListener("keydown", (event) => {
         const act = KEYS[event.key];
-        if (act && !event.ctrlKey && !event.metaKey) { event.preventDefault(); act(); }
+        if (act && !event.ctrlKey && !event.metaKey && !event.altKey) { event.preventDefault(); act(); }
       });
     }
   }
@@ -256,11 +258,12 @@ const kraftlab = (() => {
       if (!values.length) return;
       const y = (value) => self.height - 6 - ((value - low) / Math.max(high - low, 1)) * (self.height - 14);
       self.scale(steps(low, Math.max(high, low + 1), 4), y, (tick) => (Math.round(tick) === tick ? tick.toLocaleString("en") : ""));
+      const x = (us) => Math.min(Math.max(self.x(us), GUTTER - 9), GUTTER + self.width + 9).toFixed(1);
       for (const curve of visible) for (const [column, dash, width] of [[1, "", 2], [2, "4 3", 1.3]]) {
         let path = "", before = -1;
         for (const point of curve.points) {
-          if (point[column] >= 0) path += before >= 0 ? `H${self.x(point[0]).toFixed(1)}V${y(point[column]).toFixed(1)}` : `M${self.x(point[0]).toFixed(1)},${y(point[column]).toFixed(1)}`;
-          else if (before >= 0) path += `H${self.x(point[0]).toFixed(1)}`;
+          if (point[column] >= 0) path += before >= 0 ? `H${x(point[0])}V${y(point[column]).toFixed(1)}` : `M${x(point[0])},${y(point[column]).toFixed(1)}`;
+          else if (before >= 0) path += `H${x(point[0])}`;
           before = point[column];
         }
         self.plot.append(draw("path", { d: path, fill: "none", stroke: nodeColour(curve.node), "stroke-width": width, "stroke-dasharray": dash }));
@@ -368,7 +371,7 @@ const kraftlab = (() => {
       QUANTILES.forEach(([name, stroke, dash], place) => {
         let path = "", before = null;
         for (const row of scene.quantiles[f]) {
-          const x = self.x((row[0] + 0.5) * scene.width_us).toFixed(1), top = y(row[2][place]).toFixed(1);
+          const x = self.x(Math.min((row[0] + 0.5) * scene.width_us, span)).toFixed(1), top = y(row[2][place]).toFixed(1);
           path += `${before === row[0] - 1 ? "L" : "M"}${x},${top}`;
           self.plot.append(draw("circle", { cx: x, cy: top, r: 2.2, fill: stroke }));
           before = row[0];
@@ -452,7 +455,7 @@ const kraftlab = (() => {
   const actions = { in: () => closer(0.5), out: () => closer(2), all: () => zoom(0, span) };
   for (const button of document.querySelectorAll("[data-zoom]")) button.addEventListener("click", actions[button.dataset.zoom]);
   for (const link of document.querySelectorAll("[data-op]")) link.addEventListener("click", () => choose(Number(link.dataset.op)));
-  document.getElementById("go").addEventListener("change", (event) => { if (event.target.value !== "") choose(Number(event.target.value)); });
+  document.getElementById("go").addEventListener("change", (event) => { if (event.target.value !== "" && event.target.reportValidity()) choose(Number(event.target.value)); });
   for (const button of document.querySelectorAll("[data-copy]")) button.addEventListener("click", () => {
     const selection = getSelection();
     selection.selectAllChildren(document.getElementById(button.dataset.copy));
