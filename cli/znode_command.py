@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 30.0
 _RETRY_S = 0.2
+PORTION = 5000
+"""Topics and partitions of one request: the controller takes no more than 10,000 at once."""
+
+K = TypeVar("K")
 
 
 @click.command(
@@ -128,7 +132,10 @@ def _apply(
         from .reassign import partition_errors
 
         options = MoveOptions(reason="imported from znodes", validate_only=validate_only)
-        refused = partition_errors(client.alter_partition_reassignments(startable, options=options))
+        refused: dict[TopicPartition, str] = {}
+        for portion in _portions(dict.fromkeys(startable, 1)):
+            targets = {key: startable[key] for key in portion}
+            refused |= partition_errors(client.alter_partition_reassignments(targets, options=options))
         if refused:
             (topic, partition), reason = min(refused.items())
             raise CommandFailed(
@@ -174,15 +181,29 @@ def _create(client: AdminClient, plan: Sequence[PartitionImport], validate_only:
     for entry in plan:
         topic = creations.setdefault(entry.topic, pb.CreatableTopic(name=entry.topic, num_partitions=-1, replication_factor=-1))
         topic.assignments.add(partition_index=entry.partition, broker_ids=entry.original)
-    if not creations:
-        return
-    answer = client.create_topics(creations.values(), validate_only=validate_only)
-    refused = [result for result in answer.topics if result.error_code]
+    refused = []
+    for portion in _portions({name: 1 + len(topic.assignments) for name, topic in creations.items()}):
+        answer = client.create_topics([creations[name] for name in portion], validate_only=validate_only)
+        refused += [result for result in answer.topics if result.error_code]
     if refused:
         raise CommandFailed(
             f"Error: {len(refused)} of {len(creations)} topics were refused, {refused[0].name}: {refused[0].error_message}. "
             "Start the brokers that its znode names, or correct it, and run the import again: what exists stays as it is"
         )
+
+
+def _portions(sizes: Mapping[K, int]) -> Iterator[list[K]]:
+    """The keys in portions that one request has room for; at least one in each."""
+    portion: list[K] = []
+    taken = 0
+    for key, size in sizes.items():
+        if portion and taken + size > PORTION:
+            yield portion
+            portion, taken = [], 0
+        portion.append(key)
+        taken += size
+    if portion:
+        yield portion
 
 
 def _place(client: AdminClient, plan: Sequence[PartitionImport]) -> None:

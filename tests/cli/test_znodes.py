@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli import main
+from kraftlab.cli.output import CommandFailed
+from kraftlab.cli.znode_command import _apply, _create
 from kraftlab.cli.znodes import (
     Override,
     ZnodeError,
@@ -212,6 +215,48 @@ def test_only_a_files_name_may_end_in_json_beside_the_topics(tmp_path: Path) -> 
 def test_what_is_missing_is_said(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["import-znode", *arguments]) == 1
     assert said in capsys.readouterr().err
+
+
+class Controller:
+    """Takes what it is asked for, 10,000 records at once, and refuses topic t1."""
+
+    def __init__(self) -> None:
+        self.created: list[str] = []
+        self.moved: list[tuple[str, int]] = []
+
+    def describe_topics(self) -> pb.DescribeTopicPartitionsResponse:
+        return pb.DescribeTopicPartitionsResponse()
+
+    def create_topics(self, topics: Iterable[pb.CreatableTopic], *, validate_only: bool) -> pb.CreateTopicsResponse:
+        topics = list(topics)
+        assert sum(1 + len(topic.assignments) for topic in topics) <= 10_000
+        self.created += [topic.name for topic in topics]
+        return pb.CreateTopicsResponse(
+            topics=[pb.CreatableTopicResult(name=topic.name, error_code=37 if topic.name == "t1" else 0) for topic in topics]
+        )
+
+    def alter_partition_reassignments(
+        self, targets: dict[tuple[str, int], Any], *, options: Any
+    ) -> pb.AlterPartitionReassignmentsResponse:
+        assert len(targets) <= 10_000
+        self.moved += targets
+        return pb.AlterPartitionReassignmentsResponse()
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(4, 4_000), (11_000, 1)])
+def test_a_large_dump_is_imported_in_portions_that_the_controller_takes(topics: int, partitions: int) -> None:
+    moving = {
+        "partitions": {str(n): [1, 2] for n in range(partitions)},
+        "adding_replicas": {str(n): [2] for n in range(partitions)},
+    }
+    znodes = [parse_topic("f", f"t{number}", topic_json(2, **moving)) for number in range(0, 2 * topics, 2)]
+    controller: Any = Controller()
+    _apply(controller, znodes, plan_import(znodes, {}), validate_only=False)
+    assert sorted(controller.created) == sorted(znode.topic for znode in znodes)
+    assert len(set(controller.moved)) == len(controller.moved) == topics * partitions
+    refused = parse_topic("f", "t1", topic_json(1, partitions={"0": [1]}))
+    with pytest.raises(CommandFailed, match=f"1 of {topics + 1} topics were refused, t1"):
+        _create(controller, plan_import([*znodes, refused], {}), validate_only=False)
 
 
 @pytest.fixture
