@@ -120,6 +120,8 @@ def damage(machine: Machine, target: Target, random: Random) -> None:
     for _ in range(random.choice((1, 1, 3))):
         machine.file_system.flip(target.path, random.randrange(target.start, target.end), random.randrange(8))
     machine.rot = Rot(target.path, target.until, target.unreadable, target.is_fatal)
+    if snapshot_id(target.path.rpartition("/")[2]) is not None:
+        machine.world.has_rotten_snapshots = True
 
 
 def rot_newest_snapshot(world: World, leader: SimulatedProcess, random: Random) -> None:
@@ -133,5 +135,4 @@ def rot_newest_snapshot(world: World, leader: SimulatedProcess, random: Random) 
     if found and others and machine.rot is None and may_be_lost(world, machine):
         world.note(f"rot on n{machine.node_id}, which leads: {found[0]}")
         damage(machine, found[0], random)
-        world.has_rotted = True
         random.choice(others).wipe("and needs what has rotted")

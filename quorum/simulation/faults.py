@@ -300,7 +300,6 @@ def rot(world: World, random: Random) -> Struck:
     target = random.choice([target for target in found if target.path.rpartition(".")[2] == kind])
     world.note(f"rot on n{machine.node_id}: {target}")
     damage(machine, target, random)
-    world.has_rotted = True
     if random.random() < 0.7:
         machine.crash(power_cut=random.random() < 0.5, reason="and starts on what has rotted", down_us=_down_us(random))
     return (machine.node_id,)

@@ -201,11 +201,9 @@ class Liveness:
             )
 
     def _note_prospective(self) -> None:
-        for machine in self.core:
-            if machine.state_name == "prospective":
-                self._prospective_since_us.setdefault(machine.node_id, self.world.now_us)
-            else:
-                self._prospective_since_us.pop(machine.node_id, None)
+        since_us, now_us = self._prospective_since_us, self.world.now_us
+        asking = [machine.node_id for machine in self.core if machine.state_name == "prospective"]
+        self._prospective_since_us = {node_id: since_us.get(node_id, now_us) for node_id in asking}
 
     def leader(self) -> SimulatedProcess | None:
         """Who leads the highest epoch that anybody in the core knows. It may be a node outside: a full disk is noticed late. One

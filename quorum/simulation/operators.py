@@ -37,11 +37,12 @@ FOLLOW_UPS_MAX = 30
 
 
 class Asked(NamedTuple):
-    """A change that was put to a process, by that machine's clock."""
+    """A change that was put to a process, by that machine's clock. `sets` of voters were committed by then."""
 
     process: SimulatedProcess
     request: VoterChangeRequest
     due_ms: int
+    sets: int
 
 
 class Operators(Checker):
@@ -79,7 +80,8 @@ class Operators(Checker):
         if process.machine.paused_until_us > self.world.now_us:
             return
         number, self._next = self._next, self._next + 1
-        self._waiting[number] = Asked(process, request, process.machine.now_ms() + timeout_ms + GRACE_MS)
+        due_ms, sets = process.machine.now_ms() + timeout_ms + GRACE_MS, len(self.world.voters.committed.entries)
+        self._waiting[number] = Asked(process, request, due_ms, sets)
         process.ask(request, lambda response: self._answered(number, response))
 
     def add(self, machine: Machine, timeout_ms: int) -> None:
@@ -96,7 +98,7 @@ class Operators(Checker):
         if response.error is not ErrorCode.NONE:
             return
         self.done += 1
-        committed = [voters for _, voters in self.world.voters.committed.entries]
+        committed = [voters for _, voters in self.world.voters.committed.entries[asked.sets - 1 :]]
         request = asked.request
         if isinstance(request, AddVoterRequest):
             is_done = any(voters.has(request.voter.key) for voters in committed)
@@ -109,7 +111,7 @@ class Operators(Checker):
 
     def unanswered(self) -> str | None:
         """A change that ought to have its answer. Who stays broken for good, with a full disk perhaps, owes none."""
-        for number, (process, request, due_ms) in list(self._waiting.items()):
+        for number, (process, request, due_ms, _) in list(self._waiting.items()):
             if process.dead:
                 del self._waiting[number]
             elif process.machine in self.world.liveness.outside:

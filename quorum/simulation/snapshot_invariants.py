@@ -34,8 +34,7 @@ class SnapshotsAreCommitted(Checker):
     def on_snapshot(self, process: SimulatedProcess, store: SnapshotStore, snapshot: OffsetAndEpoch) -> None:
         if snapshot in store.ids():
             self._check_position(process, snapshot)
-            if process.machine.rot is None:
-                self._check_content(process, store.reader(snapshot))
+            self._check_content(process, store.reader(snapshot))
         self._check_start(process)
 
     def on_install(self, process: SimulatedProcess, effect: InstallSnapshot) -> None:
@@ -48,9 +47,9 @@ class SnapshotsAreCommitted(Checker):
             raise Violation(f"S13 n{process.node_id} installs {effect.id}: its voters are {process.raft.voters}, not {committed}")
 
     def on_refused(self, process: SimulatedProcess, snapshot: OffsetAndEpoch, reason: str) -> None:
-        """What comes from a leader holds as long as no disk has rotted."""
-        if self.world.has_equal_snapshots and not self.world.has_rotted:
-            raise Violation(f"D3 n{process.node_id} refuses its copy of {snapshot}, and nothing has rotted: {reason}")
+        """What comes from a leader holds as long as no snapshot has rotted; logs may have."""
+        if self.world.has_equal_snapshots and not self.world.has_rotten_snapshots:
+            raise Violation(f"D3 n{process.node_id} refuses its copy of {snapshot}, and no snapshot has rotted: {reason}")
 
     def on_flushed(self, process: SimulatedProcess) -> None:
         if process.local_log.view.start_offset:

@@ -66,7 +66,7 @@ class World:
         "coverage",
         "disk_slowness",
         "has_equal_snapshots",
-        "has_rotted",
+        "has_rotten_snapshots",
         "history",
         "leaders",
         "liveness",
@@ -127,8 +127,8 @@ class World:
         """Whom a node asks that knows nobody: the voters that the cluster begins with."""
         self.network = SimulatedNetwork(self)
         self.snapshots_taken = self.snapshots_loaded = self.repairs = 0
-        self.has_rotted = False
-        """Whether any disk ever has."""
+        self.has_rotten_snapshots = False
+        """Whether any snapshot has ever rotted."""
         self.has_equal_snapshots = make_state_machine is lists_state_machine
         """Whether two snapshots at the same offset are the same bytes."""
         self.checkers = Checkers(self, (*SNAPSHOT_CHECKERS, *MEMBERSHIP_CHECKERS))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import ExitStack, nullcontext
 from itertools import pairwise
 
 import msgspec
@@ -13,7 +14,9 @@ from kraftlab.quorum.simulation.fault_atlas import damage, is_whole, may_be_lost
 from kraftlab.quorum.simulation.faults import FAULTS
 from kraftlab.quorum.simulation.invariants import Violation
 from kraftlab.quorum.simulation.machine import Machine
+from kraftlab.quorum.simulation.mutants import MUTANTS, planted
 from kraftlab.quorum.simulation.options import CALM, draw_options
+from kraftlab.quorum.simulation.state_machine import FrozenHash
 from kraftlab.quorum.simulation.transcript import Transcript
 from kraftlab.quorum.simulation.voter_trail import VoterTrail, differ_by_one
 from kraftlab.quorum.simulation.world import World
@@ -161,6 +164,46 @@ def test_what_is_lost_in_the_middle_of_a_repair_is_missed() -> None:
     world.after(1_500_000, rot)
     with pytest.raises(Violation, match="D1"):
         run_until(world, 3_000_000)
+
+
+def test_a_snapshot_is_checked_whatever_else_has_rotted_on_its_disk() -> None:
+    world = churning(1, (), voters=3, observers=0, snapshot_interval_us=0)
+
+    def take() -> None:
+        machine = world.machines[0]
+        damage(machine, targets(world, machine)[0], random.Random(1))
+        machine.process.state_machine.freeze = lambda: FrozenHash(1, machine.process.applying.offset)
+        assert machine.process.snapshots.take()
+
+    world.after(1_500_000, take)
+    with pytest.raises(Violation, match=r"S13 .* is not the state at that offset"):
+        run_until(world, 2_000_000)
+
+
+@pytest.mark.parametrize("suffix", [".log", ".checkpoint", "quorum-state"])
+def test_what_excuses_that_a_copy_of_a_snapshot_is_refused(suffix: str) -> None:
+    world = run_until(churning(1, (), voters=3, observers=0), 2_000_000)
+    machine = world.machines[0]
+    damage(machine, next(target for target in targets(world, machine) if target.path.endswith(suffix)), random.Random(1))
+    with nullcontext() if suffix == ".checkpoint" else pytest.raises(Violation, match="D3"):
+        world.checkers.on_refused(machine.process, machine.process.raft.snapshots[-1], "it does not hold")
+
+
+def test_the_voters_before_a_change_was_asked_for_do_not_show_that_it_was_made() -> None:
+    """The quorum began without the voter that is to go."""
+    world = churning(1, (), voters=3, observers=1, snapshot_interval_us=0)
+    machine = world.machines[3]
+    with ExitStack() as bugs:
+
+        def remove() -> None:
+            assert world.newest_voters().has(machine.key)
+            bugs.enter_context(planted(MUTANTS["change-answered-at-once"]))
+            world.operators.remove(machine.key, 2_000)
+
+        world.after(500_000, world.operators.add, machine, 2_000)
+        world.after(1_500_000, remove)
+        with pytest.raises(Violation, match=r"S12 .* as done, and it is not committed"):
+            run_until(world, 2_000_000)
 
 
 @pytest.mark.parametrize(
