@@ -93,6 +93,8 @@ class ForkServer:
         """Roles by process id."""
         self._standing: set[int] = set()
         """Those that stand still. The system tells of that once: who waits for it again waits for ever."""
+        self._becoming: dict[int, int] = {}
+        """Pipes that end when those that were forked hold nothing of the server's any more; none stands still before."""
         self._stopping = ""
         """The role that was asked to stop."""
         self._kill_at = math.inf
@@ -140,6 +142,8 @@ class ForkServer:
 
     def _signal(self, request: Signal) -> None:
         if request.pid in self._alive:
+            if request.number == signal.SIGSTOP:
+                self._wait_until_own(request.pid)
             os.kill(request.pid, request.number)
             if request.number == signal.SIGCONT:
                 self._standing.discard(request.pid)
@@ -156,13 +160,24 @@ class ForkServer:
         import grpc  # noqa: F401 (once here instead of in each node)
 
         gc.freeze()
+        ended, end = os.pipe()
         pid = os.fork()
         if pid == 0:
-            self._become_node(request)
+            os.close(ended)
+            self._become_node(request, end)
+        os.close(end)
+        self._becoming[pid] = ended
         self._alive[pid] = request.role
         self._say(Started(request.request, pid))
 
-    def _become_node(self, request: Start) -> NoReturn:
+    def _wait_until_own(self, pid: int) -> None:
+        """Until a node that was forked has its own standard streams, and is woken when the server ends; or has ended itself."""
+        ended = self._becoming.pop(pid, None)
+        if ended is not None:
+            os.read(ended, 1)
+            os.close(ended)
+
+    def _become_node(self, request: Start, end: int) -> NoReturn:
         code = 1
         try:
             os.setsid()
@@ -173,7 +188,7 @@ class ForkServer:
             log = os.open(request.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
             for source, target in ((self._death_pipe[0], 0), (log, 1), (log, 2)):
                 os.dup2(source, target)
-            for descriptor in (log, *self._death_pipe, *self._wakeup):
+            for descriptor in (log, *self._death_pipe, *self._wakeup, *self._becoming.values(), end):
                 os.close(descriptor)
             if request.namespace:
                 namespaces.enter(request.namespace)
@@ -195,6 +210,7 @@ class ForkServer:
 
     def _ended(self, pid: int, status: int) -> None:
         del self._alive[pid]
+        self._wait_until_own(pid)
         self._standing.discard(pid)
         if self._stopping:
             self._stop_controllers_when_alone()

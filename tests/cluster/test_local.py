@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -146,6 +147,37 @@ def test_no_node_outlives_those_who_started_it(tmp_path: Path, victim: str, paus
     finally:
         parent.kill()
         parent.wait()
+
+
+SLOW = """
+import os, time
+from kraftlab.cluster import fork_server, node
+fork_server._call_process = lambda name: time.sleep(0.3)
+node.load = lambda role: None
+node.run = lambda *arguments, **options: len(os.read(0, 1))
+fork_server.main()
+"""
+
+
+def test_a_node_that_is_paused_as_soon_as_it_is_forked_does_not_outlive_the_fork_server() -> None:
+    """Nor does it keep the server's output open, which whoever started the server reads to its end."""
+    with subprocess.Popen([sys.executable, "-c", SLOW], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdin is not None and server.stdout is not None
+        start = fork_server.Start(0, "controller", "/nowhere/node/server.properties", os.devnull)
+        server.stdin.write(msgspec.json.encode(start) + b"\n")
+        server.stdin.flush()
+        pid = msgspec.json.decode(server.stdout.readline(), type=fork_server.Started).pid
+        try:
+            server.stdin.write(msgspec.json.encode(fork_server.Signal(1, pid, signal.SIGSTOP)) + b"\n")
+            server.stdin.flush()
+            assert msgspec.json.decode(server.stdout.readline(), type=fork_server.Signalled).request == 1
+            server.kill()
+            wait_until_gone([pid])
+        finally:
+            server.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        assert server.stdout.read() == b""
 
 
 DEAF = """
