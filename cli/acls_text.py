@@ -136,7 +136,7 @@ def _convenient(given: Mapping[str, Any], named: Sequence[Pattern]) -> Rules:
     wanted: Rules = {}
     for pattern in named:
         operations: list[Operation] = []
-        if "producer" in given:
+        if "producer" in given and (pattern.resource_type is not ResourceType.CLUSTER or "idempotent" in given):
             operations += _PRODUCER.get(pattern.resource_type, ())
         if "consumer" in given:
             operations += _CONSUMER.get(pattern.resource_type, ())

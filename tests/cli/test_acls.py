@@ -12,7 +12,7 @@ import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli import acls_command, main
-from kraftlab.cli.acls_text import described, document, listing
+from kraftlab.cli.acls_text import described, document, listing, rules
 from kraftlab.cluster import LocalCluster
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
@@ -227,6 +227,13 @@ def test_credentials_that_cannot_be_are_told(run: Run, arguments: tuple[str, ...
     ran = run("configs", "--alter", *arguments)
     assert ran.code == 1
     assert reason in ran.err
+
+
+@pytest.mark.parametrize(("more", "expected"), [((), []), (("idempotent",), ["IDEMPOTENT_WRITE"])])
+def test_only_who_asks_for_it_may_write_idempotently(more: tuple[str, ...], expected: list[str]) -> None:
+    given = {"topic": ("t",), "allow-principal": ("User:a",), **dict.fromkeys(("cluster", "producer", *more), True)}
+    on_cluster = [said for pattern, said in rules(given).items() if pattern.resource_type.name == "CLUSTER"]
+    assert [entry.operation.name for said in on_cluster for entry in said] == expected
 
 
 def test_numbers_that_only_newer_nodes_know_are_shown_as_they_are() -> None:
