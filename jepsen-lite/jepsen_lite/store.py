@@ -43,6 +43,8 @@ TRANSCRIPT = "transcript.txt"
 TRACE = "trace.ndjson.gz"
 """What the nodes of a simulated run did, a JSON object per line (`kraftlab.quorum.trace`)."""
 _RECORD = "run.json"
+_NAME_BYTES = 200
+"""Of a seed in the name of a directory, which file systems give 255."""
 T = TypeVar("T")
 
 
@@ -117,8 +119,7 @@ class RunDirectory:
             if (path / _RECORD).is_file():
                 return cls(path.resolve())
         if name == LATEST:
-            again = f"kraftlab chaos test -w registers -n kill --store {store}"
-            raise StoreError(f"there is no run {name} in {store}, or it was cut short; make one with: {again}")
+            raise StoreError(f"there is no run {name} in {store}, or it was cut short; make one with: {first_run(store)}")
         raise StoreError(
             f"there is no run {name}, neither as a path nor in {store}; see kraftlab chaos report --all --store {store}"
         )
@@ -229,14 +230,20 @@ class RunDirectory:
             raise StoreError(f"{path} cannot be read: {error}; run it again with this version") from error
 
 
+def first_run(store: str | os.PathLike[str]) -> str:
+    """The command that makes a run, for a store that has none."""
+    return f"kraftlab chaos test -w registers -n kill --store {store}"
+
+
 def all_runs(store: str | os.PathLike[str] = DEFAULT_STORE) -> Iterator[RunDirectory]:
     """The runs of a store, the newest first; what was cut short is left out."""
-    found = [path.parent for path in Path(store).glob(f"*/*/{_RECORD}") if path.parent.parent.name != LATEST]
+    found = [path.parent for path in Path(store).glob(f"*/*/{_RECORD}") if LATEST not in path.parts[-3:-1]]
     yield from (RunDirectory(path) for path in sorted(found, key=lambda path: path.name, reverse=True))
 
 
 def _file_name(text: str) -> str:
-    return "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in text)
+    name = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in text)
+    return name.encode()[:_NAME_BYTES].decode(errors="ignore")
 
 
 def _point_latest(store: Path, path: Path) -> None:
@@ -266,11 +273,13 @@ def _schema() -> Any:
 
 
 def history_table(name: str, history: Iterable[Op]) -> Any:
-    """A history as an Arrow table, one row per operation; `value` and `result` are JSON texts, `return_ns` is null for `info`."""
+    """A history as an Arrow table, one row per operation; `value` and `result` are JSON texts, `return_ns` is null for `info`. Of
+    what is no JSON value stands how it shows itself.
+    """
     import pyarrow as pa
 
     def text(value: Any) -> str:
-        return msgspec.json.encode(value).decode()
+        return msgspec.json.encode(value, enc_hook=repr).decode()
 
     rows = [
         {

@@ -82,7 +82,7 @@ class Story:
             ended = replace(op, outcome=outcome, result=result, error=error, ended_ns=self.now_ns())
             self._ops[op.index] = ended
             if outcome == INFO:
-                del self._processes[threading.get_ident()]
+                self._processes.pop(threading.get_ident(), None)  # a call within this one may have done so
             return ended
 
     def run(self) -> Run:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from click.testing import CliRunner
 
 from jepsen_lite.commands.check import check
 from jepsen_lite.history import History, Op
-from jepsen_lite.rechecking import answer, rechecked, tasks_of
+from jepsen_lite.rechecking import Answers, KeyTask, answer, rechecked, tasks_of
 from jepsen_lite.spark_engine import dealt, judge_rows
 from jepsen_lite.store import RunDirectory, RunRecord, StoreError
 from jepsen_lite.verdicts import NOT_KNOWN, SAFETY, Verdict
@@ -111,6 +112,23 @@ def test_one_that_cannot_be_judged_keeps_none_of_all_from_it(tmp_path: Path) -> 
     assert "not judged forgotten/" in shown.output and "there is no workload 'forgotten'" in shown.output
     assert shown.output.count("not judged registers/") == 1
     assert "linearizable: key 'values/a/0'" in shown.output
+
+
+def test_nor_does_it_on_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers_of(spark: object, tasks: list[KeyTask], slots: int) -> Answers:
+        return {(found.run, found.checker, found.key): found.answer for found in map(answer, tasks)}
+
+    monkeypatch.setattr("jepsen_lite.spark_engine.answers_of", answers_of)
+    monkeypatch.setattr("kraftlab.pipeline.session.factory.session", nullcontext)
+    stored(tmp_path, "1", last_read=1)
+    forgotten = stored(tmp_path, "2", last_read=2, workload="forgotten")
+    (stored(tmp_path, "3", last_read=2).path / "history.parquet").unlink()
+    words = ["--engine", "spark", "--store", str(tmp_path)]
+    shown = CliRunner().invoke(check, ["--all", *words])
+    assert shown.exit_code == SAFETY, shown.exception
+    assert shown.output.count("not judged ") == 2
+    assert "linearizable: key 'values/a/0'" in shown.output
+    assert "there is no workload 'forgotten'" in str(CliRunner().invoke(check, [forgotten.name, *words]).exception)
 
 
 def test_whoever_waits_longer_learns_more(tmp_path: Path) -> None:

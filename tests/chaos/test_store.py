@@ -14,6 +14,7 @@ from jepsen_lite import store
 from jepsen_lite.committed_log import CommittedLog, Entry
 from jepsen_lite.fault_plan import Action, FaultPlan, Observation, Strike
 from jepsen_lite.history import History, Op
+from jepsen_lite.report.index import unfinished
 from jepsen_lite.store import RunDirectory, RunRecord, StoreError
 from jepsen_lite.verdicts import Verdict
 from jepsen_lite.workload import Options, Run
@@ -112,6 +113,22 @@ def test_runs_of_one_second_have_directories_of_their_own_and_the_newest_is_firs
         directory.write_record(_record(_run()))
     assert [directory.name for directory in store.all_runs(tmp_path)] == [made[1].name, made[0].name]
     assert RunDirectory.find("latest", tmp_path).name == made[1].name
+
+
+def test_the_link_of_a_store_within_a_store_is_no_run(tmp_path: Path) -> None:
+    tried = RunDirectory.new(tmp_path / "shrinking", "topics", "7", NOON)
+    tried.write_run(RunRecord(workload="topics", world="real", options=Options()), _run())
+    assert list(store.all_runs(tmp_path)) == []
+    assert unfinished(tmp_path) == []
+    (tried.path / "run.json").unlink()
+    assert unfinished(tmp_path) == []
+
+
+@pytest.mark.parametrize("letter", ["7", "ß", "𝟕"])
+def test_a_long_seed_has_a_directory_as_well(tmp_path: Path, letter: str) -> None:
+    names = [RunDirectory.new(tmp_path, "topics", letter * 300, NOON).path.name for _ in range(2)]
+    assert all(name.startswith(f"20260101T120000-{letter * 50}") for name in names)
+    assert names[0] != names[1]
 
 
 def test_a_run_that_was_cut_short_is_not_found(tmp_path: Path) -> None:

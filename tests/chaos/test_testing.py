@@ -61,6 +61,12 @@ def test_what_the_test_did_not_name_is_raised_and_leaves_the_call_unknown(record
     assert recorder.history[0].error.startswith(type(exception).__name__)
 
 
+def test_what_a_call_within_a_call_raises_is_raised(recorder: Check) -> None:
+    with pytest.raises(TypeError, match="a fault of the test"):
+        recorder.call("set", "x", 1, recorder.call, "set", "x", 2, _raise, TypeError("a fault of the test"))
+    assert [op.outcome for op in recorder.history] == ["info", "info"]
+
+
 def test_threads_are_processes_of_their_own_and_calls_under_way_may_have_had_their_effect(recorder: Check) -> None:
     begun, over = threading.Event(), threading.Event()
 
@@ -94,6 +100,14 @@ def test_a_history_that_is_not_valid_fails_with_its_page(recorder: Check, tmp_pa
     page = Path(re.search(r"see (.*)", str(error.value))[1])  # type: ignore[index]
     assert page.is_relative_to(tmp_path / "runs")
     assert "safety violated" in page.read_text()
+
+
+def test_what_is_no_json_value_hides_no_verdict(recorder: Check) -> None:
+    recorder.call("set", "x", 1, lambda: None)
+    recorder.call("get", "x", None, lambda: 2j)
+    with pytest.raises(Violated, match="see ") as caught:
+        recorder(Linearizable(lambda key: Register()))
+    assert "get x → 2j" in Path(str(caught.value).rpartition("see ")[2]).read_text()
 
 
 def test_what_nobody_can_tell_fails_too(recorder: Check) -> None:

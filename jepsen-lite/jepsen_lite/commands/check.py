@@ -11,8 +11,8 @@ from kraftlab.cli.output import Output, json_option
 
 from ..checkers.linearizable import STEPS_MAX
 from ..command import HarnessError, WrongUse
-from ..rechecking import Answers, rechecked, tasks_of
-from ..store import DEFAULT_STORE, LATEST, RunDirectory, RunRecord, StoreError, all_runs
+from ..rechecking import Answers, KeyTask, rechecked, tasks_of
+from ..store import DEFAULT_STORE, LATEST, RunDirectory, RunRecord, StoreError, all_runs, first_run
 from ..verdicts import HARNESS, Validity, exit_code, worst
 from ..workloads import UnknownWorkload
 
@@ -44,7 +44,7 @@ Examples:
     metavar="N",
     help=f"How long to search for an order of a key's operations; default: {STEPS_MAX}.",
 )
-@click.option("--store", metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
+@click.option("--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
 @json_option
 def check(runs: tuple[str, ...], of_all: bool, engine: str, steps: int | None, store: str, as_json: bool) -> None:
     """Judges each RUN (the newest one unless some are named) with the checkers of this version, and writes the verdicts into it.
@@ -56,10 +56,10 @@ def check(runs: tuple[str, ...], of_all: bool, engine: str, steps: int | None, s
         raise WrongUse(f"RUN {runs[0]} and --all were both given; leave one of them out")
     directories = list(all_runs(store)) if of_all else [RunDirectory.find(run, store) for run in runs or (LATEST,)]
     if not directories:
-        raise WrongUse(f"there are no runs in {store}; make one with: kraftlab chaos test --store {store}")
+        raise WrongUse(f"there are no runs in {store}; make one with: {first_run(store)}")
     output = Output(as_json)
     try:
-        answers = _spark_answers(directories, steps) if engine == "spark" else None
+        answers = _spark_answers(directories, steps, of_all) if engine == "spark" else None
         judged: list[tuple[RunDirectory, RunRecord]] = []
         for directory in directories:
             try:
@@ -83,7 +83,8 @@ def check(runs: tuple[str, ...], of_all: bool, engine: str, steps: int | None, s
     raise SystemExit(worst([*codes, HARNESS] if len(judged) < len(directories) else codes))
 
 
-def _spark_answers(directories: Sequence[RunDirectory], steps: int | None) -> Answers:
+def _spark_answers(directories: Sequence[RunDirectory], steps: int | None, of_all: bool) -> Answers:
+    """Of all of a store, one that cannot be read is passed over; who judges it says so."""
     try:
         from kraftlab.pipeline.errors import EnvironmentFault
         from kraftlab.pipeline.session import factory, settings
@@ -91,7 +92,13 @@ def _spark_answers(directories: Sequence[RunDirectory], steps: int | None) -> An
         from ..spark_engine import answers_of
     except ModuleNotFoundError as error:
         raise HarnessError(f"{error.name} is not installed; install it with: pip install 'kraftlab[pipeline]'") from error
-    tasks = [task for directory in directories for task in tasks_of(directory, steps)]
+    tasks: list[KeyTask] = []
+    for directory in directories:
+        try:
+            tasks += tasks_of(directory, steps)
+        except (StoreError, UnknownWorkload):
+            if not of_all:
+                raise
     try:
         with factory.session() as spark:
             return answers_of(spark, tasks, settings.processors())

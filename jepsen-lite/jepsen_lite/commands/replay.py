@@ -43,7 +43,7 @@ Examples:
 )
 @click.argument("run", metavar="RUN")
 @click.option("--times", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="How often.")
-@click.option("--store", metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
+@click.option("--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
 @json_option
 def replay(run: str, times: int, store: str, as_json: bool) -> None:
     """Runs what RUN ran (a path, or a name within the store, such as "latest"): workload, options, seed and fault plan.

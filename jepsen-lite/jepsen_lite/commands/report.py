@@ -9,7 +9,7 @@ import click
 from kraftlab.cli.output import Output, json_option
 
 from ..command import HarnessError, WrongUse
-from ..store import DEFAULT_STORE, LATEST, RunDirectory, StoreError, all_runs
+from ..store import DEFAULT_STORE, LATEST, RunDirectory, StoreError, all_runs, first_run
 
 
 @click.command(
@@ -23,7 +23,7 @@ Examples:
 )
 @click.argument("run", metavar="[RUN]", default=LATEST)
 @click.option("--all", "of_all", is_flag=True, help="The pages of all runs.")
-@click.option("--store", metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
+@click.option("--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
 @json_option
 def report(run: str, of_all: bool, store: str, as_json: bool) -> None:
     """Writes report/index.html into the directory of RUN (the newest one unless it is named) and index.html into the store.
@@ -37,7 +37,7 @@ def report(run: str, of_all: bool, store: str, as_json: bool) -> None:
         raise WrongUse(f"RUN {run} and --all were both given; leave one of them out")
     directories = list(all_runs(Path(store).resolve())) if of_all else [RunDirectory.find(run, store)]
     if not directories:
-        raise WrongUse(f"there are no runs in {store}; make one with: kraftlab chaos test --store {store}")
+        raise WrongUse(f"there are no runs in {store}; make one with: {first_run(store)}")
     pages: list[Path] = []
     unreadable: list[str] = []
     try:

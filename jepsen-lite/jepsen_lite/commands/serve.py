@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ..command import HarnessError, WrongUse
-from ..store import DEFAULT_STORE
+from ..store import DEFAULT_STORE, first_run
 
 
 @click.command(
@@ -19,7 +19,7 @@ Examples:
   kraftlab chaos serve --store /tmp/runs --port 9000""",
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=8091, show_default=True, help="Of 127.0.0.1; 0 takes a free one.")
-@click.option("--store", metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
+@click.option("--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
 def serve(port: int, store: str) -> None:
     """Serves the index of a store and the pages of its runs on this machine only, until Ctrl-C.
 
@@ -29,7 +29,7 @@ def serve(port: int, store: str) -> None:
 
     place = Path(store)
     if not place.is_dir():
-        raise WrongUse(f"there is no directory {store}; make a run with: kraftlab chaos test --store {store}")
+        raise WrongUse(f"there is no directory {store}; make a run with: {first_run(store)}")
     try:
         server = StoreServer(place, port)
     except OSError as error:

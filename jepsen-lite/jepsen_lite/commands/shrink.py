@@ -96,7 +96,7 @@ Examples:
   kraftlab chaos shrink registers/20260101T120000-7 --tries 3 --time-box 1800 --to tests/found""",
 )
 @click.argument("run", metavar="RUN")
-@click.option("--store", metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
+@click.option("--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
 @click.option(
     "--tries", type=click.IntRange(min=1), metavar="N", help="Until a case passes; default: 2 on processes, 1 elsewhere."
 )

@@ -138,7 +138,9 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
                 help="About how many operations a key gets before the next one's turn.",
             ),
             click.option("--seed", metavar="S", help="What all chance follows from; by chance if not given."),
-            click.option("--store", metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept."),
+            click.option(
+                "--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept."
+            ),
             json_option,
         )
     ):

@@ -160,6 +160,6 @@ def met_by(directory: RunDirectory) -> Met:
 
 def unfinished(place: Path) -> list[str]:
     """Runs without a record: under way, or cut short; the newest first."""
-    found = [path.parent for path in place.glob("*/*/nodes") if path.parent.parent.name != store.LATEST]
+    found = [path.parent for path in place.glob("*/*/nodes") if store.LATEST not in path.parts[-3:-1]]
     runs = [path for path in found if not (path / "run.json").is_file()]
     return [RunDirectory(path).name for path in sorted(runs, key=lambda path: path.name, reverse=True)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import shlex
 import socket
 import struct
 import threading
@@ -14,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from jepsen_lite.command import chaos
+from jepsen_lite.commands.test import test as the_test
 from jepsen_lite.history import Op
 from jepsen_lite.report import words
 from jepsen_lite.report.index import Index, grid
@@ -282,12 +284,16 @@ def test_report_says_what_is_not_there(tmp_path: Path, arguments: list[str], sai
     error = run(*arguments, "--store", str(tmp_path)).exception
     assert isinstance(error, CommandFailed)
     assert (said in error.text, error.exit_code) == (True, 254)
+    advice = error.text.partition(" with: kraftlab chaos test ")[2]
+    if advice:
+        the_test.make_context("test", shlex.split(advice))
 
 
 def test_serve_says_what_is_not_there_and_which_port_is_taken(server: StoreServer, tmp_path: Path) -> None:
     error = run("serve", "--store", str(tmp_path / "nowhere")).exception
     assert isinstance(error, CommandFailed)
     assert "there is no directory" in error.text
+    the_test.make_context("test", shlex.split(error.text.partition(" with: kraftlab chaos test ")[2]))
     error = run("serve", "--store", str(tmp_path), "--port", str(server.server_port)).exception
     assert isinstance(error, CommandFailed)
     assert (f"cannot listen on port {server.server_port}" in error.text, error.exit_code) == (True, 255)
