@@ -6,6 +6,7 @@ command ends. Names are offered from what stands in the cluster's directory.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
-_TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+_TIME = re.compile(r"([0-9]{1,12}(?:\.[0-9]+)?)(ms|s|m|h)")
 
 
 def _time(text: str) -> float:
@@ -42,6 +43,17 @@ def _chance(text: str) -> float:
     if not 0 <= chance <= 1:
         raise click.BadParameter(f"{text!r} is no chance; write 20% or 0.2")
     return chance
+
+
+def _rate(text: str) -> float:
+    """How many times as fast: 3, 0.5."""
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = math.nan
+    if not math.isfinite(rate):
+        raise click.BadParameter(f"{text!r} is no rate; write 3 or 0.5")
+    return rate
 
 
 def _names(text: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -66,7 +78,9 @@ def _nodes(name: str = "nodes", metavar: str = "NODES", **details: Any) -> Calla
     return click.argument(name, type=_names, metavar=metavar, shell_complete=offer_words(_names_there), **details)
 
 
-_data = click.option("--data", required=True, metavar="DIR", help="The cluster's directory, as `kraftlab up` was told.")
+_data = click.option(
+    "--data", required=True, type=click.Path(), metavar="DIR", help="The cluster's directory, as `kraftlab up` was told."
+)
 _for = click.option(
     "--for", "for_ms", type=_time, metavar="TIME", help="Undo it after that time, even if this command is gone by then."
 )
@@ -278,7 +292,7 @@ def _node_command(name: str, stands: bool, short: str, text: str, examples: tupl
 )
 @_nodes()
 @_for
-@click.option("--rate", type=float, metavar="N", help="It runs N times as fast as others, 0.001 to 1000.")
+@click.option("--rate", type=_rate, metavar="N", help="It runs N times as fast as others, 0.001 to 1000.")
 @click.option("--jump", "jump_ms", type=_time, metavar="TIME", help="It jumps ahead by that, once.")
 def clock(
     nodes: tuple[str, ...], for_ms: float | None, rate: float | None, jump_ms: float | None, data: str, as_json: bool

@@ -41,10 +41,9 @@ def _complete_nodes(context: click.Context, parameter: click.Parameter, incomple
     servers = context.params.get("bootstrap_server") or context.params.get("bootstrap_controller")
     if not servers:
         return []
-    from kraftlab.client import AdminClient
-
     try:
-        with AdminClient(servers, timeout_ms=COMPLETION_TIMEOUT_MS) as client:
+        # Who asks is remembered by the context, which is not the current one while a line is completed.
+        with context.scope(cleanup=False), connect(servers, timeout_ms=COMPLETION_TIMEOUT_MS) as client:
             cluster = client.describe_cluster(include_fenced_brokers=True)
     except Exception:
         return []
@@ -117,7 +116,10 @@ Examples:
 @caller_options
 @_node
 @click.option(
-    "--directory", metavar="DIR", help="A metadata.log.dir, or __cluster_metadata-0 inside it, instead of a running node."
+    "--directory",
+    type=click.Path(),
+    metavar="DIR",
+    help="A metadata.log.dir, or __cluster_metadata-0 inside it, instead of a running node.",
 )
 @json_option
 def list_of_node(

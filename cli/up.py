@@ -30,7 +30,9 @@ Examples:
   kraftlab up --data /tmp/lab2 --allow-chaos --own-disks      # as root: kraftlab cluster power-loss leader --for 3s --data …
   kraftlab up --data /tmp/small --controllers 1 --brokers 1 --property log.segment.bytes=1048576""",
 )
-@click.option("--data", required=True, metavar="DIR", help="Where everything is kept; made if it is not there.")
+@click.option(
+    "--data", required=True, type=click.Path(), metavar="DIR", help="Where everything is kept; made if it is not there."
+)
 @click.option("--controllers", type=click.IntRange(1, 99), metavar="N", help="Controllers of a new cluster (3).")
 @click.option("--brokers", type=click.IntRange(0, 999), metavar="N", help="Brokers of a new cluster (4).")
 @click.option("--log-dirs", type=click.IntRange(1, 99), metavar="N", help="Log directories of each broker of a new cluster (2).")

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import pytest
+
+from kraftlab.cli import main
 from kraftlab.cli.break_text import status_lines
 from kraftlab.cluster.chaos.orders import LinkState, NodeState, Standing, Status
 
 NODES = (NodeState("controller-3000", 4711, "running", True), NodeState("broker-1", None, "down", False))
+
+
+@pytest.mark.parametrize("rate", ["nan", "inf", "fast"])
+def test_a_clock_has_a_rate_that_is_a_number(rate: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["cluster", "clock", "leader", "--rate", rate, "--data", "nowhere"]) == 1
+    assert f"'{rate}' is no rate; write 3 or 0.5" in capsys.readouterr().err
+
+
+def test_a_time_that_no_clock_shows_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["cluster", "kill", "leader", "--for", f"{'9' * 400}h", "--data", "nowhere"]) == 1
+    assert "is no time; write 500ms, 5s, 2m or 1h" in capsys.readouterr().err
 
 
 def test_a_whole_cluster_is_its_nodes() -> None:

@@ -69,11 +69,29 @@ def test_plans_brokers_and_features_are_offered() -> None:
     assert offered(f"cluster unregister --bootstrap-server {AT} --user alice --id") == ["2", "11"]
     assert offered(f"cluster --bootstrap-server {AT} --user alice unregister --id") == ["2", "11"]
     assert offered(f"features disable --bootstrap-server {AT} --user alice --feature") == ["kraft.version"]
+    assert offered(f"snapshot create --bootstrap-server {AT} --user alice --node") == ["11", "2"]
 
 
 def test_nothing_is_offered_to_who_may_not_ask_nor_without_a_cluster() -> None:
     assert offered(f"topics --bootstrap-server {AT} --topic") == []
     assert offered("topics --topic") == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "up --data",
+        "cluster kill leader --data",
+        "cluster status --data",
+        "chaos test --store",
+        "chaos check --store",
+        "chaos serve --store",
+        "snapshot list --directory",
+    ],
+)
+def test_directories_are_offered_where_one_is_wanted(line: str) -> None:
+    completion = BashComplete(main.build(), {}, "kraftlab", "_KRAFTLAB_COMPLETE")
+    assert [item.type for item in completion.get_completions(line.split(), "/tmp/")] == ["file"]
 
 
 def test_faults_and_planted_bugs_are_offered_behind_a_comma_too() -> None:
