@@ -78,7 +78,7 @@ def patterns(given: Mapping[str, Any]) -> list[Pattern]:
 
 
 def entries(given: Mapping[str, Any], operations: Iterable[Operation]) -> list[Entry]:
-    """One for each principal, host and operation; none if no principal is named."""
+    """One for each principal, host and operation, none twice; none if no principal is named."""
     found = []
     for what, permission_type in (("allow", PermissionType.ALLOW), ("deny", PermissionType.DENY)):
         principals, hosts = given.get(f"{what}-principal", ()), given.get(f"{what}-host", ())
@@ -91,7 +91,7 @@ def entries(given: Mapping[str, Any], operations: Iterable[Operation]) -> list[E
                 for host in hosts or (WILDCARD,)
                 for operation in operations
             ]
-    return found
+    return list(dict.fromkeys(found))
 
 
 def _check_principal(principal: str) -> None:

@@ -236,6 +236,11 @@ def test_only_who_asks_for_it_may_write_idempotently(more: tuple[str, ...], expe
     assert [entry.operation.name for said in on_cluster for entry in said] == expected
 
 
+def test_what_is_said_twice_is_one_rule() -> None:
+    twice = {"topic": ("t", "t"), "allow-principal": ("User:a", "User:a"), "operation": ("READ", "READ")}
+    assert [len(said) for said in rules(twice).values()] == [1]
+
+
 def test_numbers_that_only_newer_nodes_know_are_shown_as_they_are() -> None:
     acl = pb.AclDescription(principal="User:a", host="*", operation=99, permission_type=3)
     resource = pb.DescribeAclsResource(resource_type=9, resource_name="x", pattern_type=3, acls=[acl])
