@@ -96,8 +96,12 @@ class PeerConnection:
             self._buffer = FrameBuffer()
         self._correlation += 1
         frame = Frame(REQUEST, api, 0, self._correlation, self._cluster_id, self._generation, _CLIENT_KEY, body)
+        try:
+            data = encode_frame(frame)
+        except FrameError as error:
+            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
         self._socket.settimeout(self._left_s(deadline))
-        self._socket.sendall(encode_frame(frame))
+        self._socket.sendall(data)
         while True:
             for answer, _ in self._buffer.frames():
                 if answer.correlation != self._correlation:

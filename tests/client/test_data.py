@@ -24,6 +24,7 @@ from kraftlab.metadata.peer_rpc import (
     ReplicaFetchResponse,
 )
 from kraftlab.quorum.core.types import Endpoint
+from kraftlab.quorum.driver.frames import MAX_FRAME_BYTES
 
 TOPIC_ID = bytes(15) + b"\xff"
 
@@ -147,6 +148,17 @@ def two_batches(base_offset: int, leader_epoch: int, value: bytes = b"value") ->
         build_batch([Record(b"key", value, 1)], base_offset=offset, leader_epoch=leader_epoch)
         for offset in (base_offset, base_offset + 1)
     )
+
+
+def test_what_no_frame_can_hold_is_refused_at_once(cluster) -> None:
+    cluster.describe()
+    cluster.nodes[0].peer_answers[Api.PRODUCE] = lambda _: ProduceResponse(0, None, 5, 6)
+    with AdminClient(cluster.nodes[0].server) as admin, DataClient(admin, timeout_ms=5000) as data:
+        began = time.monotonic()
+        with pytest.raises(ApiError, match=r"MESSAGE_TOO_LARGE.*over the limit"):
+            data.produce("t", 0, bytes(MAX_FRAME_BYTES))
+        assert time.monotonic() - began < 4
+        assert data.produce("t", 0, b"x").base_offset == 5
 
 
 def test_fetch_gives_batches_as_a_consumer_sees_them(cluster) -> None:
