@@ -208,6 +208,8 @@ def _describe(client: AdminClient, out: Output, entity: Entity, show_all: bool) 
     if entity.is_any:
         listed = client.list_config_resources([entity.kind.number or 0]).config_resources
         entities = [Entity(entity.kind, found.resource_name) for found in listed]
+        if entity.kind.has_default:
+            entities.append(Entity(entity.kind, None))
     resources = [pb.DescribeConfigsResource(resource_type=entity.kind.number, resource_name=e.name or "") for e in entities]
     results = client.describe_configs(resources).results if resources else []
     raise_first_error(results)

@@ -36,6 +36,8 @@ def test_defaults_of_all_brokers_are_set_and_removed(run: Run) -> None:
         "  log.retention.ms=5 sensitive=false synonyms={DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms=5}\n"
         "  min.insync.replicas=1 sensitive=false synonyms={DYNAMIC_DEFAULT_BROKER_CONFIG:min.insync.replicas=1}\n"
     )
+    of_all = run("configs", "--describe", "--entity-type", "brokers").out
+    assert of_all == "Dynamic configs for broker 0 are:\nDynamic configs for broker 1 are:\n" + described
     assert run("configs", "--alter", "--broker-defaults", "--delete-config", "log.retention.ms").code == 0
     refused = run("configs", "--alter", "--broker-defaults", "--delete-config", "min.insync.replicas")
     assert refused.err == "Error: Cluster-level min.insync.replicas cannot be removed while ELR is enabled.\n"
