@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -77,6 +78,9 @@ def test_what_a_killed_harness_left_is_cleaned(tmp_path: Path, home: Path, how: 
     assert ledger.began(node) is not None
     told = CliRunner().invoke(chaos, ["clean", "--dry-run"])
     assert f"process {node} (a node)" in told.output
+    document = json.loads(CliRunner().invoke(chaos, ["clean", "--dry-run", "--json"]).output)
+    assert document["dry_run"] is True
+    assert f"process {node} (a node)" in document["runs"][0]["undone"]
     assert ledger.began(node) is not None
     cleaned = CliRunner().invoke(chaos, ["clean"])
     assert cleaned.exit_code == 0, cleaned.output

@@ -72,7 +72,7 @@ def check(runs: tuple[str, ...], of_all: bool, engine: str, steps: int | None, s
             judged.append((directory, record))
             output.lines(_lines(directory, record))
     except UnknownWorkload as error:
-        raise WrongUse(f"{error}; the run was made by another version") from error
+        raise WrongUse(f"{error}; the run was recorded by a test of yours, or made by another version") from error
     output.result(
         [
             {"run": str(directory.path), "valid": record.valid, "verdicts": msgspec.to_builtins(record.verdicts)}

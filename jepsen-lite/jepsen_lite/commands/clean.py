@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import click
 
+from kraftlab.cli.output import Output, json_option
+
 from ..command import HarnessError
 from ..nemeses import ledger
 
 
 @click.command(short_help="Undo what killed runs have left behind.")
 @click.option("--dry-run", is_flag=True, help="Only say what is left.")
-def clean(dry_run: bool) -> None:
+@json_option
+def clean(dry_run: bool, as_json: bool) -> None:
     """Ends processes, unmounts disks and removes directories that runs have left which were killed; networks end with processes.
 
     Runs write down what they make before they make it, in $XDG_STATE_HOME/kraftlab/chaos (~/.local/state/kraftlab/chaos); only
     that is touched, and nothing of a run that still goes on.
     """
     found = list(ledger.clean(dry_run=dry_run))
+    output = Output(as_json)
     for cleaned in found:
         if cleaned.is_running:
-            click.echo(f"run {cleaned.run} goes on; nothing of it was touched")
-        for what in cleaned.undone:
-            click.echo(f"run {cleaned.run}: {what}{'' if dry_run or cleaned.faults else ': gone'}")
+            output.lines([f"run {cleaned.run} goes on; nothing of it was touched"])
+        output.lines(f"run {cleaned.run}: {what}{'' if dry_run or cleaned.faults else ': gone'}" for what in cleaned.undone)
     if not any(cleaned.undone or cleaned.is_running or cleaned.faults for cleaned in found):
-        click.echo("nothing is left of earlier runs")
+        output.lines(["nothing is left of earlier runs"])
+    output.result({"dry_run": dry_run, "runs": found})
     faults = [fault for cleaned in found for fault in cleaned.faults]
     if faults:
         raise HarnessError("not everything could be cleaned: " + "; ".join(faults))

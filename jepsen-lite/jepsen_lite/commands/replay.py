@@ -26,7 +26,7 @@ def trial_of(record: RunRecord, plan: FaultPlan) -> Trial:
     try:
         workload_named(record.workload)
     except UnknownWorkload as error:
-        raise WrongUse(f"{error}; {_OF_ANOTHER}") from None
+        raise WrongUse(f"{error}; the run was recorded by a test of yours, or made by another version") from None
     unknown = sorted({action.kind for action in plan.actions}.difference(KINDS)) if record.world == "real" else ()
     if unknown:
         raise WrongUse(f"there is no nemesis {', '.join(unknown)}; there are {', '.join(KINDS)}; {_OF_ANOTHER}")
