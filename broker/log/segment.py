@@ -130,6 +130,8 @@ class Segment:
             raise CorruptBatch(
                 position, f"it begins at offset {header.base_offset}, below {self.end_offset} where the one before ends"
             )
+        if header.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            raise CorruptBatch(position, f"it ends at offset {header.last_offset}, which this segment cannot reach")
 
     def _account(self, position: int, header: BatchHeader) -> None:
         """Take a batch that lies at `position` into index, size and end."""

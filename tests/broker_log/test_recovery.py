@@ -343,3 +343,19 @@ def test_a_segment_that_was_truncated_away_does_not_come_back_behind_what_was_ap
     assert log.read(0, 1 << 20) == whole
     assert (log.log_end_offset, log.latest_epoch) == (6, 3)
     assert "a batch of epoch 2 at offset 6, after epoch 3 has begun" in log.recovery.reason
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_batch_at_an_offset_that_its_segment_cannot_reach_is_cut(open_log, batch, clean: bool) -> None:
+    """Base offsets lie outside of what a batch's CRC covers."""
+    log = open_log()
+    for _ in range(4):
+        log.append_as_leader(batch(2, value_bytes=3000), 1)
+    whole = log.read(0, 1 << 20)
+    log.close()
+    path = log_files(log)[0]
+    rotten = bytearray(path.read_bytes())
+    rotten[len(rotten) // 4 * 3 + 1] ^= 0x40
+    path.write_bytes(rotten)
+    log = open_log(clean=clean)
+    assert (log.log_end_offset, log.read(0, 1 << 20)) == (6, whole[: len(whole) // 4 * 3])
