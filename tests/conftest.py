@@ -10,7 +10,8 @@ Spark, and the shortest for the end, when whoever has nothing left takes what th
 Two workers collect the same tests, and what takes time there is to rewrite their assertions. They begin at opposite ends and
 find each other's half done, as far as byte code may be written (`make test` sees to that).
 
-`--rounds 20` plays every property test that often, each time with examples of its own: `make nightly` does.
+`--rounds 20` plays every property test that often, each time with examples of its own: `make nightly` does. No example has a
+deadline: what it takes says more of what else the machine does.
 
 The end of a run says what each folder cost, in time that passed and in processor time: the latter hardly depends on what else the
 machine does. Processes that a test started count where they were waited for.
@@ -32,9 +33,12 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
-from hypothesis import is_hypothesis_test
+from hypothesis import is_hypothesis_test, settings
 
 from kraftlab.cluster import layout
+
+settings.register_profile("unhurried", settings(), deadline=None)
+settings.load_profile("unhurried")
 
 TESTS = Path(__file__).parent
 CLOCK = "autojump_clock"
