@@ -154,6 +154,11 @@ class Machine:
         self.found_sound()
         self.is_durable_exact = True
 
+    @property
+    def has_rotten_log(self) -> bool:
+        """Whether rot explains that a batch or a snapshot does not hold. What befalls the election state does not."""
+        return self.rot is not None and not self.rot.is_fatal
+
     def found_sound(self) -> None:
         """Nothing on this disk is rotten, or nothing that matters any more."""
         self.rot = self.before_rot = None

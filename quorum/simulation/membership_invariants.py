@@ -12,22 +12,12 @@ from .voter_trail import differ_by_one
 
 if TYPE_CHECKING:
     from .process import SimulatedProcess
-    from .world import World
 
 
 class VotersChangeOneByOne(Checker):
     """S12: consecutive voter sets differ by one voter; one uncommitted change at a time, and none before a leader has committed
     in its own epoch (Ongaro, raft-dev 2015). The set that a new quorum's first leader copies into the log is no change.
     """
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self._committed_in = 0
-        """The newest epoch whose leader has reported something of its own epoch committed."""
-
-    def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
-        if leading and high_watermark > process.raft.epoch_start_offset >= 0:
-            self._committed_in = max(self._committed_in, process.quorum.epoch)
 
     def on_voters(self, process: SimulatedProcess, offset: int, voters: VoterSet, epoch: int) -> None:
         trail = process.voter_trail
@@ -37,7 +27,7 @@ class VotersChangeOneByOne(Checker):
             return
         if trail.latest_offset >= process.applying.commit_offset:
             raise Violation(f"S12 n{process.node_id} appends {voters} at {offset} behind {trail.latest}, which is not committed")
-        if self._committed_in < epoch:
+        if process.applying.commit_offset <= process.raft.epoch_start_offset:
             raise Violation(f"S12 n{process.node_id} appends {voters} at {offset} and has not committed in its epoch {epoch}")
 
     def on_state(self, process: SimulatedProcess) -> None:

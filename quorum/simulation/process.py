@@ -291,7 +291,7 @@ class SimulatedProcess:
 
     def end_of(self, error: DiskFailed | LogCorrupt) -> None:
         """A disk that fails for good ends the process. If an fsync did, what was not synced may be gone as well."""
-        if isinstance(error, LogCorrupt) and self.machine.rot is None:
+        if isinstance(error, LogCorrupt) and not self.machine.has_rotten_log:
             raise error
         self.machine.crash(power_cut=isinstance(error, FsyncFailed), reason=str(error))
 

@@ -209,7 +209,7 @@ class SnapshotWork:
             self._store.snapshots.check(snapshot)
         except SnapshotInvalid as error:
             machine = self._process.machine
-            if machine.rot is None and not machine.file_system.broken:
+            if not machine.has_rotten_log and not machine.file_system.broken:
                 raise LogCorrupt(str(error)) from error
 
     def copy(self, effect: Step) -> None:

@@ -207,7 +207,7 @@ class World:
             self.liveness.excuse = f"only-voter-has-rotted: n{machine.node_id} refuses to start"
             self.finish()
             return
-        if machine.rot is None or not (machine.rot.is_fatal or self._seems_alone(machine, machine.rot)):
+        if machine.rot is None or not self._explains(machine, machine.rot, error):
             raise error
         self.note(f"n{machine.node_id} refuses to start: {error}")
         if self.options.dynamic_voters or not self.static_voters.has(machine.key):
@@ -215,6 +215,10 @@ class World:
             machine.boot()
         else:
             machine.is_gone = True
+
+    def _explains(self, machine: Machine, rot: Rot, error: LogCorrupt) -> bool:
+        """Whether this rot makes a start refuse with that error."""
+        return rot.file in str(error) if rot.is_fatal else self._seems_alone(machine, rot)
 
     def _is_alone(self, machine: Machine) -> bool:
         """Whether the node is the only voter. Its disk may say so in what was not known to be durable, but has survived the end

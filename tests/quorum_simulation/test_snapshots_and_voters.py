@@ -9,17 +9,20 @@ from itertools import pairwise
 import msgspec
 import pytest
 
+from kraftlab.quorum.core.events import ResignAsked
 from kraftlab.quorum.core.types import ReplicaKey, Voter, VoterSet
 from kraftlab.quorum.simulation.fault_atlas import damage, is_whole, may_be_lost, targets
 from kraftlab.quorum.simulation.faults import FAULTS
 from kraftlab.quorum.simulation.invariants import Violation
-from kraftlab.quorum.simulation.machine import Machine
+from kraftlab.quorum.simulation.machine import Machine, Rot
+from kraftlab.quorum.simulation.membership_invariants import VotersChangeOneByOne
 from kraftlab.quorum.simulation.mutants import MUTANTS, planted
 from kraftlab.quorum.simulation.options import CALM, draw_options
 from kraftlab.quorum.simulation.state_machine import FrozenHash
 from kraftlab.quorum.simulation.transcript import Transcript
 from kraftlab.quorum.simulation.voter_trail import VoterTrail, differ_by_one
 from kraftlab.quorum.simulation.world import World
+from kraftlab.quorum.storage import LogCorrupt
 from kraftlab.quorum.storage.recovery import scan_positions
 from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES
 
@@ -187,6 +190,45 @@ def test_what_excuses_that_a_copy_of_a_snapshot_is_refused(suffix: str) -> None:
     damage(machine, next(target for target in targets(world, machine) if target.path.endswith(suffix)), random.Random(1))
     with nullcontext() if suffix == ".checkpoint" else pytest.raises(Violation, match="D3"):
         world.checkers.on_refused(machine.process, machine.process.raft.snapshots[-1], "it does not hold")
+
+
+def world_with_a_rotten_election_state() -> tuple[World, Machine]:
+    """Or one that was: it has been written anew since."""
+    world = run_until(churning(1, (), voters=3, observers=0, snapshot_interval_us=0), 2_000_000)
+    machine = next(machine for machine in world.machines if not machine.process.is_leading)
+    machine.rot = Rot("/data/__cluster_metadata-0/quorum-state", 0, range(0), is_fatal=True)
+    return world, machine
+
+
+def test_a_rotten_election_state_is_no_reason_to_repair_the_log() -> None:
+    world, machine = world_with_a_rotten_election_state()
+    damaged = next(target for target in targets(world, machine) if target.path.endswith(".log"))
+    machine.crash(power_cut=False, reason="for a test")
+    machine.file_system.flip(damaged.path, damaged.start + 20, 1)
+    with pytest.raises(Violation, match="D2"):
+        machine.boot()
+
+
+def test_a_rotten_election_state_is_no_reason_for_a_batch_that_does_not_hold() -> None:
+    world, machine = world_with_a_rotten_election_state()
+    error = LogCorrupt("a segment: the batch at offset 5 has changed since it was written")
+    with pytest.raises(LogCorrupt):
+        machine.process.end_of(error)
+    with pytest.raises(LogCorrupt):
+        world.refused_to_start(machine, error)
+
+
+def test_a_leader_that_has_committed_nothing_changes_no_voters_whatever_newer_ones_have_committed() -> None:
+    world = churning(1, (), voters=3, observers=0)
+    world.after(1_000_000, lambda: world.leaders[0].step(ResignAsked(world.leaders[0].quorum.epoch, "asked to")))
+    [leader] = run_until(world, 2_000_000).leaders
+    assert leader.quorum.epoch > 1
+    fewer = leader.voter_trail.latest.without(next(v.key.node_id for v in leader.voter_trail.latest.voters))
+    [checker] = [checker for checker in world.checkers.all if isinstance(checker, VotersChangeOneByOne)]
+    checker.on_voters(leader, leader.raft.log_end_offset, fewer, leader.quorum.epoch)
+    leader.applying.commit_offset = leader.raft.epoch_start_offset
+    with pytest.raises(Violation, match=r"S12 .* has not committed in its epoch"):
+        checker.on_voters(leader, leader.raft.log_end_offset, fewer, leader.quorum.epoch)
 
 
 def test_the_voters_before_a_change_was_asked_for_do_not_show_that_it_was_made() -> None:
