@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from jepsen_lite.commands.check import check
 from jepsen_lite.history import History, Op
 from jepsen_lite.rechecking import Answers, KeyTask, answer, rechecked, tasks_of
+from jepsen_lite.runs import EVERY_RUN
 from jepsen_lite.spark_engine import dealt, judge_rows
 from jepsen_lite.store import RunDirectory, RunRecord, StoreError
 from jepsen_lite.verdicts import NOT_KNOWN, SAFETY, Verdict
@@ -61,6 +62,11 @@ def test_a_run_gets_the_verdicts_of_today(tmp_path: Path) -> None:
     assert [(verdict.checker, verdict.reason) for verdict in directory.record().verdicts] == [
         (verdict.checker, verdict.reason) for verdict in record.verdicts
     ]
+
+
+def test_the_docs_say_what_those_prove_that_judge_every_run() -> None:
+    docs = (Path(__file__).parents[2] / "docs" / "chaos-checkers.md").read_text()
+    assert [checker.name for checker in EVERY_RUN if f"`{checker.name}`" not in docs] == []
 
 
 def test_answers_from_elsewhere_give_the_same_verdicts(tmp_path: Path) -> None:

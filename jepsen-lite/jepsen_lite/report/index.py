@@ -83,6 +83,7 @@ class Index:
         return rows, unreadable
 
     def render(self) -> str:
+        version = self.version()  # first: what is done while runs are read is news
         rows, unreadable = self.rows()
         names = {row.name for row in rows}
         met = coverage([row.met for row in reversed(rows)])
@@ -101,7 +102,7 @@ class Index:
                 "nemesis": sorted({nemesis for row in rows for nemesis in row.record.nemeses or ("none",)}),
                 "verdict": sorted({row.word.name for row in rows}),
             },
-            version=self.version(),
+            version=version,
             assets=ASSETS,
         )
 

@@ -18,7 +18,7 @@ from jepsen_lite.command import chaos
 from jepsen_lite.commands.test import test as the_test
 from jepsen_lite.history import Op
 from jepsen_lite.report import words
-from jepsen_lite.report.index import Index, grid
+from jepsen_lite.report.index import Index, Row, grid
 from jepsen_lite.report.server import StoreServer
 from jepsen_lite.store import RunDirectory
 from jepsen_lite.verdicts import SAFETY, Verdict
@@ -127,6 +127,24 @@ def test_the_version_follows_runs(new_run, tmp_path: Path) -> None:
     versions.add(index.version())
     assert len(versions) == 4
     assert index.version() in versions
+
+
+def test_a_run_that_is_done_while_others_are_read_gives_another_version(
+    new_run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new_run([])
+    index = Index(tmp_path)
+    rows = index.rows
+
+    def read_slowly() -> tuple[list[Row], list[str]]:
+        found = rows()
+        new_run([])
+        return found
+
+    monkeypatch.setattr(index, "rows", read_slowly)
+    before = index.version()
+    assert f'data-version="{before}"' in index.render()
+    assert index.version() != before
 
 
 def test_hostile_names_stay_text(new_run, tmp_path: Path) -> None:
