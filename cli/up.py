@@ -152,7 +152,8 @@ def _watch(cluster: LocalCluster, stop: threading.Event) -> None:
     """Waits for the end, and tells of nodes that end by themselves; the others go on."""
     told: set[int] = set()
     while not stop.wait(_POLL_S):
-        for node_id, code in cluster.exited().items():
-            if node_id not in told:
-                told.add(node_id)
-                click.echo(f"{cluster.node(node_id).name} ended with code {code}: {cluster.last_words(node_id)}", err=True)
+        exited = cluster.exited()
+        for node_id in exited.keys() - told:
+            words = cluster.last_words(node_id)
+            click.echo(f"{cluster.node(node_id).name} ended with code {exited[node_id]}: {words}", err=True)
+        told = set(exited)
