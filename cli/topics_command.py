@@ -19,6 +19,12 @@ _ACTIONS = ("create", "list", "describe", "delete", "alter")
 _CREATE_ONLY = ("partitions", "replication-factor", "replica-assignment", "config", "if-not-exists")
 _ALTER_TOO = ("partitions", "replication-factor", "replica-assignment")
 _ALTER_ONLY = ("validate-only", "queue", "throttle", "plan-id")
+_ONLY_WITH = {
+    "topics-with-overrides": ("describe",),
+    "exclude-internal": ("list", "describe"),
+    "if-exists": ("alter", "delete", "describe"),
+}
+"""Option → the actions that mind it, as --describe alone minds filters of partitions. With others it would be passed over."""
 _DEFAULT_CONFIG = 5
 _DYNAMIC_TOPIC_CONFIG = 1
 _TOPIC = 2
@@ -26,6 +32,8 @@ _TOPIC = 2
 
 def check_usage(given: dict[str, Any]) -> str:
     """The one action; CommandFailed with Kafka's text for options that do not go together."""
+    from .topics_text import PARTITION_FILTERS
+
     actions = [action for action in _ACTIONS if action in given]
     if len(actions) != 1:
         _refuse("Command must include exactly one action: " + ", ".join(f"--{action}" for action in _ACTIONS))
@@ -41,6 +49,13 @@ def check_usage(given: dict[str, Any]) -> str:
         for option in _CREATE_ONLY:
             if option in given and not (action == "alter" and option in _ALTER_TOO):
                 _refuse(f'Option "[{option}]" can\'t be used with option "[{action}]"')
+    filters = [f"{name}-partitions" for name in PARTITION_FILTERS]
+    for option, minded_by in {**_ONLY_WITH, **dict.fromkeys(filters, ("describe",))}.items():
+        if option in given and action not in minded_by:
+            _refuse(f'Option "[{option}]" can\'t be used with option "[{action}]"')
+    for option in filters:
+        if option in given and "topics-with-overrides" in given:
+            _refuse(f'Option "[{option}]" can\'t be used with option "[topics-with-overrides]"')
     if action in ("create", "delete", "alter") and "linearizable" in given:
         _refuse(f'Option "[linearizable]" can\'t be used with option "[{action}]"')
     if "replica-assignment" in given:

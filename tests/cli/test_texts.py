@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.cli import configs_text, leader_election_command, log_dirs_command, quorum_text, topics_text
+from kraftlab.cli import configs_text, leader_election_command, log_dirs_command, main, quorum_text, topics_text
 from kraftlab.cli.configs_text import KINDS, ConfigUsageError, ConfigView, Entity, SynonymView
 from kraftlab.cli.output import Output
 from kraftlab.cli.quorum_text import QuorumView, ReplicaView
@@ -72,6 +72,25 @@ def test_partition_filters_leave_headers_out() -> None:
     assert shown("at-min-isr") == ["Partition: 1", "Partition: 2"]
     assert "Leader: none" in topics_text.describe_lines([topic])[2]
     assert topics_text.describe_lines([topic], overrides_only=True) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "refused", "besides"),
+    [
+        ("--delete --topic .* --topics-with-overrides", "topics-with-overrides", "delete"),
+        ("--delete --topic .* --exclude-internal", "exclude-internal", "delete"),
+        ("--list --under-replicated-partitions", "under-replicated-partitions", "list"),
+        ("--alter --topic t --partitions 3 --at-min-isr-partitions", "at-min-isr-partitions", "alter"),
+        ("--create --topic t --if-exists", "if-exists", "create"),
+        ("--describe --topics-with-overrides --unavailable-partitions", "unavailable-partitions", "topics-with-overrides"),
+    ],
+)
+def test_an_option_that_would_be_passed_over_is_refused_as_kafka_does(
+    words: str, refused: str, besides: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["topics", "--bootstrap-server", "127.0.0.1:9", *words.split()]) == 1
+    said = f'Option "[{refused}]" can\'t be used with option "[{besides}]"\nSee: kraftlab topics --help\n'
+    assert capsys.readouterr().err == said
 
 
 def test_topic_patterns_are_regular_expressions_and_lists() -> None:
