@@ -84,6 +84,10 @@ def list_endpoints(
     as_json: bool,
 ) -> int:
     """List the brokers, or with --bootstrap-controller the controllers."""
+    if include_fenced_brokers and bootstrap_controller is not None:
+        raise CommandFailed(
+            "The option --include-fenced-brokers is only supported with --bootstrap-server option\nSee: kraftlab cluster --help"
+        )
     from .cluster_text import endpoint_lines
 
     out = Output(as_json)

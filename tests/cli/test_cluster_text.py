@@ -51,6 +51,10 @@ def test_json_has_one_object_per_member() -> None:
     [
         (["cluster-id"], "Exactly one of --bootstrap-server and --bootstrap-controller is needed"),
         (["cluster-id", "--bootstrap-server", "a:1", "--bootstrap-controller", "b:1"], "Exactly one of"),
+        (
+            ["list-endpoints", "--bootstrap-controller", "b:1", "--include-fenced-brokers"],
+            "The option --include-fenced-brokers is only supported with --bootstrap-server option",
+        ),
         (["unregister", "--bootstrap-server", "a:1"], "Missing option '--id'"),
         (["unregister", "--bootstrap-server", "a:1", "--id", "x"], "'x' is not a valid integer"),
     ],
