@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from .errors import CorruptFile
 from .log_dir import LogDir
 from .partition_log import LogConfig, PartitionLog
 from .startup import FoundDir
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +38,7 @@ def load_log_dir(log_dir: LogDir, config: LogConfig, before_truncation: Callable
     """
     loaded: list[LoadedDir] = []
     for path, name in log_dir.scan():
-        topic = checkpoints.read_topic_name(path) or name.topic
+        topic = _topic(path, name)
         topic_id = _topic_id(path)
         log = None
         if name.kind in (DirKind.CURRENT, DirKind.FUTURE):
@@ -53,6 +56,17 @@ def load_log_dir(log_dir: LogDir, config: LogConfig, before_truncation: Callable
         )
         loaded.append(LoadedDir(found, path, log_dir, log))
     return loaded
+
+
+def _topic(path: Path, name: DirName) -> str:
+    """The whole name: as the file inside says, if it goes on where the directory's own name was cut."""
+    inside = checkpoints.read_topic_name(path)
+    if inside is None or inside == name.topic:
+        return name.topic
+    if name.kind is not DirKind.CURRENT and inside.startswith(name.topic) and _LEGAL.fullmatch(inside):
+        return inside
+    logger.warning("%s says that its topic is %r, which does not fit; the directory's own name counts", path, inside)
+    return name.topic
 
 
 def _topic_id(path: Path) -> Uuid | None:

@@ -90,7 +90,7 @@ class LogDir:
     def _take_clean_mark(self) -> None:
         mark = self.path / CLEAN_SHUTDOWN
         try:
-            content = mark.read_text(encoding="utf-8")
+            content = mark.read_bytes()
         except FileNotFoundError:
             return
         self.was_clean = True

@@ -1153,3 +1153,18 @@ def test_a_directory_that_fails_just_when_somebody_asks_which_work_is_left_out(b
     manager = broker.start()
     manager._online = Vanishing(manager._online)
     assert manager.directory_ids().keys() >= {broker.dirs[1]}
+
+
+def test_small_files_that_have_rotted_do_not_keep_a_broker_from_starting(broker: Broker, batch) -> None:
+    long_name = "x" * 240
+    log = broker.start().get_or_create(long_name, TOPIC, 0, broker.ids[0])
+    log.append_as_leader(batch(5), 1)
+    broker.manager.close(broker_epoch=7)
+    (log.directory / checkpoints.TOPIC_NAME).write_bytes(bytes(20) + b"/../x")
+    (broker.dirs[0] / ".kafka_cleanshutdown").write_bytes(b"\xbd")
+    manager = broker.start(replica(broker, 0, long_name))
+    assert (manager.get(TOPIC, 0).name, manager.get(TOPIC, 0).log_end_offset) == (f"{long_name}-0", 5)
+    assert manager.previous_broker_epoch == -1
+    broker.start()
+    broker.manager.remove_expired(10**15)
+    assert [name.strip("x") for name in broker.names(0)] == ["-0-stray"]
