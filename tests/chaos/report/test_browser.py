@@ -108,6 +108,11 @@ const found = {};
   await later();
   found.back = one("#window").textContent === before;
   one("[data-zoom=all]").click();
+  await later();
+  point("pointerdown", 20, 1);
+  point("pointerup", 90, 0);
+  await later();
+  found.beside = one("#window").textContent;
   for (let times = 0; times < 22; times += 1) one("[data-zoom=in]").click();
   await until(() => one("#window").textContent.startsWith("1800.0000 s") || one("#window").textContent.startsWith("1799.99"));
   const shades = [...document.querySelectorAll("#chart-latency g[clip-path] rect")].map((rect) => rect.getBBox());
@@ -200,6 +205,7 @@ def test_charts_keep_to_their_frame_however_close_one_looks(new_run, tmp_path: P
     assert found["no_such"] == ""
     assert found["last"].startswith("1 · get x")
     assert found["back"], "Alt and an arrow are the browser's own"
+    assert found["beside"] == "0.00 s to 3600.00 s", "who drags across the labels has chosen no time"
     assert found["shades"] == [True]
     assert found["lines"] == [True, True]
 

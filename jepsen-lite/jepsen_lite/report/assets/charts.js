@@ -139,7 +139,8 @@ const kraftlab = (() => {
         const begun = start;
         leave();
         if (begun === null) return;
-        if (Math.abs(event.clientX - begun) > 3) zoom(...[begun, event.clientX].sort((a, b) => a - b).map((x) => this.at(x)));
+        const [low, high] = [begun, event.clientX].sort((a, b) => a - b).map((x) => this.at(x));
+        if (high > low && Math.abs(event.clientX - begun) > 3) zoom(low, high);
         else { const hit = this.hits && this.hits(event); if (hit && hit.op !== undefined) choose(hit.op); }
       });
       svg.addEventListener("pointercancel", leave);
