@@ -79,6 +79,9 @@ put("text", ""); found.again = rows();
 document.body.dataset.found = JSON.stringify(found);
 """
 
+FRAMES = "window.requestAnimationFrame = (draw) => setTimeout(draw);"
+"""Frames come in real time, for which the browser's virtual time does not wait on a busy machine."""
+
 FRAME = """
 const one = (name) => document.querySelector(name);
 const later = () => new Promise((done) => setTimeout(done, 20));
@@ -154,8 +157,9 @@ const until = async (holds) => { while (!holds()) await new Promise((done) => se
 
 def visited(path: Path, script: str, folder: Path, width: int = 1300) -> dict[str, Any]:
     """What the script found on the page; fails if the browser complained."""
+    (path.parent / "frames.js").write_text(FRAMES)
     (path.parent / "probe.js").write_text(script)
-    text = path.read_text()
+    text = path.read_text().replace("</head>", '<script src="frames.js"></script></head>')
     probed = path.with_name("probed.html")
     probed.write_text(text.replace("</body>", '<script src="probe.js"></script></body>'))
     done = subprocess.run(
