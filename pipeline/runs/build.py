@@ -22,7 +22,7 @@ from ..lake import uris
 from ..lake.commits import DataFile, Lake, Manifest
 from ..lake.parts import TaskFiles, written
 from ..session.factory import master_of
-from ..sources.taking import BATCHES
+from ..sources.taking import BATCHES, QUARANTINE
 from ..tables import bronze, ended, silver
 from ..tables.batch_rows import Spans
 from ..tables.wanted_batches import Piece, pieces
@@ -149,8 +149,9 @@ class _Build:
         self, files: Mapping[str, Sequence[DataFile]], lo: int, hi: int, snapshots: set[str]
     ) -> Mapping[str, Sequence[DataFile]]:
         """Files of what ended in holes before the range's snapshots."""
-        batches = self.lake.arrow(BATCHES, ["segment", "base_offset", "append_ms"])
-        found = [each for each in ended.snapshots_within(batches, snapshots, lo, hi) if each[0] > 0]
+        batches = self.lake.arrow(BATCHES, ["segment", "controller_id", "base_offset", "append_ms"])
+        whole = snapshots & ended.whole_files(batches, self.lake.arrow(QUARANTINE, ["segment", "controller_id"]))
+        found = [each for each in ended.snapshots_within(batches, whole, lo, hi) if each[0] > 0]
         if not found:
             return {}
         directories = {table: self.lake.directory(table, lo, hi) for table in self.tables if table in ended.KINDS}

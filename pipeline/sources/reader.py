@@ -293,7 +293,9 @@ def _damages(
 
 
 def is_near(found: FoundDamage, file: LogFile, bounds: Bounds) -> bool:
-    """Whether a damage touches the bounds: it lies between the offsets before and behind it."""
+    """Whether a damage touches the bounds: it lies between the offsets before and behind it, in a snapshot at the snapshot's."""
+    if file.kind == SNAPSHOT:
+        return bounds.has_offset(file.base_offset)
     first = found.prev_offset + 1 if found.prev_offset is not None else max(0, file.base_offset)
     last = found.next_offset if found.next_offset is not None else file.next_offset
     return (bounds.hi is None or first <= bounds.hi) and (last is None or last >= bounds.lo)

@@ -2,7 +2,7 @@
 
 Behind a hole the state comes of a snapshot, which says what there is and not what there was: of a topic that was deleted in the
 hole nothing is said any more. So what was there before the snapshot and does not stand in it gets the row of its end, at the
-snapshot's offset and time, as if it had ended there.
+snapshot's offset and time, as if it had ended there. Only a snapshot that is whole says what there is not.
 """
 
 from __future__ import annotations
@@ -53,6 +53,15 @@ def rows_of_ends(table: str, rows: list[dict[str, Any]], offset: int, ts_ms: int
             for index, (key, row) in enumerate(gone)
         ],
     )
+
+
+def whole_files(batches: pa.Table, quarantine: pa.Table) -> set[str]:
+    """The names of the files that some controller has without a damage. Both have `segment` and `controller_id`."""
+    found, damaged = (
+        {tuple(row.values()) for row in rows.group_by(["segment", "controller_id"]).aggregate([]).to_pylist()}
+        for rows in (batches, quarantine)
+    )
+    return {segment for segment, _ in found - damaged}
 
 
 def snapshots_within(batches: pa.Table, wanted: set[str], lo: int, hi: int) -> Iterator[tuple[int, int]]:

@@ -219,6 +219,54 @@ def test_what_a_snapshot_says_stands_for_a_beginning_that_was_cleaned(spark: Spa
     ]
 
 
+def _rotten(path: Path, at: bytes) -> None:
+    """A bit of the batch flips in which these bytes stand."""
+    data = bytearray(path.read_bytes())
+    data[data.index(at)] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("cut", [None, 20], ids=["one-range", "a-range-each"])
+def test_a_snapshot_that_is_not_whole_tells_of_no_end(spark: SparkSession, own_log: Make, lake: Lake, cut: int | None) -> None:
+    from kraftlab.pipeline.runs.build import build
+    from kraftlab.pipeline.runs.ingest import ingest
+
+    log = own_log()
+    kept, doomed = r.Topic(0, "kept", ID), r.Topic(0, "doomed", OTHER)
+    setting = r.Config(0, 4, "1", "log.segment.bytes", "1")
+    log.segment([[kept, doomed], [setting, r.NoOp(0)]])
+    path = log.snapshot(40, [r.NoOp(0), r.NoOp(0), kept, setting])
+    _rotten(path, b"kept")
+    log.next_offset = 40
+    log.segment([[r.NoOp(0)]] * 3)
+    for hi in (cut, None):
+        ingest(spark, lake, [str(log.directory)], hi=hi)
+    (damage,) = lake.arrow("bronze.quarantine", ["segment", "status"]).to_pylist()
+    assert damage == {"segment": path.name, "status": "bad_crc"}
+    assert build(spark, lake).snapshots == (path.name,)
+    assert _offsets(lake, "silver.topics") == [0, 1]
+    assert _offsets(lake, "silver.configs") == [2]
+
+
+def test_a_snapshot_that_one_controller_has_whole_tells_what_ended(spark: SparkSession, own_log: Make, lake: Lake) -> None:
+    from kraftlab.pipeline.runs.build import build
+    from kraftlab.pipeline.runs.ingest import ingest
+
+    logs = [own_log(node_id) for node_id in (1, 2)]
+    kept, doomed = r.Topic(0, "kept", ID), r.Topic(0, "doomed", OTHER)
+    for log in logs:
+        log.segment([[kept, doomed], [r.NoOp(0)]])
+        path = log.snapshot(40, [kept, r.NoOp(0)])
+        log.next_offset = 40
+        log.segment([[r.NoOp(0)]] * 3)
+    _rotten(logs[0].partition / path.name, b"kept")
+    ingest(spark, lake, [str(log.directory) for log in logs])
+    build(spark, lake)
+    topics = lake.arrow("silver.topics", ["offset", "name", "op"]).sort_by([("offset", "ascending")]).to_pylist()
+    assert [tuple(row.values()) for row in topics[:2]] == [(0, "kept", "create"), (1, "doomed", "create")]
+    assert sorted(tuple(row.values()) for row in topics[2:]) == [(39, "doomed", "delete"), (39, "kept", "create")]
+
+
 def test_what_an_aborted_transaction_wrote_never_happened(spark: SparkSession, own_log: Make, lake: Lake) -> None:
     from kraftlab.pipeline.runs.build import build
     from kraftlab.pipeline.runs.ingest import ingest
