@@ -39,8 +39,13 @@ _OPEN, _SUPERSEDED, _COMPLETED, _CANCELLED = range(4)
 
 
 def histories_of(rows: pa.Table, order: Vector, deletions: Deletions) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """What `life_cycles_arrow.histories_of` gives of the same rows put into `order`, in another order."""
+    """What `life_cycles_arrow.histories_of` gives of the same rows put into `order`, in another order. A partition's topic
+    has the name that any of its rows knows.
+    """
     sorted_rows = _Rows(rows.combine_chunks(), order)
+    if rows["topic"].null_count:
+        rows = _named(rows, sorted_rows)
+        sorted_rows = _Rows(rows, order)
     is_left = np.repeat(_is_unusual(sorted_rows, deletions), sorted_rows.sizes)
     histories = _Histories(sorted_rows.only(~is_left))
     if len(histories.rows.order):
@@ -48,6 +53,15 @@ def histories_of(rows: pa.Table, order: Vector, deletions: Deletions) -> Iterato
     is_left[np.flatnonzero(~is_left)] = np.repeat(histories.is_odd, histories.rows.sizes)
     if is_left.any():
         yield from stepped(rows.take(pa.array(order[is_left])).to_batches(max_chunksize=ROWS_PER_BATCH), deletions)
+
+
+def _named(rows: pa.Table, sorted_rows: _Rows) -> pa.Table:
+    """With names for those rows that were built before the name of their topic was known."""
+    of = np.empty(len(sorted_rows.order), np.int64)
+    of[sorted_rows.order] = np.repeat(np.arange(len(sorted_rows.firsts)), sorted_rows.sizes)
+    names = pa.table({"of": of, "name": rows["topic"]}).group_by("of").aggregate([("name", "max")]).sort_by("of")
+    topics = names["name_max"].take(pa.array(of)).combine_chunks()
+    return rows.set_column(rows.schema.get_field_index("topic"), "topic", topics).combine_chunks()
 
 
 class _Rows:
@@ -325,7 +339,7 @@ class _Histories:
         yield STATE, _batch(STATE, columns)
 
     def _topics(self, partitions: Vector) -> dict[str, pa.Array]:
-        """Ids and names, of the rows that created the partitions."""
+        """Ids and names, of the partitions' first rows."""
         rows = pa.array(self.rows.order[self.rows.firsts[partitions]])
         return {name: _chunk(self.rows.table, name).take(rows) for name in ("topic_id", "topic")}
 

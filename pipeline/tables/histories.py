@@ -134,7 +134,7 @@ def _of_unit(rows: pa.Table, unit: Unit, has_others: bool) -> pa.Table:
 def _order(rows: pa.Table) -> Vector:
     """Of the rows by `ORDER`, but for the order among topics, which means nothing."""
     topics = rows["topic_id"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
-    keys = topics << 32 | rows["partition"].to_numpy()
+    keys = (topics << 32) + rows["partition"].to_numpy()
     offsets = rows["offset"].to_numpy()
     by_offset = np.argsort(offsets, kind="stable")
     if (np.diff(offsets[by_offset]) == 0).any():  # what stands in a snapshot has one offset

@@ -149,6 +149,21 @@ def test_common_histories_are_not_left_to_the_definition(monkeypatch: pytest.Mon
     assert sorted(statuses) == ["cancelled", "completed", "open", "superseded"]
 
 
+@pytest.mark.parametrize("directories", [None, ("x", "y")], ids=["common", "left to the definition"])
+def test_a_name_that_later_rows_alone_know_is_the_partitions(directories: tuple[str, ...] | None) -> None:
+    early, late = PartitionKey("id-a", None, 0), PartitionKey("id-a", "a", 0)
+    nameless = PartitionKey("id-b", None, 0)
+    changes = [
+        Change(0, 10, "create", (1, 2), 1, (1, 2), (), (), directories),
+        Change(1, 20, replicas=(1, 2, 3), adding=(3,), removing=()),
+        Change(2, 30, isr=(1, 2, 3), replicas=(1, 2, 3), adding=(), removing=()),
+    ]
+    rows = [(key, change) for change in changes for key in (nameless, early if change.offset < 2 else late)]
+    tables = _tables(rows, {})
+    assert sorted((row[0], row[1]) for row in tables[REASSIGNMENTS]) == [("a:0:1", "a"), ("id-b:0:1", None)]
+    assert sorted((row[0], row[1]) for row in tables[STATE]) == [("id-a", "a"), ("id-b", None)]
+
+
 def test_lists_side_by_side_compare_as_lists_and_as_sets() -> None:
     one = lists_of(pa.array([[1, 2], None, [3], [], [1, 2, 3]], pa.list_(pa.int32())), np.array([4, 0, 2, 3, 1]))
     other = lists_of(pa.array([[2, 1], [3], [1, 2, 3], [4], []], pa.list_(pa.int32())), np.array([2, 0, 3, 4, 1]))

@@ -77,6 +77,17 @@ def test_each_partition_is_whole_and_in_order_in_one_unit(
     assert (len(units) > tasks) == (rows_at_once < 100)
 
 
+def test_partitions_of_two_topics_are_not_mixed_whatever_their_numbers(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    keys = [(topic, partition) for topic in ("a", "b") for partition in (-(1 << 31), -1, 0, (1 << 31) - 1)] * 2
+    rows = [{"topic_id": topic, "partition": partition, "offset": at} for at, (topic, partition) in enumerate(keys)]
+    with lake.writing():
+        written = lake.commit_arrow(pa.Table.from_pylist(rows, schema=SCHEMA), CHANGES, 0, len(rows)).files
+    (unit,) = units_of(lake.uri, [file.path for file in written], 0, 1)
+    found = [(row["topic_id"], row["partition"]) for row in unit.rows.take(pa.array(unit.order)).to_pylist()]
+    assert found[::2] == found[1::2] == sorted(set(keys))
+
+
 def test_a_file_says_which_rows_its_groups_hold(files: tuple[Lake, list[DataFile]], tmp_path: Path) -> None:
     lake, (first, _, small, *_) = files
     with parquet.ParquetFile(tmp_path / "lake" / first.path) as file:
