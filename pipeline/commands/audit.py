@@ -154,6 +154,7 @@ def audit(name: str, lake_uri: str, since: str | None, topic: str | None, findin
     told = "".join(f", {count:,} {status}" for status, count in counts.most_common())
     print_rows(
         findings if findings_only else rows,
+        _known(chosen),
         chosen.columns,
         "json" if as_json else form,
         summary=f"{len(rows):,} rows{told}; {len(findings):,} findings",
@@ -171,6 +172,15 @@ def _rows(lake: Any, table: str) -> list[Row]:
     if table.startswith("bronze."):
         return [_damage(table, row) for row in rows]
     return rows
+
+
+def _known(chosen: Audit) -> Sequence[str]:
+    """The columns of an audit's rows: those of its table, and what `_rows` adds."""
+    from ..lake.schemas import arrow_schema
+
+    (table, *others) = chosen.tables
+    names = () if others else tuple(arrow_schema(table).names)
+    return (*names, *(name for name in chosen.columns if name not in names))
 
 
 def _damage(table: str, row: Row) -> Row:

@@ -75,17 +75,18 @@ def time_ms(text: str) -> int:
         raise WrongUse(error.text.removeprefix("Error: ")) from None
 
 
-def print_rows(rows: Iterable[Row], columns: Sequence[str], form: str, *, summary: str, extra: Row | None = None) -> None:
-    """Rows on stdout; for people the named columns alone, and then a line that says what there was."""
+def print_rows(
+    rows: Iterable[Row], known: Sequence[str], columns: Sequence[str], form: str, *, summary: str, extra: Row | None = None
+) -> None:
+    """Rows on stdout, which have the columns `known`; for people `columns` alone, and then a line that says what there was."""
     rows = list(rows)
     if form == JSON:
         print_json({**(extra or {}), "rows": rows})
     elif form == CSV:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        names = list(rows[0]) if rows else list(columns)
-        writer.writerow(names)
-        writer.writerows([_cell(name, row[name], "") for name in names] for row in rows)
+        writer.writerow(known)
+        writer.writerows([_cell(name, row[name], "") for name in known] for row in rows)
         click.echo(text.getvalue(), nl=False)
     else:
         for line in _lines(rows, columns):

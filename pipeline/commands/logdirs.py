@@ -53,7 +53,8 @@ def skew(lake_uri: str, of_brokers: bool, since: str | None, form: str, as_json:
         )
     table = BROKERS if of_brokers else DIRECTORIES
     fresh(lake, [table])
-    rows = sorted(lake.arrow(table).to_pylist(), key=lambda row: (row["as_of"], row["broker_id"], row.get("path") or ""))
+    found = lake.arrow(table)
+    rows = sorted(found.to_pylist(), key=lambda row: (row["as_of"], row["broker_id"], row.get("path") or ""))
     newest = max((row["as_of"] for row in rows), default=0)
     moment = since_ms(since)
     shown = [row for row in rows if row["as_of"] >= (newest if moment is None else moment)]
@@ -61,6 +62,7 @@ def skew(lake_uri: str, of_brokers: bool, since: str | None, form: str, as_json:
     place = () if of_brokers else ("path",)
     print_rows(
         shown,
+        found.column_names,
         ("as_of", "broker_id", "rack", *place, "bytes", "replicas", "leaders", "mean_bytes", "ratio", "over_band", "offline"),
         "json" if as_json else form,
         summary=f"{len(shown)} rows; at the newest sample {len(over)} over the band or offline",

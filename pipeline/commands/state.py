@@ -42,7 +42,8 @@ def state(lake_uri: str, offset: int | None, time: str | None, topic: str | None
     moment = None if time is None else time_ms(time)
     with spark_session() as spark:
         at, states = states_at(spark, Lake(lake_uri), offset=offset, time_ms=moment, topic=topic)
-        rows = states.toArrow().to_pylist()
+        found = states.toArrow()
+    rows = found.to_pylist()
     summary = f"{len(rows):,} partitions after the record at offset {at}"
-    print_rows(rows, COLUMNS, "json" if as_json else form, summary=summary, extra={"at_offset": at})
+    print_rows(rows, found.column_names, COLUMNS, "json" if as_json else form, summary=summary, extra={"at_offset": at})
     return CLEAN

@@ -34,7 +34,9 @@ QUARANTINE, GAPS = "bronze.quarantine", "bronze.offset_gaps"
 
 
 class Move(msgspec.Struct, frozen=True):
-    """One reassignment. Times in ms since 1970, null where the log does not have them."""
+    """One reassignment. Times in ms since 1970, null where the log does not have them. A topic whose name the log does not have
+    is told by its id.
+    """
 
     reassignment_id: str
     topic: str
@@ -183,6 +185,8 @@ def _longest(rows: pa.Table) -> tuple[Move, ...]:
     real = rows.filter(compute.not_equal(rows.column("status"), "instant"))
     endless = compute.fill_null(real.column("duration_ms"), 2**63 - 1)
     order = compute.sort_indices(endless, sort_keys=[("", "descending")])
+    named = compute.coalesce(real.column("topic"), real.column("topic_id"))
+    real = real.set_column(real.schema.get_field_index("topic"), "topic", named)
     chosen = real.take(order.slice(0, LISTED)).select(list(Move.__struct_fields__)).to_pylist()
     return tuple(Move(**row) for row in sorted(chosen, key=lambda row: (row["start_ms"] or 0, row["reassignment_id"])))
 
@@ -220,10 +224,11 @@ def _thinned(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 def _catch_up(rows: pa.Table) -> tuple[CatchUp, ...]:
     from pyarrow import compute
 
-    added = rows.filter(compute.equal(rows.column("role"), "adding"))
-    found = []
-    for broker_id in sorted(added.column("replica").unique().to_pylist()):
-        lags = added.filter(compute.equal(added.column("replica"), broker_id)).column("lag_ms")
+    added = rows.filter(compute.equal(rows.column("role"), "adding")).select(["replica", "lag_ms"]).sort_by("replica")
+    found, start = [], 0
+    for broker_id, count in (each.values() for each in added.column("replica").value_counts().to_pylist()):
+        lags = added.column("lag_ms").slice(start, count)
+        start += count
         known = lags.drop_null()
         if not len(known):
             found.append(CatchUp(broker_id, len(lags), len(lags), (0.0, 0.0, 0.0), 0.0, 0))
@@ -259,8 +264,9 @@ def _load(row: dict[str, Any]) -> DirLoad:
 
 
 def _drift(row: dict[str, Any]) -> Drift:
+    """An id of a reassignment begins with the topic's, if it has no name."""
     return Drift(
-        row["topic"],
+        row["topic"] or (row["culprit_reassignment_id"] or "?").partition(":")[0],
         row["partition"],
         row["class"],
         row["rf"],

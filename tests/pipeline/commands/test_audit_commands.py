@@ -108,6 +108,18 @@ def test_findings_alone_as_csv(lake: Callable[..., str], capsys: pytest.CaptureF
     assert (row["topic"], row["adding"], row["end_ms"], row["start_ms"]) == ("pay", "[3,4]", "", "1795255430000")
 
 
+@pytest.mark.parametrize("name", AUDITS)
+def test_the_header_of_a_csv_is_the_same_without_rows(
+    name: str, lake: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    headers = []
+    for rows in ([], [{"start_offset": 1, "from_offset": 1, "offset": 1, "epoch": 1, "cause": "compacted", "status": "open"}]):
+        place = lake(**{table.replace(".", "_", 1): rows for table in AUDITS[name].tables})
+        run(["pipeline", "audit", name, "--lake", place, "--format", "csv"])
+        headers.append(capsys.readouterr().out.splitlines()[0])
+    assert headers[0] == headers[1]
+
+
 def test_since_leaves_out_what_ended_before(lake: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
     place = lake(gold_reassignments=[STUCK, CYCLE])
     assert run(["pipeline", "audit", "reassignments", "--lake", place, "--since", "2026-11-21T10:03:52Z"]) == 1

@@ -115,6 +115,30 @@ def test_instant_changes_are_counted_but_are_no_bars(lake: Lake) -> None:
     assert [each.partition for each in found.moves] == [0, 1, 2]
 
 
+def test_a_topic_without_a_name_is_told_by_its_id(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    nameless = move(0, 1_000, 5_000) | {"topic": None, "topic_id": "AAECAwQFBgcICQoLDA0ODw"}
+    drifted = {"partition": 7, "class": "rf_change", "rf": 2, "culprit_reassignment_id": "BwcHBwcHBwcHBwcHBwcHBw:7:3"}
+    with lake.writing():
+        for table, rows in ((content.REASSIGNMENTS, [nameless, move(1, 2_000, 3_000)]), (content.DRIFT, [drifted])):
+            lake.commit_arrow(filled(table, rows), table, 0, 100)
+    found = content.gather(lake)
+    assert [each.topic for each in found.moves] == ["AAECAwQFBgcICQoLDA0ODw", "clicks"]
+    assert [each.topic for each in found.drift] == ["BwcHBwcHBwcHBwcHBwcHBw"]
+    assert "None-" not in page.render(found)
+
+
+def test_each_broker_has_the_quantiles_of_its_own_replicas() -> None:
+    lags = [(3, 30), (1, 10), (3, None), (2, None), (1, 20), (3, 50)]
+    rows = [{"replica": replica, "role": "adding", "lag_ms": lag} for replica, lag in lags]
+    found = content._catch_up(filled(content.REPLICAS, [*rows, {"replica": 9, "role": "removing"}]))
+    assert [(each.broker_id, each.replicas, each.never, each.quartiles_ms[1], each.max_ms) for each in found] == [
+        (1, 2, 0, 15, 20),
+        (2, 1, 1, 0, 0),
+        (3, 3, 1, 40, 50),
+    ]
+
+
 def test_the_page_stands_alone_and_names_are_only_text_in_it(lake: Lake) -> None:
     html = page.render(content.gather(lake))
     outside = re.sub(r"<script.*?</script>", "", html, flags=re.DOTALL)
