@@ -82,7 +82,7 @@ def from_trace(lines: Iterable[bytes]) -> list[Happening]:
     for text in lines:
         try:
             read.append(decode(text))
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             continue
     read.sort(key=lambda line: line.time_us)
     for line in read:

@@ -53,6 +53,7 @@ def test_a_trace_tells_starts_changes_and_what_is_committed_and_a_torn_line_noth
         line(7, 3000, "state", state="follower", epoch=1, leader=3001, **{"from": "unattached"}),
         line(9, 3000, "commit", hw=12),
         b'{"v":1,"time_us":10,"no',
+        b'{"v":1,"time_us":11,"node":3000,"event":"\xff"}',
     ]
     assert [(each.kind, each.text) for each in from_trace(lines)] == [
         (BOOT, "starts, unattached e0"),
