@@ -472,7 +472,7 @@ class DurableSurvives(Checker):
         history = self.world.history
         if log.start.offset and (not history.is_position(log.start) or history.crc_at(log.start.offset) != log.start_crc):
             raise Violation(f"S13 the log of n{machine.node_id} starts at {log.start}, where nothing committed ends")
-        if machine.rot is not None:
+        if machine.has_rotten_log:
             self._check_rotten(machine, log, store)
             if store.boot.repair_until and machine.before_rot is None:
                 return
