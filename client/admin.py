@@ -206,6 +206,7 @@ class AdminClient:
         """Sends a request to that broker. ApiError BROKER_NOT_AVAILABLE if no such broker is registered."""
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         deadline = time.monotonic() + timeout_ms / 1000
+        limited = request.header.HasField("timeout_ms")
         for fresh in (False, True):
             if fresh or broker_id not in self._brokers:
                 self.describe_cluster(include_fenced_brokers=True, timeout_ms=_left_ms(deadline))
@@ -220,6 +221,8 @@ class AdminClient:
             except ClusterUnreachable:
                 if fresh or time.monotonic() >= deadline:
                     raise
+                if not limited:
+                    request.header.ClearField("timeout_ms")  # That of the next one is what is left.
         raise AssertionError("the second attempt returns or raises")
 
     def endpoint_of(self, node_id: int) -> Endpoint:

@@ -371,3 +371,25 @@ def test_topics_that_fill_several_answers_are_put_together(
     cursors = [(request.cursor.topic_name, request.cursor.partition_index) for request in requests]
     assert cursors == [cursor or ("", 0) for cursor in asked]
     assert all(request.header.min_offset >= 7 for request in requests[1:])
+
+
+def test_a_broker_that_is_asked_again_elsewhere_hears_how_long_the_answer_is_waited_for(cluster) -> None:
+    """None may carry out what nobody waits for any more."""
+    cluster.describe()
+    described = cluster.nodes[0].answers["DescribeCluster"]
+    seen: list[int] = []
+
+    def alter(request: pb.AlterReplicaLogDirsRequest) -> pb.AlterReplicaLogDirsResponse:
+        seen.append(request.header.timeout_ms)
+        return pb.AlterReplicaLogDirsResponse()
+
+    cluster.nodes[0].answers["AlterReplicaLogDirs"] = alter
+    with AdminClient(cluster.nodes[0].server) as client:
+        moved = pb.DescribeClusterResponse()
+        moved.CopyFrom(described(pb.DescribeClusterRequest()))
+        moved.brokers[0].port = 1
+        cluster.nodes[0].answers["DescribeCluster"] = lambda _: moved
+        client.describe_cluster(include_fenced_brokers=True)
+        cluster.nodes[0].answers["DescribeCluster"] = described
+        client.alter_replica_log_dirs(0, {("t", 0): "any"}, timeout_ms=20_000)
+    assert len(seen) == 1 and seen[0] < 19_500
