@@ -300,9 +300,14 @@ CONDITIONS: tuple[Condition, ...] = (
 # Excuses
 
 
+def _can_vote(machine: Machine) -> bool:
+    """Whether it is whole; rot below a process that runs keeps that from voting only when it has started anew, to repair it."""
+    return is_whole(machine) or (machine.process is not None and not machine.process.raft.is_repairing)
+
+
 def _electors(liveness: Liveness, machine: Machine) -> tuple[VoterSet, list[int]]:
-    """The voters in that node's log, and which nodes of the core could vote for it: there, whole, with no longer log, and found
-    where the log says that they are.
+    """The voters in that node's log, and which nodes of the core could vote for it: there, able to, with no longer log, and
+    found where the log says that they are.
     """
     world = liveness.world
     process = machine.process
@@ -310,7 +315,7 @@ def _electors(liveness: Liveness, machine: Machine) -> tuple[VoterSet, list[int]
     there = []
     for voter in voters.voters:
         elector = world.machine_of(voter.key)
-        if elector not in liveness.core or elector is None or not is_whole(elector):
+        if elector not in liveness.core or elector is None or not _can_vote(elector):
             continue
         is_found = elector is machine or not voter.endpoints or voter.endpoints == elector.endpoints
         if is_found and elector.durable.last_position <= machine.durable.last_position:
@@ -328,7 +333,7 @@ def _nobody_can_be_elected(liveness: Liveness) -> str | None:
     found: list[str] = []
     for machine in liveness.core:
         voters, electors = _electors(liveness, machine)
-        if is_whole(machine) and voters.has(machine.key) and len(electors) >= voters.majority():
+        if _can_vote(machine) and voters.has(machine.key) and len(electors) >= voters.majority():
             return None
         found.append(f"n{machine.node_id} by {electors} of {voters}")
     return f"votes could be had: {'; '.join(found)}"

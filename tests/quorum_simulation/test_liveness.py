@@ -11,6 +11,7 @@ from kraftlab.quorum.simulation.faults import FAULTS
 from kraftlab.quorum.simulation.invariants import Violation
 from kraftlab.quorum.simulation.linearizability import Operation
 from kraftlab.quorum.simulation.liveness import AFFLICTIONS, CONDITIONS, EXCUSES, find_excuse
+from kraftlab.quorum.simulation.machine import Rot
 from kraftlab.quorum.simulation.options import CALM, SimulationOptions, draw_options
 from kraftlab.quorum.simulation.transcript import Transcript
 from kraftlab.quorum.simulation.world import World
@@ -79,6 +80,19 @@ def test_a_core_that_has_lost_what_was_committed_is_excused() -> None:
     excuse = find_excuse(world.liveness)
     assert excuse is not None
     assert excuse.startswith("committed-data-is-gone: no voter of the core has everything below the committed offset ")
+
+
+def test_what_rots_under_a_process_that_runs_excuses_no_core_before_it_is_repaired() -> None:
+    world = world_after_a_run()
+    world.liveness.core = core = [machine for machine in world.machines if not machine.process.is_leading]
+    world.leaders = ()
+    for machine in core:
+        machine.rot = Rot("a segment", 1, range(1), is_fatal=False)
+    assert find_excuse(world.liveness) is None
+    core[0].process.raft.quorum.repair.until = 1_000_000
+    excuse = find_excuse(world.liveness)
+    assert excuse is not None
+    assert excuse.startswith("nobody-can-be-elected")
 
 
 def test_a_core_that_is_led_by_a_node_it_can_not_reach_is_excused() -> None:
