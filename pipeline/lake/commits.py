@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 COMMITS = "_commits"
 SCHEMA_VERSION = 1
 CONTENT, CHANGED = "content", "changed"
-"""Details of a manifest that stands for others: the newest number among them, and among those of them that have rows."""
+"""Details of a manifest that stands for others: the oldest number among them, and the newest of those of them that have rows."""
 OFFSET_DIGITS = 20
 _HIDDEN = ("_", ".")
 
@@ -71,12 +71,12 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def content(self) -> int:
-        """The number of the commit that brought its rows, the newest if they were put together."""
+        """The number of the commit that brought its rows, the oldest if they were put together."""
         return int(self.details.get(CONTENT, self.number))
 
     @property
     def changed(self) -> int:
-        """The same, of those commits that had any rows."""
+        """The number of the newest of those commits that had any rows."""
         return int(self.details.get(CHANGED, self.number))
 
     def __repr__(self) -> str:

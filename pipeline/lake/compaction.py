@@ -5,8 +5,9 @@ together, as many at a time as make one of the next tier: a lake that was follow
 and each row was written once per tier. Ranges of some size stay as they are.
 
 What is put together has the rows that its ranges had. It is one commit like any other, which replaces them: whatever kills it,
-the table is as it was before or as it is after, and both read the same. Its manifest says which was the newest of those that it
-stands for (`Manifest.content`, `Manifest.changed`), so that nothing counts as made of other rows than before.
+the table is as it was before or as it is after, and both read the same. Its manifest says which were the oldest of those that it
+stands for and the newest that had rows (`Manifest.content`, `Manifest.changed`). Whoever puts ranges together has built all that
+is made of them, so that nothing counts as made of other rows than before, whether its own ranges were put together or not.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def _put_together(lake: Lake, table: str, parts: Sequence[Manifest]) -> None:
     inputs = {name: max(part.inputs.get(name, 0) for part in parts) for part in parts for name in part.inputs}
     tier = int(parts[-1].details.get(TIER, "0")) + 1
     numbers = {
-        CONTENT: str(max(part.content for part in parts)),
+        CONTENT: str(min(part.content for part in parts)),
         CHANGED: str(max((part.changed for part in parts if part.rows), default=0)),
     }
     lake.commit_parts(table, lo, hi, found, inputs=inputs, details={**parts[-1].details, TIER: str(tier), **numbers})

@@ -89,6 +89,18 @@ def test_nothing_that_was_made_of_them_is_stale(lake: Lake) -> None:
     assert build._next_offset(lake, build.TABLES, lake.active(BATCHES)) == 0, "was taken in again"
 
 
+def test_what_was_made_of_them_is_not_stale_if_it_stays_apart(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    for at in range(3):
+        commit(lake, BATCHES, at, at + 1)
+        commit(lake, CHANGES, at, at + 1, rows=1 if at != 1 else 10_000, inputs={BATCHES: at + 1})
+    monkeypatch.setattr(compaction, "SMALL_BYTES", sum(file.size_bytes for file in lake.active(CHANGES)[1].files) - 1)
+    assert compact(lake, BATCHES, CHANGES) == 1
+    assert ranges(lake, BATCHES) == [(0, 3)]
+    assert build._next_offset(lake, [CHANGES], lake.active(BATCHES)) == 3
+    commit(lake, BATCHES, 0, 3)
+    assert build._next_offset(lake, [CHANGES], lake.active(BATCHES)) == 0, "was taken in again"
+
+
 def test_large_ranges_and_those_of_other_sources_stay_apart(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     for at in range(3):
         commit(lake, BATCHES, at, at + 1, details={"controllers": str(at)})
