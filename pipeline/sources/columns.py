@@ -15,7 +15,7 @@ import pyarrow as pa
 from ..framing import Frame
 from ..kraft_log.batches import Damage, UndecodedRecord
 from .formats import LogFormat, type_of
-from .survey import SNAPSHOT, LogFile
+from .survey import LOG, SNAPSHOT, LogFile
 
 ROWS_MAX = 10_000
 BYTES_MAX = 32 << 20
@@ -35,7 +35,9 @@ _json = msgspec.json.Encoder()
 
 
 class FoundDamage(NamedTuple):
-    """A damage with the offsets before and behind it, None if there is no batch, and its first bytes."""
+    """A damage with the offsets before and behind it, None if there is no batch, and its first bytes. A snapshot's are of its own
+    count, and no offsets of the log.
+    """
 
     damage: Damage
     prev_offset: int | None
@@ -75,8 +77,8 @@ DAMAGE_COLUMNS: Mapping[str, Callable[[LogFile, FoundDamage, LogFormat], Any]] =
     "end_pos": lambda file, found, form: found.damage.position + found.damage.size_bytes,
     "status": lambda file, found, form: STATUSES.get(found.damage.status, found.damage.status),
     "detail": lambda file, found, form: found.damage.error,
-    "prev_offset": lambda file, found, form: found.prev_offset,
-    "next_offset": lambda file, found, form: found.next_offset,
+    "prev_offset": lambda file, found, form: found.prev_offset if file.kind == LOG else None,
+    "next_offset": lambda file, found, form: found.next_offset if file.kind == LOG else None,
     "raw": lambda file, found, form: found.raw,
     "format": lambda file, found, form: form.name,
     "cluster_id": lambda file, found, form: file.cluster_id,

@@ -69,6 +69,17 @@ def test_what_stands_in_a_snapshot_has_the_offset_before_its_end(own_log: Make, 
     assert rows_of("kraftlab", log.directory, snapshots=False) == []
 
 
+def test_a_damage_in_a_snapshot_lies_between_no_offsets_of_the_log(own_log: Make, rows_of: Rows) -> None:
+    log = own_log()
+    path = log.snapshot(40, [r.Topic(0, name, ID) for name in ("first", "second", "third", "fourth", "fifth")])
+    data = bytearray(path.read_bytes())
+    data[data.index(b"third")] ^= 1
+    path.write_bytes(data)
+    (damage,) = rows_of("kraftlab", log.directory, rows="damages", startingOffset=20)
+    assert (damage["segment"], damage["status"]) == (path.name, "bad_crc")
+    assert (damage["prev_offset"], damage["next_offset"]) == (None, None)
+
+
 def test_only_the_columns_asked_for_are_made(own_log: Make, rows_of: Rows, reader_of: Make) -> None:
     log = own_log()
     log.segment(_batches(2))
