@@ -190,7 +190,14 @@ def _workers_python(environ: Mapping[str, str], master: str) -> Iterator[Check]:
     executable = environ.get("PYSPARK_PYTHON", sys.executable)
     script = "import sys, pyarrow, pandas, kraftlab; print('%d.%d' % sys.version_info[:2])"
     try:
-        answer = subprocess.run([executable, "-c", script], capture_output=True, text=True, timeout=PYTHON_TIMEOUT_S, check=False)
+        answer = subprocess.run(
+            [executable, "-c", script],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PYTHON_TIMEOUT_S,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         yield Check("workers' Python", State.MISSING, f"{executable} cannot be run: {error}", "unset PYSPARK_PYTHON")
         return

@@ -154,6 +154,7 @@ def _probe(found_by: FoundBy, home: Path) -> Candidate:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            errors="replace",
             timeout=PROBE_TIMEOUT_S,
             check=False,
         )

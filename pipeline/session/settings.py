@@ -14,6 +14,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..errors import EnvironmentFault
+
 ATTEMPTS = 3
 """How often a local master tries a task; Spark's own default is once."""
 DRIVER_MEMORY = "2g"
@@ -97,13 +99,16 @@ _PROPERTY = re.compile(r"\s*(?P<key>[^\s=:#!][^\s=:]*)\s*[=:\s]\s*(?P<value>.*?)
 
 
 def given_outside(environ: Mapping[str, str], spark_home: Path) -> dict[str, str]:
-    """Settings of spark-defaults.conf and of PYSPARK_SUBMIT_ARGS, the latter first."""
+    """Settings of spark-defaults.conf and of PYSPARK_SUBMIT_ARGS, the latter first. EnvironmentFault if that cannot be split."""
     return _defaults(environ, spark_home) | _submit_arguments(environ.get("PYSPARK_SUBMIT_ARGS", ""))
 
 
 def _submit_arguments(text: str) -> dict[str, str]:
     given: dict[str, str] = {}
-    words = iter(shlex.split(text))
+    try:
+        words = iter(shlex.split(text))
+    except ValueError as error:
+        raise EnvironmentFault(f"PYSPARK_SUBMIT_ARGS is {text!r}: {error}; mend it, or unset it") from None
     for word in words:
         flag, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
         if flag not in _FLAGS and flag not in _CONF_FLAGS:
@@ -120,7 +125,7 @@ def _submit_arguments(text: str) -> dict[str, str]:
 def _defaults(environ: Mapping[str, str], spark_home: Path) -> dict[str, str]:
     path = Path(environ.get("SPARK_CONF_DIR") or spark_home / "conf") / "spark-defaults.conf"
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text("utf-8", "replace").splitlines()
     except FileNotFoundError:
         return {}
     pairs = (_PROPERTY.match(line) for line in lines)

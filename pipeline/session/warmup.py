@@ -62,6 +62,7 @@ def _write_base(found: java.Java, path: Path, scratch: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        errors="replace",
         timeout=DUMP_TIMEOUT_S,
         check=False,
     )

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kraftlab.pipeline.session import cache, java
+from kraftlab.pipeline.errors import EnvironmentFault
+from kraftlab.pipeline.session import cache, java, warmup
 from kraftlab.pipeline.session.errors import NoJava
 from kraftlab.pipeline.session.java import FoundBy
 
@@ -57,6 +58,16 @@ def test_a_java_home_that_does_not_work_is_passed_over_and_told(fake_java: Make,
     assert [candidate.java for candidate in looked_at] == [None, None]
     assert "ended with 3" in looked_at[0].verdict
     assert "cannot be run: No such file" in looked_at[1].verdict
+
+
+def test_what_java_says_may_be_no_utf_8(fake_java: Make, tmp_path: Path) -> None:
+    odd = fake_java(tmp_path / "odd", "21.0.8")
+    script = odd / "bin" / "java"
+    script.write_text(script.read_text().replace("-version ]; then", "-version ]; then printf 'caf\\351\\n';"))
+    assert java.find({"JAVA_HOME": str(odd)}).version == "21.0.8"
+    script.write_text("#!/bin/sh\nprintf 'caf\\351\\n'; exit 1\n")
+    with pytest.raises(EnvironmentFault, match="ended with 1: caf\ufffd"):
+        warmup._write_base(java.Java(odd, "21.0.8", FoundBy.JAVA_HOME), tmp_path / "base.jsa", tmp_path / "new.jsa")
 
 
 @pytest.mark.usefixtures("without_package")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kraftlab.pipeline.errors import EnvironmentFault
 from kraftlab.pipeline.session import settings
 from kraftlab.pipeline.session.settings import Reach
 
@@ -22,6 +23,17 @@ from kraftlab.pipeline.session.settings import Reach
 )
 def test_submit_arguments_are_read(arguments: str, given: dict[str, str], tmp_path: Path) -> None:
     assert settings.given_outside({"PYSPARK_SUBMIT_ARGS": arguments}, tmp_path) == given
+
+
+def test_submit_arguments_that_no_shell_could_split_are_told(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFault, match=r"PYSPARK_SUBMIT_ARGS is .*: No closing quotation; mend it, or unset it"):
+        settings.given_outside({"PYSPARK_SUBMIT_ARGS": "--conf 'spark.a=b pyspark-shell"}, tmp_path)
+
+
+def test_defaults_that_are_not_all_text_are_read_as_spark_reads_them(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_bytes(b"spark.app.name caf\xe9\nspark.b 2\n")
+    found = settings.given_outside({"SPARK_CONF_DIR": str(tmp_path)}, Path("/nowhere"))
+    assert found == {"spark.app.name": "caf\ufffd", "spark.b": "2"}
 
 
 def test_defaults_are_read_from_the_directory_that_spark_reads(tmp_path: Path) -> None:
