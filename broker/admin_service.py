@@ -25,6 +25,7 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode, describe
 from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse, ForwardingBroker
 from kraftlab.node import logger_configs
+from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.driver.frames import FrameError
 from kraftlab.quorum.driver.transport import PeerError, PeerTimeout, PeerUnreachable
 from kraftlab.rpc.endpoint_types import BROKERS, check_endpoint_type
@@ -49,7 +50,7 @@ LocalCall = Callable[[Any], Awaitable[Message]]
 """Takes the request of its method; the response's header is filled in here."""
 
 _encode = msgspec.msgpack.encode
-_envelope = msgspec.msgpack.Decoder(EnvelopeResponse)
+_envelope = Decoder(EnvelopeResponse)
 
 
 class Channel(Protocol):

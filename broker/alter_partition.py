@@ -13,6 +13,7 @@ import trio
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import AlterPartitionRequest, AlterPartitionResponse, Api, IsrChange, IsrChangeResult
 from kraftlab.metadata.uuids import Uuid
+from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.driver.signal import Signal
 from kraftlab.quorum.driver.transport import PeerError, PeerTimeout, PeerUnreachable
 
@@ -25,7 +26,7 @@ OnAnswer = Callable[[IsrChangeResult], bool]
 """Called with the controller's answer for a partition; False asks again."""
 
 _encode = msgspec.msgpack.encode
-_response = msgspec.msgpack.Decoder(AlterPartitionResponse)
+_response = Decoder(AlterPartitionResponse)
 
 
 class Requests(Protocol):

@@ -20,6 +20,7 @@ from kraftlab.metadata.peer_rpc import (
     ReplicaFetchRequest,
 )
 from kraftlab.metadata.snapshot import image_digest
+from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.driver.transport import PeerRequest
 
 from .disks import Disks
@@ -36,9 +37,9 @@ NOT_REPLICATED = "It was written, but not every in-sync replica had it in time; 
 PeerHandler = Callable[[PeerRequest], Awaitable[bytes]]
 
 _encode = msgspec.msgpack.Encoder().encode
-_produce = msgspec.msgpack.Decoder(ProduceRequest)
-_fetch = msgspec.msgpack.Decoder(ReplicaFetchRequest)
-_digest = msgspec.msgpack.Decoder(LogDigestRequest)
+_produce = Decoder(ProduceRequest)
+_fetch = Decoder(ReplicaFetchRequest)
+_digest = Decoder(LogDigestRequest)
 
 
 class Replicas(Protocol):

@@ -17,6 +17,7 @@ from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import Api, AssignReplicasToDirsRequest, AssignReplicasToDirsResponse, DirectoryAssignment
 from kraftlab.metadata.uuids import Uuid
+from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.driver.signal import Signal
 from kraftlab.quorum.driver.transport import PeerError, PeerTimeout, PeerUnreachable
 
@@ -36,7 +37,7 @@ _FINAL = (
 )
 
 _encode = msgspec.msgpack.encode
-_response = msgspec.msgpack.Decoder(AssignReplicasToDirsResponse)
+_response = Decoder(AssignReplicasToDirsResponse)
 
 
 class DirectoryAssignments:

@@ -29,6 +29,7 @@ import trio
 
 from kraftlab.metadata.errors import ErrorCode, describe
 from kraftlab.metadata.peer_rpc import Api, FetchedPartition, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
+from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver.signal import Signal
 from kraftlab.quorum.driver.transport import PeerError, PeerTimeout, PeerUnreachable
@@ -62,7 +63,7 @@ PASSING = frozenset(
 """What a leader answers while its metadata, or that of this broker, is behind: nobody has to hear of it."""
 
 _encode = msgspec.msgpack.encode
-_response = msgspec.msgpack.Decoder(ReplicaFetchResponse)
+_response = Decoder(ReplicaFetchResponse)
 
 
 class Leaders(Protocol):

@@ -32,6 +32,7 @@ from kraftlab.metadata.peer_rpc import (
     BrokerRegistrationResponse,
 )
 from kraftlab.metadata.uuids import Uuid
+from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.driver.transport import PeerError, PeerTimeout, PeerUnreachable
 
 logger = logging.getLogger("kraftlab.broker.lifecycle")
@@ -42,8 +43,8 @@ HEARTBEAT_BACKOFF_S = 0.05
 CONTROLLED_SHUTDOWN_TIMEOUT_S = 5.0
 
 _encode = msgspec.msgpack.encode
-_registration = msgspec.msgpack.Decoder(BrokerRegistrationResponse)
-_heartbeat = msgspec.msgpack.Decoder(BrokerHeartbeatResponse)
+_registration = Decoder(BrokerRegistrationResponse)
+_heartbeat = Decoder(BrokerHeartbeatResponse)
 
 
 class BrokerState(enum.Enum):

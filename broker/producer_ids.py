@@ -17,6 +17,7 @@ import trio
 
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import AllocateProducerIdsRequest, AllocateProducerIdsResponse, Api
+from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.driver.transport import PeerError, PeerTimeout, PeerUnreachable
 
 from .alter_partition import Requests
@@ -30,7 +31,7 @@ BACKOFF_S = 0.05
 BACKOFF_MAX_S = 2.0
 
 _encode = msgspec.msgpack.encode
-_response = msgspec.msgpack.Decoder(AllocateProducerIdsResponse)
+_response = Decoder(AllocateProducerIdsResponse)
 
 
 class ProducerIds:

@@ -29,6 +29,7 @@ from kraftlab.node.process import run_to_end, through_generations, watch_signals
 from kraftlab.node.replica import driver_config
 from kraftlab.node.snapshots import SnapshotCalls
 from kraftlab.node.time_travel import TimeTravel
+from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.core.messages import LeaderView
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver.interpreter import tame_interpreter
@@ -58,7 +59,7 @@ REGISTRATION_TIMEOUT_MS = 2000
 REGISTRATION_RETRY_S = 0.02
 REGISTRATION_RETRY_MAX_S = 0.5
 _encode = msgspec.msgpack.Encoder().encode
-_registration_response = msgspec.msgpack.Decoder(ControllerRegistrationResponse)
+_registration_response = Decoder(ControllerRegistrationResponse)
 
 
 async def run(config: ControllerConfig) -> None:

@@ -21,6 +21,8 @@ _NEXT_STEP = "this node must stop: run the software version that wrote it (metad
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[list[AnyRecord]] = msgspec.msgpack.Decoder(list[AnyRecord])
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that are no MessagePack, text that is none, and arrays within arrays."""
 
 
 class UnreadableRecords(ValueError):
@@ -52,7 +54,7 @@ def decode(body: bytes, base_offset: int = 0, record_count: int | None = None) -
     """
     try:
         records = _decoder.decode(body)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise _explain(body, base_offset, error) from error
     for index, record in enumerate(records):
         if record.version and not 0 < record.version <= HIGHEST_VERSION[record.TYPE]:
@@ -64,11 +66,11 @@ def decode(body: bytes, base_offset: int = 0, record_count: int | None = None) -
     return records
 
 
-def _explain(body: bytes, base_offset: int, error: msgspec.DecodeError) -> UnreadableRecords:
+def _explain(body: bytes, base_offset: int, error: Exception) -> UnreadableRecords:
     """Why the typed decoder refused `body`: an unknown record if there is one, else its own reason."""
     try:
         raw = msgspec.msgpack.decode(body, type=list[list[object]])
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return UnreadableRecords(f"metadata batch at offset {base_offset} is no array of records ({error}); {_NEXT_STEP}")
     for index, fields in enumerate(raw):
         record_type, version = [*fields, None, None][:2]

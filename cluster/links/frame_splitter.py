@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.core.types import ReplicaKey
 from kraftlab.quorum.driver.frames import MAX_FRAME_BYTES, FrameError
 
@@ -31,7 +32,7 @@ class _Header(msgspec.Struct, frozen=True, array_like=True):
     sender: ReplicaKey
 
 
-_decode = msgspec.msgpack.Decoder(_Header).decode
+_decode = Decoder(_Header).decode
 
 
 class FrameSplitter:

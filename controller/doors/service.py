@@ -46,6 +46,7 @@ from kraftlab.metadata.peer_rpc import (
     MoveProgressResponse,
 )
 from kraftlab.node import logger_configs
+from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.driver.transport import DirectHandler, PeerHandler, PeerRequest, Responder
 from kraftlab.rpc.methods import METHODS, fault
 from kraftlab.rpc.server import Call
@@ -398,7 +399,7 @@ class ControllerService:
         is_long: Callable[[Any], bool] = lambda request: False,
     ) -> DirectHandler:
         """Answers a peer's request with what a manager's operation says, once that is committed."""
-        decoder = msgspec.msgpack.Decoder(request_type)
+        decoder = Decoder(request_type)
         name = request_type.__name__.removesuffix("Request")
 
         def accept(peer_request: PeerRequest, responder: Responder) -> None:
@@ -465,9 +466,9 @@ class ControllerService:
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_progress_decoder = msgspec.msgpack.Decoder(MoveProgressRequest)
-_heartbeat_decoder = msgspec.msgpack.Decoder(BrokerHeartbeatRequest)
-_envelope_decoder = msgspec.msgpack.Decoder(EnvelopeRequest)
+_progress_decoder = Decoder(MoveProgressRequest)
+_heartbeat_decoder = Decoder(BrokerHeartbeatRequest)
+_envelope_decoder = Decoder(EnvelopeRequest)
 
 
 def _completed(admission: Admission, response: Any) -> Any:

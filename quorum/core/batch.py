@@ -24,6 +24,7 @@ from typing import ClassVar, NamedTuple
 
 import msgspec
 
+from .decoding import Decoder
 from .errors import CorruptBatch
 from .types import ReplicaKey, VoterSet
 
@@ -260,7 +261,7 @@ class ForcedStandalone(msgspec.Struct, frozen=True, array_like=True, tag=1000):
 
 ControlRecord = LeaderChange | SnapshotHeader | SnapshotFooter | KRaftVersion | KRaftVoters | ForcedStandalone
 
-_control_decoder = msgspec.msgpack.Decoder(list[ControlRecord])
+_control_decoder = Decoder(list[ControlRecord])
 _encoder = msgspec.msgpack.Encoder()
 
 

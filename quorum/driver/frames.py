@@ -27,6 +27,7 @@ from typing import Protocol
 import msgspec
 import trio
 
+from ..core.decoding import Decoder
 from ..core.types import ReplicaKey
 from .network import Wire
 
@@ -66,7 +67,7 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Frame)
+_decoder = Decoder(Frame)
 
 
 def encode_frame(frame: Frame) -> bytearray:

@@ -17,6 +17,7 @@ from functools import partial
 import msgspec
 import trio
 
+from ..core.decoding import Decoder
 from ..core.effects import Reply, Send
 from ..core.errors import ErrorCode
 from ..core.events import Event, RequestAbandoned, RequestFailed, RequestReceived, ResponseReceived
@@ -32,8 +33,8 @@ from .transport import NewerGeneration, PeerAnswer, PeerError, PeerFailure, Peer
 logger = logging.getLogger("kraftlab.quorum")
 
 _encode = msgspec.msgpack.Encoder().encode
-_request_decoders = {api: msgspec.msgpack.Decoder(request) for api, request in REQUEST_OF.items()}
-_response_decoders = {api: msgspec.msgpack.Decoder(response) for api, response in RESPONSE_OF.items()}
+_request_decoders = {api: Decoder(request) for api, request in REQUEST_OF.items()}
+_response_decoders = {api: Decoder(response) for api, response in RESPONSE_OF.items()}
 
 
 class PeerDesk:

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import msgspec
 import trio
 
+from ..core.decoding import Decoder
 from ..core.errors import ErrorCode, InvariantViolation
 from ..core.types import Endpoint, ReplicaKey
 from ..line_limit import LineLimit
@@ -104,7 +105,7 @@ PeerHandler = Callable[[PeerRequest], Awaitable[bytes]]
 """Answers one request, in a task that is cancelled when the connection ends. PeerError becomes the peer's PeerError."""
 
 _encode = msgspec.msgpack.encode
-_error_decoder = msgspec.msgpack.Decoder(tuple[int, str])
+_error_decoder = Decoder(tuple[int, str])
 
 
 class Responder:

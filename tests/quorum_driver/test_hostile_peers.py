@@ -12,10 +12,14 @@ from typing import Any
 import msgspec
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kraftlab.quorum import PeerError, PeerIdentity, PeerPool, PeerServer, PeerUnreachable
+from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.messages import (
+    REQUEST_OF,
     Api,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
@@ -44,7 +48,7 @@ async def stranger() -> AsyncIterator[PeerPool]:
 
 
 async def ask(pool: PeerPool, node: Any, api: int, request: msgspec.Struct) -> bytes:
-    return await pool.request(Endpoint("127.0.0.1", node.port), api, msgspec.msgpack.encode(request), timeout_ms=5000)
+    return await pool.request(Endpoint("127.0.0.1", node.port), api, msgspec.msgpack.encode(request), timeout_ms=20_000)
 
 
 @pytest.mark.parametrize("position", [2**62, 2**63, 2**64 - 1])
@@ -183,3 +187,46 @@ async def test_somebody_else_at_a_peers_endpoint_causes_few_log_lines(
                 await pool.request(endpoint, 1, b"", timeout_ms=2000)
         nursery.cancel_scope.cancel()
     assert 1 <= len(caplog.records) <= 40
+
+
+DEEP = b"\x91" * 5_000 + b"\xc0"
+
+
+def frame_with(
+    cluster_id: bytes = msgspec.msgpack.encode(CLUSTER_ID), more: bytes = b"", api: int = 1, body: bytes = b""
+) -> bytes:
+    """A frame as `encode_frame` makes it, but of these pieces of MessagePack; `more` is one field more."""
+    fields = [msgspec.msgpack.encode(value) for value in (REQUEST, api, 0, 1)]
+    fields += [cluster_id, b"\x00", msgspec.msgpack.encode(ReplicaKey(7)), msgspec.msgpack.encode(body)]
+    fields += [more] if more else []
+    frame = bytes([0x90 + len(fields)]) + b"".join(fields)
+    return len(frame).to_bytes(4, "big") + frame
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        frame_with(more=DEEP),
+        frame_with(cluster_id=b"\xa2\xff\xff"),
+        frame_with(body=msgspec.msgpack.encode([1] * 14)[:-1] + DEEP),
+        frame_with(api=Api.VOTE, body=b"\x9f\xa2\xff\xff"),
+        (len(DEEP)).to_bytes(4, "big") + DEEP,
+    ],
+    ids=["deep frame", "no text", "deep body", "no text in the body", "deep only"],
+)
+async def test_what_msgspec_raises_other_errors_for_ends_no_node(cluster: Clusters, data: bytes) -> None:
+    async with cluster() as c:
+        leader = await c.leader()
+        async with await trio.open_tcp_stream("127.0.0.1", leader.port) as stream:
+            await stream.send_all(data)
+            with trio.fail_after(5):
+                await stream.receive_some(100)  # an answer, or the end of the connection
+        await c.committed(c.propose(await c.leader(), "one"))
+
+
+@given(st.binary(max_size=60), st.sampled_from(sorted(REQUEST_OF)))
+def test_no_bytes_are_more_than_a_decoding_error(data: bytes, api: Api) -> None:
+    for kind in (Frame, REQUEST_OF[api], tuple[int, str]):
+        for opened in (data, bytes([0x90 + len(data) % 16]) + data):
+            with contextlib.suppress(msgspec.MsgspecError):
+                Decoder(kind).decode(opened)
