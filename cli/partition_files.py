@@ -31,7 +31,7 @@ def read_partitions(path: Path, example: str, *, with_offsets: bool = False) -> 
     """
     try:
         document = msgspec.json.decode(path.read_bytes(), type=_Document)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise PartitionFileError(f"{path}: {error}; write it like this: {example}") from None
     if document.version != 1:
         raise PartitionFileError(f"{path}: Not supported version field value {document.version}; it is 1")

@@ -164,7 +164,7 @@ def _decode(data: bytes, kind: type[T]) -> T:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
         raise PlanError(f"The JSON is not of the expected shape: {error}") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise PlanError(f"The file is not valid JSON: {error}") from None
     except UnicodeDecodeError:
         raise PlanError("The file is not UTF-8 text") from None

@@ -96,11 +96,13 @@ def test_elections_need_one_way_to_say_of_which_partitions(run: Run, arguments: 
         ('{"version":2,"partitions":[{"topic":"t","partition":0}]}', "Not supported version field value 2"),
         ('{"partitions":[{"topic":"t","partition":0},{"topic":"t","partition":0}]}', "it names t-0 twice"),
         ('{"partitions":[{"topic":"t"}]}', "partition"),
+        ('{"x":' + "[" * 5_000, "write it like this"),
+        ('{"partitions":[{"topic":"\udcff"}]}', "write it like this"),
     ],
 )
 def test_files_that_name_no_partitions_are_refused(run: Run, tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "partitions.json"
-    path.write_text(text)
+    path.write_text(text, errors="surrogateescape")
     ran = run("leader-election", "--election-type", "preferred", "--path-to-json-file", str(path))
     assert ran.code == 1
     assert said in ran.err and str(path) in ran.err
