@@ -176,7 +176,7 @@ class Lake:
             data = stream.read()
         try:
             return msgspec.json.decode(data, type=Manifest)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             where = uris.joined(uris.shown(self.uri), path[len(self._root) + 1 :])
             raise CorruptInput(f"{where} is no manifest: {error}; restore it, or remove it to lose what it committed") from None
 

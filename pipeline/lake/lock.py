@@ -48,7 +48,7 @@ def _myself() -> bytes:
 def _holder(data: bytes) -> str:
     try:
         return str(msgspec.json.decode(data, type=Holder))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return "a process that did not say who it is"
 
 

@@ -36,7 +36,8 @@ BODY_DECODER: msgspec.msgpack.Decoder[list[MetadataRecord]] = msgspec.msgpack.De
 RECORD_DECODER: msgspec.msgpack.Decoder[MetadataRecord] = msgspec.msgpack.Decoder(MetadataRecord)
 _CONTROL_DECODER: msgspec.msgpack.Decoder[quorum_batch.ControlRecord] = msgspec.msgpack.Decoder(quorum_batch.ControlRecord)
 _RAW_DECODER = msgspec.msgpack.Decoder(list[msgspec.Raw])
-_START_DECODER = msgspec.msgpack.Decoder()
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that are no MessagePack, text that is no UTF-8, and arrays that are too deep."""
 _VERSION = operator.attrgetter("version")
 
 Converter = Callable[[Any], Any]
@@ -134,7 +135,7 @@ def decode_metadata(body: bytes, base_offset: int, record_count: int) -> list[Me
     """A data batch's records in order; every one that cannot be decoded as an UndecodedRecord (its time is 0)."""
     try:
         records = BODY_DECODER.decode(body)
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         records = []
     if len(records) == record_count and (not any(map(_VERSION, records)) or all(map(is_known, records))):
         return records  # type: ignore[return-value]
@@ -153,7 +154,7 @@ def decode_control(body: bytes, base_offset: int, record_count: int) -> list[quo
             continue
         try:
             record = _CONTROL_DECODER.decode(raw)
-        except msgspec.DecodeError as error:
+        except _UNREADABLE as error:
             found.append(_undecoded(raw, base_offset + index, str(error), _CONTROL_TYPES, "control record type"))
             continue
         if record.version:
@@ -185,7 +186,7 @@ def split(body: bytes, base_offset: int, record_count: int) -> list[bytes | Unde
     """
     try:
         raws: list[bytes | UndecodedRecord] = [bytes(raw) for raw in _RAW_DECODER.decode(body)]
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         return [UndecodedRecord(base_offset, 0, f"the body is no array of records: {error}", body)]
     if len(raws) > record_count:
         reason = f"the body holds {len(raws)} records, the header counts {record_count}: those too many have no offset"
@@ -201,7 +202,7 @@ def decode_one(raw: bytes, offset: int) -> MetadataRecord | UndecodedRecord:
     """One metadata record's bytes."""
     try:
         record = RECORD_DECODER.decode(raw)
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         return _undecoded(raw, offset, str(error), _METADATA_TYPES, "record type")
     if is_known(record):
         return record
@@ -213,10 +214,10 @@ def decode_one(raw: bytes, offset: int) -> MetadataRecord | UndecodedRecord:
 def _undecoded(raw: bytes, offset: int, reason: str, types: dict[int, type[msgspec.Struct]], noun: str) -> UndecodedRecord:
     """Why one record's bytes were refused. Type and version as far as there are any."""
     try:
-        start = _START_DECODER.decode(raw)
-    except msgspec.DecodeError:
-        start = None
-    number, version = [*start, None, None][:2] if isinstance(start, list) else (None, None)
+        start: list[Any] = [msgspec.msgpack.decode(each) for each in _RAW_DECODER.decode(raw)[:2]]
+    except _UNREADABLE:
+        start = []
+    number, version = [*start, None, None][:2]
     if not isinstance(number, int) or isinstance(number, bool):
         return UndecodedRecord(offset, 0, f"a record is an array that begins with its type's number: {reason}", raw)
     reason = f"{types[number].__name__}: {reason}" if number in types else f"unknown {noun} {number}"

@@ -145,9 +145,10 @@ def test_a_table_is_read_while_a_vacuum_takes_old_manifests_away(lake: Lake, mon
     assert _offsets(reader) == list(range(8))
 
 
-def test_a_manifest_that_is_none_is_named(lake: Lake, tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"{", b'{"table": "\xff"}'])
+def test_a_manifest_that_is_none_is_named(lake: Lake, tmp_path: Path, content: bytes) -> None:
     _commit(lake, 0, 5)
-    (tmp_path / "lake with a space" / "_commits" / TABLE / "1.json").write_text("{")
+    (tmp_path / "lake with a space" / "_commits" / TABLE / "1.json").write_bytes(content)
     with pytest.raises(CorruptInput, match=r"1\.json is no manifest"):
         _offsets(lake)
 
@@ -217,3 +218,15 @@ def test_one_process_writes_at_a_time_and_the_other_is_told_who(lake: Lake) -> N
         os.kill(holder.pid, signal.SIGKILL)
     _commit(lake, 0, 2)
     assert _offsets(lake) == [0, 1]
+
+
+def test_who_holds_a_lock_may_have_left_no_words_that_can_be_read(lake: Lake, tmp_path: Path) -> None:
+    import fcntl
+
+    _commit(lake, 0, 5)
+    with (tmp_path / "lake with a space" / "_lock").open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(b'{"pid": 1, "host": "\xff"}')
+        file.flush()
+        with pytest.raises(WrongUse, match="by a process that did not say who it is"), lake.writing():
+            pytest.fail("the lock was given twice")

@@ -75,6 +75,24 @@ def test_defaults_are_left_out_and_ids_are_text() -> None:
     assert found.data == {"partitionId": 2, "topicId": ID_TEXT, "leader": 3}
 
 
+@pytest.mark.parametrize(
+    ("odd", "reason"), [(b"\xa1\xff", "can't decode byte 0xff"), (b"\x91" * 5000 + b"\x90", "recursion")], ids=["text", "depth"]
+)
+def test_a_record_whose_text_is_none_or_that_is_too_deep_is_kept(odd: bytes, reason: str) -> None:
+    raw = b"\x94\x02\x00" + odd + b"\xc4\x10" + ID
+    found = decode_body(b"\x92" + msgpack.packb([20, 0]) + raw, 10, 2, 5, False)
+    assert reason in found[-1].error  # type: ignore[union-attr]
+    for known in (False, True):
+        found = decode_body(b"\x91" + raw, 10, 1, 5, known)
+        assert all(isinstance(each, UndecodedRecord) for each in found)
+
+
+def test_the_type_of_a_record_whose_text_is_none_is_known() -> None:
+    (found,) = decode_body(b"\x91\x94\x02\x00\xa1\xff\xc4\x10" + ID, 10, 1, 5, False)
+    assert isinstance(found, UndecodedRecord)
+    assert (found.type_number, found.version, found.error.partition(":")[0]) == (2, 0, "Topic")
+
+
 def test_what_is_unknown_stands_among_the_others_with_its_bytes() -> None:
     first, newer, unknown, odd, last = _decode([20, 0], [2, 1, "t", ID], [777, 3, "x"], [2, 0, 5, ID], [20, 0])
     assert isinstance(first, Record)

@@ -61,7 +61,9 @@ def test_lines_that_kafkas_tool_prints_first_are_passed_over() -> None:
     assert samples(json.dumps(OURS, indent=2).encode(), 1).num_rows == 2
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"brokers": [{"broker": "x"}]}'])
-def test_what_is_no_such_document_is_refused(text: str) -> None:
+@pytest.mark.parametrize(
+    "document", [b"", b"[]", b'{"brokers": [{"broker": "x"}]}', json.dumps(OURS).encode().replace(b"/d1", b"/\xff")]
+)
+def test_what_is_no_such_document_is_refused(document: bytes) -> None:
     with pytest.raises(WrongUse, match="no description of log directories"):
-        samples(text.encode(), 1)
+        samples(document, 1)
