@@ -342,7 +342,9 @@ class CommittedSurvivesAnyElection(Checker):
 
 
 class CommittedIsNeverTruncated(Checker):
-    """S9: nobody truncates below its own high watermark, nor anything that was committed and that it holds."""
+    """S9: nobody truncates below its own high watermark, nor anything that it holds and that leaders up to its own epoch have
+    committed. What a newer leader has committed without it may go: it follows one who is deposed and has not heard of that.
+    """
 
     def on_truncate(self, process: SimulatedProcess, to_offset: int) -> None:
         committed = process.applying.commit_offset
@@ -350,7 +352,10 @@ class CommittedIsNeverTruncated(Checker):
             raise Violation(f"S9 n{process.node_id} truncates to {to_offset}, its high watermark is {committed}")
         history = self.world.history
         position = bisect_left(history.ends, to_offset + 1)
-        if position < len(history.ends) and process.machine.durable.crc_at(history.ends[position]) == history.crcs[position]:
+        if (
+            to_offset < history.end_before_epoch(process.quorum.epoch + 1)
+            and process.machine.durable.crc_at(history.ends[position]) == history.crcs[position]
+        ):
             raise Violation(
                 f"S9 n{process.node_id} truncates to {to_offset} and loses committed data up to {history.ends[position]}"
             )

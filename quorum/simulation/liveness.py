@@ -52,6 +52,8 @@ class Liveness:
         self._together_at_us: int | None = None
         """When all conditions were met first."""
         self._epoch = 0
+        self._led_by: SimulatedProcess | None = None
+        """The newest leader that was seen."""
         self._raises = 0
         self._waits_from_us = 0
         self._looks_before_rot = LOOKS_BEFORE_ROT if world.options.rots_in_the_end else 0
@@ -185,15 +187,20 @@ class Liveness:
                 self.world.network.cut_for_good(machine.node_id, leader.node_id)
 
     def _watch_epochs(self) -> None:
-        """A node that was cut off may bring one epoch that the core had not heard of; the core itself needs none."""
-        epoch = self._epoch_of_core()
+        """A node that was cut off may bring one epoch that the core had not heard of; the core itself needs none, unless who led
+        it from outside has died, by its rot for instance.
+        """
+        epoch, before = self._epoch_of_core(), self._led_by
+        self._led_by = self.leader() or before
         if epoch <= self._epoch:
             return
         self._epoch = epoch
         if self._together_at_us is None:
             return
-        self._raises += 1
         self._waits_from_us = self.world.now_us
+        if before is not None and before.machine in self.outside and before.machine.process is not before:
+            return
+        self._raises += 1
         if self._raises > len(self.outside) - len(self.to_miss_the_leader):
             raise Violation(
                 f"L5 {self._raises} new epochs {(self.world.now_us - self._together_at_us) // 1000} ms after the core has come "
