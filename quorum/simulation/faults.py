@@ -111,10 +111,12 @@ def resign(world: World, random: Random) -> Struck:
 
 
 def pause(world: World, random: Random) -> Struck:
-    """The process stands still: a garbage collection, a SIGSTOP. Long enough to be deposed, or even to notice it by the clock."""
+    """The process stands still: a garbage collection, a SIGSTOP. Long enough to be deposed, or even to notice it by the clock.
+    Who stands still already goes on no earlier for that.
+    """
     machine = _some_machine(world, random)
     pause_us = random.choice((50_000, 300_000, 800_000, 1_500_000))
-    machine.paused_until_us = world.now_us + pause_us
+    machine.paused_until_us = max(machine.paused_until_us, world.now_us + pause_us)
     world.note(f"n{machine.node_id} stands still for {pause_us // 1000} ms")
     return (machine.node_id,)
 
