@@ -28,8 +28,7 @@ and for replicas in sync by then no lag; one that ends between the log's end and
 append times of changing leaders and may step back: order is by offset alone, durations are never negative, and `clock_skew` says
 that a time within the cycle was smaller than one before it.
 
-A removal that lies before any row of a partition was none: a topic whose record in a snapshot cannot be decoded seems to have
-ended in the hole before it (`tables.ended`), and what the log says of it behind tells otherwise.
+A removal that lies before any row of a partition was none: what the log says of it behind tells otherwise.
 
 This is both the plain oracle and what runs inside Spark's workers, where common histories are made column by column
 (`life_cycles_columns`). What it does not check is that the rows are complete.

@@ -154,12 +154,14 @@ class _Build:
         found = [each for each in ended.snapshots_within(batches, whole, lo, hi) if each[0] > 0]
         if not found:
             return {}
+        others = self.lake.arrow_of_files(OTHER, files.get(OTHER, ()), ["name", "offset", "kind", "error"])
+        unread = ended.undecoded(others)
         directories = {table: self.lake.directory(table, lo, hi) for table in self.tables if table in ended.KINDS}
         with TaskFiles(self.lake.uri, directories) as written_here:
             for table in directories:
                 earlier = [file for each in self.lake.active(table) if each.lo < lo for file in each.files]
                 rows = self.lake.arrow_of_files(table, [*earlier, *files.get(table, ())]).to_pylist()
-                for offset, ts_ms in found:
+                for offset, ts_ms in (each for each in found if (table, each[0]) not in unread):
                     ends = ended.rows_of_ends(table, rows, offset, ts_ms)
                     written_here.add(table, ends)
                     rows += ends.to_pylist()

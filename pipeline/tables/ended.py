@@ -2,7 +2,8 @@
 
 Behind a hole the state comes of a snapshot, which says what there is and not what there was: of a topic that was deleted in the
 hole nothing is said any more. So what was there before the snapshot and does not stand in it gets the row of its end, at the
-snapshot's offset and time, as if it had ended there. Only a snapshot that is whole says what there is not.
+snapshot's offset and time, as if it had ended there. Only a snapshot that is whole says what there is not, and only of kinds
+whose records could all be decoded.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from .batch_rows import SNAPSHOT_SUFFIX
-from .other_rows import BROKERS, CONFIGS, SNAPSHOT, TOPICS, Cells, record_batch
+from .other_rows import BROKERS, CONFIGS, SNAPSHOT, TOPICS, TYPE_ROWS, Cells, record_batch
 
 
 class _Kind(NamedTuple):
@@ -62,6 +64,13 @@ def whole_files(batches: pa.Table, quarantine: pa.Table) -> set[str]:
         for rows in (batches, quarantine)
     )
     return {segment for segment, _ in found - damaged}
+
+
+def undecoded(others: pa.Table) -> set[tuple[str, int]]:
+    """(table, offset) of what snapshots say in records that could not be decoded. `others` are rows of `silver.other_records`."""
+    refused = others.filter(pc.and_(pc.is_valid(others["error"]), pc.equal(others["kind"], SNAPSHOT)))
+    found = refused.select(["name", "offset"]).to_pylist()
+    return {(TYPE_ROWS[row["name"]].table, row["offset"]) for row in found if row["name"] in TYPE_ROWS}
 
 
 def snapshots_within(batches: pa.Table, wanted: set[str], lo: int, hi: int) -> Iterator[tuple[int, int]]:

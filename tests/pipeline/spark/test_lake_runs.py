@@ -248,6 +248,24 @@ def test_a_snapshot_that_is_not_whole_tells_of_no_end(spark: SparkSession, own_l
     assert _offsets(lake, "silver.configs") == [2]
 
 
+def test_a_snapshot_with_records_of_a_newer_program_tells_of_no_end_of_their_kind(
+    spark: SparkSession, own_log: Make, lake: Lake
+) -> None:
+    from kraftlab.pipeline.runs.build import build
+    from kraftlab.pipeline.runs.ingest import ingest
+
+    log = own_log()
+    setting = r.Config(0, 4, "1", "log.segment.bytes", "1")
+    log.segment([[r.Topic(0, "kept", ID), setting], [r.NoOp(0)]])
+    log.snapshot(40, [r.Topic(9, "kept", ID)])
+    log.next_offset = 40
+    log.segment([[r.NoOp(0)]] * 3)
+    ingest(spark, lake, [str(log.directory)])
+    assert build(spark, lake).undecodable == {"unknown version 9 of TOPIC_RECORD; versions 0 to 0 are known": 1}
+    assert _offsets(lake, "silver.topics") == [0]
+    assert _offsets(lake, "silver.configs") == [1, 39]
+
+
 def test_a_snapshot_that_one_controller_has_whole_tells_what_ended(spark: SparkSession, own_log: Make, lake: Lake) -> None:
     from kraftlab.pipeline.runs.build import build
     from kraftlab.pipeline.runs.ingest import ingest
