@@ -164,7 +164,7 @@ def epochs(found: Sequence[Epoch]) -> go.Figure:
     figure = go.Figure()
     figure.add_trace(
         go.Bar(
-            y=[f"controller {each.leader}" for each in found],
+            y=["unknown" if each.leader is None else f"controller {each.leader}" for each in found],
             base=[each.start_offset for each in found],
             x=[max(1, _or(each.end_offset, end) - each.start_offset) for each in found],
             orientation="h",

@@ -204,6 +204,11 @@ def test_what_ended_before_it_began_by_a_clock_that_stepped_back_took_no_time() 
     assert content._under_way(filled(content.REASSIGNMENTS, moves)) == ((50, 1), (95, 2), (120, 1))
 
 
+def test_a_leader_that_no_record_names_is_unknown() -> None:
+    bars = figures.epochs([content.Epoch(1, None, 0, 5), content.Epoch(2, 3000, 5, None)]).data[0]
+    assert list(bars.y) == ["unknown", "controller 3000"]
+
+
 def test_each_move_that_is_listed_has_a_bar_however_it_ended() -> None:
     statuses = ("completed", "cancelled", "superseded", "open", "deleted", "unknown")
     moves = [move(number, 10, 20 + number, status) for number, status in enumerate(statuses)]
