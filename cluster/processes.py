@@ -6,14 +6,13 @@ import itertools
 import subprocess
 import sys
 import threading
-import time
 
 import msgspec
 
 from .fork_server import Event, Request, Signal, Signalled, Start, Started
 from .layout import ClusterError
 
-_START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 30.0
 _SIGNAL_TIMEOUT_S = 5.0
 _decode = msgspec.json.Decoder(Event).decode
 _encode = msgspec.json.Encoder().encode
@@ -63,13 +62,17 @@ class ForkServerProcess:
         return number
 
     def collect(self, number: int) -> NodeProcess:
-        """The process that was asked for. ClusterError if the server is gone."""
-        deadline = time.monotonic() + _START_TIMEOUT_S
+        """The process that was asked for. ClusterError if the server is gone, or this machine has no time for it."""
         with self._changed:
-            while number not in self._started:
-                if self._gone or not self._changed.wait(max(deadline - time.monotonic(), 0)):
-                    raise ClusterError("the process that starts nodes has ended; its message stands above")
-            return self._started.pop(number)
+            self._changed.wait_for(lambda: self._gone or number in self._started, START_TIMEOUT_S)
+            process = self._started.pop(number, None)
+        if process is not None:
+            return process
+        if self._gone:
+            raise ClusterError("the process that starts nodes has ended; its message stands above")
+        raise ClusterError(
+            f"no node was started within {START_TIMEOUT_S:g} s; is this machine so busy? Try again when it has time"
+        )
 
     def signal(self, pid: int, number: int) -> None:
         """Returns when the signal has been sent, or the server is gone."""

@@ -28,7 +28,8 @@ from .orders import Done, LinkState, NodeState, Order, Standing, Status
 if TYPE_CHECKING:
     from ..local import LocalCluster
 
-LEADER_TIMEOUT_MS = 500
+LEADER_TIMEOUT_MS = 2_000
+"""For each controller that runs; a busy machine may take long to ask them all at once."""
 LINK_FAULTS = (CUT, SLOW, LOSSY)
 
 Group = tuple[int, ...]

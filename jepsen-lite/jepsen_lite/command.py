@@ -43,6 +43,8 @@ class WrongUse(HarnessError):
 class FiniteRange(click.FloatRange):
     """A number that can be counted to: "nan" and "inf" are in any range of click's."""
 
+    name = "number"
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):

@@ -124,6 +124,7 @@ def test_a_workload_gets_as_many_controllers_as_it_wants_unless_somebody_says_ot
         (("-w", "registers", "--concurrency", "many"), "many is no number of workers"),
         (("-w", "registers", "--concurrency", "²"), "² is no number of workers"),
         (("-w", "registers", "--time", "nan"), "nan is no finite number"),
+        (("-w", "registers", "--time", "30s"), "'30s' is not a valid number"),
         (("-w", "registers", "--rate", "inf"), "inf is no finite number"),
         (("-w", "registers", "--world", "moon"), "'moon' is not one of 'real', 'shell', 'simulated'"),
         (("-w", "registers", "--leave-running", "--test-count", "2"), "--leave-running is for one run"),

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kraftlab.cluster import ClusterError, LocalCluster, fork_server
+from kraftlab.cluster import ClusterError, LocalCluster, fork_server, processes
 
 DEADLINE_S = 20.0
 
@@ -189,6 +189,20 @@ node.run = lambda *arguments, **options: time.sleep(60)
 fork_server.PATIENCE_S = 0.1
 fork_server.main()
 """
+
+
+def test_a_server_that_has_no_time_is_not_said_to_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "START_TIMEOUT_S", 0.05)
+    server = processes.ForkServerProcess()
+    try:
+        with pytest.raises(ClusterError, match=r"no node was started within 0\.05 s"):
+            server.collect(12345)
+        server._process.kill()
+        with pytest.raises(ClusterError, match="the process that starts nodes has ended"):
+            monkeypatch.setattr(processes, "START_TIMEOUT_S", DEADLINE_S)
+            server.collect(12345)
+    finally:
+        server.close()
 
 
 def test_nodes_that_do_not_stop_are_killed_when_nobody_is_left_who_could() -> None:
