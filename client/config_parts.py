@@ -17,7 +17,8 @@ def node_of(resource: Any) -> int | None:
 
 
 def in_parts(resources: Sequence[Any], ask: Callable[[int | None, Sequence[Any]], Any], answers: str) -> Any:
-    """Asks everybody about their own resources; one response with the answers in the order of the resources.
+    """Asks everybody about their own resources; one response with the answers in the order of the resources, whatever order a node
+    gives them in.
 
     `ask` takes a node and its resources; `answers` is the response's repeated field. The header is that of the last response.
     """
@@ -26,11 +27,15 @@ def in_parts(resources: Sequence[Any], ask: Callable[[int | None, Sequence[Any]]
         parts.setdefault(node_of(resource), []).append(index)
     if len(parts) < 2:
         return ask(next(iter(parts), ANYBODY), resources)
+    places: dict[tuple[int, str], list[int]] = {}
+    for index, resource in enumerate(resources):
+        places.setdefault((resource.resource_type, resource.resource_name), []).append(index)
     found: dict[int, Any] = {}
     response: Any = None
     for node, indexes in parts.items():
         response = ask(node, [resources[index] for index in indexes])
-        found.update(zip(indexes, getattr(response, answers), strict=True))
+        for answer in getattr(response, answers):
+            found[places[answer.resource_type, answer.resource_name].pop(0)] = answer
     merged = type(response)(header=response.header)
     getattr(merged, answers).extend(found[index] for index in sorted(found))
     return merged

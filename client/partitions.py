@@ -139,8 +139,9 @@ def _at_leaders(
         except ApiError as error:
             results |= dict.fromkeys(keys, DeletedRecords(-1, error))
             continue
-        answers = [entry for topic_result in response.topics for entry in topic_result.partitions]
-        for key, entry in zip(keys, answers, strict=True):
+        answers = {(topic.name, entry.partition_index): entry for topic in response.topics for entry in topic.partitions}
+        for key in keys:
+            entry = answers[key]
             error_code = entry.error_code
             failed = _failed(error_code, entry.error_message) if error_code else None
             results[key] = failed or DeletedRecords(entry.low_watermark)

@@ -15,7 +15,8 @@ def asked(*resources: tuple[int, str]) -> tuple[list[tuple[int | None, list[str]
 
     def ask(node: int | None, part: Sequence[Any]) -> pb.DescribeConfigsResponse:
         calls.append((node, [resource.resource_name for resource in part]))
-        return pb.DescribeConfigsResponse(results=[pb.DescribeConfigsResult(resource_name=r.resource_name) for r in part])
+        answers = [pb.DescribeConfigsResult(resource_type=r.resource_type, resource_name=r.resource_name) for r in part]
+        return pb.DescribeConfigsResponse(results=reversed(answers))
 
     named = [pb.DescribeConfigsResource(resource_type=kind, resource_name=name) for kind, name in resources]
     response = in_parts(named, ask, "results")

@@ -250,6 +250,23 @@ def test_a_leader_that_refuses_a_deletion_as_a_whole_does_not_hide_what_another_
     assert str(results["u", 0].error) == "UNKNOWN_SERVER_ERROR(-1): DeleteRecords failed on this node"
 
 
+def test_answers_of_a_leader_may_come_in_any_order(cluster) -> None:
+    """What is refused for want of rights stands last."""
+    cluster.describe(leader_id=0)
+    (topic,) = cluster.nodes[0].answers["DescribeTopicPartitions"](None).topics
+    second = pb.DescribedTopic(name="u", partitions=[pb.DescribedPartition(partition_index=0, leader_id=0)])
+    both = pb.DescribeTopicPartitionsResponse(topics=[topic, second])
+    cluster.nodes[0].answers["DescribeTopicPartitions"] = lambda _: both
+    answer = pb.DeleteRecordsResponse()
+    answer.topics.add(name="u").partitions.add(partition_index=0, low_watermark=5)
+    answer.topics.add(name="t").partitions.add(partition_index=0, low_watermark=-1, error_code=29)
+    cluster.nodes[0].answers["DeleteRecords"] = lambda _: answer
+    with AdminClient(cluster.nodes[0].server) as admin:
+        results = admin.delete_records({("t", 0): 5, ("u", 0): 5})
+    assert results["u", 0] == (5, None)
+    assert results["t", 0].error is not None and results["t", 0].error.code == 29
+
+
 def test_whose_turn_does_not_come_in_time_is_told_so() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         connection = PeerConnection(Endpoint(*silent.getsockname()), "c")
