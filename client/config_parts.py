@@ -17,8 +17,8 @@ def node_of(resource: Any) -> int | None:
 
 
 def in_parts(resources: Sequence[Any], ask: Callable[[int | None, Sequence[Any]], Any], answers: str) -> Any:
-    """Asks everybody about their own resources; one response with the answers in the order of the resources, whatever order a node
-    gives them in.
+    """Asks everybody about their own resources; one response with the answers in the order of the resources, whatever order they
+    are given in.
 
     `ask` takes a node and its resources; `answers` is the response's repeated field. The header is that of the last response.
     """
