@@ -68,7 +68,7 @@ Examples:
   kraftlab reassign-partitions --bootstrap-server 127.0.0.1:21001 --execute --reassignment-json-file wave1.json
 
 \b
-Exit codes: 0 clean, 1 a hard goal is not met or a check failed, 2 wrong use.""",
+Exit codes: 0 clean, 1 a hard goal is not met, a broker is not emptied, or a check failed, 2 wrong use.""",
 )
 def plan() -> None:
     """Plan where replicas are to be. Sizes come from DescribeLogDirs: nothing to install, nothing to wait for."""
@@ -87,7 +87,10 @@ Examples:
 \b
 --drain, --replace, --rf and --drain-dir move what they name and nothing else; with --balance the rest is evened out too.
 --add-brokers moves replicas onto those brokers only. Without any of these everything is evened out.
-The same cluster and options give the same plan, byte for byte.""",
+The same cluster and options give the same plan, byte for byte.
+
+\b
+Exit codes: 0 clean, 1 a hard goal is not met, or a broker that was to be emptied is not (a note says why), 2 wrong use.""",
 )
 @source_options
 @click.option("--drain", multiple=True, type=int, metavar="BROKER", help="Empty this broker; may be given again.")
@@ -141,7 +144,7 @@ def propose(
         out.lines(["", *move_lines(made, made.moves[:SHOWN_MOVES]), *_more(made.moves)])
     if as_json:
         sys.stdout.write(encode_plan(made).decode() + "\n")
-    return FINDINGS if made.breaks_hard_goals else CLEAN
+    return FINDINGS if made.breaks_hard_goals or made.leaves_behind else CLEAN
 
 
 def _more(moves: Sequence[PartitionMove]) -> list[str]:
@@ -199,8 +202,7 @@ def _judged_as(made: Plan) -> tuple[list[Target], Asked]:
     from ..planning.checks import Asked, Target
 
     options = made.options
-    empty = (*options.drain, *(source for source, _ in options.replace))
-    asked = Asked(options.eps, options.rf, empty, options.exclude_brokers, options.max_bytes, options.balances)
+    asked = Asked(options.eps, options.rf, options.emptied, options.exclude_brokers, options.max_bytes, options.balances)
     return [Target(move.topic, move.partition, move.after, move.dirs, move.before) for move in made.moves], asked
 
 

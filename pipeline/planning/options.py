@@ -45,6 +45,11 @@ class PlanOptions(msgspec.Struct, frozen=True):
     balance: bool = False
 
     @property
+    def emptied(self) -> tuple[int, ...]:
+        """The brokers that are to end empty."""
+        return (*self.drain, *(source for source, _ in self.replace))
+
+    @property
     def balances(self) -> bool:
         """Whether replicas move for the sake of soft goals."""
         return self.balance or bool(self.add_brokers) or not (self.drain or self.replace or self.rf or self.drain_dirs)
@@ -90,7 +95,7 @@ class Scope:
 def scope_of(cluster: Cluster, options: PlanOptions) -> Scope:
     """WrongUse where the options do not fit the cluster or each other."""
     _judge(cluster, options)
-    leaves = _flags(cluster, (*options.drain, *(source for source, _ in options.replace)))
+    leaves = _flags(cluster, options.emptied)
     excluded = _flags(cluster, options.exclude_brokers)
     roomy = np.array([_has_room(broker) for broker in cluster.brokers])
     takes = cluster.alive & ~leaves & ~excluded & roomy
@@ -144,7 +149,7 @@ def _judge(cluster: Cluster, options: PlanOptions) -> None:
     for id in (*targets, *options.add_brokers):
         if not cluster.brokers[cluster.index_of[id]].alive:
             raise WrongUse(f"broker {id} is down or fenced and cannot take replicas; start it first")
-    leaving = (*options.drain, *(source for source, _ in options.replace))
+    leaving = options.emptied
     for id in set(leaving) & {*targets, *options.add_brokers, *options.exclude_brokers}:
         raise WrongUse(f"broker {id} is to be emptied, and named as one that takes or keeps replicas too; choose one of the two")
     for id in set(options.exclude_brokers) & {*targets, *options.add_brokers}:
@@ -246,4 +251,4 @@ def _bounds(cluster: Cluster, options: PlanOptions, counted: Flags, factor: Ints
 
 
 def _leaving(cluster: Cluster, options: PlanOptions) -> Flags:
-    return _flags(cluster, (*options.drain, *(source for source, _ in options.replace)))
+    return _flags(cluster, options.emptied)

@@ -120,6 +120,11 @@ class Plan(msgspec.Struct, frozen=True):
         hard = [goal for goal in self.goals if goal.hard]
         return any(goal.after.violations > (0 if self.options.balances else goal.before.violations) for goal in hard)
 
+    @property
+    def leaves_behind(self) -> bool:
+        """Whether a broker that was to be emptied keeps replicas, for a reason that a note tells."""
+        return any(broker.replicas_after for broker in self.brokers if broker.id in self.options.emptied)
+
 
 def plan_id(document: ClusterDocument, options: PlanOptions) -> str:
     """16 hex digits."""

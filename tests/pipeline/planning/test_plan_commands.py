@@ -100,6 +100,22 @@ def test_what_is_excluded_stays_and_takes_nothing(plan: Run, cluster_file: str) 
     assert not {broker for move in moves for broker in set(move["after"]) ^ set(move["before"])} & {1, 8}
 
 
+@pytest.mark.parametrize("kept", [("--exclude-topic", "t0"), ("--max-bytes", "1")])
+@pytest.mark.parametrize("emptied", [("--drain", "1"), ("--replace", "1:8")])
+def test_a_broker_that_a_plan_does_not_empty_is_told_by_propose_as_by_check(
+    plan: Run, cluster_file: str, tmp_path: Path, emptied: tuple[str, str], kept: tuple[str, str]
+) -> None:
+    file = str(tmp_path / "plan.json")
+    whole = plan("propose", "--input", cluster_file, *emptied)
+    proposed = plan("propose", "--input", cluster_file, *emptied, *kept, "--output", file)
+    checked = plan("check", file)
+
+    assert whole.code == 0
+    assert "not_empty" in checked.out
+    assert proposed.code == checked.code == 1
+    assert " stay " in proposed.out
+
+
 def test_a_narrower_band_is_kept_for_more_bytes(plan: Run, cluster_file: str) -> None:
     narrow, wide = (plan("propose", "--input", cluster_file, "--eps", eps, "--json").json for eps in ("0.05", "0.4"))
 
