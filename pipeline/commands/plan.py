@@ -41,7 +41,10 @@ class _Size(click.ParamType[int]):
         if found is None:
             self.fail(f"{value!r} is no size; write it like 50TB, 1.5GiB or 1048576", param, ctx)
         number, unit, binary = found.groups()
-        return int(float(number) * (1024 if binary else 1000) ** _POWERS[unit])
+        size_bytes = float(number) * (1024 if binary else 1000) ** _POWERS[unit]
+        if size_bytes >= 1 << 63:
+            self.fail(f"{value!r} is more than any disk has; the largest size is 9223 PB", param, ctx)
+        return int(size_bytes)
 
 
 def source_options(command: F) -> F:

@@ -17,6 +17,11 @@ import msgspec
 
 from kraftlab.pipeline.errors import WrongUse
 
+PARTITION_BYTES_MAX = 1 << 56
+"""64 PiB: more than any partition has, and sums of it still fit 64 bits."""
+DIRECTORY_BYTES_MAX = (1 << 63) - 1
+"""What DescribeLogDirs can say; network file systems tell of exbibytes that are free."""
+NUMBER_MAX = (1 << 31) - 1
 EXAMPLE = '{"brokers":[{"id":1}],"topics":[{"name":"t","partitions":[{"partition":0,"replicas":[1]}]}]}'
 
 
@@ -104,6 +109,11 @@ def tidied(document: ClusterDocument) -> ClusterDocument:
     _refuse_twice("topic", (topic.name for topic in document.topics))
     for broker in document.brokers:
         _refuse_twice(f"log directory of broker {broker.id}", (directory.path for directory in broker.log_dirs))
+        for directory in broker.log_dirs:
+            if max(directory.total_bytes, directory.usable_bytes) > DIRECTORY_BYTES_MAX:
+                raise BadCluster(
+                    f"log directory {directory.path} of broker {broker.id} has more than {DIRECTORY_BYTES_MAX} bytes; none has"
+                )
     named: set[int] = set()
     for topic in document.topics:
         _refuse_twice(f"partition of topic {topic.name}", (entry.partition for entry in topic.partitions))
@@ -131,7 +141,9 @@ def _judge(topic: str, entry: Partition) -> None:
         raise BadCluster(f"{name} has a broker twice in its replicas {list(entry.replicas)}; remove one of the two")
     if entry.partition < 0 or min(entry.replicas) < 0:
         raise BadCluster(f"{name} has a negative number in it (replicas {list(entry.replicas)}); ids count from 0")
-    if entry.size_bytes is not None and entry.size_bytes < 0:
+    if max(entry.partition, *entry.replicas) > NUMBER_MAX:
+        raise BadCluster(f"{name} has too large a number in it (replicas {list(entry.replicas)}); ids end at {NUMBER_MAX}")
+    if entry.size_bytes is not None and not 0 <= entry.size_bytes <= PARTITION_BYTES_MAX:
         raise BadCluster(f"{name} has a size of {entry.size_bytes} bytes; leave size_bytes out if it is not known")
     if entry.log_dirs and len(entry.log_dirs) != len(entry.replicas):
         raise BadCluster(f"{name} has {len(entry.replicas)} replicas and {len(entry.log_dirs)} log_dirs; it is one for each")

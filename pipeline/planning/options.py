@@ -12,7 +12,7 @@ import numpy as np
 from kraftlab.pipeline.errors import WrongUse
 
 from .cluster import Cluster, Flags, Floats, Ints
-from .documents import Broker
+from .documents import NUMBER_MAX, Broker
 from .goals import (
     ALL,
     DISK,
@@ -159,8 +159,10 @@ def _judge(cluster: Cluster, options: PlanOptions) -> None:
     for name, wanted in options.rf.items():
         if name not in cluster.topics:
             raise WrongUse(f"topic {name} is not in the cluster; `kraftlab topics --list` shows what is")
-        if wanted < 1:
-            raise WrongUse(f"topic {name} cannot have {wanted} replicas; it has at least 1")
+        if not 1 <= wanted <= NUMBER_MAX:
+            raise WrongUse(f"topic {name} cannot have {wanted} replicas; it has at least 1, and no more than there are brokers")
+        if any(fnmatchcase(name, pattern) for pattern in options.exclude_topics):
+            raise WrongUse(f"topic {name} is to have {wanted} replicas, and excluded too; choose one of the two")
     for pattern in options.exclude_topics:
         if not any(fnmatchcase(name, pattern) for name in cluster.topics):
             raise WrongUse(f"no topic is called {pattern}; `kraftlab topics --list` shows what there is")

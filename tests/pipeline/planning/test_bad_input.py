@@ -45,6 +45,12 @@ ONE = '{"brokers":[{"id":1}],"topics":[{"name":"t","partitions":[%s]}]}'
         (ONE % '{"partition":0,"replicas":[1,1]}', "t-0 has a broker twice in its replicas [1, 1]"),
         (ONE % '{"partition":0,"replicas":[-1]}', "t-0 has a negative number in it (replicas [-1])"),
         (ONE % '{"partition":0,"replicas":[1],"size_bytes":-5}', "t-0 has a size of -5 bytes"),
+        (ONE % f'{{"partition":0,"replicas":[1],"size_bytes":{10**30}}}', f"t-0 has a size of {10**30} bytes"),
+        (ONE % f'{{"partition":{10**30},"replicas":[1]}}', "has too large a number in it"),
+        (
+            f'{{"brokers":[{{"id":1,"log_dirs":[{{"path":"/d","usable_bytes":{10**400}}}]}}],"topics":[]}}',
+            "log directory /d of broker 1 has more than",
+        ),
         (
             ONE % '{"partition":0,"replicas":[1],"log_dirs":[]},{"partition":0,"replicas":[1]}',
             "partition of topic t 0 is there 2",
@@ -69,6 +75,8 @@ def test_clusters_that_cannot_be_are_refused(text: str, said: str) -> None:
         ({"add_brokers": (4,), "exclude_brokers": (4,)}, "broker 4 is to take replicas, and excluded too"),
         ({"rf": {"nothing": 2}}, "topic nothing is not in the cluster"),
         ({"rf": {"t0": 0}}, "topic t0 cannot have 0 replicas"),
+        ({"rf": {"t0": 3}, "exclude_topics": ("t*",)}, "topic t0 is to have 3 replicas, and excluded too"),
+        ({"rf": {"t0": 10**30}}, f"topic t0 cannot have {10**30} replicas"),
         ({"rf": {"t0": 7}}, "t0-0 is to have 7 replicas and only 6 brokers are there"),
         ({"drain": (1, 2, 3, 4, 5, 6)}, "no broker is left to take a replica"),
         ({"drain": (1, 2, 3, 4)}, "is to have 3 replicas and only 2 brokers are there"),

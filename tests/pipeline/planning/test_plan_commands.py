@@ -174,6 +174,8 @@ def test_a_reassignment_file_of_somebody_else_is_checked_too(plan: Run, cluster_
         (("propose", "--input", "CLUSTER", "--rf", "t0"), "write --rf TOPIC=N"),
         (("propose", "--input", "CLUSTER", "--replace", "1:x"), "'x' is no number"),
         (("propose", "--input", "CLUSTER", "--max-bytes", "many"), "write it like 50TB"),
+        (("propose", "--input", "CLUSTER", "--max-bytes", "9" * 400), "is more than any disk has"),
+        (("propose", "--input", "CLUSTER", "--max-bytes", "9224P"), "is more than any disk has"),
         (("propose", "--input", "CLUSTER", "--goals", "cpucapacity"), "no CPU load is measured"),
         (("propose", "--input", "/nowhere.json"), "cannot read /nowhere.json"),
         (("propose", "--input", "CLUSTER", "--rf", "t0=1", "--rf", "t0=2"), "a topic is named twice in --rf"),
