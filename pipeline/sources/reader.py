@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ..errors import CorruptInput, WrongUse
-from ..framing import UNWRITTEN, Frame, ReadAt, Window, frame_at, walk
-from ..kraft_log.batches import Damage
+from ..framing import TORN, UNWRITTEN, Frame, ReadAt, Window, frame_at, walk
+from ..kraft_log.batches import ControlRecord, Damage
 from ..lake.schemas import arrow_of
 from ..session.settings import processors
 from .columns import (
@@ -207,6 +207,7 @@ def piece_entries(
         if start.damage is not None and start.damage.status != UNWRITTEN:
             yield FoundDamage(start.damage, previous, _offset_at(read, size_bytes, form, position), _raw(read, start.damage))
     waiting: Damage | None = None
+    last: Frame | None = None
     for entry in walk(read, size_bytes, form.form, start=position, end=piece.end):
         if isinstance(entry, Damage):
             waiting = entry if entry.status != UNWRITTEN else None
@@ -214,6 +215,7 @@ def piece_entries(
         if waiting is not None:
             yield FoundDamage(waiting, previous, entry.base_offset, _raw(read, waiting))
             waiting = None
+        last = entry
         if entry.codec != "none":
             reason = f"offsets {entry.base_offset} to {entry.last_offset} are compressed with {entry.codec}"
             damage = Damage(entry.position, entry.size_bytes, "compressed", reason)
@@ -229,6 +231,17 @@ def piece_entries(
     if waiting is not None:
         following = None if piece.end is None else _offset_at(read, size_bytes, form, piece.end)
         yield FoundDamage(waiting, previous, following, _raw(read, waiting))
+    elif file.kind == SNAPSHOT and piece.end is None and not _is_footer(last, form):
+        end = position if last is None else last.position + last.size_bytes
+        missing = Damage(end, max(0, size_bytes - end), TORN, f"the snapshot ends at {end} without its footer")
+        yield FoundDamage(missing, previous, None, _raw(read, missing))
+
+
+def _is_footer(frame: Frame | None, form: LogFormat) -> bool:
+    """Whether a batch is the one that a snapshot ends with."""
+    if frame is None or not frame.is_control:
+        return False
+    return any(isinstance(record, ControlRecord) and record.control == "SnapshotFooter" for record in form.records(frame))
 
 
 def _offset_at(read: ReadAt, size_bytes: int, form: LogFormat, position: int) -> int | None:

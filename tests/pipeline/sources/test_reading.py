@@ -80,6 +80,23 @@ def test_a_damage_in_a_snapshot_lies_between_no_offsets_of_the_log(own_log: Make
     assert (damage["prev_offset"], damage["next_offset"]) == (None, None)
 
 
+@pytest.mark.parametrize("zeros", [0, 4096])
+def test_a_snapshot_that_ends_before_its_footer_is_not_taken_for_a_whole_one(own_log: Make, rows_of: Rows, zeros: int) -> None:
+    log = own_log()
+    path = log.snapshot(40, [r.Topic(0, name, ID) for name in "abc"])
+    whole = path.read_bytes()
+    assert rows_of("kraftlab", log.directory, rows="damages") == []
+
+    places = [row["pos"] for row in rows_of("kraftlab", log.directory, rows="batches")]
+    for end in places:
+        path.write_bytes((whole[:end] + bytes(zeros)) or b"\0")
+        (damage,) = rows_of("kraftlab", log.directory, rows="damages")
+        assert (damage["segment"], damage["status"]) == (path.name, "truncated")
+        assert (damage["pos"], damage["end_pos"]) == (end, path.stat().st_size)
+        with pytest.raises(CorruptInput, match="without its footer"):
+            rows_of("kraftlab", log.directory, mode="FAILFAST")
+
+
 def test_only_the_columns_asked_for_are_made(own_log: Make, rows_of: Rows, reader_of: Make) -> None:
     log = own_log()
     log.segment(_batches(2))
