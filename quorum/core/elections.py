@@ -32,7 +32,7 @@ from .prospective import Prospective
 from .quorum_state import QuorumState
 from .requests import InFlight, RequestManager
 from .resigned import Resigned
-from .types import ReplicaKey
+from .types import NODE_ID_MAX, ReplicaKey, are_sane_endpoints
 from .unattached import Unattached
 
 
@@ -85,7 +85,7 @@ class Elections:
             request.epoch <= EPOCH_MAX
             and 0 <= request.last_epoch <= last_epoch_max
             and request.end_offset >= 0
-            and request.candidate.node_id >= 0
+            and 0 <= request.candidate.node_id <= NODE_ID_MAX
             and request.candidate.node_id != self._quorum.config.node_id
         )
         if sane and request.initial_voters and self._quorum.membership.initial_voters not in (0, request.initial_voters):
@@ -100,6 +100,8 @@ class Elections:
         error = self._announcement_error(request.epoch, request.leader_id)
         if error is ErrorCode.NONE and not self._is_mine(request.voter):
             error = ErrorCode.INVALID_VOTER_KEY
+        if error is ErrorCode.NONE and not are_sane_endpoints(request.endpoints):
+            error = ErrorCode.INVALID_REQUEST
         if error is ErrorCode.NONE:
             if self._follows(request.epoch, request.leader_id):
                 self._quorum.relocate_leader(request.leader_id, request.endpoints, request.leader_id)
@@ -127,7 +129,8 @@ class Elections:
         quorum = self._quorum
         if 0 <= epoch < quorum.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        if not quorum.epoch <= epoch <= EPOCH_MAX or leader_id < 0 or leader_id == quorum.config.node_id:
+        is_somebody = 0 <= leader_id <= NODE_ID_MAX and leader_id != quorum.config.node_id
+        if not quorum.epoch <= epoch <= EPOCH_MAX or not is_somebody:
             return ErrorCode.INVALID_REQUEST
         if not quorum.consistent(epoch, leader_id):
             quorum.trace("peer", f"node {leader_id} claims epoch {epoch}, which node {quorum.state.leader_id} leads")

@@ -46,7 +46,7 @@ from .purgatory import ParkedFetch
 from .quorum_state import NO_RECORDS, QuorumState
 from .requests import RequestManager
 from .snapshots import Snapshots
-from .types import UUID_BYTES, ReplicaKey
+from .types import NODE_ID_MAX, UUID_BYTES, ReplicaKey
 
 
 class Leadership:
@@ -169,7 +169,8 @@ class Leadership:
     def error_of(self, request: FetchRequest | FetchSnapshotRequest, is_sane: bool, now_ms: int) -> ErrorCode:
         """Why nothing can be fetched with this request; NONE only if this node leads its epoch. A higher epoch deposes it."""
         quorum, replica, epoch = self._quorum, request.replica, request.epoch
-        is_somebody = -1 <= replica.node_id != quorum.config.node_id and len(replica.directory_id) == UUID_BYTES
+        is_somebody = -1 <= replica.node_id <= NODE_ID_MAX and replica.node_id != quorum.config.node_id
+        is_somebody = is_somebody and len(replica.directory_id) == UUID_BYTES
         if not is_sane or not is_somebody or not 0 <= epoch <= EPOCH_MAX:
             return ErrorCode.INVALID_REQUEST
         if epoch < quorum.epoch:

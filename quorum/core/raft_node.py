@@ -124,7 +124,7 @@ from .resigned import Resigned
 from .snapshot_fetching import SnapshotFetching
 from .snapshot_serving import SnapshotServing
 from .snapshots import SnapshotContext, Snapshots, found_at_boot
-from .types import Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
+from .types import NODE_ID_MAX, Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet, are_sane_endpoints
 from .unattached import Unattached
 from .voter_set_history import KRAFT_VERSION_MAX
 
@@ -512,7 +512,7 @@ class RaftNode:
         leader_id = view.leader_id
         if view.epoch == state.epoch and leader_id == state.leader_id and isinstance(state, Follower) and state.has_fetched:
             return  # what a follower hears all the time
-        if not quorum.epoch <= view.epoch <= EPOCH_MAX:
+        if not quorum.epoch <= view.epoch <= EPOCH_MAX or leader_id > NODE_ID_MAX or not are_sane_endpoints(view.endpoints):
             return
         if not quorum.consistent(view.epoch, leader_id):
             quorum.trace("peer", f"node {source} says {view!r}, but node {quorum.state.leader_id} leads epoch {quorum.epoch}")

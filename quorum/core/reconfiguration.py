@@ -58,7 +58,7 @@ from .messages import (
 )
 from .quorum_state import QuorumState
 from .requests import InFlight, RequestManager
-from .types import ENDPOINTS_MAX, ZERO_UUID, Endpoint, ReplicaKey, Voter, VoterSet, are_sane_endpoints
+from .types import ENDPOINTS_MAX, NODE_ID_MAX, ZERO_UUID, Endpoint, ReplicaKey, Voter, VoterSet, are_sane_endpoints
 from .voter_set_history import KRAFT_VERSION_MAX
 
 
@@ -143,7 +143,7 @@ class Reconfiguration:
 
     def _sane_voter(self, leader: Leader, request: AddVoterRequest, now_ms: int) -> Refusal | None:
         key = request.voter.key
-        if key.node_id >= 0 and len(key.directory_id) == len(ZERO_UUID) and key.directory_id != ZERO_UUID:
+        if 0 <= key.node_id <= NODE_ID_MAX and len(key.directory_id) == len(ZERO_UUID) and key.directory_id != ZERO_UUID:
             return None
         message = f"a voter needs a node id and the id of its metadata directory, unlike {key.described()}"
         return Refusal(ErrorCode.INVALID_REQUEST, message)

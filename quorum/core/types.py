@@ -16,6 +16,8 @@ UUID_BYTES = 16
 ZERO_UUID = bytes(UUID_BYTES)
 """A directory id that is not known (static voter sets name voters by node id alone)."""
 
+NODE_ID_MAX = 2**31 - 1
+"""Ids beyond this (Kafka's int32) are a peer's nonsense: no answer could repeat them."""
 ENDPOINTS_MAX = 16
 NAME_LENGTH_MAX = 255
 PORT_MAX = 65535

@@ -21,15 +21,25 @@ from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.messages import (
     REQUEST_OF,
     Api,
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    LeaderView,
     UpdateVoterRequest,
     VoterChangeResponse,
+    VoteRequest,
+    VoteResponse,
 )
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
 from kraftlab.quorum.driver import transport
 from kraftlab.quorum.driver.address_book import AddressBook
 from kraftlab.quorum.driver.frames import REQUEST, Frame, encode_frame
+from kraftlab.quorum.driver.transport import PeerRequest
 
 Clusters = Callable[..., contextlib.AbstractAsyncContextManager[Any]]
 Eventually = Callable[..., Awaitable[None]]
@@ -101,6 +111,55 @@ async def test_endpoints_that_no_voter_can_have_never_get_into_the_log(cluster: 
         assert msgspec.msgpack.decode(body, type=VoterChangeResponse).error is ErrorCode.INVALID_REQUEST
         # Whoever leads now: all nodes share this thread, and where it is starved they hear nothing while much is decoded.
         await c.committed(c.propose(await c.leader(), "two"))
+
+
+NOBODY = 2**31
+TOO_FAR = {"GRPC": Endpoint("127.0.0.1", 2**40)}
+
+
+@pytest.mark.parametrize(
+    ("api", "request_in", "response"),
+    [
+        (Api.VOTE, lambda e, me: VoteRequest(e, ReplicaKey(NOBODY), me, e, 99, True), VoteResponse),
+        (Api.BEGIN_QUORUM_EPOCH, lambda e, me: BeginQuorumEpochRequest(e + 1, NOBODY, me, {}), BeginQuorumEpochResponse),
+        (Api.BEGIN_QUORUM_EPOCH, lambda e, me: BeginQuorumEpochRequest(e + 1, 7, me, TOO_FAR), BeginQuorumEpochResponse),
+        (Api.END_QUORUM_EPOCH, lambda e, me: EndQuorumEpochRequest(e + 1, NOBODY, ()), EndQuorumEpochResponse),
+        (Api.FETCH, lambda e, me: FetchRequest(e, ReplicaKey(NOBODY), 0, 0, -1, 0, 1000), FetchResponse),
+    ],
+    ids=["candidate", "leader", "leader at no port", "leader that resigns", "observer"],
+)
+async def test_who_can_be_named_in_no_answer_is_nobody(
+    cluster: Clusters, api: int, request_in: Callable[[int, ReplicaKey], msgspec.Struct], response: type[Any]
+) -> None:
+    """Answers of the admin API hold ids and ports as int32: every one of them would fail from then on."""
+    async with cluster() as c, stranger() as pool:
+        leader = await c.leader()
+        await c.committed(c.propose(leader, "one"))
+        before = leader.driver.leader
+        answer = msgspec.msgpack.decode(await ask(pool, leader, api, request_in(before.epoch, leader.voter.key)), type=response)
+        assert answer.error is ErrorCode.INVALID_REQUEST
+        assert leader.driver.leader == before
+        assert [observer.node_id for observer in leader.driver.describe().observers] == []
+
+
+@pytest.mark.parametrize("view", [LeaderView(5, NOBODY), LeaderView(5, 7, TOO_FAR)], ids=["no id", "no port"])
+async def test_a_leader_that_can_be_named_in_no_answer_is_not_believed_in(
+    identity: Identity, cluster: Clusters, eventually: Eventually, view: LeaderView
+) -> None:
+    """Two of three voters tell of it, with every answer that they give."""
+    asked: list[int] = []
+
+    async def answer(request: PeerRequest) -> bytes:
+        asked.append(request.api)
+        return msgspec.msgpack.encode(VoteResponse(ErrorCode.FENCED_LEADER_EPOCH, view, False, True))
+
+    async with cluster() as c, trio.open_nursery() as nursery:
+        for node in c.nodes[1:]:
+            await node.stop()
+            await nursery.start(PeerServer(identity(node.node_id), {Api.VOTE: answer}).serve, "127.0.0.1", node.port)
+        await eventually(lambda: len(asked) >= 5, "five votes asked for")
+        assert c.nodes[0].driver.leader.leader_id != view.leader_id
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_generation_that_no_disk_could_hold_convinces_nobody(identity: Identity) -> None:
