@@ -12,6 +12,8 @@ _MAGIC_AT = 16
 _LENGTH_AT = 8
 _EPOCH_AT = 12
 _ATTRIBUTES_AT = 21
+_LONG_END = (1 << 63) - 1
+"""The offset behind a batch has to fit 64 bits, too."""
 
 
 class KafkaFormat:
@@ -31,6 +33,8 @@ class KafkaFormat:
             header = read_header(data, at)
         except CorruptBatch as error:
             return Fault("bad_length" if error.reason.startswith("length") else "bad_header", error.reason)
+        if header.last_offset >= _LONG_END:
+            return Fault("bad_header", f"no batch has offsets {_offsets(header)}")
         if header.size_bytes > left_bytes:
             return Fault(
                 TORN, f"the batch of offsets {_offsets(header)} has {header.size_bytes} bytes, the file only {left_bytes} more"

@@ -32,6 +32,7 @@ from .primitives import signed_varlong, unsigned_varint
 
 _FORMAT = KafkaFormat()
 _BUFFER_BYTES = 1 << 20
+_LONG_END = 1 << 63
 
 RecordFrame = tuple[int, int, int, bytes, bytes]
 """A record's (position in its batch, timestamp delta in ms, offset delta, key, value)."""
@@ -164,6 +165,8 @@ def _frames(data: bytes, header: BatchHeader, records: list[AnyRecord]) -> Itera
                     position = stop
                     continue
             frame, position = _read_frame(data, start)
+            if not offset_delta < frame[2] <= header.last_offset_delta or abs(header.base_timestamp_ms + frame[1]) >= _LONG_END:
+                raise UndecodableRecord(f"no record here has offset delta {frame[2]} and timestamp delta {frame[1]}")
             offset_delta = frame[2]
             yield frame
         start = position

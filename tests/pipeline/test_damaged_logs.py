@@ -6,6 +6,7 @@ import io
 import struct
 from collections.abc import Callable
 
+import google_crc32c
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -111,6 +112,45 @@ def test_a_batch_with_a_good_crc_and_any_content_is_read(batch: Make, body: byte
 
     assert [type(entry) for entry in entries] == [Batch]
     assert_covered(entries, len(data))
+
+
+def _zigzag(value: int) -> bytes:
+    left = value * 2 if value >= 0 else -value * 2 - 1
+    out = bytearray()
+    while left > 127:
+        out.append(left & 127 | 128)
+        left >>= 7
+    return bytes(out) + bytes([left])
+
+
+@pytest.mark.parametrize(
+    ("delta_ms", "offset_delta"), [(0, 1 << 66), (0, -(1 << 66)), (0, -5), (0, 1), (1 << 66, 0), ((1 << 63) - 1, 0)]
+)
+def test_a_record_that_says_it_is_elsewhere_or_at_no_time_is_kept_undecoded_in_its_place(
+    batch: Make, delta_ms: int, offset_delta: int
+) -> None:
+    body = b"\0" + _zigzag(delta_ms) + _zigzag(offset_delta) + b"\1" + _zigzag(len(NO_OP)) + NO_OP + b"\0"
+    sound = batch([NO_OP], 7)
+    data = bytearray(sound[:HEADER_BYTES] + _zigzag(len(body)) + body)
+    struct.pack_into(">i", data, 8, len(data) - 12)
+    struct.pack_into(">I", data, CRC_FROM - 4, google_crc32c.value(bytes(data[CRC_FROM:])))
+
+    (entry,) = read(bytes(data))
+
+    assert isinstance(entry, Batch)
+    (record,) = entry.records
+    assert isinstance(record, UndecodedRecord)
+    assert (record.offset, record.timestamp_ms) == (7, entry.max_timestamp_ms)
+    assert f"offset delta {offset_delta}" in record.error
+
+
+def test_a_batch_whose_offsets_do_not_fit_64_bits_is_none(batch: Make) -> None:
+    data = bytearray(batch([NO_OP] * 2))
+    struct.pack_into(">q", data, 0, (1 << 63) - 2)
+
+    (damage,) = damages(read(bytes(data)))
+
+    assert damage.status == "bad_header"
 
 
 def test_every_torn_end_is_named_and_what_stands_before_it_is_read(segment: bytes) -> None:
