@@ -70,6 +70,11 @@ def _hold_local(uri: str) -> Iterator[None]:
         except BlockingIOError:
             holder = _holder(os.pread(descriptor, 4096, 0))
             raise LakeLocked(f"{uris.shown(uri)} is being written by {holder}; wait until it ends, or stop it") from None
+        except OSError as error:
+            raise WrongUse(
+                f"{uris.shown(uri)} cannot be locked ({error.strerror}), so that two writers could meet there; "
+                "give a place on a file system with locks"
+            ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, _myself(), 0)
         yield

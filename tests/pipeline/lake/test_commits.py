@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -218,6 +219,17 @@ def test_one_process_writes_at_a_time_and_the_other_is_told_who(lake: Lake) -> N
         os.kill(holder.pid, signal.SIGKILL)
     _commit(lake, 0, 2)
     assert _offsets(lake) == [0, 1]
+
+
+def test_a_file_system_without_locks_is_told_of_in_a_line(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fcntl
+
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(WrongUse, match=r"cannot be locked \(No locks available\)"), lake.writing():
+        pytest.fail("a lock was given that there is not")
 
 
 def test_who_holds_a_lock_may_have_left_no_words_that_can_be_read(lake: Lake, tmp_path: Path) -> None:
