@@ -37,14 +37,22 @@ def roll_back(client: AdminClient, plan_id: str, options: MoveOptions, timeout_m
     errors = partition_errors(response)
     if errors:
         raise ReassignmentFailed("\n".join(text.error_lines(f"Error rolling back plan {plan_id} for:", errors)))
-    moves = _directory_moves(client, response)
+    moves, lost = _directory_moves(client, response)
     if not options.validate_only:
         _move(client, moves, timeout_ms)
+    if lost:
+        names = ", ".join("-".join(map(str, replica)) for replica in lost)
+        raise ReassignmentFailed(
+            f"Error: {names} cannot go back to where they were on their brokers: those log directories are gone; "
+            f"all else {'would be' if options.validate_only else 'is being'} rolled back"
+        )
     return RolledBack(after_of(response), moves)
 
 
-def _directory_moves(client: AdminClient, response: pb.AlterPartitionReassignmentsResponse) -> dict[TopicPartitionReplica, str]:
-    """The directories that the answers name, as paths."""
+def _directory_moves(
+    client: AdminClient, response: pb.AlterPartitionReassignmentsResponse
+) -> tuple[dict[TopicPartitionReplica, str], list[TopicPartitionReplica]]:
+    """(the directories that the answers name, as paths; the replicas whose broker has it no more)."""
     wanted = {
         (topic.name, entry.partition_index, move.broker_id): move.directory_id
         for topic in response.responses
@@ -57,7 +65,8 @@ def _directory_moves(client: AdminClient, response: pb.AlterPartitionReassignmen
             paths |= {found.directory_id: found.log_dir for found in client.describe_log_dirs(broker, []).results}
         except (ApiError, ClusterUnreachable) as error:
             raise ReassignmentFailed(f"Error: broker {broker} does not say which log directories it has: {error}") from None
-    return {replica: paths[directory] for replica, directory in wanted.items() if directory in paths}
+    moves = {replica: paths[directory] for replica, directory in wanted.items() if directory in paths}
+    return moves, [replica for replica in wanted if replica not in moves]
 
 
 def _move(client: AdminClient, moves: Mapping[TopicPartitionReplica, str], timeout_ms: int) -> None:

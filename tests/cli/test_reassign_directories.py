@@ -9,7 +9,9 @@ import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli.reassign import Execution, ReassignmentFailed
+from kraftlab.cli.reassign_moves import roll_back
 from kraftlab.cli.reassign_plan import Plan
+from kraftlab.client import MoveOptions
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
 
@@ -52,3 +54,29 @@ def test_a_reassignment_that_is_refused_as_a_whole_has_brokers_forget_what_they_
     with pytest.raises(ApiError, match="such a plan already"):
         run._start(births, {})
     assert brokers.paths() == ["/d1", "any"]
+
+
+class RolledBackBrokers(Brokers):
+    """Broker 1 has `/d1` of two directories that replicas were in before the plan."""
+
+    def rollback_reassignment(self, plan_id: str, options: MoveOptions) -> pb.AlterPartitionReassignmentsResponse:
+        response = pb.AlterPartitionReassignmentsResponse()
+        topic = response.responses.add(name="t")
+        for number, directory in enumerate(("here", "gone")):
+            topic.partitions.add(partition_index=number).directory_moves.add(broker_id=1, directory_id=directory)
+        return response
+
+    def describe_log_dirs(self, broker: int, partitions: object) -> pb.DescribeLogDirsResponse:
+        response = pb.DescribeLogDirsResponse()
+        response.results.add(log_dir="/d1", directory_id="here")
+        return response
+
+
+@pytest.mark.parametrize(("validate_only", "asked", "said"), [(False, ["/d1"], "is being"), (True, [], "would be")])
+def test_a_rollback_into_a_directory_that_is_gone_says_so_and_does_the_rest(
+    validate_only: bool, asked: list[str], said: str
+) -> None:
+    brokers: Any = RolledBackBrokers()
+    with pytest.raises(ReassignmentFailed, match=f"t-1-1 cannot go back .* all else {said} rolled back"):
+        roll_back(brokers, "friday", MoveOptions(validate_only=validate_only), 0)
+    assert brokers.paths() == asked
