@@ -34,7 +34,7 @@ from .formats import LogFormat, format_named
 from .options import BATCHES, DAMAGES, FAILFAST, RECORDS, Options
 from .pieces import TASKS_PER_CORE, Piece, cut, packed, piece_bytes
 from .pruning import Bounds, narrowed
-from .survey import LOG, SNAPSHOT, LogFile, Survey, reader_of, survey, the_cluster
+from .survey import BOOTSTRAP, LOG, SNAPSHOT, LogFile, Survey, reader_of, survey, the_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -231,7 +231,7 @@ def piece_entries(
     if waiting is not None:
         following = None if piece.end is None else _offset_at(read, size_bytes, form, piece.end)
         yield FoundDamage(waiting, previous, following, _raw(read, waiting))
-    elif file.kind == SNAPSHOT and piece.end is None and not _is_footer(last, form):
+    elif file.kind == SNAPSHOT and file.name != BOOTSTRAP and piece.end is None and not _is_footer(last, form):
         end = position if last is None else last.position + last.size_bytes
         missing = Damage(end, max(0, size_bytes - end), TORN, f"the snapshot ends at {end} without its footer")
         yield FoundDamage(missing, previous, None, _raw(read, missing))

@@ -120,7 +120,7 @@ def _log_files(uri: str) -> tuple[str, dict[str, int]]:
         raise WrongUse(f"{uris.shown(uri)} does not exist; give a directory of a controller, a segment or a snapshot")
     if info.type == FileType.File:
         return uri.rpartition("/")[0], {info.base_name: info.size}
-    for directory in (uri, uris.joined(uri, PARTITION_DIRECTORY)):
+    for directory in (uris.joined(uri, PARTITION_DIRECTORY), uri):
         inside = system.get_file_info(FileSelector(uris.file_system(directory)[1], allow_not_found=True))
         sizes = {each.base_name: each.size for each in inside if each.type == FileType.File and _place(each.base_name)}
         if sizes:

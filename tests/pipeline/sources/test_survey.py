@@ -117,6 +117,16 @@ def test_the_segments_of_one_log_without_an_identity_are_one_log(tmp_path: Path,
         _survey(tmp_path, paths[0], form=KAFKA)
 
 
+def test_what_a_directory_was_begun_with_does_not_hide_its_log(tmp_path: Path, batch: Make, frame: Make, rows_of: Make) -> None:
+    """Kafka's bootstrap.checkpoint stands beside the log's directory; until 3.4 it had no footer."""
+    (tmp_path / "__cluster_metadata-0").mkdir()
+    (tmp_path / "bootstrap.checkpoint").write_bytes(batch([frame(20, 0, b"\x00")]))
+    assert [file.name for file in _survey(tmp_path, form=KAFKA).files] == ["bootstrap.checkpoint"]
+    assert rows_of("kafka", tmp_path, rows="damages") == []
+    (tmp_path / "__cluster_metadata-0" / f"{0:020d}.log").write_bytes(batch([frame(20, 0, b"\x00")] * 3))
+    assert _survey(tmp_path, form=KAFKA).logs == (LogEnd(-1, 0, 3),)
+
+
 def test_files_without_an_identity_whose_names_say_no_offset_are_logs_of_their_own(
     tmp_path: Path, batch: Make, frame: Make
 ) -> None:
