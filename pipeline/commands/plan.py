@@ -71,7 +71,7 @@ Examples:
   kraftlab reassign-partitions --bootstrap-server 127.0.0.1:21001 --execute --reassignment-json-file wave1.json
 
 \b
-Exit codes: 0 clean, 1 a hard goal is not met, a broker is not emptied, or a check failed, 2 wrong use.""",
+Exit codes: 0 clean, 1 a hard goal is not met, what was asked is not done in full, or a check failed, 2 wrong use.""",
 )
 def plan() -> None:
     """Plan where replicas are to be. Sizes come from DescribeLogDirs: nothing to install, nothing to wait for."""
@@ -93,7 +93,7 @@ Examples:
 The same cluster and options give the same plan, byte for byte.
 
 \b
-Exit codes: 0 clean, 1 a hard goal is not met, or a broker that was to be emptied is not (a note says why), 2 wrong use.""",
+Exit codes: 0 clean, 1 a hard goal is not met, or --drain, --replace or --rf is not done in full (see notes), 2 wrong use.""",
 )
 @source_options
 @click.option("--drain", multiple=True, type=int, metavar="BROKER", help="Empty this broker; may be given again.")
@@ -147,7 +147,7 @@ def propose(
         out.lines(["", *move_lines(made, made.moves[:SHOWN_MOVES]), *_more(made.moves)])
     if as_json:
         sys.stdout.write(encode_plan(made).decode() + "\n")
-    return FINDINGS if made.breaks_hard_goals or made.leaves_behind else CLEAN
+    return FINDINGS if made.breaks_hard_goals or made.leaves_behind or made.misses_factors else CLEAN
 
 
 def _more(moves: Sequence[PartitionMove]) -> list[str]:

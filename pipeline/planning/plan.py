@@ -125,6 +125,17 @@ class Plan(msgspec.Struct, frozen=True):
         """Whether a broker that was to be emptied keeps replicas, for a reason that a note tells."""
         return any(broker.replicas_after for broker in self.brokers if broker.id in self.options.emptied)
 
+    @property
+    def misses_factors(self) -> bool:
+        """Whether a partition does not get the number of replicas that was asked for, for a reason that a note tells."""
+        after = {(move.topic, move.partition): len(move.after) for move in self.moves}
+        return any(
+            after.get((topic.name, entry.partition), len(entry.settled)) != self.options.rf[topic.name]
+            for topic in self.cluster.topics
+            if topic.name in self.options.rf
+            for entry in topic.partitions
+        )
+
 
 def plan_id(document: ClusterDocument, options: PlanOptions) -> str:
     """16 hex digits."""

@@ -116,6 +116,14 @@ def test_a_broker_that_a_plan_does_not_empty_is_told_by_propose_as_by_check(
     assert " stay " in proposed.out
 
 
+def test_a_replication_factor_that_a_budget_does_not_allow_is_told(plan: Run, cluster_file: str) -> None:
+    whole = plan("propose", "--input", cluster_file, "--rf", "t0=4")
+    short = plan("propose", "--input", cluster_file, "--rf", "t0=4", "--max-bytes", "1")
+
+    assert (whole.code, short.code) == (0, 1)
+    assert "--max-bytes is less than what has to move" in short.out
+
+
 def test_a_narrower_band_is_kept_for_more_bytes(plan: Run, cluster_file: str) -> None:
     narrow, wide = (plan("propose", "--input", cluster_file, "--eps", eps, "--json").json for eps in ("0.05", "0.4"))
 
