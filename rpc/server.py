@@ -4,7 +4,7 @@ Theory of operation. grpcio has no trio event loop, so the plain threaded server
 loop with `run_sync_soon`, is taken by `accept` or runs there as a task of `serve`'s nursery, and its answer wakes the thread that
 waits for it: some twenty thread switches per call, most of them gRPC's own. The bidirectional `Call` stream (`call_stream.py`)
 is the pipelined door, whose calls share those switches: it is the fast one. A stream keeps a thread while it is open, so only
-`MAX_STREAMS` are, and one more is refused.
+`MAX_STREAMS` are, and one more is refused. A call whose client is gone goes on, but keeps no thread waiting for its answer.
 
 grpc is imported on a worker thread when serving begins: it takes longer than electing a leader. `dispatch` should answer
 faults in the body; what it raises becomes error code -1 there and a traceback in the log. When `serve` is cancelled, calls
@@ -20,13 +20,14 @@ import os
 import queue
 import socket
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from kraftlab.access.users import Users
 from kraftlab.admin.v1 import admin_pb2
@@ -36,7 +37,8 @@ from kraftlab.quorum.driver.transport import ListenError
 
 from .call_stream import Begin, ServedStream, Settle
 from .caller import Caller, caller_of
-from .front_door import Backend, FrontDoor, private_backend
+from .front_door import LINE_INTERVAL_S, LINES_AT_ONCE, Backend, FrontDoor, private_backend
+from .line_limit import LineLimit
 from .methods import METHODS, SERVICE, STREAM_METHOD, Method, fault
 from .versions import refusal
 
@@ -97,6 +99,8 @@ class AdminServer:
         """Calls that `accept` took and has not answered, by a number of their own."""
         self._last_accepted = 0
         self._stream_places = threading.BoundedSemaphore(MAX_STREAMS)
+        self._limit = LineLimit(LINES_AT_ONCE, LINE_INTERVAL_S)
+        self._limit_lock = threading.Lock()
 
     def statistics(self) -> dict[str, int]:
         return {"calls": self._calls, "faults": self._faults, "in_flight": self._in_flight}
@@ -151,12 +155,12 @@ class AdminServer:
         )
         handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             method.api: grpc.unary_unary_rpc_method_handler(
-                functools.partial(self._unary, method), method.request.FromString, method.response.SerializeToString
+                functools.partial(self._unary, method), response_serializer=method.response.SerializeToString
             )
             for method in METHODS.values()
         }
         handlers[STREAM_METHOD] = grpc.stream_stream_rpc_method_handler(
-            self._stream, admin_pb2.CallRequests.FromString, admin_pb2.CallResponses.SerializeToString
+            self._stream, response_serializer=admin_pb2.CallResponses.SerializeToString
         )
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         try:
@@ -166,6 +170,18 @@ class AdminServer:
                 f"gRPC cannot listen on {backend.grpc_address}, behind {self._host}:{self._port}: {error}"
             ) from error
         return server
+
+    def _read(self, kind: type[Message], data: bytes) -> Any:
+        """None for bytes that are none. gRPC itself would log a traceback for each, and after some streams of them never stop."""
+        try:
+            return kind.FromString(data)
+        except DecodeError:
+            with self._limit_lock:
+                suppressed = self._limit.admit(time.monotonic())
+            if suppressed is not None:
+                more = f"; {suppressed} such lines before this one were left out" if suppressed else ""
+                logger.warning("refused a call: %d bytes that are no %s%s", len(data), kind.DESCRIPTOR.name, more)
+            return None
 
     def _begin(self, caller: Caller, calls: Sequence[Begin]) -> None:
         """Starts calls; each is answered once, with None if the node stops first. On the event loop."""
@@ -227,27 +243,44 @@ class AdminServer:
             for _, _, settle in calls:
                 settle(None)
 
-    def _unary(self, method: Method, request: Message, context: grpc.ServicerContext) -> Message:
+    def _unary(self, method: Method, data: bytes, context: grpc.ServicerContext) -> Message:
         answers: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
-        self._hand_over(caller_of(context, self._users), [(method, request, answers.put)])
+        caller = caller_of(context, self._users)
+        request = self._read(method.request, data)
+        if request is None:
+            _abort_garbled(context)
+        if not context.add_callback(functools.partial(answers.put, None)):
+            return method.response()  # which nobody hears
+        self._hand_over(caller, [(method, request, answers.put)])
         response = answers.get()
         if response is None:
             _abort_stopping(context)
         assert response is not None
         return response
 
-    def _stream(
-        self, requests: Iterator[admin_pb2.CallRequests], context: grpc.ServicerContext
-    ) -> Iterator[admin_pb2.CallResponses]:
+    def _stream(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[admin_pb2.CallResponses]:
+        is_garbled = threading.Event()
+
+        def messages() -> Iterator[admin_pb2.CallRequests]:
+            for data in requests:
+                message = self._read(admin_pb2.CallRequests, data)
+                if message is None:
+                    is_garbled.set()
+                    stream.close()
+                    return
+                yield message
+
         stream = ServedStream(functools.partial(self._hand_over, caller_of(context, self._users)))
         if not self._stream_places.acquire(blocking=False):
             _abort_full(context)
         try:
             context.add_callback(stream.close)
-            threading.Thread(target=stream.read, args=(requests,), name="admin-stream", daemon=True).start()
+            threading.Thread(target=stream.read, args=(messages(),), name="admin-stream", daemon=True).start()
             yield from stream.responses()
         finally:
             self._stream_places.release()
+        if is_garbled.is_set():
+            _abort_garbled(context)
         if stream.stopping:
             _abort_stopping(context)
 
@@ -258,6 +291,12 @@ def _abort_full(context: grpc.ServicerContext) -> None:
     context.abort(
         grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_STREAMS} streams are open at this node already; close one, or make unary calls"
     )
+
+
+def _abort_garbled(context: grpc.ServicerContext) -> None:
+    import grpc
+
+    context.abort(grpc.StatusCode.INTERNAL, "these bytes are no request; is this a client of another service?")
 
 
 def _abort_stopping(context: grpc.ServicerContext) -> None:

@@ -14,8 +14,9 @@ from google.protobuf.message import Message
 from kraftlab.access.users import Users
 from kraftlab.admin.v1 import admin_pb2, admin_pb2_grpc
 from kraftlab.quorum.driver.transport import ListenError
+from kraftlab.rpc import server
 from kraftlab.rpc.caller import Caller
-from kraftlab.rpc.methods import METHODS
+from kraftlab.rpc.methods import METHODS, SERVICE, STREAM_METHOD
 from kraftlab.rpc.server import AdminServer, Call
 
 
@@ -318,3 +319,42 @@ async def test_a_call_that_comes_when_the_last_one_has_just_ended_is_told_that_t
             with trio.CancelScope(shield=True):
                 assert await trio.to_thread.run_sync(answer.code) is grpc.StatusCode.UNAVAILABLE
     assert late == [None]
+
+
+async def test_calls_whose_clients_are_gone_keep_nobody_out(echo, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may wait for days, for an offset that is never reached; a thread that waited as well would be lost."""
+    monkeypatch.setattr(server, "MAX_THREADS", 2)
+    echo.gates[1] = trio.Event()
+    port = await nursery.start(AdminServer(echo, "127.0.0.1", 0).serve)
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        stub = admin_pb2_grpc.AdminStub(channel)
+        gone = [stub.DescribeCluster.future(describe_cluster(1)) for _ in range(4)]
+        with trio.fail_after(10):
+            while len(echo.calls) < 2:
+                await trio.lowlevel.checkpoint()
+            for call in gone:
+                call.cancel()
+            ask = functools.partial(stub.DescribeCluster, describe_cluster(2), timeout=9)
+            assert (await trio.to_thread.run_sync(ask)).header.metadata_offset == 2
+
+
+async def test_bytes_that_are_no_request_cause_few_log_lines(
+    echo, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = await nursery.start(AdminServer(echo, "127.0.0.1", 0).serve)
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        unary = channel.unary_unary(f"/{SERVICE}/DescribeCluster")
+        stream = channel.stream_stream(f"/{SERVICE}/{STREAM_METHOD}")
+
+        def garbage() -> None:
+            for _ in range(100):
+                for call in (lambda: unary(b"\xff" * 9, timeout=5), lambda: list(stream(iter([b"\xff" * 9]), timeout=5))):
+                    with pytest.raises(grpc.RpcError) as refused:
+                        call()
+                    assert refused.value.code() is grpc.StatusCode.INTERNAL
+
+        with trio.fail_after(20):
+            await trio.to_thread.run_sync(garbage)
+    assert 1 <= len(caplog.records) <= 60
+    assert {record.name for record in caplog.records} == {"kraftlab.rpc"}
+    assert not any(record.exc_info for record in caplog.records)
