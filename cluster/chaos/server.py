@@ -77,7 +77,7 @@ class _Conversation(socketserver.StreamRequestHandler):
     def _answer(self, line: bytes) -> Done | Refused:
         try:
             return self.server.breaker.carry_out(_decode(line))
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             return Refused(f"that is no order: {error}")
         except (ClusterError, ConfigError, OSError) as error:
             return Refused(str(error))

@@ -289,6 +289,7 @@ def test_the_socket_is_its_owners_alone_and_refuses_what_is_no_order(lab: Lab) -
             (b"{", "no order"),
             (b'{"order":"explode"}', "there is no order"),
             (b'{"order":"heal","now":1}', "now"),
+            (b'{"order":"\xff"}', "no order"),
         ):
             lines.write(said + b"\n")
             lines.flush()
