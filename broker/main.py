@@ -128,6 +128,7 @@ class BrokerNode:
         self._ends = trio.Event()
         self._first_published = trio.Event()
         self._failed_dirs: set[Path] = set()
+        self._has_lost_all = False
         self._failures_in, self._failures = trio.open_memory_channel[LogDirFailed](1000)
         self.configs = DynamicConfigs(config)
         self.publisher = MetadataPublisher(
@@ -394,9 +395,11 @@ class BrokerNode:
 
     async def _give_up_directory(self, error: LogDirFailed) -> None:
         await self._in_thread(None, self.logs.mark_offline, error.log_dir, error)
-        if not self.logs.directory_ids():
+        if self.logs.directory_ids():
+            await self.replicas.directory_failed(error.log_dir)
+        elif not self._has_lost_all:
+            self._has_lost_all = True  # Several may have failed at once; they end the broker once.
             raise AllDirectoriesFailed(f"the last log directory failed ({error}); repair the disks, then start the broker again")
-        await self.replicas.directory_failed(error.log_dir)
 
     async def _checkpoint_high_watermarks(self) -> None:
         while True:
