@@ -207,6 +207,6 @@ def test_configs_of_a_broker_that_does_not_answer_are_changed_by_the_controller_
         cluster.nodes[0].answers["IncrementalAlterConfigs"] = lambda _: pb.IncrementalAlterConfigsResponse(
             responses=[pb.AlterConfigsResourceResponse(resource_type=4, resource_name="1")]
         )
-        client.incremental_alter_configs([resource], timeout_ms=1_000)
+        client.incremental_alter_configs([resource], timeout_ms=3_000)
     [(client_id, sequence)] = ids(cluster.nodes[0], "IncrementalAlterConfigs")
     assert (len(client_id), sequence) == (16, 1)

@@ -245,7 +245,7 @@ MUTANTS = (
         Leadership,
         "_mismatch",
         _no_divergence,
-        rules=("S8", "S9", "L1", "L2"),
+        rules=("S0", "S8", "S9", "L1", "L2"),
     ),
     Mutant(
         "divergence-is-progress",
