@@ -124,11 +124,8 @@ async def test_a_second_directory_that_fails_while_a_move_to_it_is_dropped_does_
     assert target in {error.log_dir for error in broker.failed}
 
 
-async def test_a_directory_that_fails_while_the_logs_are_started_is_told_like_any_other(
-    autojump_clock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It has been registered as one that works: else its replicas would be believed alive."""
-    dirs = [tmp_path / name for name in ("d0", "d1")]
+def node_on(dirs: list[Path]) -> BrokerNode:
+    """A broker whose logs are opened in these directories, and that does not run."""
     for path in dirs:
         meta_properties.write(path, MetaProperties("cluster", 1, random_uuid()))
     values = {
@@ -140,6 +137,15 @@ async def test_a_directory_that_fails_while_the_logs_are_started_is_told_like_an
     }
     node = BrokerNode(build(values, "test", "broker", BrokerConfig), MetaProperties("cluster", 1, random_uuid()))
     node.logs = LogManager.open(dirs, node_id=1, cluster_id="cluster")
+    return node
+
+
+async def test_a_directory_that_fails_while_the_logs_are_started_is_told_like_any_other(
+    autojump_clock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has been registered as one that works: else its replicas would be believed alive."""
+    dirs = [tmp_path / name for name in ("d0", "d1")]
+    node = node_on(dirs)
     told: list[Any] = []
 
     class Replicas:
@@ -166,17 +172,7 @@ async def test_the_controller_hears_of_every_directory_that_fails_though_a_disk_
 ) -> None:
     """What is done about replicas waits for who is at them. The last directory that fails ends the broker all the same."""
     dirs = [tmp_path / name for name in ("d0", "d1", "d2")]
-    for path in dirs:
-        meta_properties.write(path, MetaProperties("cluster", 1, random_uuid()))
-    values = {
-        "process.roles": "broker",
-        "node.id": "1",
-        "controller.quorum.voters": "3000@127.0.0.1:1",
-        "listeners": "PEER://127.0.0.1:2,GRPC://127.0.0.1:3",
-        "log.dirs": ",".join(map(str, dirs)),
-    }
-    node = BrokerNode(build(values, "test", "broker", BrokerConfig), MetaProperties("cluster", 1, random_uuid()))
-    node.logs = LogManager.open(dirs, node_id=1, cluster_id="cluster")
+    node = node_on(dirs)
     tell, told = trio.open_memory_channel[Any](3)
 
     class Lifecycle:

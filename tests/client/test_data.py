@@ -231,12 +231,17 @@ def test_a_leader_may_refuse_a_deletion_with_a_code_of_a_later_version(cluster) 
     assert str(error) == "UNKNOWN_SERVER_ERROR(-1): error code 777: not today"
 
 
-def test_a_leader_that_refuses_a_deletion_as_a_whole_does_not_hide_what_another_one_deleted(cluster) -> None:
+def describe_two(cluster, *, leader_id):
+    """Topic t, which node 0 leads, and u, which that node leads."""
     cluster.describe(leader_id=0)
     (topic,) = cluster.nodes[0].answers["DescribeTopicPartitions"](None).topics
-    second = pb.DescribedTopic(name="u", partitions=[pb.DescribedPartition(partition_index=0, leader_id=1)])
+    second = pb.DescribedTopic(name="u", partitions=[pb.DescribedPartition(partition_index=0, leader_id=leader_id)])
     both = pb.DescribeTopicPartitionsResponse(topics=[topic, second])
     cluster.nodes[0].answers["DescribeTopicPartitions"] = lambda _: both
+
+
+def test_a_leader_that_refuses_a_deletion_as_a_whole_does_not_hide_what_another_one_deleted(cluster) -> None:
+    describe_two(cluster, leader_id=1)
     deleted = pb.DeleteRecordsResponse()
     deleted.topics.add(name="t").partitions.add(partition_index=0, low_watermark=5)
     cluster.nodes[0].answers["DeleteRecords"] = lambda _: deleted
@@ -252,11 +257,7 @@ def test_a_leader_that_refuses_a_deletion_as_a_whole_does_not_hide_what_another_
 
 def test_answers_of_a_leader_may_come_in_any_order(cluster) -> None:
     """What is refused for want of rights stands last."""
-    cluster.describe(leader_id=0)
-    (topic,) = cluster.nodes[0].answers["DescribeTopicPartitions"](None).topics
-    second = pb.DescribedTopic(name="u", partitions=[pb.DescribedPartition(partition_index=0, leader_id=0)])
-    both = pb.DescribeTopicPartitionsResponse(topics=[topic, second])
-    cluster.nodes[0].answers["DescribeTopicPartitions"] = lambda _: both
+    describe_two(cluster, leader_id=0)
     answer = pb.DeleteRecordsResponse()
     answer.topics.add(name="u").partitions.add(partition_index=0, low_watermark=5)
     answer.topics.add(name="t").partitions.add(partition_index=0, low_watermark=-1, error_code=29)
