@@ -11,8 +11,9 @@ one led stays without a leader here. Its log may lack records that were not yet 
 followers would cut theirs to match (KIP-841, KIP-966). For the same reason a replica that lost its log with a directory does not
 begin anew in another one.
 
-Where a replica really is, is compared with what the metadata says after each step; if they differ, the controller is told,
-unless a move is about to make it true. So it is of a replica whose log may lie in a directory that was offline from the start.
+Where a replica really is, is compared with what the metadata says after each step, and when it has got its log late; if they
+differ, the controller is told, unless a move is about to make it true. So it is of a replica whose log may lie in a directory
+that was offline from the start.
 """
 
 from __future__ import annotations
@@ -214,7 +215,7 @@ class ReplicaManager:
                 logger.info("in a new leader epoch, as of metadata %d: %s partitions", self.image.provenance.offset, what)
             if publication.is_first:
                 self._resume_moves()
-            self._compare_directories(changes)
+            self._compare_directories((*changes.leading, *changes.following))
             if publication.changes.configs:
                 self._reconfigure()
         if publication.changes.brokers:
@@ -312,8 +313,8 @@ class ReplicaManager:
             if log is None or partition.lock.locked():
                 return False
             partition.state = state
-            partition.log = log
             self._newcomers.discard(replica)
+            self._give_log(partition, log)
         self._unplaced.discard(replica)
         try:
             is_done = self._take_part_now(partition, state)
@@ -327,14 +328,20 @@ class ReplicaManager:
         partition = self._partition(replica, state)
         if partition.log is None:
             partition.state = state
-            partition.log = await self._place(partition, state)
-            if partition.log is None:
+            log = await self._place(partition, state)
+            if log is None:
                 return
+            self._give_log(partition, log)
         self._unplaced.discard(replica)
         try:
             await self._take_part(partition, state)
         except LogError as error:
             self._cannot_take_part(partition, state, error)
+
+    def _give_log(self, partition: Partition, log: PartitionLog) -> None:
+        """One that was found here was opened before anybody knew the topic's configuration."""
+        log.config = self.configs.log_config(partition.topic)
+        partition.log = log
 
     def _cannot_take_part(self, partition: Partition, state: PartitionImage, error: LogError) -> None:
         """Its directory is failing; the other replicas must still hear of their parts."""
@@ -430,11 +437,12 @@ class ReplicaManager:
         for future in self.logs.futures():
             partition = self.partitions.get((future.topic_id, future.partition))
             if partition is not None and partition.log is not None:
+                future.config = partition.log.config
                 self.mover.begin(partition, future)
 
-    def _compare_directories(self, changes: LocalChanges) -> None:
+    def _compare_directories(self, replicas: Iterable[ReplicaId]) -> None:
         """Tells the controller where replicas are if the metadata says otherwise, and moves what it has said."""
-        for replica in (*changes.leading, *changes.following):
+        for replica in replicas:
             partition = self.partitions.get(replica)
             if partition is None or partition.log is None:
                 continue
@@ -475,6 +483,7 @@ class ReplicaManager:
                     if state is not None:
                         self._part_level = logging.INFO
                         await self._host(replica, state)
+                        self._compare_directories([replica])
 
     async def directory_failed(self, log_dir: Path) -> None:
         """A log directory is offline: its replicas lose their logs, moves to it end; nothing there is touched again.

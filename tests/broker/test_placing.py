@@ -1,0 +1,73 @@
+"""Replicas take up their logs: where they lie is told, and what is configured holds for them, however they came to be there."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.broker.log.errors import NoSpace
+from kraftlab.broker.log.log_manager import LogManager
+from kraftlab.metadata.uuids import UNASSIGNED
+
+Batch = Callable[..., bytes]
+Eventually = Callable[..., Awaitable[None]]
+
+
+async def test_the_controller_hears_where_a_replica_lies_that_got_its_log_once_there_was_room(
+    autojump_clock: Any, world: Any, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = await world.add_broker(0)
+    world.nursery.start_soon(broker.replicas.run_placing)
+
+    def full(*_: object, **__: object) -> None:
+        raise NoSpace(broker.dirs[0], 0)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(LogManager, "get_or_create", full)
+        await world.create_topic("t", [0])
+        await trio.sleep(7)
+    assert broker.partition("t", 0).log is None
+    assert world.state("t", 0).directory_of(0) == UNASSIGNED
+    await eventually(lambda: broker.partition("t", 0).log is not None, "there is room")
+    lies_in = broker.log("t", 0).directory_id
+    await eventually(lambda: world.state("t", 0).directory_of(0) == lies_in, "the controller knows where the replica is")
+
+
+async def test_limits_of_the_brokers_own_file_hold_for_logs_that_were_there_at_the_start(
+    autojump_clock: Any, world: Any, batch: Batch
+) -> None:
+    broker = await world.add_broker(0, log_retention_bytes="1234", replica_alter_log_dirs_io_max_bytes_per_second="1")
+    await world.create_topic("t", [0])
+    broker.configs.move_gate.set_rate(1.0)
+    await broker.produce("t", 0, batch(1, 5_000))
+    target = next(path for path in broker.dirs if path != broker.log("t", 0).log_dir)
+    topics = [admin_pb2.AlterReplicaLogDirTopic(name="t", partitions=[0])]
+    await broker.log_dirs_api.alter(
+        admin_pb2.AlterReplicaLogDirsRequest(dirs=[admin_pb2.AlterReplicaLogDir(path=str(target), topics=topics)])
+    )
+    assert broker.partition("t", 0).future.config.retention_bytes == 1234
+    broker.crash()
+    await broker.restart()
+    assert broker.log("t", 0).config.retention_bytes == 1234
+    assert broker.partition("t", 0).future.config.retention_bytes == 1234
+
+
+async def test_a_topics_limits_hold_for_a_log_that_nobody_claimed_at_the_start_and_that_is_given_back(
+    autojump_clock: Any, world: Any, batch: Batch
+) -> None:
+    broker = await world.add_broker(0)
+    await world.add_broker(1)
+    await world.create_topic("t", [0])
+    await world.configure(2, "t", segment_bytes="2000000")
+    await broker.produce("t", 0, batch())
+    held = broker.log("t", 0)
+    broker.crash()
+    await world.change("t", 0, replicas=(1,), isr=(1,), leader=1, directories=(UNASSIGNED,))
+    await broker.restart()
+    await world.change("t", 0, replicas=(1, 0), directories=(UNASSIGNED, UNASSIGNED))
+    assert broker.log("t", 0).directory == held.directory
+    assert broker.log("t", 0).config.segment_bytes == 2_000_000
