@@ -209,7 +209,7 @@ class Execution:
         births = {replica: path for replica, path in self._plan.moves().items() if replica[2] not in current[replica[:2]]}
         self._ask_for_births(births)
         self._start(births, current)
-        self._move_directories()
+        self._move_directories({replica: path for replica, path in births.items() if replica[:2] in self.queued})
 
     def _preview(self, current: Mapping[TopicPartition, Sequence[int]]) -> None:
         """Has the controller judge the plan, and shows what would be."""
@@ -274,9 +274,12 @@ class Execution:
         if self.queued:
             self._say([text.queued_line(self.queued)])
 
-    def _move_directories(self) -> None:
-        """Starts the moves, again and again for replicas that are still to appear, until the timeout."""
-        pending = self._plan.moves()
+    def _move_directories(self, to_come: Mapping[TopicPartitionReplica, str]) -> None:
+        """Starts the moves, again and again for replicas that are still to appear, until the timeout. `to_come`: replicas of
+        queued targets, which may wait for hours; their brokers know already where to create them.
+        """
+        self._say(text.to_come_lines(to_come))
+        pending = {replica: path for replica, path in self._plan.moves().items() if replica not in to_come}
         deadline = time.monotonic() + self._timeout_ms / 1000
         while pending:
             for replica, error in alter_directories(self._client, pending).items():
@@ -419,6 +422,8 @@ def cancel(
         for replica, error in alter_directories(client, dict.fromkeys(moves, ANY)).items():
             if error is not None and error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
                 raise ReassignmentFailed(move_failure(replica, error))
+        # Replicas that have not come are not to be created there when somebody else's move brings them.
+        alter_directories(client, {replica: ANY for replica in plan.moves() if replica not in found})
     return cancelled, moves, ongoing(client)
 
 

@@ -114,6 +114,13 @@ def queued_line(partitions: Sequence[TopicPartition]) -> str:
     return f"Waiting for free slots: {names(partitions)}"
 
 
+def to_come_lines(replicas: Mapping[TopicPartitionReplica, str]) -> list[str]:
+    return [
+        f"Replica {topic}-{partition} will be created in log directory {path} on broker {broker} when its move starts"
+        for (topic, partition, broker), path in replicas.items()
+    ]
+
+
 def own_throttle_line(rate: int) -> str:
     if not rate:
         return "These moves have no throttle of their own any more."

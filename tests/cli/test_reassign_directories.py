@@ -1,4 +1,4 @@
-"""Replicas are asked into directories before a reassignment starts, and what was asked is taken back if a broker refuses."""
+"""Replicas are asked into directories before a reassignment starts, which is taken back if a broker refuses, and then moved."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.cli.reassign import Execution, ReassignmentFailed
+from kraftlab.cli.reassign import Execution, ReassignmentFailed, cancel
 from kraftlab.cli.reassign_moves import roll_back
-from kraftlab.cli.reassign_plan import Plan
+from kraftlab.cli.reassign_plan import Placement, Plan
 from kraftlab.client import MoveOptions
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
@@ -80,3 +80,72 @@ def test_a_rollback_into_a_directory_that_is_gone_says_so_and_does_the_rest(
     with pytest.raises(ReassignmentFailed, match=f"t-1-1 cannot go back .* all else {said} rolled back"):
         roll_back(brokers, "friday", MoveOptions(validate_only=validate_only), 0)
     assert brokers.paths() == asked
+
+
+class QueueingCluster(Brokers):
+    """Two queued targets: t-0 starts at once, t-1 waits. Broker 1 has a replica of neither; it gets t-0's when that starts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hosted: set[int] = set()
+
+    def list_partition_reassignments(self) -> pb.ListPartitionReassignmentsResponse:
+        return pb.ListPartitionReassignmentsResponse()
+
+    def describe_cluster(self) -> pb.DescribeClusterResponse:
+        response = pb.DescribeClusterResponse()
+        for broker in range(2):
+            response.brokers.add(broker_id=broker)
+        return response
+
+    def describe_topics(self, topics: object) -> pb.DescribeTopicPartitionsResponse:
+        response = pb.DescribeTopicPartitionsResponse()
+        topic = response.topics.add(name="t")
+        for number in range(2):
+            topic.partitions.add(partition_index=number, replica_nodes=[0])
+        return response
+
+    def describe_log_dirs(self, broker: int, partitions: object) -> pb.DescribeLogDirsResponse:
+        return pb.DescribeLogDirsResponse()
+
+    def alter_replica_log_dirs(self, broker: int, moves: Mapping[tuple[str, int], str]) -> pb.AlterReplicaLogDirsResponse:
+        self.asked.append((broker, dict(moves)))
+        response = pb.AlterReplicaLogDirsResponse()
+        for topic, number in moves:
+            code = 0 if number in self.hosted else ErrorCode.REPLICA_NOT_AVAILABLE
+            response.results.add(topic_name=topic).partitions.add(partition_index=number, error_code=code)
+        return response
+
+    def alter_partition_reassignments(self, *_: object, **__: object) -> pb.AlterPartitionReassignmentsResponse:
+        self.hosted.add(0)
+        response = pb.AlterPartitionReassignmentsResponse()
+        topic = response.responses.add(name="t")
+        for number in range(2):
+            topic.partitions.add(partition_index=number, queued=number == 1)
+        return response
+
+
+def test_a_replica_whose_move_waits_in_the_queue_is_not_waited_for() -> None:
+    cluster: Any = QueueingCluster()
+    plan = Plan(tuple(Placement("t", number, (1,), (f"/d{number}",)) for number in range(2)))
+    said: list[str] = []
+    options = MoveOptions(queued=True)
+    run = Execution(cluster, plan, said.extend, rate=-1, log_dir_rate=-1, timeout_ms=0, allow_change=True, options=options)
+
+    run.run(additional=False)
+
+    assert said[-3:] == [
+        "Waiting for free slots: t-1",
+        "Replica t-1 will be created in log directory /d1 on broker 1 when its move starts",
+        "Successfully started moving log directory to /d0 for replica t-0 with broker 1 ",
+    ]
+    assert cluster.asked == [(1, {("t", 0): "/d0", ("t", 1): "/d1"}), (1, {("t", 0): "/d0"})]
+
+
+def test_a_cancel_has_brokers_forget_where_replicas_were_to_be_created() -> None:
+    cluster: Any = QueueingCluster()
+
+    cancelled, moves, _ = cancel(cluster, Plan((Placement("t", 1, (1,), ("/d1",)),)))
+
+    assert cancelled == [] and moves == {}
+    assert cluster.asked == [(1, {("t", 1): "any"})]
