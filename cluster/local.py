@@ -26,7 +26,6 @@ from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.uuids import LOST, to_text
 
 from . import layout
-from .fork_server import Unmount
 from .layout import ClusterError, ClusterPlan, NodePlan
 from .locking import lock
 from .node_disks import NodeDisks
@@ -82,7 +81,8 @@ class LocalCluster(ProxiedLinks):
         self._lock = lock(self.directory)
         self._claims = PortClaims(self.directory)
         self._overrides = dict(overrides or {})
-        self._disks = NodeDisks(self.directory, wanted=own_disks)
+        self._fork_server: ForkServerProcess | None = None
+        self._disks = NodeDisks(self.directory, self._server, wanted=own_disks)
         self._clocks: dict[int, ClockFile] | None = {} if allow_chaos else None
         """By node id, of those that were started; None: nodes go by this machine's."""
 
@@ -94,11 +94,11 @@ class LocalCluster(ProxiedLinks):
         try:
             self.plan: ClusterPlan = self._laid_out(layout.claimed(self._claims, planned))
         except BaseException:
+            self._end_server()
             self._release()
             raise
         self._nodes = {node.node_id: node for node in self.plan.nodes}
         self._running: dict[int, _Running] = {}
-        self._fork_server: ForkServerProcess | None = None
         self._started_at = time.monotonic()
 
     def _laid_out(self, plan: ClusterPlan) -> ClusterPlan:
@@ -107,6 +107,17 @@ class LocalCluster(ProxiedLinks):
         plan = layout.write(self.directory, plan, self._overrides)
         self._disks.sync()
         return plan
+
+    def _server(self) -> ForkServerProcess:
+        """What starts nodes, as soon as it is needed."""
+        if self._fork_server is None:
+            self._fork_server = ForkServerProcess()
+        return self._fork_server
+
+    def _end_server(self) -> None:
+        if self._fork_server is not None:
+            self._fork_server.close()
+            self._fork_server = None
 
     def _release(self) -> None:
         """The directory and the ports can be another's."""
@@ -202,9 +213,7 @@ class LocalCluster(ProxiedLinks):
 
     def _start_nodes(self, nodes: list[NodePlan]) -> None:
         self._start_proxies()
-        if self._fork_server is None:
-            self._fork_server = ForkServerProcess()
-        self._fork_server.send(Unmount(tuple(map(str, self._disks.paths))))
+        server = self._server()
         begun = []
         for node in nodes:
             log = layout.log_path(self.directory, node)
@@ -212,9 +221,9 @@ class LocalCluster(ProxiedLinks):
             config = layout.properties_path(self.directory, node)
             namespace = self._network.namespace(node.node_id) if self._network is not None else ""
             clock = self._clock_file(node)
-            begun.append((node.node_id, size, self._fork_server.begin(node.role, str(config), str(log), namespace, clock)))
+            begun.append((node.node_id, size, server.begin(node.role, str(config), str(log), namespace, clock)))
         for node_id, size, number in begun:
-            self._running[node_id] = _Running(self._fork_server.collect(number), size)
+            self._running[node_id] = _Running(server.collect(number), size)
 
     def _clock_file(self, node: NodePlan) -> str:
         """Where a node finds its clock, "" if it goes by this machine's."""
@@ -400,9 +409,7 @@ class LocalCluster(ProxiedLinks):
             self.kill()
             raise
         finally:
-            if self._fork_server is not None:
-                self._fork_server.close()
-                self._fork_server = None
+            self._end_server()
             self._close_proxies()
             for clock in (self._clocks or {}).values():
                 clock.close()

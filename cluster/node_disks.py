@@ -4,7 +4,8 @@
     DIR/NODE/                   where it is mounted while the cluster runs
 
 A cluster that was laid out like that has its disks for good: whoever starts it mounts them, and needs root for that. They are
-unmounted with the last of its processes, however those end: the fork server sees to it, which outlives a parent that was killed.
+unmounted with the last of its processes, however those end: the fork server sees to it, which outlives a parent that was killed
+and hears of each disk before that is mounted.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .layout import ClusterError, NodePlan
 from .powered_disk import PoweredDisk
+
+if TYPE_CHECKING:
+    from .processes import ForkServerProcess
 
 SIZE_MIB = 2048
 """Of each disk. Files that nobody has written take no space."""
@@ -26,21 +31,19 @@ _POLL_S = 0.05
 
 
 class NodeDisks:
-    """Those of the cluster in `directory`; none unless it was laid out with them, or is new and they are `wanted`."""
+    """Those of the cluster in `directory`; none unless it was laid out with them, or is new and they are `wanted`. `server` is
+    asked for as soon as one is to be mounted.
+    """
 
-    def __init__(self, directory: Path, *, wanted: bool) -> None:
+    def __init__(self, directory: Path, server: Callable[[], ForkServerProcess], *, wanted: bool) -> None:
         self._directory = directory
+        self._server = server
         self._disks: dict[int, PoweredDisk] = {}
         self.are_used = wanted or any(self._images.glob("*.image"))
 
     @property
     def _images(self) -> Path:
         return self._directory / _DIRECTORY
-
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """Where they are mounted."""
-        return tuple(disk.path for disk in self._disks.values())
 
     def of(self, node_id: int) -> PoweredDisk | None:
         return self._disks.get(node_id)
@@ -56,7 +59,8 @@ class NodeDisks:
                 self._mount(node, deadline)
 
     def _mount(self, node: NodePlan, deadline: float) -> None:
-        disk = PoweredDisk(self._images / f"{node.name}.image", self._directory / node.name)
+        server = self._server()
+        disk = PoweredDisk(self._images / f"{node.name}.image", self._directory / node.name, [server.lifeline])
         try:
             is_new = not disk.image.exists()
             if not is_new:
@@ -65,8 +69,9 @@ class NodeDisks:
                 raise ClusterError(
                     f"{disk.path} is no disk of its own, so its power cannot be taken; use a new directory, or start it as before"
                 )
-            # Noted first: who is interrupted while it is mounted has it to unmount.
+            # Noted first: who is interrupted while it is mounted has it to unmount, or the server if he is killed.
             self._disks[node.node_id] = disk
+            server.unmount_in_the_end(each.path for each in self._disks.values())
             if is_new:
                 self._format(disk)
             else:

@@ -12,6 +12,7 @@ import os
 import struct
 import subprocess
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 from .layout import ClusterError
@@ -24,10 +25,13 @@ _POLL_S = 0.02
 
 
 class PoweredDisk:
-    """What is in the file `image`, mounted at `path` while it has power. Thread-safe as long as one thread uses it."""
+    """What is in the file `image`, mounted at `path` while it has power; who mounts it has these `descriptors` open. Thread-safe
+    as long as one thread uses it.
+    """
 
-    def __init__(self, image: Path, path: Path) -> None:
+    def __init__(self, image: Path, path: Path, descriptors: Collection[int] = ()) -> None:
         self.image, self.path = image, path
+        self._descriptors = descriptors
 
     def format(self, size_mib: int) -> None:
         """Makes it an empty disk, with power. The file takes as much space as is written; it has its name once it can be mounted.
@@ -65,7 +69,7 @@ class PoweredDisk:
     def restore_power(self) -> None:
         """Mounts the disk, which is unmounted first if it has been shut down; nobody may have files of it open. ClusterError."""
         self.unmount()
-        _run("mount", "-t", "ext4", "-o", "loop", str(self.image), str(self.path))
+        _run("mount", "-t", "ext4", "-o", "loop", str(self.image), str(self.path), descriptors=self._descriptors)
 
     def unmount(self) -> None:
         """Waits for processes that are ending; does nothing if it is not mounted. ClusterError."""
@@ -79,9 +83,11 @@ class PoweredDisk:
                 time.sleep(_POLL_S)
 
 
-def _run(*command: str) -> None:
+def _run(*command: str, descriptors: Collection[int] = ()) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False, pass_fds=descriptors
+        )
     except FileNotFoundError:
         raise ClusterError(f"{command[0]} is not installed; see `kraftlab chaos doctor`") from None
     except subprocess.TimeoutExpired:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable
+from pathlib import Path
 
 import msgspec
 
-from .fork_server import Event, Request, Signal, Signalled, Start, Started
+from .fork_server import Event, Request, Signal, Signalled, Start, Started, Unmount
 from .layout import ClusterError
 
 START_TIMEOUT_S = 30.0
@@ -82,6 +85,18 @@ class ForkServerProcess:
             self.send(Signal(request, pid, number))
             self._changed.wait_for(lambda: self._gone or request not in self._unsignalled, _SIGNAL_TIMEOUT_S)
 
+    @property
+    def lifeline(self) -> int:
+        """A descriptor: as long as anybody has it open, this process lives in the eyes of the server."""
+        assert self._process.stdin is not None, "it is a pipe"
+        return self._process.stdin.fileno()
+
+    def unmount_in_the_end(self, paths: Iterable[Path]) -> None:
+        """However this process ends: the server unmounts these paths, and no others that were named before, when it has ended and
+        all nodes too. Whoever mounts them later has the lifeline.
+        """
+        self.send(Unmount(tuple(map(str, paths))))
+
     def send(self, request: Request) -> None:
         assert self._process.stdin is not None, "it is a pipe"
         with self._changed:
@@ -116,7 +131,7 @@ class ForkServerProcess:
     def close(self, timeout_s: float = 15.0) -> None:
         """Ends the server; nodes that run are asked to stop and the server waits for them."""
         assert self._process.stdin is not None, "it is a pipe"
-        with self._changed:
+        with self._changed, contextlib.suppress(BrokenPipeError):  # of a server that was killed
             self._process.stdin.close()
         try:
             self._process.wait(timeout_s)

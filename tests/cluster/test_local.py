@@ -205,6 +205,14 @@ def test_a_server_that_has_no_time_is_not_said_to_have_ended(monkeypatch: pytest
         server.close()
 
 
+def test_a_server_that_was_killed_can_be_closed_though_nobody_has_read_what_was_sent_to_it() -> None:
+    server = processes.ForkServerProcess()
+    server._process.kill()
+    server._process.wait()
+    server.send(fork_server.Unmount(()))
+    server.close()
+
+
 def test_nodes_that_do_not_stop_are_killed_when_nobody_is_left_who_could() -> None:
     with subprocess.Popen([sys.executable, "-c", DEAF], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         assert server.stdin is not None and server.stdout is not None
