@@ -12,12 +12,15 @@ import msgspec
 from kraftlab.metadata.uuids import ZERO, Uuid
 
 from . import checkpoints
+from .checkpoints import TopicPartition
 from .dir_names import DirKind, DirName
 from .errors import CorruptFile
-from .log_dir import LogDir
+from .log_dir import UNKNOWN_EPOCH, LogDir
 from .partition_log import LogConfig, PartitionLog
 from .startup import FoundDir
 
+NAMED_MAX = 5
+"""Of many replicas, the log names so many."""
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 logger = logging.getLogger(__name__)
@@ -55,7 +58,28 @@ def load_log_dir(log_dir: LogDir, config: LogConfig, before_truncation: Callable
             epochs=log.epochs if log else (),
         )
         loaded.append(LoadedDir(found, path, log_dir, log))
+    if log_dir.was_clean:
+        _compare_with_the_stop(log_dir, loaded)
     return loaded
+
+
+def _compare_with_the_stop(log_dir: LogDir, loaded: list[LoadedDir]) -> None:
+    """A clean stop left everything durable and said so. If something of that is missing, the stop is not claimed as a clean one:
+    the broker must not lead before others that have it (KIP-966).
+    """
+    ends: dict[TopicPartition, int] = {}
+    for item in loaded:
+        key = (item.found.topic, item.found.partition)
+        ends[key] = max(item.found.log_end_offset, ends.get(key, 0))
+    lost = {(item.found.topic, item.found.partition) for item in loaded if item.log is not None and item.log.recovery.reason}
+    lost |= {replica for replica, end in log_dir.recovery_points.items() if ends.get(replica, 0) < end}
+    if lost:
+        log_dir.previous_broker_epoch = UNKNOWN_EPOCH
+        first = ", ".join(f"{topic}-{number}" for topic, number in sorted(lost)[:NAMED_MAX])
+        logger.warning(
+            "%s was shut down cleanly, but records of %d replicas are missing since (%s): that does not count; check the disk",
+            *(log_dir, len(lost), first),
+        )
 
 
 def _topic(path: Path, name: DirName) -> str:

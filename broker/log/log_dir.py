@@ -44,7 +44,7 @@ class LogDir:
         self.directory_id = directory_id
         self.was_clean = False
         self.previous_broker_epoch = UNKNOWN_EPOCH
-        """The broker's epoch when it was shut down cleanly the last time, -1 after anything else."""
+        """The broker's epoch when it was shut down cleanly the last time; -1 after anything else, or if records went missing."""
         self.recovery_points: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}

@@ -150,6 +150,29 @@ def test_everything_is_found_again_after_a_clean_stop_without_a_scan(broker: Bro
     assert not (broker.dirs[1] / ".kafka_cleanshutdown").exists()
 
 
+@pytest.mark.parametrize("what", ["half a batch", "a whole batch", "a segment", "a directory"])
+def test_who_has_lost_records_since_a_clean_stop_does_not_claim_one(broker: Broker, batch, what: str) -> None:
+    """The others have them, and it must not lead before them (KIP-966)."""
+    manager = broker.start()
+    manager.get_or_create("u", OTHER, 0, broker.ids[0]).append_as_leader(batch(), 1)
+    log = manager.get_or_create("t", TOPIC, 0, broker.ids[1])
+    for _ in range(30):
+        log.append_as_leader(batch(2, value_bytes=100), 1)
+    last = log.read(58, 10_000)
+    manager.close(broker_epoch=77)
+    assert broker.open().previous_broker_epoch == 77
+    manager = broker.start(replica(broker, 1))
+    manager.close(broker_epoch=78)
+    segment = max(log.directory.glob("*.log"))
+    if what == "a directory":
+        shutil.rmtree(log.directory)
+    elif what == "a segment":
+        segment.unlink()
+    else:
+        os.truncate(segment, segment.stat().st_size - len(last) // (1 if what == "a whole batch" else 2))
+    assert broker.open().previous_broker_epoch == -1
+
+
 def test_after_a_crash_logs_are_scanned_and_checkpoints_hold(broker: Broker, batch) -> None:
     manager = broker.start()
     log = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
