@@ -93,7 +93,7 @@ class ProxiedLinks:
         return self._proxies
 
     def _start_proxies(self) -> None:
-        """Serves the nodes that are not served yet. ClusterError if one of their ports is in use."""
+        """Serves the nodes that are not served yet. One whose port is in use is tried again each second, with a warning."""
         if not self.links_are_proxied:
             return
         from .links.proxies import LinkProxies
