@@ -24,7 +24,7 @@ from typing import NamedTuple
 from ..core.batch import Batch, ControlRecord
 from ..core.errors import InvariantViolation
 from ..core.types import OffsetAndEpoch
-from .errors import DiskFailed, LogCorrupt
+from .errors import DiskFailed, LogCorrupt, StorageFull
 from .file_system import File, FileReader, FileSystem
 from .identity import LogIdentity
 from .snapshot_file import (
@@ -113,7 +113,13 @@ class SnapshotStore:
                 self._file_system.remove(temporary)
                 return summary.id.offset >= self._floor
             self._file_system.rename(temporary, self.path(summary.id))
-            self._file_system.sync_directory(self._directory)
+            try:
+                self._file_system.sync_directory(self._directory)
+            except StorageFull:
+                # Not finished, and nobody would know of the name. A rotten one that it has replaced is better gone.
+                if summary.id not in self._finished:
+                    self._file_system.rename(self.path(summary.id), temporary)
+                raise
             self._put(summary)
             return True
 

@@ -73,6 +73,10 @@ class RefusingDisk(SimulatedFileSystem):
             self.refusals.ask(f"remove {path}")
         super().remove(path)
 
+    def sync_directory(self, path) -> None:
+        self.refusals.ask(f"open directory {path}")
+        super().sync_directory(path)
+
 
 def patiently(action: Callable[[], object]):
     """As the driver does it: the same again until there is room."""

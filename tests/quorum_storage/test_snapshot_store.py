@@ -242,6 +242,30 @@ def test_full_disk_leaves_nothing_and_the_next_attempt_works(store, disk):
     assert write(store)
 
 
+@pytest.mark.parametrize("replaces", [False, True])
+def test_a_snapshot_whose_name_cannot_be_made_durable_is_not_left_behind(store, disk, monkeypatch, replaces):
+    """Without a free descriptor the directory cannot be opened for that. What had rotted stays replaced."""
+    if replaces:
+        write(store)
+        rot(store, disk)
+
+    def no_descriptor(path: str) -> None:
+        raise StorageFull(f"cannot open directory {path}: Too many open files")
+
+    writer = store.writer(ID, CONTROL)
+    with monkeypatch.context() as process:
+        process.setattr(disk, "sync_directory", no_descriptor)
+        with pytest.raises(StorageFull, match="open files"):
+            writer.finish()
+        writer.abandon()
+    assert disk.names(DIRECTORY) == ([NAME] if replaces else [])
+    assert not store.is_sound(ID)
+    later = OffsetAndEpoch(9, 3)
+    assert write(store, later)
+    store.remove_below(later)
+    assert disk.names(DIRECTORY) == ["00000000000000000009-0000000003.checkpoint"]
+
+
 def test_a_power_cut_at_any_operation_leaves_no_half_snapshot(identity):
     for cut in range(8):
         for seed in range(20):
