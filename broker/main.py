@@ -402,12 +402,24 @@ class BrokerNode:
             raise AllDirectoriesFailed(f"the last log directory failed ({error}); repair the disks, then start the broker again")
 
     async def _checkpoint_high_watermarks(self) -> None:
-        while True:
-            await trio.sleep(self._config.replica_high_watermark_checkpoint_interval_ms / 1000)
+        """Each directory by itself: one that hangs holds up no other."""
+        busy: set[Path] = set()
+
+        async def write(path: Path) -> None:
+            busy.add(path)
             try:
-                await self._in_thread(None, self.logs.write_checkpoints)
+                await self._in_thread(None, self.logs.write_checkpoints, path)
             except LogDirFailed as error:
                 self._directory_failed(error)
+            finally:
+                busy.discard(path)
+
+        async with trio.open_nursery() as nursery:
+            while True:
+                await trio.sleep(self._config.replica_high_watermark_checkpoint_interval_ms / 1000)
+                for path in self.logs.directory_ids():
+                    if path not in busy:
+                        nursery.start_soon(write, path)
 
     async def _remove_expired(self) -> None:
         """Deletes what was given up once its delay is over."""

@@ -7,6 +7,7 @@ always stays. A topic that is compacted only keeps everything.
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import trio
 
@@ -27,15 +28,28 @@ class Retention:
         self._check_interval_ms = check_interval_ms
 
     async def run(self) -> None:
-        while True:
-            await trio.sleep(self._check_interval_ms / 1000)
-            await self.check()
+        """Each directory by itself: one that hangs holds up no other."""
+        busy: set[Path] = set()
 
-    async def check(self) -> int:
-        """Looks at every replica once; how many segments went."""
+        async def look(log_dir: Path) -> None:
+            busy.add(log_dir)
+            try:
+                await self.check(log_dir)
+            finally:
+                busy.discard(log_dir)
+
+        async with trio.open_nursery() as nursery:
+            while True:
+                await trio.sleep(self._check_interval_ms / 1000)
+                for log_dir in self._replicas.logs.directory_ids():
+                    if log_dir not in busy:
+                        nursery.start_soon(look, log_dir)
+
+    async def check(self, log_dir: Path) -> int:
+        """Looks at every replica in a directory once; how many segments went."""
         deleted = 0
         for partition in list(self._replicas.partitions.values()):
-            if not self._configs.deletes(partition.topic):
+            if partition.log_dir != log_dir or not self._configs.deletes(partition.topic):
                 continue
             try:
                 count = await partition.delete_old_segments()

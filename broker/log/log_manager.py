@@ -683,12 +683,12 @@ class LogManager:
             ]
             return min(deadlines, default=None)
 
-    def write_checkpoints(self) -> None:
-        """Flush segments that are full, and write the offset checkpoints of every directory. Raises the first LogDirFailed, after
-        the rest; what a full disk refuses is tried again the next time.
+    def write_checkpoints(self, path: Path | None = None) -> None:
+        """Flush segments that are full, and write the offset checkpoints of one directory (None: of every one). Raises the first
+        LogDirFailed, after the rest; what a full disk refuses is tried again the next time.
         """
         failure: LogDirFailed | None = None
-        for log_dir in list(self._online.values()):
+        for log_dir in [log_dir for log_dir in list(self._online.values()) if path in (None, log_dir.path)]:
             logs = self._logs_in(log_dir.path)
             try:
                 for log in logs:

@@ -179,7 +179,8 @@ class TestRetention:
 
     async def check(self, world: Any, broker_id: int) -> int:
         broker = world.brokers[broker_id]
-        return await Retention(broker.replicas, broker.configs, 1000).check()
+        retention = Retention(broker.replicas, broker.configs, 1000)
+        return sum([await retention.check(log_dir) for log_dir in broker.dirs])
 
     async def test_by_size_keeps_what_the_limit_covers(self, autojump_clock: Any, grown: Any, eventually: Eventually) -> None:
         assert await self.check(grown, 0) == 0
@@ -208,3 +209,26 @@ class TestRetention:
         assert broker.log("t", 0).log_start_offset == 0
         await trio.sleep(0.2)
         assert broker.log("t", 0).log_start_offset > 0
+
+    async def test_goes_on_where_disks_answer_though_one_hangs(
+        self, autojump_clock: Any, world: Any, batch: Batch, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        broker = await world.add_broker(0)
+        await world.create_topic("t", [0], [0])
+        await world.configure(RESOURCE_TOPIC, "t", segment_bytes="1048576", retention_ms="60000")
+        for number in (0, 1, 0, 1):
+            assert (await broker.produce("t", number, batch(1, 1_000_000))).error == 0
+        bad_dir, run, hanging = broker.log("t", 0).log_dir, broker.disks.run, list[Any]()
+        assert broker.log("t", 1).log_dir != bad_dir
+
+        async def hangs(log_dir: Any, work: Any, *arguments: Any, **options: Any) -> Any:
+            if log_dir == bad_dir:
+                hanging.append(work)
+                await trio.sleep_forever()
+            return await run(log_dir, work, *arguments, **options)
+
+        monkeypatch.setattr(broker.disks, "run", hangs)
+        nursery.start_soon(Retention(broker.replicas, broker.configs, 1_000).run)
+        await trio.sleep(5)
+        assert broker.log("t", 1).log_start_offset > 0
+        assert len(hanging) == 1

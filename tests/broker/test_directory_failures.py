@@ -202,6 +202,41 @@ async def test_the_controller_hears_of_every_directory_that_fails_though_a_disk_
     node.logs.abandon()
 
 
+async def test_a_disk_that_hangs_keeps_no_other_from_its_checkpoints(
+    autojump_clock: Any, nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does it take up one thread after the other."""
+    dirs = [tmp_path / name for name in ("d0", "d1")]
+    node = node_on(dirs)
+    node.logs.start([], 0)
+    written, hanging = list[Path](), list[Path]()
+    write_offsets = checkpoints.write_offsets
+
+    class Hangs(Exception):
+        pass
+
+    async def in_thread(limiter: Any, work: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return work(*arguments)
+        except Hangs:
+            await trio.sleep_forever()
+
+    def write(path: Path, offsets: Any) -> None:
+        if path.parent == dirs[0]:
+            hanging.append(path)
+            raise Hangs
+        write_offsets(path, offsets)
+        written.append(path)
+
+    monkeypatch.setattr(node, "_in_thread", in_thread)
+    monkeypatch.setattr(checkpoints, "write_offsets", write)
+    nursery.start_soon(node._checkpoint_high_watermarks)
+    await trio.sleep(4 * node._config.replica_high_watermark_checkpoint_interval_ms / 1000)
+    assert written.count(dirs[1] / checkpoints.HIGH_WATERMARKS) >= 3
+    assert len(hanging) == 1
+    node.logs.abandon()
+
+
 @pytest.mark.parametrize("reason", ["no controller answers", "its port is taken"])
 async def test_a_broker_that_gets_no_place_in_the_cluster_leaves_a_clean_shutdown_clean(tmp_path: Path, reason: str) -> None:
     log_dir = tmp_path / "d0"
