@@ -3,8 +3,8 @@
 Theory of operation. Nodes are forked from a server that has imported their code (`fork_server.py`); each has a session of its
 own, so that Ctrl-C in a terminal reaches only the parent, which then stops brokers first (they hand over their leaderships while
 controllers still live). When the parent goes, however it goes, the server stops them all: a kill -9 of the parent leaves no
-orphans. One lock per directory keeps a second parent out. Readiness is what a client sees: a controller leads and every broker
-is unfenced.
+orphans. One lock per directory keeps a second parent out; another one, which nodes hold until the last has ended, lets the next
+parent wait for them. Readiness is what a client sees: a controller leads and every broker is unfenced.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kraftlab.metadata.uuids import LOST, to_text
 
 from . import layout
 from .layout import ClusterError, ClusterPlan, NodePlan
-from .locking import lock
+from .locking import lock, lock_of_nodes
 from .node_disks import NodeDisks
 from .ports import PortClaims
 from .powered_disk import PoweredDisk
@@ -79,6 +79,11 @@ class LocalCluster(ProxiedLinks):
         super().__init__(link_seed, network)
         self.directory = Path(data_dir).absolute()
         self._lock = lock(self.directory)
+        try:
+            self._nodes_lock = lock_of_nodes(self.directory)
+        except BaseException:
+            self._lock.close()
+            raise
         self._claims = PortClaims(self.directory)
         self._overrides = dict(overrides or {})
         self._fork_server: ForkServerProcess | None = None
@@ -111,7 +116,7 @@ class LocalCluster(ProxiedLinks):
     def _server(self) -> ForkServerProcess:
         """What starts nodes, as soon as it is needed."""
         if self._fork_server is None:
-            self._fork_server = ForkServerProcess()
+            self._fork_server = ForkServerProcess([self._nodes_lock.fileno()])
         return self._fork_server
 
     def _end_server(self) -> None:
@@ -125,6 +130,7 @@ class LocalCluster(ProxiedLinks):
             self._disks.unmount()
         finally:
             self._claims.close()
+            self._nodes_lock.close()
             self._lock.close()
 
     # -- what there is -------------------------------------------------------------------------------------------------

@@ -5,14 +5,13 @@
 
 A cluster that was laid out like that has its disks for good: whoever starts it mounts them, and needs root for that. They are
 unmounted with the last of its processes, however those end: the fork server sees to it, which outlives a parent that was killed
-and hears of each disk before that is mounted.
+and hears of each disk before that is mounted. If both were killed, whoever starts the cluster the next time does.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 SIZE_MIB = 2048
 """Of each disk. Files that nobody has written take no space."""
 _DIRECTORY = "disks"
-_LEFT_WITHIN_S = 15.0
-_POLL_S = 0.05
 
 
 class NodeDisks:
@@ -52,20 +49,17 @@ class NodeDisks:
         """Makes or mounts the disks of these nodes, of which none runs. ClusterError."""
         if not self.are_used:
             return
-        deadline = time.monotonic() + _LEFT_WITHIN_S
         for node in nodes:
             disk = self._disks.get(node.node_id)
             if disk is None or not disk.is_mounted:
-                self._mount(node, deadline)
+                self._mount(node)
 
-    def _mount(self, node: NodePlan, deadline: float) -> None:
+    def _mount(self, node: NodePlan) -> None:
         server = self._server()
         disk = PoweredDisk(self._images / f"{node.name}.image", self._directory / node.name, [server.lifeline])
         try:
             is_new = not disk.image.exists()
-            if not is_new:
-                self._wait_for_others(disk, deadline)
-            elif disk.path.exists() and any(disk.path.iterdir()):
+            if is_new and disk.path.exists() and any(disk.path.iterdir()):
                 raise ClusterError(
                     f"{disk.path} is no disk of its own, so its power cannot be taken; use a new directory, or start it as before"
                 )
@@ -90,11 +84,6 @@ class NodeDisks:
         except BaseException:
             disk.image.unlink(missing_ok=True)
             raise
-
-    def _wait_for_others(self, disk: PoweredDisk, deadline: float) -> None:
-        """Whoever ran the cluster may have been killed, and its nodes may still be ending. If nobody unmounts it, we do."""
-        while disk.is_mounted and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
 
     def sync(self) -> None:
         """What was written on them so far is there to stay: that is how a machine was before it lost its power."""

@@ -7,7 +7,7 @@ import itertools
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import msgspec
@@ -40,14 +40,17 @@ class NodeProcess:
 
 
 class ForkServerProcess:
-    """Starts the server when made. Thread-safe. `close` ends it with every node that still runs."""
+    """Starts the server when made; it and all nodes have these `descriptors` as well. Thread-safe. `close` ends it with every
+    node that still runs.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, descriptors: Collection[int] = ()) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "kraftlab.cluster.fork_server"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
+            pass_fds=descriptors,
         )
         self._changed = threading.Condition()
         self._numbers = itertools.count()

@@ -19,6 +19,8 @@ from jepsen_lite.command import chaos
 from jepsen_lite.nemeses import ledger
 from jepsen_lite.nemeses.ledger import Directory, Ledger, Mount, NotUndone, Page, Process
 from kraftlab.cli import main
+from kraftlab.cluster import locking
+from kraftlab.cluster.locking import lock_of_nodes
 
 HARNESS = """
 import subprocess, sys, time
@@ -179,6 +181,33 @@ def test_a_disk_is_waited_for_that_somebody_is_about_to_leave(home: Path, mounte
         (cleaned,) = ledger.clean()
     assert not cleaned.faults
     assert not mounted.parent.exists()
+
+
+def test_a_directory_is_removed_when_the_last_node_of_its_cluster_has_ended(tmp_path: Path, home: Path) -> None:
+    """Which would make it again."""
+    directory = tmp_path / f"{ledger.MARK}feed"
+    directory.mkdir()
+    left_behind(home, Directory(str(directory)))
+    with lock_of_nodes(directory) as lock:
+        node = subprocess.Popen(["sh", "-c", f"sleep 0.3; mkdir -p {directory}/metadata"], pass_fds=[lock.fileno()])
+    with node:
+        (cleaned,) = ledger.clean()
+        assert not cleaned.faults
+    assert not directory.exists()
+
+
+def test_a_directory_that_nodes_do_not_leave_stays_in_the_ledger(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locking, "LEFT_WITHIN_S", 0.0)
+    directory = tmp_path / f"{ledger.MARK}feed"
+    directory.mkdir()
+    path = left_behind(home, Directory(str(directory)))
+    with lock_of_nodes(directory):
+        (cleaned,) = ledger.clean()
+        assert "nodes of a cluster have not left" in cleaned.faults[0]
+    assert directory.exists()
+    assert path.exists()
 
 
 @of_root

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kraftlab.cluster import ClusterError, LocalCluster, fork_server, processes
+from kraftlab.cluster import ClusterError, LocalCluster, fork_server, locking, processes
 
 DEADLINE_S = 20.0
 
@@ -147,6 +147,25 @@ def test_no_node_outlives_those_who_started_it(tmp_path: Path, victim: str, paus
     finally:
         parent.kill()
         parent.wait()
+
+
+def test_whoever_starts_a_cluster_whose_parent_was_killed_waits_for_its_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path), "3000"], stdout=subprocess.PIPE, text=True)
+    with parent:
+        assert parent.stdout is not None
+        *nodes, fork_server = map(int, parent.stdout.readline().split())
+        os.kill(fork_server, signal.SIGSTOP)
+        parent.kill()
+    with monkeypatch.context() as patched:
+        patched.setattr(locking, "LEFT_WITHIN_S", 0.0)
+        with pytest.raises(ClusterError, match="nodes of a cluster that was killed have not left"):
+            LocalCluster(tmp_path)
+    os.kill(fork_server, signal.SIGCONT)
+    cluster = LocalCluster(tmp_path)
+    assert all(gone(pid) for pid in nodes)
+    cluster.close()
 
 
 SLOW = """

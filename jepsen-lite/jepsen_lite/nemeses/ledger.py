@@ -30,6 +30,7 @@ from types import TracebackType
 import msgspec
 
 from kraftlab.cluster import ClusterError
+from kraftlab.cluster.locking import LEFT_WITHIN_S, is_left
 
 MARK = "kraftlab-chaos-"
 """How the names of directories begin that a harness has made."""
@@ -239,6 +240,8 @@ def undo(entry: Entry) -> None:
             within = [mount for mount in _mounts() if Path(mount).is_relative_to(path)]
             if within:
                 raise NotUndone(f"{text(entry)} has {', '.join(within)} mounted in it")
+            if not is_left(Path(path)):
+                raise NotUndone(f"nodes of a cluster have not left {text(entry)} within {LEFT_WITHIN_S:g} s; end them")
             shutil.rmtree(path)
 
 
