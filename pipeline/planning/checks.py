@@ -265,8 +265,9 @@ def _bands(cluster: _Cluster, after: Mapping[NamedPartition, Sequence[int]], ask
     weight = {}
     for id in members:
         usable = [entry.usable_bytes for entry in cluster.brokers[id].log_dirs if entry.online]
-        weight[id] = sum(usable) + old[id] if usable and min(usable) >= 0 else 0
-    if not all(weight.values()):
+        if usable and min(usable) >= 0:
+            weight[id] = sum(usable) + old[id]
+    if len(weight) < len(members) or not any(weight.values()):
         weight = dict.fromkeys(members, 1)
     total = sum(held[id] for id in members)
     for id in members:

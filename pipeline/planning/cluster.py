@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from .documents import Broker, ClusterDocument
 
+NOT_KNOWN = -1.0
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -25,7 +26,7 @@ class Cluster:
 
     `replicas`, `directory`: [P, R], broker index and index of the broker's log directory, -1 for none and not known.
     `leader`: [P], broker index, -1 for none. `busy`: [P], a reassignment runs; `replicas` is then where it ends.
-    `capacity_bytes`: [B], what Kafka may use of the online directories, 0 where any of them did not say it.
+    `capacity_bytes`: [B], what Kafka may use of the online directories, -1 where any of them did not say it.
     """
 
     brokers: tuple[Broker, ...]
@@ -83,7 +84,7 @@ def cluster_of(document: ClusterDocument) -> Cluster:
     brokers = document.brokers
     index_of = {broker.id: index for index, broker in enumerate(brokers)}
     paths = [{directory.path: at for at, directory in enumerate(broker.log_dirs)} for broker in brokers]
-    offline = [next((at for at, entry in enumerate(broker.log_dirs) if not entry.online), -1) for broker in brokers]
+    unsaid = [_unsaid_directory(broker) for broker in brokers]
     entries = [(at, entry) for at, topic in enumerate(document.topics) for entry in topic.partitions]
     width = max(len(entry.replicas) for _, entry in entries)
     replicas = np.full((len(entries), width), -1, dtype=np.int64)
@@ -95,7 +96,7 @@ def cluster_of(document: ClusterDocument) -> Cluster:
             broker = index_of[id]
             replicas[row, slot] = broker
             path = entry.log_dirs[entry.replicas.index(id)] if entry.log_dirs else None
-            directory[row, slot] = offline[broker] if path is None else paths[broker].get(path, -1)
+            directory[row, slot] = unsaid[broker] if path is None else paths[broker].get(path, -1)
         leader[row] = index_of.get(entry.leader, -1)
         size[row] = -1 if entry.size_bytes is None else entry.size_bytes
     topic = np.array([at for at, _ in entries], dtype=np.int64)
@@ -122,6 +123,13 @@ def cluster_of(document: ClusterDocument) -> Cluster:
     )
 
 
+def _unsaid_directory(broker: Broker) -> int:
+    """Where replicas are whose directory nobody says: in one that is offline, or in the only one there is; -1: not known."""
+    if len(broker.log_dirs) == 1:
+        return 0
+    return next((at for at, entry in enumerate(broker.log_dirs) if not entry.online), -1)
+
+
 def filled_sizes(size: Ints, topic: Ints) -> Ints:
     """Sizes with the topic's mean where they are -1."""
     known = size >= 0
@@ -142,11 +150,11 @@ def directory_bytes(brokers: tuple[Broker, ...], replicas: Ints, directory: Ints
 
 
 def directory_capacities(brokers: tuple[Broker, ...], held: list[Floats]) -> list[Floats]:
-    """What Kafka may use of each directory: what is free and what its replicas hold; 0 if offline or not known."""
+    """What Kafka may use of each directory: what is free and what its replicas hold; -1 if offline or not known."""
     return [
         np.array(
             [
-                float(entry.usable_bytes + held[at][index]) if entry.online and entry.usable_bytes >= 0 else 0.0
+                float(entry.usable_bytes + held[at][index]) if entry.online and entry.usable_bytes >= 0 else NOT_KNOWN
                 for index, entry in enumerate(broker.log_dirs)
             ]
         )
@@ -155,11 +163,14 @@ def directory_capacities(brokers: tuple[Broker, ...], held: list[Floats]) -> lis
 
 
 def capacities(brokers: tuple[Broker, ...], replicas: Ints, directory: Ints, size: Ints) -> Floats:
-    """[B]; see `Cluster.capacity_bytes`."""
+    """[B]; see `Cluster.capacity_bytes`. Replicas of unknown place are in one of the online directories."""
     by_directory = directory_capacities(brokers, directory_bytes(brokers, replicas, directory, size))
-    found = np.zeros(len(brokers))
+    astray = (replicas >= 0) & (directory < 0)
+    weights = np.broadcast_to(size[:, None], replicas.shape)[astray].astype(np.float64)
+    elsewhere = np.bincount(replicas[astray], weights=weights, minlength=len(brokers))
+    found = np.full(len(brokers), NOT_KNOWN)
     for at, broker in enumerate(brokers):
         online = [index for index, entry in enumerate(broker.log_dirs) if entry.online]
         if online and all(broker.log_dirs[index].usable_bytes >= 0 for index in online):
-            found[at] = by_directory[at][online].sum()
+            found[at] = by_directory[at][online].sum() + elsewhere[at]
     return found

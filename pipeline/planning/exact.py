@@ -15,6 +15,7 @@ from scipy import optimize, sparse
 
 from .assignment import Assignment
 from .cluster import Flags, Floats, Ints
+from .repair import HARD
 from .solver import milp
 
 COLUMNS = 1500
@@ -60,7 +61,8 @@ def solve(start: Assignment, budget_bytes: float) -> Exact | None:
 
 
 class _Program:
-    """Columns: one per movable partition and broker [N × B], then slack: bytes low, high, replicas low, high [B each].
+    """Columns: one per movable partition and broker [N × B], then slack: bytes low, high, replicas low, high, and, where there
+    are hard bounds, bytes beyond them [B each].
     Bytes are in units of a broker's mean load: the solver's tolerances are absolute.
     """
 
@@ -74,6 +76,7 @@ class _Program:
         self.size = start.size[self.rows] / self.unit
         self.factor = start.used[self.rows].sum(1)
         self.held = self._marks(start.original)
+        self.blocks = 5 if np.isfinite(start.scope.bounds.disk_limit).any() else 4
         self.fixed = self._marks(np.where(start.movable, -1, start.replicas))
         self.here = self._marks(start.replicas)
         spent = start.moved.sum(1) * start.size
@@ -94,10 +97,10 @@ class _Program:
         new = ~self.held
         cost = np.where(new, self.size[:, None] / mean_size + MOVE_COST, 0.0).ravel()
         slack = self._slack_weights()
-        zeros = np.zeros(4 * self.brokers)
+        zeros = np.zeros(len(slack))
         objective = np.r_[cost, zeros] if slack_limit is not None else np.r_[cost * 0.0, slack]
         allowed = self.here | (self.held & scope.counted[None, :]) | scope.takes[None, :]
-        most = np.r_[np.where(allowed, 1.0, 0.0).ravel(), np.full(4 * self.brokers, 0.0 if slack_limit == 0.0 else np.inf)]
+        most = np.r_[np.where(allowed, 1.0, 0.0).ravel(), np.full(len(slack), 0.0 if slack_limit == 0.0 else np.inf)]
         least = np.r_[self.fixed.astype(float).ravel(), zeros]
         matrix, low, high = self._rows(
             bounds.disk_low / self.unit, bounds.disk_high / self.unit, bounds.count_low, bounds.count_high
@@ -118,7 +121,8 @@ class _Program:
         return _Found(np.asarray(found.x, dtype=np.float64), found.status == 0) if found.x is not None else None
 
     def _slack_weights(self) -> Floats:
-        return np.repeat([1.0, 1.0 / max(self.start.scope.bounds.mean_count, 1e-9)], 2 * self.brokers)
+        of_count = 1.0 / max(self.start.scope.bounds.mean_count, 1e-9)
+        return np.repeat([1.0, 1.0, of_count, of_count, HARD][: self.blocks], self.brokers)
 
     def _rows(
         self, disk_low: Floats, disk_high: Floats, count_low: Floats, count_high: Floats
@@ -129,6 +133,7 @@ class _Program:
         eye = sparse.eye_array(self.brokers)
         by_size, by_count = sparse.kron(self.size[None, :], eye), sparse.kron(one, eye)
         none = sparse.csr_array((self.brokers, self.brokers))
+        more = [none] * (self.blocks - 4)
         racks = int(self.start.cluster.rack.max()) + 1
         member = sparse.csr_array(
             (np.ones(self.brokers), (self.start.cluster.rack, np.arange(self.brokers))), shape=(racks, self.brokers)
@@ -136,15 +141,19 @@ class _Program:
         by_rack = sparse.kron(sparse.eye_array(count), member)
         still = self._standing()
         blocks = [
-            [per_partition, sparse.csr_array((count, 4 * self.brokers))],
-            [by_size, sparse.hstack([eye, -eye, none, none])],
-            [by_count, sparse.hstack([none, none, eye, -eye])],
-            [by_rack, sparse.csr_array((count * racks, 4 * self.brokers))],
+            [per_partition, sparse.csr_array((count, self.blocks * self.brokers))],
+            [by_size, sparse.hstack([eye, -eye, none, none, *more])],
+            [by_count, sparse.hstack([none, none, eye, -eye, *more])],
+            [by_rack, sparse.csr_array((count * racks, self.blocks * self.brokers))],
         ]
         limit = np.repeat(self.start.scope.rack_limit[self.rows], racks).astype(float)
         limit = np.maximum(limit, np.asarray(by_rack @ (self.here.astype(float).ravel())))
         low = np.r_[self.factor, disk_low - still[0], count_low - still[1], np.full(count * racks, -np.inf)]
         high = np.r_[self.factor, disk_high - still[0], count_high - still[1], limit]
+        if more:
+            blocks.append([by_size, sparse.hstack([none, none, none, none, -eye])])
+            low = np.r_[low, np.full(self.brokers, -np.inf)]
+            high = np.r_[high, self.start.scope.bounds.disk_limit / self.unit - still[0]]
         return sparse.csr_array(sparse.block_array(blocks)), low, high
 
     def _standing(self) -> tuple[Floats, Floats]:

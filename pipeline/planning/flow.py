@@ -22,6 +22,8 @@ from .solver import milp
 CLASSES = 10
 EXCESS_COST = 1000.0
 """Of holding a broker's mean load too much or too little, in units of moving it once."""
+HARD_COST = 100 * EXCESS_COST
+"""Of holding so much more than a hard bound allows."""
 TAKING_COST = 0.001
 """Of taking, in units of moving the mean replica: enough that nobody takes and gives the same."""
 COUNT_COST = 0.001
@@ -84,7 +86,8 @@ def rounded(values: Floats) -> Ints:
 
 
 class _Model:
-    """Columns: take, give, give_on [B × C each], then four of excess [B each]: disk low, disk high, count low, count high.
+    """Columns: take, give, give_on [B × C each], then four of excess [B each]: disk low, disk high, count low, count high, and,
+    where there are hard bounds, disk beyond them.
     Bytes are in units of a broker's mean load: the solver's tolerances are absolute.
     """
 
@@ -118,20 +121,21 @@ class _Model:
         self.disk_low, self.disk_high = _inside(bounds.disk_low / unit, bounds.disk_high / unit, aside)
         less = np.full(self.brokers, margin * bounds.mean_count)
         self.count_low, self.count_high = _inside(bounds.count_low, bounds.count_high, less)
+        self.disk_limit = bounds.disk_limit / unit
+        self.blocks = 5 if np.isfinite(bounds.disk_limit).any() else 4
         self.budget = budget_bytes / unit
         self._fill(scope.takes)
 
     def _fill(self, takes: Flags) -> None:
         size = np.tile(self.mean_size, self.brokers)
         small = float(self.mean_size.mean()) * COUNT_COST
-        excess = np.concatenate(
-            [np.full(2 * self.brokers, EXCESS_COST), np.full(2 * self.brokers, EXCESS_COST / self.mean_count)]
-        )
+        of_count = EXCESS_COST / self.mean_count
+        excess = np.repeat([EXCESS_COST, EXCESS_COST, of_count, of_count, HARD_COST][: self.blocks], self.brokers)
         taking = np.full(self.cells, TAKING_COST * small)
         self.cost = np.concatenate([taking, size + small, AGAIN_COST * (size + small), excess])
         room = np.maximum(np.tile(self.partitions, self.brokers) - self.held - self.fresh, 0)
         takes_cells = np.repeat(takes, self.classes)
-        self.most = np.concatenate([np.where(takes_cells, room, 0), self.held, self.fresh, np.full(4 * self.brokers, np.inf)])
+        self.most = np.concatenate([np.where(takes_cells, room, 0), self.held, self.fresh, np.full(len(excess), np.inf)])
 
     def rows(self) -> sparse.csr_array:
         """The matrix; sets `low` and `high`, its rows' bounds."""
@@ -146,17 +150,22 @@ class _Model:
         in_rack = np.asarray(by_rack @ held)
         room = np.maximum(np.tile(self.rack_room, racks) - in_rack, 0.0)
         paid = np.tile(self.mean_size, self.brokers)[None, :]
-        flat = sparse.csr_array((1, 4 * self.brokers))
+        flat = sparse.csr_array((1, self.blocks * self.brokers))
+        more = [none] * (self.blocks - 4)
         blocks = [
-            [by_size, -by_size, -by_size, sparse.hstack([eye, -eye, none, none])],
-            [one_per_broker, -one_per_broker, -one_per_broker, sparse.hstack([none, none, eye, -eye])],
-            [by_class, -by_class, -by_class, sparse.csr_array((self.classes, 4 * self.brokers))],
-            [by_rack, -by_rack, -by_rack, sparse.csr_array((racks * self.classes, 4 * self.brokers))],
+            [by_size, -by_size, -by_size, sparse.hstack([eye, -eye, none, none, *more])],
+            [one_per_broker, -one_per_broker, -one_per_broker, sparse.hstack([none, none, eye, -eye, *more])],
+            [by_class, -by_class, -by_class, sparse.csr_array((self.classes, self.blocks * self.brokers))],
+            [by_rack, -by_rack, -by_rack, sparse.csr_array((racks * self.classes, self.blocks * self.brokers))],
             [sparse.csr_array((1, self.cells)), sparse.csr_array(paid), sparse.csr_array((1, self.cells)), flat],
         ]
         open_end = np.full(racks * self.classes, -np.inf)
         self.low = np.concatenate([self.disk_low - self.disk, self.count_low - self.count, self.supply, open_end, [-np.inf]])
         self.high = np.concatenate([self.disk_high - self.disk, self.count_high - self.count, self.supply, room, [self.budget]])
+        if more:
+            blocks.append([by_size, -by_size, -by_size, sparse.hstack([none, none, none, none, -eye])])
+            self.low = np.concatenate([self.low, np.full(self.brokers, -np.inf)])
+            self.high = np.concatenate([self.high, self.disk_limit - self.disk])
         return sparse.csr_array(sparse.block_array(blocks))
 
 

@@ -1,9 +1,10 @@
 """Which log directory every replica of a plan is to be in, broker by broker.
 
-Newcomers go where most is free for them, the largest first; then directories above their band give to those below, by the
-replica that fits best, until all are in the band or nothing helps. Shares are of capacity where every online directory of the
-broker says it, else equal. Directories that are drained give all they have, and, like those that are offline or cordoned, take
-nothing. A replica in an offline directory stays where it is: only another broker could have it.
+Newcomers go to the emptiest directory that has room for them, the largest first; then directories above their band give to
+those below, by the replica that fits best, until all are in the band or nothing helps. Shares are of capacity where every open
+directory of the broker says it, else equal. Directories that are drained give all they have, and, like those that are offline
+or cordoned, take nothing; nor do full ones, if there are others. A replica in an offline directory stays where it is: only
+another broker could have it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .goals import DIRECTORY, DIRECTORY_CAPACITY, DISK_CAPACITY_SHARE
 
 
 def place_in_directories(assignment: Assignment) -> Ints:
-    """[P, R], the index of the directory in its broker's list; -1: any."""
+    """[P, R], the index of the directory in its broker's list; -1: any, or, of what stays, not known."""
     scope, cluster = assignment.scope, assignment.cluster
     directory = current_directories(assignment)
     goals = {DIRECTORY, DIRECTORY_CAPACITY} & set(scope.options.goals)
@@ -27,6 +28,7 @@ def place_in_directories(assignment: Assignment) -> Ints:
         cluster.brokers, directory_bytes(cluster.brokers, cluster.replicas, cluster.directory, cluster.size_bytes)
     )
     rows, slots = np.nonzero(assignment.replicas >= 0)
+    moved = assignment.moved
     holders = assignment.replicas[rows, slots]
     order = np.argsort(holders, kind="stable")
     edges = np.searchsorted(holders[order], np.arange(cluster.broker_count + 1))
@@ -42,7 +44,8 @@ def place_in_directories(assignment: Assignment) -> Ints:
         may_move = scope.counted[broker] and scope.options.balances_directories
         room = _Room(capacity[broker], takes, leaves, scope.options.eps, DIRECTORY in goals)
         stays = ~assignment.scope.pinned[row] if may_move and goals else np.zeros(len(row), dtype=bool)
-        directory[row, slot] = room.place(directory[row, slot], assignment.size[row], stays, ~scope.pinned[row])
+        comes = moved[row, slot]
+        directory[row, slot] = room.place(directory[row, slot], assignment.size[row], comes, stays, ~scope.pinned[row])
     return directory
 
 
@@ -62,25 +65,28 @@ class _Room:
 
     def __init__(self, capacity: Floats, takes: Flags, leaves: Flags, eps: float, banded: bool) -> None:
         self.takes, self.leaves = takes, leaves
-        self.open = np.nonzero(takes)[0].tolist()
-        known = bool((capacity[takes] > 0).all())
+        roomy = takes & (capacity != 0)
+        self.open: list[int] = np.nonzero(roomy if roomy.any() else takes)[0].tolist()
+        known = bool((capacity[self.open] > 0).all())
         self.weight: list[float] = np.where(takes, capacity if known else 1.0, 0.0).tolist()
-        self.limit: list[float] = (capacity * DISK_CAPACITY_SHARE if known else np.full(len(capacity), np.inf)).tolist()
+        self.limit: list[float] = np.where(capacity >= 0, capacity * DISK_CAPACITY_SHARE, np.inf).tolist()
         self.eps, self.banded = eps, banded
 
-    def place(self, held: Ints, size: Floats, movable: Flags, drainable: Flags) -> Ints:
-        """The directory of each replica ([N]), -1 being newcomers."""
-        placed = held.copy()
-        placed[drainable & (held >= 0) & self.leaves[np.maximum(held, 0)]] = -1
+    def place(self, held: Ints, size: Floats, comes: Flags, movable: Flags, drainable: Flags) -> Ints:
+        """The directory of each replica ([N]). `comes`: newcomers; what stays in a directory that is not known stays there."""
+        leaving = drainable & (held >= 0) & self.leaves[np.maximum(held, 0)]
+        placed = np.where(leaving, -1, held)
         load = [0.0] * len(self.weight)
         for at, amount in enumerate(np.bincount(placed[placed >= 0], weights=size[placed >= 0], minlength=len(load)).tolist()):
             load[at] = amount
-        fresh = np.nonzero(placed < 0)[0]
+        fresh = np.nonzero(leaving | comes)[0]
         fresh = fresh[np.argsort(-size[fresh], kind="stable")]
         filled = [load[at] / self.weight[at] for at in self.open]
         chosen = []
         for amount in size[fresh].tolist():
             emptiest = filled.index(min(filled))
+            if load[self.open[emptiest]] + amount > self.limit[self.open[emptiest]]:
+                emptiest = self._roomiest(load, amount)
             at = self.open[emptiest]
             load[at] += amount
             filled[emptiest] = load[at] / self.weight[at]
@@ -89,6 +95,11 @@ class _Room:
         if movable.any() and len(self.open) > 1:
             self._even_out(placed, size, movable, [load[at] for at in self.open])
         return placed
+
+    def _roomiest(self, load: list[float], amount: float) -> int:
+        """The emptiest of the open directories that can hold so much more, or the one that it fills least beyond its limit."""
+        over = [load[at] + amount - self.limit[at] for at in self.open]
+        return min(range(len(over)), key=lambda n: (max(over[n], 0.0), load[self.open[n]] / self.weight[self.open[n]]))
 
     def _bands(self, load: list[float]) -> tuple[list[float], list[float]]:
         """(low, high) of the open directories."""

@@ -45,11 +45,12 @@ def measure(cluster: Cluster, scope: Scope, replicas: Ints, directory: Ints) -> 
     mean_leaders = float(leaders[counted].sum()) / max(int(counted.sum()), 1)
     led = band_of_counts(mean_leaders, eps)
     share = bounds.share_bytes
-    limited = counted & (cluster.capacity_bytes > 0)
+    limited = counted & (cluster.capacity_bytes >= 0)
+    room = np.maximum(cluster.capacity_bytes * DISK_CAPACITY_SHARE, 1.0)
     states = {
         RACK: _racks(cluster, scope, replicas),
         REPLICA_CAPACITY: _at_most(ids, count / REPLICAS_PER_BROKER, counted),
-        DISK_CAPACITY: _at_most(ids, disk / np.where(limited, cluster.capacity_bytes * DISK_CAPACITY_SHARE, 1.0), limited),
+        DISK_CAPACITY: _at_most(ids, disk / room, limited),
         REPLICAS: _banded(ids, count, np.full(len(count), bounds.mean_count), counted, (count < fewest) | (count > most)),
         DISK: _banded(ids, disk, share, counted, (disk < share * (1 - eps) - SLACK) | (disk > share * (1 + eps) + SLACK)),
         TOPICS: _topics(cluster, scope, replicas),
@@ -59,10 +60,37 @@ def measure(cluster: Cluster, scope: Scope, replicas: Ints, directory: Ints) -> 
     return {name: states[name] for name in scope.options.goals}
 
 
+def hard_excess(cluster: Cluster, scope: Scope, replicas: Ints, directory: Ints) -> dict[str, Floats]:
+    """How far each partition, broker or log directory is beyond what a hard goal that was asked for allows; 0 if it is within."""
+    disk, count, _ = loads(cluster, replicas)
+    found = {
+        RACK: _most_in_a_rack(cluster, replicas) - scope.rack_limit,
+        REPLICA_CAPACITY: np.where(scope.counted, count - REPLICAS_PER_BROKER, 0),
+        DISK_CAPACITY: disk - scope.bounds.disk_limit,
+        DIRECTORY_CAPACITY: _directory_excess(cluster, scope, replicas, directory),
+    }
+    return {name: np.maximum(amount, 0.0) for name, amount in found.items() if name in scope.options.goals}
+
+
+def worse(before: dict[str, Floats], after: dict[str, Floats]) -> dict[str, int]:
+    """How many are beyond a hard goal and further than they were, by its name. All amounts are whole but for rounding."""
+    return {name: int((after[name] > amount + 0.5).sum()) for name, amount in before.items()}
+
+
+def _directory_excess(cluster: Cluster, scope: Scope, replicas: Ints, directory: Ints) -> Floats:
+    """[all log directories]"""
+    before = directory_bytes(cluster.brokers, cluster.replicas, cluster.directory, cluster.size_bytes)
+    capacity = np.concatenate(directory_capacities(cluster.brokers, before))
+    held = np.concatenate(directory_bytes(cluster.brokers, replicas, directory, cluster.size_bytes))
+    counted = np.repeat(scope.counted, [len(broker.log_dirs) for broker in cluster.brokers])
+    excess: Floats = np.where(counted & (capacity >= 0), held - capacity * DISK_CAPACITY_SHARE, 0.0)
+    return excess
+
+
 def _banded(ids: list[int], values: Floats | Ints, mean: Floats, counted: Flags, out: Flags) -> GoalState:
     if not counted.any() or mean[counted].max() <= 0:
         return GoalState(1.0, 1.0, 0)
-    ratio = np.where(counted, values / np.where(mean > 0, mean, 1.0), 1.0)
+    ratio = np.where(counted & ((mean > 0) | (values > 0)), values / np.where(mean > 0, mean, 1.0), 1.0)
     worst = int(np.where(counted, np.abs(ratio - 1), -1).argmax())
     return GoalState(
         round(float(ratio[counted].min()), 4),
@@ -79,11 +107,17 @@ def _at_most(ids: list[int], ratio: Floats, judged: Flags) -> GoalState:
     return GoalState(0.0, round(float(ratio[worst]), 4), int((ratio[judged] > 1 + SLACK).sum()), f"broker {ids[worst]}")
 
 
-def _racks(cluster: Cluster, scope: Scope, replicas: Ints) -> GoalState:
+def _most_in_a_rack(cluster: Cluster, replicas: Ints) -> Ints:
+    """[P]"""
     rack = np.where(replicas >= 0, cluster.rack[replicas], -1)
     most = np.zeros(len(replicas), dtype=np.int64)
     for slot in range(rack.shape[1]):
         most = np.maximum(most, ((rack == rack[:, slot : slot + 1]) & (rack >= 0)).sum(1) * (rack[:, slot] >= 0))
+    return most
+
+
+def _racks(cluster: Cluster, scope: Scope, replicas: Ints) -> GoalState:
+    most = _most_in_a_rack(cluster, replicas)
     over = most > scope.rack_limit
     worst = int((most - scope.rack_limit).argmax())
     text = f"{cluster.name(worst)}: {most[worst]} replicas in one rack" if over.any() else ""
@@ -112,17 +146,17 @@ def _directories(cluster: Cluster, scope: Scope, replicas: Ints, directory: Ints
         if not scope.counted[at] or not usable:
             continue
         load, room = held[at][usable], capacity[at][usable]
-        known = bool((room > 0).all())
-        share = load.sum() * (room / room.sum() if known else np.full(len(usable), 1 / len(usable)))
+        known = bool((room >= 0).all())
+        share = load.sum() * (room / room.sum() if known and room.sum() > 0 else np.full(len(usable), 1 / len(usable)))
         if load.sum() > 0:
-            ratio = load / share
+            ratio = np.where(share + load > 0, load / np.where(share > 0, share, 1.0), 1.0)
             out += int(((load < share * (1 - eps) - SLACK) | (load > share * (1 + eps) + SLACK)).sum())
             furthest = int(np.abs(ratio - 1).argmax())
             if abs(ratio[furthest] - 1) > max(most - 1, 1 - least):
                 worst = f"{broker.log_dirs[usable[furthest]].path} of broker {broker.id}: {ratio[furthest]:.3f} x"
             least, most = min(least, float(ratio.min())), max(most, float(ratio.max()))
-        if known:
-            filled = load / (room * DISK_CAPACITY_SHARE)
+        if (room >= 0).any():
+            filled = np.where(room >= 0, load / np.maximum(room * DISK_CAPACITY_SHARE, 1.0), 0.0)
             over += int((filled > 1 + SLACK).sum())
             if float(filled.max()) > full:
                 full = float(filled.max())

@@ -63,12 +63,14 @@ class PlanOptions(msgspec.Struct, frozen=True):
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """What brokers that count are to hold: their share of all bytes, the mean number of replicas, and the bounds of both.
-    Infinite where there are none. `topic_limit`: per topic, the most replicas on one broker.
+    Infinite where there are none. `disk_limit`: the most bytes of the hard goal. `topic_limit`: per topic, the most replicas on
+    one broker.
     """
 
     share_bytes: Floats
     disk_low: Floats
     disk_high: Floats
+    disk_limit: Floats
     mean_count: float
     count_low: Floats
     count_high: Floats
@@ -126,7 +128,8 @@ def scope_of(cluster: Cluster, options: PlanOptions) -> Scope:
 
 
 def _has_room(broker: Broker) -> bool:
-    return not broker.log_dirs or any(entry.online and not entry.cordoned for entry in broker.log_dirs)
+    """Whether it has a log directory that can take a replica: a disk without a free byte cannot, whatever may leave it later."""
+    return not broker.log_dirs or any(entry.online and not entry.cordoned and entry.usable_bytes for entry in broker.log_dirs)
 
 
 def _flags(cluster: Cluster, ids: Iterable[int]) -> Flags:
@@ -223,17 +226,20 @@ def _bounds(cluster: Cluster, options: PlanOptions, counted: Flags, factor: Ints
     held = np.maximum(factor - elsewhere, 0)
     total, replicas = float((held * cluster.size_bytes).sum()), int(held.sum())
     weights = np.where(counted, 1.0, 0.0)
-    if counted.any() and (cluster.capacity_bytes[counted] > 0).all():
-        weights = np.where(counted, cluster.capacity_bytes, 0.0)
+    capacity = cluster.capacity_bytes
+    if (capacity[counted] >= 0).all() and capacity[counted].sum() > 0:
+        weights = np.where(counted, capacity, 0.0)
     share = total * weights / max(weights.sum(), 1e-300)
     mean = replicas / max(int(counted.sum()), 1)
     infinite = np.full(cluster.broker_count, np.inf)
     disk_low, disk_high, count_low, count_high = -infinite, infinite.copy(), -infinite, infinite.copy()
+    disk_limit = infinite.copy()
     if DISK in options.goals:
         disk_low[counted], disk_high[counted] = share[counted] * (1 - options.eps), share[counted] * (1 + options.eps)
     if DISK_CAPACITY in options.goals:
-        limited = counted & (cluster.capacity_bytes > 0)
-        disk_high[limited] = np.minimum(disk_high[limited], cluster.capacity_bytes[limited] * DISK_CAPACITY_SHARE)
+        limited = counted & (capacity >= 0)
+        disk_limit[limited] = capacity[limited] * DISK_CAPACITY_SHARE
+        disk_high = np.minimum(disk_high, disk_limit)
         if not limited[counted].all():
             notes.append("not every broker says how large its disks are: DiskCapacityGoal is not judged there")
     if REPLICAS in options.goals:
@@ -245,6 +251,7 @@ def _bounds(cluster: Cluster, options: PlanOptions, counted: Flags, factor: Ints
         share_bytes=share,
         disk_low=np.minimum(disk_low, disk_high),
         disk_high=disk_high,
+        disk_limit=disk_limit,
         mean_count=mean,
         count_low=count_low,
         count_high=count_high,

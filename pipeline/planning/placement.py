@@ -104,7 +104,7 @@ def _shrink(assignment: Assignment) -> None:
     """
     scope, cluster = assignment.scope, assignment.cluster
     surplus = np.nonzero((assignment.replicas >= 0).sum(1) > scope.factor)[0]
-    share = np.where(scope.bounds.share_bytes > 0, scope.bounds.share_bytes, np.inf)
+    share = np.where(scope.counted, np.maximum(scope.bounds.share_bytes, 1.0), np.inf)
     excluded = {cluster.index_of[id] for id in scope.options.exclude_brokers}
     for row in surplus.tolist():
         held = [broker for broker in assignment.replicas[row].tolist() if broker >= 0]

@@ -78,12 +78,13 @@ class BrokerLoad(msgspec.Struct, frozen=True):
 
 
 class GoalReport(msgspec.Struct, frozen=True):
-    """A goal before and after. `met`: nothing violates it."""
+    """A goal before and after. `worse`: how many violate a hard goal, and by more than before; `met`: nothing violates it."""
 
     name: str
     hard: bool
     before: GoalState
     after: GoalState
+    worse: int = 0
 
     @property
     def met(self) -> bool:
@@ -116,9 +117,8 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def breaks_hard_goals(self) -> bool:
-        """Whether a hard goal is unmet that the plan was to meet; one that moves only what it names must not add to it."""
-        hard = [goal for goal in self.goals if goal.hard]
-        return any(goal.after.violations > (0 if self.options.balances else goal.before.violations) for goal in hard)
+        """Whether a hard goal is unmet that the plan was to meet; one that moves only what it names must make nothing worse."""
+        return any((goal.after.violations if self.options.balances else goal.worse) for goal in self.goals if goal.hard)
 
     @property
     def leaves_behind(self) -> bool:

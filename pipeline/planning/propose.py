@@ -12,7 +12,7 @@ from .documents import ClusterDocument
 from .goals import DISK, GOALS, LEADERS, RACK, REPLICAS, TOPICS, GoalState
 from .leaders import balance_leaders
 from .log_dirs import current_directories, place_in_directories
-from .measure import loads, lower_bound_bytes, measure
+from .measure import hard_excess, loads, lower_bound_bytes, measure, worse
 from .options import PlanOptions, Scope, scope_of
 from .placement import place
 from .plan import ANY, FORMAT, BrokerLoad, GoalReport, PartitionMove, Plan, Why, plan_id
@@ -31,6 +31,7 @@ class Solution:
     directory: Ints
     before: dict[str, GoalState]
     after: dict[str, GoalState]
+    worse: dict[str, int]
     lower_bound_bytes: int
     notes: tuple[str, ...]
 
@@ -45,7 +46,6 @@ def solve(cluster: Cluster, options: PlanOptions) -> Solution:
         fixed = (assignment.replicas >= 0) & ~scope.counted[assignment.replicas]
         balance_leaders(assignment, ~scope.pinned & free & ~fixed[:, 0])
     directory = place_in_directories(assignment)
-    before = current_directories(assignment)
     after = measure(cluster, scope, assignment.replicas, directory)
     notes.extend(_unmet(cluster, scope, after))
     return Solution(
@@ -53,10 +53,14 @@ def solve(cluster: Cluster, options: PlanOptions) -> Solution:
         scope=scope,
         assignment=assignment,
         solver=solver,
-        directory_before=before,
+        directory_before=current_directories(assignment),
         directory=directory,
         before=measure(cluster, scope, cluster.replicas, cluster.directory),
         after=after,
+        worse=worse(
+            hard_excess(cluster, scope, cluster.replicas, cluster.directory),
+            hard_excess(cluster, scope, assignment.replicas, directory),
+        ),
         lower_bound_bytes=lower_bound_bytes(cluster, scope),
         notes=(*scope.notes, *notes),
     )
@@ -92,7 +96,7 @@ def write_down(document: ClusterDocument, solution: Solution) -> Plan:
     cluster, work = solution.cluster, solution.assignment
     moves = _Writer(solution).moves()
     goals = tuple(
-        GoalReport(goal.name, goal.hard, solution.before[goal.name], solution.after[goal.name])
+        GoalReport(goal.name, goal.hard, solution.before[goal.name], solution.after[goal.name], solution.worse.get(goal.name, 0))
         for goal in GOALS
         if goal.name in solution.after
     )

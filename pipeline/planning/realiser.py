@@ -129,7 +129,7 @@ def place_homeless(assignment: Assignment) -> list[tuple[int, int]]:
     stranded: list[tuple[int, int]] = []
     everyone = np.arange(assignment.cluster.broker_count)
     bounds = assignment.scope.bounds
-    share = np.where(bounds.share_bytes > 0, bounds.share_bytes, np.inf)
+    share = np.maximum(bounds.share_bytes, 1.0)
     for row, slot in zip(rows[order].tolist(), slots[order].tolist(), strict=True):
         many = np.full(len(everyone), row), np.full(len(everyone), slot)
         legal = assignment.legal(*many, everyone)

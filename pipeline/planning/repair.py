@@ -24,6 +24,8 @@ STEPS_PER_BROKER = 40
 BYTES_WEIGHT = 0.02
 """Moving a broker's mean load costs as much as this part of it in excess."""
 LEAST_GAIN = 1e-9
+HARD = 1000.0
+"""How much more it weighs to be out of a hard bound than out of a band: enough that no band is worth it."""
 
 
 class _Step(NamedTuple):
@@ -62,7 +64,9 @@ class Holdings:
 
 
 class Excess:
-    """How far brokers are out of their bounds: in parts of the mean load plus parts of the mean number of replicas."""
+    """How far brokers are out of their bounds: in parts of the mean load plus parts of the mean number of replicas; what the
+    hard bound of bytes does not allow counts `HARD` times.
+    """
 
     def __init__(self, assignment: Assignment) -> None:
         bounds = assignment.scope.bounds
@@ -73,6 +77,7 @@ class Excess:
     def of(self, brokers: Ints, disk: Floats, count: Floats | Ints) -> Floats:
         bounds = self.bounds
         high = np.maximum(disk - bounds.disk_high[brokers], 0.0) + np.maximum(bounds.disk_low[brokers] - disk, 0.0)
+        high += HARD * np.maximum(disk - bounds.disk_limit[brokers], 0.0)
         many = np.maximum(count - bounds.count_high[brokers], 0.0) + np.maximum(bounds.count_low[brokers] - count, 0.0)
         total: Floats = high / self.mean_disk + many / self.mean_count
         return total
@@ -111,7 +116,7 @@ class _Search:
         self.excess, self.broker, self.budget = excess, broker, budget_bytes
         self.now = excess.all(assignment)
         bounds = assignment.scope.bounds
-        fill = assignment.disk / np.where(bounds.share_bytes > 0, bounds.share_bytes, np.inf)
+        fill = assignment.disk / np.maximum(bounds.share_bytes, 1.0)
         often = assignment.count / max(bounds.mean_count, 1e-9)
         counted = assignment.scope.counted.copy()
         counted[broker] = False
