@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -25,7 +26,7 @@ from kraftlab.quorum.driver.transport import PeerRequest
 
 from .disks import Disks
 from .fetch_service import FetchService
-from .log.errors import LogError
+from .log.errors import LogClosed, LogError
 from .partition import LeaderRole, Partition, ReplicaId
 from .replica_errors import ReplicaError, code_of
 
@@ -107,17 +108,25 @@ class DataPlane:
     # --- digests -------------------------------------------------------------------------------------------------------------
 
     async def digest(self, request: LogDigestRequest) -> LogDigestResponse:
-        """Digests of what stands on the disks here, and of the metadata image this broker has published."""
+        """Digests of what stands on the disks here, and of the metadata image this broker has published.
+
+        One after the other in each log directory: all at once would keep everybody else from its threads.
+        """
         image = self._replicas.image
         wanted = request.replicas if request.replicas is not None else tuple(sorted(self._replicas.partitions))
         digests: dict[int, ReplicaDigest] = {}
+        places: dict[Path | None, list[int]] = {}
+        for index, replica in enumerate(wanted):
+            partition = self._replicas.partitions.get(replica)
+            places.setdefault(None if partition is None else partition.log_dir, []).append(index)
 
-        async def one(index: int, replica: ReplicaId) -> None:
-            digests[index] = await self._digest_of(replica)
+        async def in_turn(indexes: list[int]) -> None:
+            for index in indexes:
+                digests[index] = await self._digest_of(wanted[index])
 
         async with trio.open_nursery() as nursery:
-            for index, replica in enumerate(wanted):
-                nursery.start_soon(one, index, replica)
+            for indexes in places.values():
+                nursery.start_soon(in_turn, indexes)
         metadata_digest = await self._replicas.disks.in_thread(None, image_digest, image)
         replicas = tuple(digests[index] for index in range(len(wanted)))
         return LogDigestResponse(ErrorCode.NONE, None, image.provenance.offset, metadata_digest, replicas)
@@ -125,9 +134,13 @@ class DataPlane:
     async def _digest_of(self, replica: ReplicaId) -> ReplicaDigest:
         topic_id, number = replica
         try:
-            log = self._replicas.hosted((topic_id, number)).online_log()
+            partition = self._replicas.hosted(replica)
+            log = partition.online_log()
             found = await self._replicas.disks.run(log.log_dir, log.digest)
         except (ReplicaError, LogError) as error:
+            if isinstance(error, LogClosed) and partition.log not in (None, log):
+                # A move has put another in its place.
+                return await self._digest_of(replica)
             return ReplicaDigest(topic_id, number, code_of(error))
         return ReplicaDigest(
             topic_id,

@@ -8,13 +8,12 @@ on the same data.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 
 import google_crc32c
 import msgspec
 
 from .record_batch import mask_epochs
-from .segment import Segment
+from .segment import Batches
 
 
 class LogDigest(msgspec.Struct, frozen=True):
@@ -34,28 +33,42 @@ class LogDigest(msgspec.Struct, frozen=True):
     """Offset after the last batch, -1 if there is none."""
 
 
-def digest_of(pieces: Iterable[tuple[Segment, int]], start_offset: int, end_offset: int) -> LogDigest:
-    """Digest of the whole batches within [`start_offset`, `end_offset`), over (segment, bytes that count) in order."""
-    crc32c, sha256 = 0, hashlib.sha256()
-    size_bytes = batch_count = records = control_records = 0
-    first, end = -1, -1
-    for segment, segment_bytes in pieces:
-        if segment.base_offset >= end_offset:
-            break
-        for origin, data, batches in segment.chunks(0, segment_bytes):
-            chosen = [pair for pair in batches if pair[1].base_offset >= start_offset and pair[1].end_offset <= end_offset]
-            if not chosen:
-                continue
-            at, last = chosen[0][0], chosen[-1]
-            masked = bytearray(data[at - origin : last[0] + last[1].size_bytes - origin])
-            mask_epochs(masked, ((position - at, header) for position, header in chosen))
-            counted = bytes(masked)
-            crc32c = google_crc32c.extend(crc32c, counted)
-            sha256.update(counted)
-            size_bytes += len(counted)
-            batch_count += len(chosen)
-            records += sum(header.record_count for _, header in chosen)
-            control_records += sum(header.record_count for _, header in chosen if header.is_control)
-            first = chosen[0][1].base_offset if first < 0 else first
-            end = last[1].end_offset
-    return LogDigest(crc32c, sha256.digest(), size_bytes, batch_count, records, control_records, first, end)
+class Digesting:
+    """A digest of the whole batches within [`start_offset`, `end_offset`), while it is made of one piece after the other."""
+
+    def __init__(self, start_offset: int, end_offset: int) -> None:
+        self._start_offset, self._end_offset = start_offset, end_offset
+        self._crc32c, self._sha256 = 0, hashlib.sha256()
+        self._size_bytes = self._batches = self._records = self._control_records = 0
+        self._first = self._end = -1
+
+    def take(self, origin: int, data: bytes, batches: Batches) -> None:
+        """The next batches, which stand in `data`; that begins at position `origin` of their file."""
+        start_offset, end_offset = self._start_offset, self._end_offset
+        chosen = [pair for pair in batches if pair[1].base_offset >= start_offset and pair[1].end_offset <= end_offset]
+        if not chosen:
+            return
+        at, last = chosen[0][0], chosen[-1]
+        masked = bytearray(data[at - origin : last[0] + last[1].size_bytes - origin])
+        mask_epochs(masked, ((position - at, header) for position, header in chosen))
+        counted = bytes(masked)
+        self._crc32c = google_crc32c.extend(self._crc32c, counted)
+        self._sha256.update(counted)
+        self._size_bytes += len(counted)
+        self._batches += len(chosen)
+        self._records += sum(header.record_count for _, header in chosen)
+        self._control_records += sum(header.record_count for _, header in chosen if header.is_control)
+        self._first = chosen[0][1].base_offset if self._first < 0 else self._first
+        self._end = last[1].end_offset
+
+    def finish(self) -> LogDigest:
+        return LogDigest(
+            self._crc32c,
+            self._sha256.digest(),
+            self._size_bytes,
+            self._batches,
+            self._records,
+            self._control_records,
+            self._first,
+            self._end,
+        )

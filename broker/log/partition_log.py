@@ -29,7 +29,7 @@ import msgspec
 
 from kraftlab.metadata.uuids import Uuid
 
-from .digest import LogDigest, digest_of
+from .digest import Digesting, LogDigest
 from .errors import (
     CorruptBatch,
     CorruptLog,
@@ -45,7 +45,7 @@ from .files import fsync_directory, rename_durably, rename_new
 from .leader_epochs import EpochEntry, LeaderEpochs
 from .record_batch import BatchHeader, stamp, validate
 from .recovery import OpenedLog, RecoveryReport, open_segments
-from .segment import MAX_RELATIVE_OFFSET, Segment
+from .segment import MAX_RELATIVE_OFFSET, Batches, Segment
 
 OFFSET_MAX = 2**63 - 1
 RETENTION_MS_DEFAULT = 7 * 24 * 3600 * 1000
@@ -113,6 +113,8 @@ class PartitionLog:
         self._pins = 0
         self._waiting_for_pins = 0
         self._exclusive_thread: int | None = None
+        self._cuts = 0
+        """How often something was taken away from the log's end."""
         self._refusal: LogError | None = None
         self._names_are_durable = False
         self._log_end_offset = self._segments[-1].end_offset
@@ -497,13 +499,32 @@ class PartitionLog:
                 total += size_bytes - found[0] if found else 0
             return total
 
-    def digest(self, start_offset: int | None = None, end_offset: int | None = None) -> LogDigest:
-        """Digest of the whole batches between the offsets (None: log start, log end); streams over the files."""
-        with self._pinned() as view, self._disk():
-            start = view.log_start_offset if start_offset is None else start_offset
+    def digest(self, end_offset: int | None = None) -> LogDigest:
+        """Digest of the whole batches from the log start to `end_offset` (None: log end), as they all were there at one time.
+
+        The log is pinned for each piece alone, so that nobody who cuts it has to wait for the whole. If that takes away what was
+        digested already, or is still to come, it begins anew.
+        """
+        while True:
+            digest = self._digest_of_one_time(end_offset)
+            if digest is not None:
+                return digest
+
+    def _digest_of_one_time(self, end_offset: int | None) -> LogDigest | None:
+        with self._pinned() as view:
+            cuts, offset = self._cuts, view.log_start_offset
             end = view.log_end_offset if end_offset is None else end_offset
-            pieces = ((segment, view.size_of(segment)) for segment in view.segments_from(start))
-            return digest_of(pieces, start, end)
+        digesting = Digesting(offset, end)
+        while offset < end:
+            with self._pinned() as view, self._disk():
+                if self._cuts != cuts or view.log_start_offset > offset:
+                    return None
+                piece = _batches_from(view, offset)
+            if piece is None:
+                break
+            digesting.take(*piece)
+            offset = piece[2][-1][1].end_offset
+        return digesting.finish()
 
     @contextmanager
     def _disk(self) -> Iterator[None]:
@@ -532,6 +553,7 @@ class PartitionLog:
             if offset < self._log_start_offset:
                 self.truncate_fully_and_start_at(offset)
                 return offset
+            self._cuts += 1
             try:
                 self._lower_recovery_point(min(offset, self._end_after_truncation(offset)))
                 self._truncate_segments(offset)
@@ -579,6 +601,7 @@ class PartitionLog:
         """Drop everything; the log is empty and begins at `offset`."""
         with self.exclusive():
             self._check_open()
+            self._cuts += 1
             try:
                 self._lower_recovery_point(min(offset, self._log_start_offset))
                 for segment in reversed(self._segments):
@@ -739,3 +762,15 @@ class PartitionLog:
 
     def __repr__(self) -> str:
         return f"{self.name} {self._log_start_offset}..{self._high_watermark}..{self.log_end_offset}@{self.latest_epoch}"
+
+
+def _batches_from(view: LogView, offset: int) -> tuple[int, bytes, Batches] | None:
+    """Position, bytes and headers of some batches, the first of which holds `offset` or is the first after it; None if there are
+    none.
+    """
+    for segment in view.segments_from(offset):
+        size_bytes = view.size_of(segment)
+        found = segment.locate(offset, size_bytes)
+        if found is not None:
+            return next(segment.chunks(found[0], size_bytes))
+    return None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kraftlab.broker.log import digest as digest_module
 from kraftlab.broker.log import segment as segment_module
 from kraftlab.broker.log.errors import CorruptBatch, LogClosed, LogDirFailed, NoSpace, OffsetOutOfRange, UnexpectedOffset
 from kraftlab.broker.log.partition_log import LogConfig, PartitionLog
@@ -343,6 +344,40 @@ def test_readers_and_appenders_and_a_truncating_thread_see_whole_batches(open_lo
     for thread in threads:
         thread.join()
     assert not faults
+
+
+@pytest.mark.parametrize("cut", ["its end", "its beginning", "what was read"])
+def test_who_cuts_a_log_does_not_wait_for_a_digest_which_is_of_what_there_was_at_one_time(
+    open_log, batch, monkeypatch, cut: str
+) -> None:
+    log = open_log(segment_bytes=2000)
+    for epoch in range(40):
+        log.append_as_leader(batch(2, value_bytes=100), epoch)
+    log.high_watermark = 80
+    before, mask, pieces, held_up = log.digest(), digest_module.mask_epochs, list[object](), list[bool]()
+
+    def cuts() -> None:
+        if cut == "its end":
+            log.truncate_to(60)
+        else:
+            log.advance_log_start(50 if cut == "its beginning" else 15)
+
+    def masked(data, batches) -> None:
+        mask(data, batches)
+        pieces.append(data)
+        if len(pieces) == (15 if cut == "what was read" else 5):
+            thread = threading.Thread(target=cuts)
+            thread.start()
+            thread.join(3)
+            held_up.append(thread.is_alive())
+
+    monkeypatch.setattr(segment_module, "CHUNK_BYTES", 700)
+    monkeypatch.setattr(digest_module, "mask_epochs", masked)
+    found = log.digest()
+    assert held_up == [False]
+    monkeypatch.undo()
+    assert found == (before if cut == "what was read" else log.digest())
+    assert found != (log.digest() if cut == "what was read" else before)
 
 
 def test_a_rename_keeps_the_log_open(open_log, batch, tmp_path: Path) -> None:
