@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+Vector = np.ndarray[Any, Any]
+
 SNAPSHOTS = "%.checkpoint"
 KEYS = ["segment", "base_offset", "last_offset", "controller_id"]
 """Columns of `bronze.batches` that say which batches there are."""
@@ -119,16 +121,17 @@ def disagreements(batches: pa.Table) -> int:
 
 
 def chosen(batches: pa.Table, is_wanted: np.ndarray[Any, np.dtype[np.bool_]]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which rows to take so that each wanted batch is taken once, of those that several controllers have: of the highest epoch
-    where they disagree (`disagreements` counts where), else that of the lowest controller. Of a snapshot that of the controller
-    that has most of its records. `batches` has KEYS, `leader_epoch` and `n_records`.
+    """Which rows to take so that each wanted batch is taken once, of those that several controllers have: all that stands in the
+    log that followed the latest leader, the longest one if several did; and of the others, log by log, what is not there and may
+    stand beside it. So nothing counts that a deposed leader could not commit (`disagreements` counts where logs differ). Of a
+    snapshot that of the controller that has most of its records. `batches` has KEYS, `leader_epoch` and `n_records`.
     """
     is_snapshot = pc.ends_with(batches["segment"], SNAPSHOTS[1:]).to_numpy()
     controllers = batches["controller_id"].to_numpy().astype(np.int64)
-    epochs, offsets = batches["leader_epoch"].to_numpy(), batches["base_offset"].to_numpy()
     found = np.zeros(len(controllers), bool)
     of_logs = np.flatnonzero(is_wanted & ~is_snapshot)
-    found[of_logs] = _is_best(offsets[of_logs], epochs[of_logs], controllers[of_logs])
+    bases, lasts, epochs = (batches[name].to_numpy()[of_logs] for name in ("base_offset", "last_offset", "leader_epoch"))
+    found[of_logs] = _in_one_log(bases, lasts, epochs, controllers[of_logs])
     of_files = np.flatnonzero(is_wanted & is_snapshot)
     segments = batches["segment"].combine_chunks().dictionary_encode().indices.to_numpy()[of_files].astype(np.int64)
     copies, numbers = np.unique(np.stack([segments, controllers[of_files]]), axis=1, return_inverse=True)
@@ -137,13 +140,27 @@ def chosen(batches: pa.Table, is_wanted: np.ndarray[Any, np.dtype[np.bool_]]) ->
     return found
 
 
-def _is_best(
-    keys: np.ndarray[Any, Any], values: np.ndarray[Any, Any], controllers: np.ndarray[Any, Any]
-) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _in_one_log(bases: Vector, lasts: Vector, epochs: Vector, controllers: Vector) -> Vector:
+    """Which batches of several logs make up one. Logs agree up to where they hold the same; behind that only one of them can be
+    what was committed, and epochs tell which (Raft: the log of a leader has all that was committed before its epoch).
+    """
+    logs = {int(each): np.flatnonzero(controllers == each) for each in np.unique(controllers)}
+    found = np.zeros(len(bases), bool)
+    for _, mine in sorted(logs.items(), key=lambda log: (-epochs[log[1]].max(), -lasts[log[1]].max(), log[0])):
+        taken = np.flatnonzero(found)
+        before = np.searchsorted(np.sort(lasts[taken]), bases[mine], "left")
+        behind = np.searchsorted(np.sort(bases[taken]), lasts[mine], "right")
+        least = np.maximum.accumulate(np.append(epochs[mine].min(), epochs[taken[np.argsort(lasts[taken])]]))[before]
+        most = np.minimum.accumulate(np.append(epochs[mine].max(), epochs[taken[np.argsort(-bases[taken])]]))[len(taken) - behind]
+        found[mine[(before == behind) & (least <= epochs[mine]) & (epochs[mine] <= most)]] = True
+    return found
+
+
+def _is_best(keys: Vector, values: Vector, controllers: Vector) -> Vector:
     """Of those with one key, all of that controller which has the largest value, the lowest one if several do."""
     order = np.lexsort((controllers, -values, keys))
     firsts = np.flatnonzero(np.diff(keys[order], prepend=keys[order][:1] - 1))
     best = np.zeros(len(keys), controllers.dtype)
     best[order] = np.repeat(controllers[order][firsts], np.diff(np.append(firsts, len(keys))))
-    found: np.ndarray[Any, np.dtype[np.bool_]] = best == controllers
+    found: Vector = best == controllers
     return found

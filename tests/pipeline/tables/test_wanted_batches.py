@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
@@ -28,13 +29,17 @@ _ROWS = st.lists(
 """(segment, offset, epoch, controller, records), each controller's batches once."""
 
 
+def _last(row: Any) -> int:
+    return int(row[1] + row[4] - 1)
+
+
 def _written(directory: Path, *files: list[Any]) -> list[str]:
     """Files of `bronze.batches` with row groups of three; `payload` says which row it is."""
     schema, paths = arrow_schema("bronze.batches"), []
     for number, rows in enumerate(files):
         cells = [
             dict(zip(("segment", "base_offset", "leader_epoch", "controller_id", "n_records"), row, strict=True))
-            | {"payload": repr(row).encode(), "append_ms": 0, "format": "kraftlab"}
+            | {"last_offset": _last(row), "payload": repr(row).encode(), "append_ms": 0, "format": "kraftlab"}
             for row in rows
         ]
         path = directory / f"{number}.parquet"
@@ -48,17 +53,23 @@ def _naive(rows: list[Any], lo: int, hi: int, snapshots: set[str], of_several: b
     if not of_several:
         return sorted(map(repr, found))
     taken = []
+    logs = {each: [row for row in found if row[0].endswith(".log") and row[3] == each] for each in {row[3] for row in found}}
+    authority = {each: (max(row[2] for row in log), max(map(_last, log)), -each) for each, log in logs.items() if log}
+    for controller in sorted(authority, key=lambda each: authority[each], reverse=True):
+        taken += [row for row in logs[controller] if all(_in_one_log(row, other) for other in taken)]
     for row in found:
-        if row[0].endswith(".log"):
-            same = [each for each in found if each[0].endswith(".log") and each[1] == row[1]]
-            best = max(same, key=lambda each: (each[2], -each[3]))[3]
-        else:
+        if not row[0].endswith(".log"):
             same = [each for each in found if each[0] == row[0]]
             sizes = {each[3]: sum(other[4] for other in same if other[3] == each[3]) for each in same}
-            best = max(sizes, key=lambda controller: (sizes[controller], -controller))
-        if row[3] == best:
-            taken.append(row)
+            if row[3] == max(sizes, key=lambda controller: (sizes[controller], -controller)):
+                taken.append(row)
     return sorted(map(repr, taken))
+
+
+def _in_one_log(one: Any, other: Any) -> bool:
+    """Whether a log can hold both, as far as another controller's batch says: beside each other, epochs in order."""
+    first, second = sorted((one, other), key=lambda row: row[1])
+    return one[3] == other[3] or (_last(first) < second[1] and first[2] <= second[2])
 
 
 @settings(deadline=None)
@@ -73,6 +84,40 @@ def test_the_batches_that_count_are_taken(
     rows = [row for piece in found for batch in piece.rows(uri) for row in batch.to_pylist()]
     assert sorted(row["payload"].decode() for row in rows) == _naive([*one, *two], lo, hi, snapshots, of_several)
     assert sum(piece.records for piece in found) == sum(int(row["payload"].decode().rpartition(", ")[2][:-1]) for row in rows)
+
+
+LOG = "00000000000000000000.log"
+SAME = [(LOG, 0, 1, 7), (LOG, 7, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("logs", "taken"),
+    [
+        pytest.param(
+            {1: [*SAME, (LOG, 10, 3, 5), (LOG, 15, 3, 3), (LOG, 18, 3, 9)], 2: [*SAME, (LOG, 10, 4, 1), (LOG, 11, 4, 9)]},
+            [(0, 2), (7, 2), (10, 2), (11, 2)],
+            id="batches of a deposed leader that begin within those of its successor, or behind them",
+        ),
+        pytest.param(
+            {1: [*SAME, (LOG, 10, 3, 5), (LOG, 15, 5, 1)], 2: [*SAME, (LOG, 10, 4, 1)]},
+            [(0, 1), (7, 1), (10, 1), (15, 1)],
+            id="a leader that nobody followed, and then one that kept what was there before",
+        ),
+        pytest.param(
+            {1: [SAME[0], (LOG, 10, 4, 5)], 2: [*SAME, (LOG, 10, 3, 2)]},
+            [(0, 1), (7, 2), (10, 1)],
+            id="what is damaged in one log stands in the other",
+        ),
+    ],
+)
+def test_of_logs_that_differ_the_one_that_followed_the_latest_leader_counts(
+    tmp_path: Path, logs: dict[int, list[Any]], taken: list[tuple[int, int]]
+) -> None:
+    rows = [(segment, base, epoch, node, count) for node, log in logs.items() for segment, base, epoch, count in log]
+    uri = tmp_path.as_uri()
+    found = pieces(uri, _written(tmp_path, rows), 0, 20, (), of_several=True)
+    payloads = [row["payload"].decode() for piece in found for batch in piece.rows(uri) for row in batch.to_pylist()]
+    assert sorted(payloads) == sorted(repr(row) for row in rows if (row[1], row[3]) in taken)
 
 
 def test_tasks_get_about_as_much_each() -> None:
