@@ -79,6 +79,8 @@ class LogDirsApi:
             return code_of(error), str(error)
 
     async def _cancel(self, topic: str, number: int) -> Outcome:
+        """Also of a destination that was remembered."""
+        await self._replicas.disks.run(None, self._replicas.logs.forget_destination, topic, number)
         partition = self._hosted(topic, number, "nothing is being moved")
         await self._replicas.mover.drop(partition.id)
         return DONE

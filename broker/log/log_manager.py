@@ -364,6 +364,10 @@ class LogManager:
             if len(self._destinations) > REMEMBERED_DESTINATIONS_MAX:
                 del self._destinations[next(iter(self._destinations))]
 
+    def forget_destination(self, topic: str, partition: int) -> None:
+        with self._lock:
+            self._destinations.pop((topic, partition), None)
+
     @property
     def cordoned_dirs(self) -> frozenset[Path]:
         """Directories that get no new replicas, working or not."""

@@ -404,6 +404,18 @@ async def test_requests_that_cannot_be_served_are_answered_per_replica(autojump_
     assert await alter(broker, "any") == (ErrorCode.NONE, "")
 
 
+async def test_a_destination_that_is_taken_back_is_forgotten(autojump_clock: Any, world: Any) -> None:
+    broker = await world.add_broker(0)
+    await world.create_topic("first", [0])
+    crowded = broker.log("first", 0).log_dir
+    assert (await alter(broker, str(crowded), "second"))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (await alter(broker, "any", "second"))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    await world.create_topic("second", [0])
+
+    assert broker.log("second", 0).log_dir != crowded
+
+
 async def test_a_destination_is_remembered_until_the_replica_is_created(autojump_clock: Any, world: Any, batch: Batch) -> None:
     broker = await world.add_broker(0)
     for path in reversed(broker.dirs):
