@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -81,3 +82,21 @@ class Damage(msgspec.Struct, frozen=True, rename={"size_bytes": "size"}):
     size_bytes: int
     status: str
     error: str
+
+
+def up_to_footer(entries: Iterator[Batch | Damage], size_bytes: int, harmless: str) -> Iterator[Batch | Damage]:
+    """The entries of a snapshot's file, which ends with a footer: if it ends without, and no damage says so, a Damage behind them
+    does. `harmless` is the status of what is no damage there.
+    """
+    last: Batch | None = None
+    is_damaged = False
+    for entry in entries:
+        yield entry
+        is_damaged = isinstance(entry, Damage) and entry.status != harmless
+        last = entry if isinstance(entry, Batch) else last
+    if not is_damaged and (last is None or not _is_footer(last)):
+        yield Damage(size_bytes, 0, "torn", f"the snapshot ends at {size_bytes} without its footer")
+
+
+def _is_footer(batch: Batch) -> bool:
+    return any(isinstance(record, ControlRecord) and record.control == "SnapshotFooter" for record in batch.records)

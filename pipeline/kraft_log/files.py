@@ -32,6 +32,11 @@ def is_checkpoint(path: Path) -> bool:
     return path.suffix == ".checkpoint"
 
 
+def has_footer(path: Path) -> bool:
+    """Whether a footer ends the file if it is whole: that of every checkpoint, but for what older formatting wrote."""
+    return is_checkpoint(path) and path.name != "bootstrap.checkpoint"
+
+
 def _in_directory(directory: Path) -> list[Path]:
     files = [
         child

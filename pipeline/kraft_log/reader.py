@@ -24,8 +24,9 @@ import msgspec
 from kraftlab.broker.log.record_batch import CODEC_MASK, HEADER_BYTES, BatchHeader, read_header
 from kraftlab.pipeline.framing import TORN, UNWRITTEN, Frame, walk
 
-from .batches import AnyRecord, Batch, ControlRecord, Damage, Record, UndecodedRecord
+from .batches import AnyRecord, Batch, ControlRecord, Damage, Record, UndecodedRecord, up_to_footer
 from .errors import UndecodableRecord
+from .files import has_footer
 from .frames import KafkaFormat
 from .plans import decode_control, decode_metadata
 from .primitives import signed_varlong, unsigned_varint
@@ -39,9 +40,11 @@ RecordFrame = tuple[int, int, int, bytes, bytes]
 
 
 def read_file(path: Path) -> Iterator[Batch | Damage]:
-    """Everything in a file, in order, as long as the file was when it was opened. OSError."""
+    """Everything in a file, in order, as long as it was when it was opened. A checkpoint without its footer is torn. OSError."""
     with path.open("rb", buffering=_BUFFER_BYTES) as file:
-        yield from read_log(file, os.fstat(file.fileno()).st_size)
+        size_bytes = os.fstat(file.fileno()).st_size
+        entries = read_log(file, size_bytes)
+        yield from up_to_footer(entries, size_bytes, UNWRITTEN) if has_footer(path) else entries
 
 
 def read_log(file: BinaryIO, size_bytes: int) -> Iterator[Batch | Damage]:

@@ -2,7 +2,8 @@
 
 A segment begins with a header page, a snapshot with its first batch. What holds is a `Batch` with its records, everything else a
 `Damage`; header page, batches and damages together cover the file. Zeros behind the last batch are the preallocated rest of a
-segment: a `Damage` of status `unwritten`, which is no fault; a batch cut short there is `torn`.
+segment: a `Damage` of status `unwritten`, which is no fault; a batch cut short there is `torn`, and so is a snapshot that ends
+without its footer.
 
 What is not checked: that batches chain to each other (`previous_crc`), and a snapshot's digest. A node does that before it uses
 either; here what is there is shown.
@@ -14,8 +15,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from kraftlab.pipeline.framing import Frame, ReadAt, walk
-from kraftlab.pipeline.kraft_log.batches import Batch, Damage
+from kraftlab.pipeline.framing import UNWRITTEN, Frame, ReadAt, walk
+from kraftlab.pipeline.kraft_log.batches import Batch, Damage, up_to_footer
 from kraftlab.quorum.core.batch import HEADER_BYTES
 
 from .frames import FORMAT, open_segment
@@ -31,8 +32,10 @@ def read_file(path: Path) -> Iterator[Batch | Damage]:
         def read(position: int, size: int) -> bytes:
             return os.pread(file.fileno(), size, position)
 
-        for entry in read_frames(read, os.fstat(file.fileno()).st_size, is_snapshot=path.suffix == SNAPSHOT_SUFFIX):
-            yield decode_frame(entry) if isinstance(entry, Frame) else entry
+        size_bytes, is_snapshot = os.fstat(file.fileno()).st_size, path.suffix == SNAPSHOT_SUFFIX
+        frames = read_frames(read, size_bytes, is_snapshot=is_snapshot)
+        entries = (decode_frame(entry) if isinstance(entry, Frame) else entry for entry in frames)
+        yield from up_to_footer(entries, size_bytes, UNWRITTEN) if is_snapshot else entries
 
 
 def read_frames(read: ReadAt, size_bytes: int, *, is_snapshot: bool) -> Iterator[Frame | Damage]:

@@ -13,6 +13,7 @@ from kraftlab.cli.main import run
 
 Make = Callable[..., bytes]
 NO_OP = b"\x01\x14\x00\x00"
+FOOTER = b"\x00\x00\x00"
 UNKNOWN = b"\x01\x63\x00\x00"
 SEGMENT = "00000000000000000000.log"
 CHECKPOINT = "00000000000000000003-0000000001.checkpoint"
@@ -41,8 +42,8 @@ def test_a_directory_stands_for_its_logs_also_those_of_the_partition_within(
 ) -> None:
     partition = tmp_path / "__cluster_metadata-0"
     partition.mkdir()
-    for name in (SEGMENT, CHECKPOINT):
-        (partition / name).write_bytes(batch([NO_OP]))
+    (partition / SEGMENT).write_bytes(batch([NO_OP]))
+    (partition / CHECKPOINT).write_bytes(batch([FOOTER], control=4))
     (partition / "quorum-state").write_text("{}")
     (partition / "00000000000000000000.index").write_bytes(b"")
 
@@ -92,6 +93,24 @@ def test_a_torn_end_is_a_note_of_a_segment_and_a_fault_of_a_checkpoint(
     assert codes == [(0, 4), (1, 4)]
     assert entries[1]["status"] == "torn" and entries[1]["position"] == len(batch([NO_OP]))
     assert "the file ends within a batch" in err
+
+
+def test_a_checkpoint_that_ends_between_batches_before_its_footer_is_no_whole_one(
+    tmp_path: Path, batch: Make, capfd: pytest.CaptureFixture[str]
+) -> None:
+    records, footer = batch([NO_OP]), batch([FOOTER], 1, control=4)
+    cut, empty, whole = (tmp_path / f"{number:020d}-0000000001.checkpoint" for number in (1, 2, 3))
+    for path, data in ((cut, records), (empty, b""), (whole, records + footer), (tmp_path / "bootstrap.checkpoint", records)):
+        path.write_bytes(data)
+
+    assert dump("--file-names", str(tmp_path)) == 1
+
+    entries, err = lines(capfd)
+    told = [(entry["file"], entry["position"], entry["status"]) for entry in entries if "status" in entry]
+    assert told == [(str(cut), len(records), "torn"), (str(empty), 0, "torn")]
+    assert f"{cut}: position {len(records)}: torn: the snapshot ends at {len(records)} without its footer" in err
+    assert dump("--strict", str(cut)) == 4
+    assert dump(str(whole)) == 0
 
 
 def test_a_path_that_gives_nothing_is_named_with_what_to_give(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

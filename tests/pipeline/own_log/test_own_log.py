@@ -217,3 +217,18 @@ def test_wherever_it_is_cut_every_byte_is_told_of(own_log: Callable[..., Any], t
         assert _covered(other) in (size, 0) or size == HEADER_PAGE_BYTES
         if size > HEADER_PAGE_BYTES:
             assert _covered(other) == size
+
+
+@pytest.mark.parametrize("zeros", [0, 4096])
+def test_a_snapshot_that_ends_before_its_footer_is_torn_there(own_log: Callable[..., Any], zeros: int) -> None:
+    path = own_log().snapshot(40, [r.Topic(0, name, ID) for name in "abc"])
+    whole = path.read_bytes()
+    batches = list(read_file(path))
+    assert all(isinstance(each, Batch) for each in batches)
+
+    for end in (each.position for each in batches):
+        path.write_bytes(whole[:end] + bytes(zeros))
+        damage = list(read_file(path))[-1]
+        assert isinstance(damage, Damage)
+        assert (damage.position, damage.status) == (end + zeros, "torn")
+        assert "without its footer" in damage.error
