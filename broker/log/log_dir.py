@@ -49,6 +49,7 @@ class LogDir:
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self._written: dict[str, frozenset[TopicPartition]] = {}
+        """Whose offsets stand in each checkpoint on the disk."""
         self._lock_descriptor = lock
         self._checkpoint_lock = threading.Lock()
 
@@ -76,6 +77,11 @@ class LogDir:
             log_dir.recovery_points = checkpoints.read_offsets(path / checkpoints.RECOVERY_POINTS)
             log_dir.high_watermarks = checkpoints.read_offsets(path / checkpoints.HIGH_WATERMARKS)
             log_dir.log_start_offsets = checkpoints.read_offsets(path / checkpoints.LOG_START_OFFSETS)
+            log_dir._written = {
+                checkpoints.RECOVERY_POINTS: frozenset(log_dir.recovery_points),
+                checkpoints.HIGH_WATERMARKS: frozenset(log_dir.high_watermarks),
+                checkpoints.LOG_START_OFFSETS: frozenset(log_dir.log_start_offsets),
+            }
         except BaseException:
             os.close(lock)
             raise

@@ -716,6 +716,28 @@ def test_a_cut_whose_checkpoint_cannot_be_written_cuts_nothing_and_can_be_tried_
     assert (broker.dirs[0] / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 5\n"
 
 
+def test_offsets_of_a_replica_that_is_gone_are_not_a_new_ones_though_no_checkpoint_was_written_at_the_start(
+    broker: Broker, batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = broker.start()
+    log = manager.get_or_create("t", OTHER, 0, broker.ids[0])
+    log.append_as_leader(batch(9), 1)
+    log.high_watermark = 9
+    manager.close(broker_epoch=5)
+    shutil.rmtree(log.directory)
+
+    def no_files(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kraftlab.broker.log.checkpoints.write_offsets", no_files)
+        manager = broker.start(replica(broker, 0))
+    manager.get_or_create("t", TOPIC, 0, broker.ids[0]).append_as_leader(batch(9), 1)
+    again = broker.start(replica(broker, 0)).get(TOPIC, 0)
+    assert again is not None
+    assert (again.log_end_offset, again.high_watermark, again.recovery.scanned_bytes) == (9, 0, again.size_bytes)
+
+
 @pytest.mark.parametrize("crash", [False, True], ids=["running", "restarted"])
 def test_a_move_ends_where_a_replica_of_a_deleted_topic_of_that_name_still_lies(broker: Broker, batch, crash: bool) -> None:
     """The topic was deleted and created again while the broker was down."""
