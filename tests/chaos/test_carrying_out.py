@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ import trio
 
 from jepsen_lite.fault_plan import Action, FaultPlan, Strike
 from jepsen_lite.nemeses import scene as scenes
-from jepsen_lite.nemeses.carrying_out import carry_out
+from jepsen_lite.nemeses.carrying_out import carry_out, carry_out_in
 from jepsen_lite.nemeses.faults import CannotStrike
 from jepsen_lite.nemeses.ledger import Ledger
 from jepsen_lite.nemeses.powered_disk import PoweredDisk
 from jepsen_lite.nemeses.quorum_guard import QuorumGuard
-from jepsen_lite.nemeses.scene import Leads
+from jepsen_lite.nemeses.scene import Leads, Scene
 from kraftlab.client import ClusterUnreachable
 from kraftlab.cluster import ClusterError
 from kraftlab.cluster.links.shape import PLAIN, LinkShape
@@ -332,6 +333,44 @@ async def test_a_node_that_is_down_by_itself_is_neither_killed_nor_started(
     strikes = await carried_out(cluster, action(1, "kill", "broker:0", 1), action(3, "pause", "broker:0", 1))
     assert [strike.error for strike in strikes] == ["none of these nodes runs"] * 2
     assert not cluster.done
+
+
+async def test_a_node_that_is_to_stand_still_does_so_after_another_fault_has_killed_it(
+    cluster: Cluster, autojump_clock: trio.testing.MockClock
+) -> None:
+    await carried_out(cluster, action(1, "pause", "broker:0", 5), action(2, "kill", "broker:0", 1))
+    assert cluster.done == [(1, "stop 0"), (2, "kill 0"), (3, "start 0"), (3, "stop 0"), (6, "go on 0")]
+    assert cluster.is_whole
+
+
+async def test_a_strike_names_whom_it_struck_and_nobody_else(cluster: Cluster, autojump_clock: trio.testing.MockClock) -> None:
+    cluster.up.discard(0)
+    strikes = await carried_out(cluster, action(1, "kill", "brokers", 1), action(3, "pause", "brokers", 1))
+    assert [strike.nodes for strike in strikes] == [(1,), (1,)]
+
+
+async def test_a_loss_of_power_names_those_whose_disks_it_struck(
+    cluster: Cluster, autojump_clock: trio.testing.MockClock
+) -> None:
+    plan = FaultPlan(seed="1", actions=(action(1, "power-loss", "all", 1),))
+    (strike,) = await plan_carried_out(cluster, plan, disks={3000: Disk(), 3002: Disk()})
+    assert (strike.nodes, strike.error) == ((3000, 3002), "")
+
+
+async def test_a_disk_that_fails_is_of_a_node_that_runs(cluster: Cluster, autojump_clock: trio.testing.MockClock) -> None:
+    """The end of another one was not to be expected."""
+    cluster.up.discard(0)
+    filled: list[int] = []
+
+    class Disks:
+        @asynccontextmanager
+        async def full(self, node: int) -> AsyncIterator[None]:
+            filled.append(node)
+            yield
+
+    scene = Scene(cluster, cluster.find_leader, QuorumGuard(cluster, cluster.find_voters), None, tampering=Disks())  # type: ignore[arg-type]
+    (strike,) = await carry_out_in(scene, FaultPlan(seed="1", actions=(action(1, "disk-full", "brokers", 1),)), cluster.begin())
+    assert strike.nodes == tuple(filled) == (1,)
 
 
 async def test_links_do_all_that_is_wanted_of_them_at_a_time(cluster: Cluster, autojump_clock: trio.testing.MockClock) -> None:

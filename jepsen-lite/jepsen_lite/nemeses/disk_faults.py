@@ -64,6 +64,7 @@ async def _tampered(scene: Scene, hit: Hit, tampered: Callable[[int], Fault]) ->
     running = [node for node in hit.nodes if scene.cluster.pid(node) is not None]
     if not running:
         raise CannotStrike("none of these nodes runs")
+    hit.nodes = tuple(running)
     try:
         async with AsyncExitStack() as stack:
             for node in running:
@@ -122,6 +123,7 @@ async def power_loss(scene: Scene, hit: Hit) -> AsyncIterator[None]:
     nodes = [node for node in hit.nodes if node in scene.disks]
     if not nodes:
         raise CannotStrike("no disk of these nodes has a power of its own")
+    hit.nodes = tuple(nodes)
     async with scene.kept_down(nodes):
         for node in nodes:
             scene.dark.add(node)

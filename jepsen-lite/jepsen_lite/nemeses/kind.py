@@ -28,8 +28,9 @@ class Draft(NamedTuple):
 
 
 class Hit:
-    """One action as it strikes. `nodes` is whom its word means now, `links` which are meant by its arguments; faults add to
-    `detail`, which is for people. `random` is the action's own."""
+    """One action as it strikes. `nodes` is whom its word means now, then whom of these the fault strikes; `links` are those that
+    its arguments mean; faults add to `detail`, which is for people. `random` is the action's own.
+    """
 
     def __init__(self, nodes: tuple[int, ...], arguments: Mapping[str, Any], random: Random) -> None:
         self.nodes = nodes

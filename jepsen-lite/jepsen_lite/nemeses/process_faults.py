@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from random import Random
 
-from .kind import Draft, Fault, Hit, Shape, one_of
+from .kind import Draft, Hit, Shape, one_of
 from .scene import Scene
 from .words import NEW_LEADER
 
@@ -28,11 +30,15 @@ def draw_for_processes(random: Random, shape: Shape) -> list[Draft]:
     return [Draft(target)]
 
 
-def kill(scene: Scene, hit: Hit) -> Fault:
+@asynccontextmanager
+async def kill(scene: Scene, hit: Hit) -> AsyncIterator[None]:
     """kill -9; undone by a start."""
-    return scene.kept_down(hit.nodes)
+    async with scene.kept_down(hit.nodes) as hit.nodes:
+        yield
 
 
-def pause(scene: Scene, hit: Hit) -> Fault:
+@asynccontextmanager
+async def pause(scene: Scene, hit: Hit) -> AsyncIterator[None]:
     """SIGSTOP; undone by SIGCONT."""
-    return scene.kept_stopped(hit.nodes)
+    async with scene.kept_stopped(hit.nodes) as hit.nodes:
+        yield

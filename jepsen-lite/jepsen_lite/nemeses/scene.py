@@ -178,16 +178,18 @@ class Scene:
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def kept_down(self, nodes: Iterable[int]) -> AsyncIterator[None]:
-        """The nodes are killed (kill -9), and started again when nothing keeps them down any more. CannotStrike if none runs."""
-        held = [node for node in nodes if node in self.down or self.cluster.pid(node) is not None]
+    async def kept_down(self, nodes: Iterable[int]) -> AsyncIterator[tuple[int, ...]]:
+        """The nodes are killed (kill -9), and started again when nothing keeps them down any more; gives those of them that ran.
+        CannotStrike if none did.
+        """
+        held = tuple(node for node in nodes if node in self.down or self.cluster.pid(node) is not None)
         if not held:
             raise CannotStrike("none of these nodes runs")
         for node in held:
             self.down.add(node)
         try:
             await each(self._take_down, held)
-            yield
+            yield held
         finally:
             await undo_each(self._bring_up, held)
 
@@ -206,6 +208,8 @@ class Scene:
         if node not in self.down and has_power and self.cluster.pid(node) is None:
             await self.work(self.cluster.start_node, node)
             self._note(node)
+            if node in self.stopped:
+                await self.work(self.cluster.pause_node, node)
 
     @asynccontextmanager
     async def noted(self) -> AsyncIterator[None]:
@@ -246,16 +250,18 @@ class Scene:
             await self.work(work, node)
 
     @asynccontextmanager
-    async def kept_stopped(self, nodes: Iterable[int]) -> AsyncIterator[None]:
-        """The nodes stand still (SIGSTOP) until nothing keeps them so. CannotStrike if none runs."""
-        held = [node for node in nodes if self.cluster.pid(node) is not None]
+    async def kept_stopped(self, nodes: Iterable[int]) -> AsyncIterator[tuple[int, ...]]:
+        """The nodes stand still (SIGSTOP) until nothing keeps them so, also if they are killed and started again meanwhile; gives
+        those of them that ran. CannotStrike if none did.
+        """
+        held = tuple(node for node in nodes if self.cluster.pid(node) is not None)
         if not held:
             raise CannotStrike("none of these nodes runs")
         for node in held:
             self.stopped.add(node)
         try:
             await each(self._stop, held)
-            yield
+            yield held
         finally:
             await undo_each(self._go_on, held)
 
