@@ -29,7 +29,7 @@ import msgspec
 
 from ..errors import CorruptInput, WrongUse
 from . import lock, uris
-from .schemas import arrow_schema, spark_schema
+from .schemas import SPARK_SCHEMAS, arrow_schema, spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 COMMITS = "_commits"
 SCHEMA_VERSION = 1
 CONTENT, CHANGED = "content", "changed"
-"""Details of a manifest that stands for others: the oldest number among them, and the newest of those of them that have rows."""
+"""Details of a manifest that stands for others: the oldest number among them, and the newest of those of them that gave the table
+other rows. The latter also of one that has no rows, where there were some.
+"""
 OFFSET_DIGITS = 20
 _HIDDEN = ("_", ".")
 
@@ -76,8 +78,13 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def changed(self) -> int:
-        """The number of the newest of those commits that had any rows."""
+        """The number of the newest of those commits that gave the table other rows."""
         return int(self.details.get(CHANGED, self.number))
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the table has other rows by it."""
+        return bool(self.rows) or CHANGED in self.details
 
     def __repr__(self) -> str:
         return f"{self.table}#{self.number} [{self.lo}, {self.hi}) {self.rows} rows in {len(self.files)} files"
@@ -191,12 +198,7 @@ class Lake:
 
     def changed(self, table: str) -> int:
         """The number of the newest manifest that gave the table other rows, 0 if it never had any."""
-        newest = 0
-        before: list[Manifest] = []
-        for manifest in self.manifests(table):
-            if any(each.rows for each in _replace(before, manifest)) or manifest.rows:
-                newest = max(newest, manifest.changed)
-        return newest
+        return max((each.changed for each in self.manifests(table) if each.has_changed), default=0)
 
     def files(self, table: str, as_of: int | None = None, *, lo: int | None = None, hi: int | None = None) -> list[str]:
         """URIs of the files that count, of ranges that touch [lo, hi)."""
@@ -279,12 +281,16 @@ class Lake:
         self.check_range(table, lo, hi)
         files = tuple(sorted(files, key=lambda each: each.path))
         self._sync(*(each.path for each in files))
+        number, rows = self.latest(table) + 1, sum(each.rows for each in files)
+        gone = [number if each.rows else each.changed for each in self._within(table, lo, hi) if each.has_changed]
+        if gone and not rows:
+            details = {CHANGED: str(max(gone)), **details}
         manifest = Manifest(
-            self.latest(table) + 1,
+            number,
             table,
             lo,
             hi,
-            sum(each.rows for each in files),
+            rows,
             files,
             time.time_ns() // 1_000_000,
             SCHEMA_VERSION,
@@ -293,6 +299,10 @@ class Lake:
         )
         self._publish(f"{COMMITS}/{table}/{manifest.number}.json", msgspec.json.format(msgspec.json.encode(manifest)))
         return manifest
+
+    def _within(self, table: str, lo: int, hi: int) -> list[Manifest]:
+        """What a commit of [lo, hi) replaces."""
+        return [each for each in self.active(table) if lo <= each.lo and each.hi <= hi]
 
     def discard(self, files: Iterable[DataFile]) -> None:
         """Removes files that were written and shall not be committed."""
@@ -346,13 +356,17 @@ class Lake:
 
     def vacuum(self, keep: int = 1) -> Removed:
         """Removes what the last `keep` states of each table do not use: replaced files, manifests, and what killed writers left.
-        Takes the lock.
+        Takes the lock, if there is anything at all.
         """
+        from pyarrow.fs import FileType
+
         if keep < 1:
             raise WrongUse(f"at least the newest state is kept; --keep {keep} would lose it")
         files = size_bytes = gone = 0
+        if self._system.get_file_info(self._root).type == FileType.NotFound:
+            return Removed(files, size_bytes, gone)
         with self.writing():
-            for table in self.tables():
+            for table in SPARK_SCHEMAS:
                 manifests = self.manifests(table)
                 states = manifests[-keep:]
                 kept = {each.number for state in states for each in self.active(table, state.number)}

@@ -64,6 +64,6 @@ def _put_together(lake: Lake, table: str, parts: Sequence[Manifest]) -> None:
     tier = int(parts[-1].details.get(TIER, "0")) + 1
     numbers = {
         CONTENT: str(min(part.content for part in parts)),
-        CHANGED: str(max((part.changed for part in parts if part.rows), default=0)),
+        CHANGED: str(max((part.changed for part in parts if part.has_changed), default=0)),
     }
     lake.commit_parts(table, lo, hi, found, inputs=inputs, details={**parts[-1].details, TIER: str(tier), **numbers})

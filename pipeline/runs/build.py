@@ -62,10 +62,10 @@ def build(
     for table in tables:
         if table not in TABLES:
             raise WrongUse(f"{table} is not built from logs; these are: {', '.join(TABLES)}")
+    if not lake.latest(BATCHES):
+        raise WrongUse(f"{lake} holds no batches; the next step: kraftlab pipeline ingest LOGDIR... --lake {lake.place()}")
     with lake.writing():
         ingested = lake.active(BATCHES)
-        if not ingested:
-            raise WrongUse(f"{lake} holds no batches; the next step: kraftlab pipeline ingest LOGDIR... --lake {lake.place()}")
         start = _next_offset(lake, tables, ingested) if lo is None else lo
         end = min(hi if hi is not None else ingested[-1].hi, ingested[-1].hi)
         if lo is not None and not any(each.lo < end and start < each.hi for each in ingested):

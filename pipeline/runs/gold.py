@@ -105,12 +105,12 @@ def build(
         raise WrongUse(
             "gold is built of all of silver at once; leave --range out (state --at-offset shows partitions as they were)"
         )
+    if not any(map(lake.latest, (CHANGES, BATCHES, SAMPLES))):
+        raise WrongUse(f"{lake} holds no tables; the next step: kraftlab pipeline ingest LOGDIR... --lake {lake.place()}")
     with lake.writing():
-        ends = [each.hi for name in (CHANGES, BATCHES) for each in lake.active(name)]
-        if not ends and not lake.latest(SAMPLES):
-            raise WrongUse(f"{lake} holds no tables; the next step: kraftlab pipeline ingest LOGDIR... --lake {lake.place()}")
         if lake.latest(BATCHES) and not lake.latest(CHANGES):
             raise WrongUse(f"{lake} has no silver tables; the next step: kraftlab pipeline build silver --lake {lake.place()}")
+        ends = [each.hi for name in (CHANGES, BATCHES) for each in lake.active(name)]
         chosen = stale(lake, _needed(tables))
         end = max([1, *ends, *(each.hi for table in chosen for each in lake.active(table))])
         if not chosen:

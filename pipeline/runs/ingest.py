@@ -120,8 +120,9 @@ def ingest(
         uris.check_reach(uris.normalised(place), master_of(spark))
     if lo is not None and hi is not None and hi <= lo:
         raise WrongUse(f"[{lo}, {hi}) is no range of offsets: --to is the offset behind the last, and --from the first")
+    form = format_named(format_name) if format_name else detect(places)
+    find_files(places)
     with lake.writing():
-        form = format_named(format_name) if format_name else detect(places)
         expected = cluster_of(lake, form, cluster_id)
         found = survey(places, form, expected)
         start = _next_offset(lake) if lo is None else lo

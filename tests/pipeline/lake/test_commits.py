@@ -122,6 +122,30 @@ def test_what_no_manifest_names_does_not_count_and_is_removed(lake: Lake, tmp_pa
     assert _offsets(lake) == list(range(5))
 
 
+def test_what_a_writer_left_that_was_killed_before_its_first_commit_is_removed(lake: Lake, tmp_path: Path) -> None:
+    _commit(lake, 0, 5)
+    left = tmp_path / "lake with a space" / "gold" / "plans" / range_name(0, 5)
+    left.mkdir(parents=True)
+    (left / "part-1.parquet").write_bytes(b"half a file")
+    assert lake.vacuum().files == 1
+    assert not left.exists()
+
+
+def test_that_rows_are_gone_is_a_change_whatever_a_vacuum_took_away(lake: Lake) -> None:
+    _commit(lake, 0, 5)
+    _commit(lake, 5, 8)
+    assert lake.changed(TABLE) == 2
+    for _ in range(2):
+        with lake.writing():
+            lake.commit_arrow(_rows(()), TABLE, 0, 5)
+        assert lake.changed(TABLE) == 3
+        lake.vacuum()
+        assert lake.changed(TABLE) == 3, "what was made of the second commit lacks what the third took away"
+    with lake.writing():
+        lake.commit_parts(TABLE, 8, 9, ())
+    assert lake.changed(TABLE) == 3, "nothing came or went"
+
+
 def test_vacuum_keeps_as_many_states_as_it_is_told(lake: Lake) -> None:
     for hi in (3, 4, 5):
         _commit(lake, 0, hi)
