@@ -64,7 +64,7 @@ from .files import fsync_directory, sync_new_directories
 from .loading import LoadedDir, load_log_dir
 from .log_dir import UNKNOWN_EPOCH, LogDir
 from .partition_log import LogConfig, PartitionLog
-from .startup import Action, AssignedReplica, FoundDir, Verb, plan_replica, plan_startup
+from .startup import MAY_BE_OFFLINE, Action, AssignedReplica, FoundDir, Verb, plan_replica, plan_startup
 
 DELETE_DELAY_MS_DEFAULT = 60_000
 REMEMBERED_DESTINATIONS_MAX = 100_000
@@ -451,6 +451,8 @@ class LogManager:
 
     def _chosen(self, replica: NewReplica) -> LogDir:
         topic, partition, directory_id = replica.topic, replica.partition, replica.directory_id
+        if not replica.is_new and any((log.topic_id, log.partition) == replica.key for log in self._kept):
+            raise ReplicaOffline(f"{topic}-{partition} is not created: {MAY_BE_OFFLINE}")
         destination = self._online.get(self._destinations.get((topic, partition), Path()))
         if destination is not None:
             return destination
@@ -719,8 +721,9 @@ class LogManager:
         return [log for log in self._logs() if log.log_dir == path]
 
     def _logs(self) -> Iterable[PartitionLog]:
-        logs = [*self._currents.values(), *self._futures.values(), *(log for _, log in list(self._unclaimed.values()))]
-        logs += [*self._kept, *(item.log for item in self._loaded if item.log is not None)]
+        """Current logs last: of two that checkpoints know by the same name, theirs are the offsets that count."""
+        logs = [*self._kept, *(item.log for item in self._loaded if item.log is not None)]
+        logs += [*(log for _, log in list(self._unclaimed.values())), *self._futures.values(), *self._currents.values()]
         return {id(log): log for log in logs}.values()
 
     # What there is

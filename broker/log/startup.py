@@ -138,12 +138,14 @@ class Row(NamedTuple):
         )
 
 
+MAY_BE_OFFLINE = "its current directory may be on the log directory that is offline"
+
 ROWS: tuple[Row, ...] = (
     Row(True, False, Verb.SERVE),
     Row(True, True, Verb.PROMOTE, home=Home.FUTURE, level=True, reason="the metadata has the move done and the logs end alike"),
     Row(True, True, Verb.RESUME_MOVE),
     Row(False, True, Verb.PROMOTE, has_bad_dirs=False, reason="the swap was cut short"),
-    Row(False, True, Verb.OFFLINE, reason="its current directory may be on the log directory that is offline"),
+    Row(False, True, Verb.OFFLINE, reason=MAY_BE_OFFLINE),
     Row(False, False, Verb.CREATE, has_bad_dirs=False),
     Row(False, False, Verb.CREATE, home=Home.GOOD, is_counted_on=False),
     Row(False, False, Verb.CREATE, home=Home.UNASSIGNED, is_counted_on=False),

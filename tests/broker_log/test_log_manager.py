@@ -716,6 +716,32 @@ def test_a_cut_whose_checkpoint_cannot_be_written_cuts_nothing_and_can_be_tried_
     assert (broker.dirs[0] / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 5\n"
 
 
+@pytest.mark.parametrize("home", ["the copy's", "another", "none"])
+def test_a_replica_of_which_only_an_unfinished_copy_is_there_does_not_begin_anew_while_a_directory_is_offline(
+    tmp_path: Path, batch, home: str
+) -> None:
+    """Its log is in that directory: a copy of it had begun."""
+    broker = Broker(tmp_path, 3)
+    manager = broker.start()
+    current = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    current.append_as_leader(batch(9), 1)
+    manager.create_future(TOPIC, 0, broker.dirs[1]).append_as_follower(current.read(0, 1000))
+    manager.abandon()
+    (broker.dirs[0] / "meta.properties").write_text("garbage")
+    directory = {"the copy's": broker.ids[1], "another": broker.ids[2], "none": UNASSIGNED}[home]
+    manager = broker.start(replica(broker, directory))
+    with pytest.raises(ReplicaOffline, match="is not created: its current directory may be on the log directory that is offline"):
+        manager.get_or_create("t", TOPIC, 0, directory)
+    assert [broker.names(index) for index in (1, 2)] == [["t-0-future"], []]
+    # Taken away and given again, it is another replica, and checkpoints beside the copy are its own.
+    log = manager.get_or_create("t", TOPIC, 0, broker.ids[1], is_new=True)
+    log.append_as_leader(batch(3), 1)
+    log.flush()
+    manager.write_checkpoints()
+    assert checkpoints.read_offsets(broker.dirs[1] / checkpoints.RECOVERY_POINTS) == {("t", 0): 3}
+    manager.abandon()
+
+
 def test_offsets_of_a_replica_that_is_gone_are_not_a_new_ones_though_no_checkpoint_was_written_at_the_start(
     broker: Broker, batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
