@@ -183,8 +183,8 @@ class LogManager:
     def start(self, assigned: Iterable[AssignedReplica], now_ms: int) -> list[Action]:
         """Carry out the start-up plan for the replicas that the metadata gives to this broker; returns the plan.
 
-        StartupRefused: directories contradict each other, nothing was changed. A directory that fails meanwhile goes offline; its
-        replicas are then missing here.
+        StartupRefused: directories contradict each other, nothing was changed; or too many files are open. A directory that fails
+        meanwhile goes offline; its replicas are then missing here.
         """
         with self._lock:
             loaded = {(item.found.log_dir, item.found.name): item for item in self._loaded}
@@ -200,6 +200,8 @@ class LogManager:
                     self._carry_out(action, loaded, now_ms)
                 except LogDirFailed as error:
                     self.mark_offline(error.log_dir, error)
+                except TooManyOpenFiles as error:
+                    raise StartupRefused(str(error)) from error
             self._loaded = []
             self._counted = None
             for log_dir in list(self._online.values()):

@@ -1147,6 +1147,19 @@ def test_a_disk_that_fails_under_what_was_set_aside_takes_its_directory_offline_
     assert [log.name for log in manager.currents()] == ["t-1"]
 
 
+def test_too_many_files_under_what_was_set_aside_refuse_the_start(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the broker would come up and host nothing."""
+    broker.open()
+    (broker.dirs[0] / "s-0.00000000000000000000000000000000-stray").mkdir()
+
+    def no_files(path: Path) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(log_manager_module, "log_bytes_in", no_files)
+    with pytest.raises(StartupRefused, match="ulimit -n"):
+        broker.start()
+
+
 def recovery_fails(monkeypatch: pytest.MonkeyPatch, directory: Path, number: int) -> None:
     """The indexes of logs below `directory` cannot be made anew."""
     real = segment_module.Segment.flush_index
