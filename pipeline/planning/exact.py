@@ -20,15 +20,17 @@ from .solver import milp
 
 COLUMNS = 1500
 NODES = 400
-MOVE_COST = 1e-3
+MOVE_COST = 1e-5
 """Of one move, in units of the mean size: of plans with equal bytes the one with fewer moves wins."""
+GAP = 1e-6
+"""How much of its cost a placement may be above the least there is and still be called the best."""
 
 
 NO_SLACK = 1e-6
 
 
 class Exact(NamedTuple):
-    """`replicas`: [P, R], the brokers of a row in no order. `is_proved`: no placement is better."""
+    """`replicas`: [P, R], the brokers of a row in no order. `is_proved`: no placement is better, but for `GAP`."""
 
     replicas: Ints
     is_proved: bool
@@ -116,7 +118,7 @@ class _Program:
             ),
             integrality=np.r_[np.ones(self.cells), zeros],
             bounds=optimize.Bounds(least, np.maximum(most, least)),
-            options={"node_limit": NODES},
+            options={"node_limit": NODES, "mip_rel_gap": GAP},
         )
         return _Found(np.asarray(found.x, dtype=np.float64), found.status == 0) if found.x is not None else None
 

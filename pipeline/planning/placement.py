@@ -12,7 +12,7 @@ from .cluster import Cluster, Flags, Ints
 from .goals import RACK, TOPICS
 from .options import Scope
 from .realiser import place_homeless, realise
-from .repair import Excess, repair, spread_topics
+from .repair import LEAST_GAIN, Excess, repair, spread_topics
 
 MARGINS = (0.004, 0.004, 0.006, 0.008, 0.008, 0.008)
 """How far inside the bounds each round aims, as a part of the mean."""
@@ -95,7 +95,7 @@ def _rating(assignment: Assignment) -> tuple[int, float, float]:
 
 
 def _within(assignment: Assignment) -> bool:
-    return bool(Excess(assignment).all(assignment).max() <= 0.0)
+    return bool(Excess(assignment).all(assignment).max() <= LEAST_GAIN)
 
 
 def _shrink(assignment: Assignment) -> None:

@@ -114,6 +114,32 @@ def test_tiny_clusters_get_the_fewest_bytes_there_can_be(data: st.DataObject) ->
         assert plan.lower_bound_bytes <= optimum
 
 
+def uneven(*partitions: tuple[tuple[int, ...], int]) -> ClusterDocument:
+    """Brokers 0 to 2, each in a rack of its own, with these replicas and sizes."""
+    entries = tuple(Partition(number, replicas, size_bytes=size) for number, (replicas, size) in enumerate(partitions))
+    return tidied(ClusterDocument(tuple(Broker(id, f"r{id}") for id in range(3)), (Topic("t", entries),)))
+
+
+def test_one_byte_less_is_worth_a_move_more() -> None:
+    document = uneven(((0, 1), 5000), ((0, 1), 10001), ((2, 1), 5000), ((1, 0), 5000))
+
+    plan = propose(document, PlanOptions(goals=parse_goals(["rack", "count", "disk"]), eps=0.3))
+
+    assert plan.solver == "exact"
+    assert plan.bytes_moved == cheapest(document, 0.3) == 10000
+
+
+def test_a_band_that_is_met_to_the_byte_is_not_said_to_be_impossible() -> None:
+    """Broker 1 ends with 15,000 bytes, nine tenths of its share, which no float is."""
+    small, large = 2500, 5000
+    pairs = ((2, 0), large), ((2, 0), small), ((0, 1), large), ((0, 2), small), ((1, 2), large), ((2, 0), large)
+
+    plan = propose(uneven(*pairs), PlanOptions(goals=parse_goals(["rack", "count", "disk"])))
+
+    assert state(plan, DISK).violations == state(plan, REPLICAS).violations == 0
+    assert not any("less out of the bands" in note for note in plan.notes)
+
+
 def test_the_same_question_has_the_same_answer_byte_for_byte(make_cluster: MakeCluster) -> None:
     document = make_cluster(3, brokers=12, topics=20)
 
