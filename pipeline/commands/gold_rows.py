@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import sys
@@ -113,5 +114,6 @@ def _cell(name: str, value: Any, null: str, *, times: bool = False) -> str:
     if isinstance(value, float):
         return f"{value:.2f}"
     if times and (name in ("as_of", "sampled_ms") or name.endswith("_ms")) and value > 1_000_000_000_000:
-        return utc_text(value)
+        with contextlib.suppress(ValueError, OverflowError):  # a year that no calendar has
+            return utc_text(value)
     return str(value)

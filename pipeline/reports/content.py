@@ -51,7 +51,9 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class CatchUp(msgspec.Struct, frozen=True):
-    """How long replicas that were added to one broker took until they were in sync, in ms."""
+    """How long replicas that were added to one broker took until they were in sync, in ms; of those alone of which the log has
+    the beginning.
+    """
 
     broker_id: int
     replicas: int
@@ -224,7 +226,8 @@ def _thinned(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 def _catch_up(rows: pa.Table) -> tuple[CatchUp, ...]:
     from pyarrow import compute
 
-    added = rows.filter(compute.equal(rows.column("role"), "adding")).select(["replica", "lag_ms"]).sort_by("replica")
+    is_told = compute.or_(rows.column("lag_ms").is_valid(), rows.column("caught_up_offset").is_null())
+    added = rows.filter(compute.and_(compute.equal(rows.column("role"), "adding"), is_told)).sort_by("replica")
     found, start = [], 0
     for broker_id, count in (each.values() for each in added.column("replica").value_counts().to_pylist()):
         lags = added.column("lag_ms").slice(start, count)

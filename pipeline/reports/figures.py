@@ -216,7 +216,11 @@ def _or(value: int | None, otherwise: int) -> int:
 
 
 def _moment(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).replace(tzinfo=None)
+    """The nearest that a calendar has."""
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):
+        return datetime.max if at_ms > 0 else datetime.min
 
 
 def _said(at_ms: int) -> str:

@@ -61,8 +61,13 @@ def _number(value: Any) -> str:
 
 
 def moment(at_ms: int | None) -> str:
-    """A time in UTC, to the second."""
-    return "–" if at_ms is None else f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+    """A time in UTC, to the second; one that no calendar has as it is."""
+    if at_ms is None:
+        return "–"
+    try:
+        return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError):
+        return f"{at_ms} ms"
 
 
 def _replicas(values: list[int] | None) -> str:

@@ -93,6 +93,15 @@ def test_reassignments_are_printed_in_order_and_one_that_can_never_end_is_a_find
     assert lines[-1] == "2 rows, 1 completed, 1 open; 1 findings"
 
 
+@pytest.mark.parametrize("odd_ms", [253_402_300_800_000, 1 << 62])
+def test_a_time_that_no_calendar_has_is_printed_as_it_is(
+    odd_ms: int, lake: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    uri = lake(gold_reassignments=[CYCLE | {"start_ms": odd_ms}])
+    assert run(["pipeline", "audit", "reassignments", "--lake", uri]) == 0
+    assert f"  {odd_ms}  " in capsys.readouterr().out
+
+
 def test_a_topic_alone_has_no_findings(lake: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
     place = lake(gold_reassignments=[STUCK, CYCLE])
     assert run(["pipeline", "audit", "reassignments", "--lake", place, "--topic", "orders", "--json"]) == 0

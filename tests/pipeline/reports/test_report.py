@@ -139,6 +139,21 @@ def test_each_broker_has_the_quantiles_of_its_own_replicas() -> None:
     ]
 
 
+def test_a_replica_that_was_in_sync_before_the_log_begins_is_not_told_to_have_never_been() -> None:
+    rows = [{"replica": 1, "role": "adding", "caught_up_offset": 500}, {"replica": 2, "role": "adding", "caught_up_offset": 7}]
+    waits = {"replica": 2, "role": "adding"}
+    found = content._catch_up(filled(content.REPLICAS, [*rows, waits, waits | {"caught_up_offset": 9, "lag_ms": 4}]))
+    assert [(each.broker_id, each.replicas, each.never, each.max_ms) for each in found] == [(2, 2, 1, 4)]
+
+
+@pytest.mark.parametrize("odd_ms", [-(1 << 62), 253_402_300_800_000, 1 << 62])
+def test_a_time_that_no_calendar_has_is_a_number(tmp_path: Path, odd_ms: int) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    with lake.writing():
+        lake.commit_arrow(filled(content.REASSIGNMENTS, [move(0, odd_ms, odd_ms + 1)]), content.REASSIGNMENTS, 0, 100)
+    assert f"<td>{odd_ms} ms</td>" in page.render(content.gather(lake))
+
+
 def test_the_page_stands_alone_and_names_are_only_text_in_it(lake: Lake) -> None:
     html = page.render(content.gather(lake))
     outside = re.sub(r"<script.*?</script>", "", html, flags=re.DOTALL)
