@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
 
 from jepsen_lite.fault_plan import FaultPlan, Strike
+from jepsen_lite.nemeses.ledger import MARK
 from jepsen_lite.workload import Options, Workload
 from jepsen_lite.worlds import real
 from jepsen_lite.worlds.phases import ENDS_WITHIN_NS
@@ -105,6 +109,38 @@ async def test_a_fault_that_ended_a_node_does_not_excuse_how_it_ends_later(run, 
     noted_at(ENDS_WITHIN_NS + 91, {3000: 1})
     assert [at_ns for _, at_ns, _ in run._exits] == [60, ENDS_WITHIN_NS + 91]
     assert set(run._own_exits()) == {3000}
+
+
+TERMINATED = """
+import os, signal, sys
+from types import SimpleNamespace
+from jepsen_lite.fault_plan import FaultPlan
+from jepsen_lite.workload import Options
+from jepsen_lite.worlds import real
+
+def told_to_end(ledger, data, controllers):
+    (data / "file").touch()
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("went on")
+
+real._needs = lambda plan, net: {"power"}
+real.probe = lambda needs: ()
+real.controllers_on_disks = told_to_end
+workload = SimpleNamespace(properties={})
+directory = SimpleNamespace(write_plan=lambda plan: None)
+try:
+    real.play(real.Assignment(workload, Options(), (), FaultPlan(seed="1"), directory, None))
+except KeyboardInterrupt:
+    print("as Ctrl-C", signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
+"""
+
+
+def test_a_run_that_is_terminated_before_it_begins_leaves_nothing(tmp_path):
+    where = {"XDG_STATE_HOME": str(tmp_path / "state"), "TMPDIR": str(tmp_path)}
+    words = [sys.executable, "-c", TERMINATED]
+    done = subprocess.run(words, env=os.environ | where, stdout=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "as Ctrl-C True\n")
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() or path.name.startswith(MARK)]
 
 
 class Tail:

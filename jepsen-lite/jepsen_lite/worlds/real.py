@@ -4,7 +4,8 @@ The phases are those of `phases.py`, and behind them the committed log is read t
 started again when everything is healed.
 
 Ctrl-C (or SIGTERM) ends the phase that is on; then everything is healed and stopped, and what there is by then is the run. A
-second one ends the harness as it stands; the cluster's processes end with it.
+second one ends the harness as it stands; the cluster's processes end with it. Before and behind them there is no run to keep:
+what there is is stopped and undone.
 
 What this does not see: whether a node lied about what is on its disk (power is never cut here), and how long messages were under
 way between nodes.
@@ -18,8 +19,8 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,31 @@ NOTHING_SEEN = Observation(at_ns=0, node=-1, is_up=False)
 
 def play(assignment: Assignment) -> Played:
     """WorldFailed; ClusterError if the cluster cannot be had."""
+    with ExitStack() as handlers:
+        handlers.enter_context(_sigterm_as_ctrl_c())
+        played = _played(assignment)
+        stop = played.close
+        if stop is None:
+            return played
+        kept = handlers.pop_all()
+
+    def close() -> None:
+        with kept:
+            stop()
+
+    return played._replace(close=close)
+
+
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _played(assignment: Assignment) -> Played:
     options = assignment.options
     plan = _plan(assignment)
     assignment.directory.write_plan(plan)
@@ -218,10 +244,11 @@ class _RealRun(PhasedRun):
             self._nodes.close()
 
     async def _stop_on_signal(self, phases: trio.CancelScope) -> None:
-        """The first signal ends the phases; from then on Ctrl-C is the system's own, which ends this process at once."""
+        """The first signal ends the phases; from then on both are the system's own, which end this process at once."""
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             number = await anext(aiter(signals))
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, signal.SIG_DFL)
         self._cut_short = f"{signal.Signals(number).name} in the phase {self._phase!r}"
         phases.cancel()
 
