@@ -6,6 +6,7 @@ history, no trace, no page. One that is not valid is played again for those (`ru
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -18,6 +19,9 @@ from .verdicts import HARNESS, Verdict, exit_code, worst
 from .workloads import workload_named
 from .workloads.admin import SetupFailed
 from .worlds.simulated import run_simulated
+from .worlds.simulated_faults import NoSuchFault
+
+logger = logging.getLogger("kraftlab.chaos")
 
 
 class Seed(NamedTuple):
@@ -68,6 +72,12 @@ def play_seed(trial: Trial) -> Seed:
         played = run_simulated(workload, trial.options.seed, trial.options, nemeses=trial.nemeses, is_checked=False)
     except (SetupFailed, GeneratorStuck) as error:
         return Seed(trial, failure=str(error), processor_s=time.process_time() - begun_s)
+    except NoSuchFault:
+        raise
+    except Exception as error:
+        logger.exception("%s", trial.command)
+        failure = f"the harness failed: {type(error).__name__}: {error}"
+        return Seed(trial, failure=failure, processor_s=time.process_time() - begun_s)
     verdicts = judge(played.run, checkers_of(workload, trial.options))
     return Seed(
         trial,

@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kraftlab.cli.output import Output
+from kraftlab.cli.output import CommandFailed, Output
 
+from ..command import HarnessError
 from ..history import FAIL, INFO, OK
 from ..runs import Trial, Tried
 from ..seeds import Seed, Sum, play_seeds, sum_of
+from ..store import StoreError
 from ..verdicts import CRASH, HARNESS, LIVENESS, NOT_KNOWN, SAFETY, UNKNOWN, VALID, worst
 
 KEPT_MAX = 10
@@ -21,17 +23,19 @@ _WORDS = {
     SAFETY: "INVALID",
     CRASH: "INVALID",
     LIVENESS: "INVALID",
-    HARNESS: "not all were played",
+    HARNESS: "not all were played or kept",
     NOT_KNOWN: "unknown",
 }
 
 
 def play_many(trials: Sequence[Trial], jobs: int, output: Output, keep: Callable[[Trial], Tried]) -> int:
-    """Plays them and says what came of them; `keep` plays one again, and writes it down. The exit code. Ctrl-C ends it early."""
+    """Plays them and says what came of them; `keep` plays one again, and writes it down: one that cannot be kept is told, and
+    ends nothing. The exit code. Ctrl-C ends it early.
+    """
     played: list[Seed] = []
     kept: list[Tried] = []
+    more: list[int] = []
     progress = _Progress(len(trials))
-    was_interrupted = False
     try:
         for seed in play_seeds(trials, jobs):
             played.append(seed)
@@ -40,13 +44,17 @@ def play_many(trials: Sequence[Trial], jobs: int, output: Output, keep: Callable
                 continue
             progress.makes_room()
             output.findings([_finding(seed)])
-            if not seed.failure and len(kept) < KEPT_MAX:
-                kept.append(keep(seed.trial))
+            if not seed.failure and len(kept) + len(more) < KEPT_MAX:
+                try:
+                    kept.append(keep(seed.trial))
+                except (CommandFailed, HarnessError, StoreError) as error:
+                    more.append(HARNESS)
+                    output.findings([f"seed {seed.trial.options.seed} is not kept: {error}"])
     except KeyboardInterrupt:
-        was_interrupted = True
+        more.append(NOT_KNOWN)
     progress.makes_room()
     total = sum_of(played)
-    code = worst([total.exit_code, NOT_KNOWN] if was_interrupted else [total.exit_code])
+    code = worst([total.exit_code, *more])
     output.lines(_lines(total, code, len(trials)))
     output.result(_document(played, total, code, kept))
     return code
