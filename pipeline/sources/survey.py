@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kraftlab.config import properties
 from kraftlab.config.errors import ConfigError
@@ -26,6 +26,9 @@ from ..errors import CorruptInput, WrongUse
 from ..framing import Frame, ReadAt, walk
 from ..lake import uris
 from .formats import LogFormat
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileInfo
 
 LOG, SNAPSHOT = "log", "snapshot"
 PARTITION_DIRECTORY = "__cluster_metadata-0"
@@ -122,13 +125,21 @@ def _log_files(uri: str) -> tuple[str, dict[str, int]]:
         return uri.rpartition("/")[0], {info.base_name: info.size}
     for directory in (uris.joined(uri, PARTITION_DIRECTORY), uri):
         inside = system.get_file_info(FileSelector(uris.file_system(directory)[1], allow_not_found=True))
-        sizes = {each.base_name: each.size for each in inside if each.type == FileType.File and _place(each.base_name)}
+        sizes = {name: each.size for each in inside if each.type == FileType.File and _place(name := _name(each))}
         if sizes:
             return directory, dict(sorted(sizes.items()))
     raise WrongUse(
         f"{uris.shown(uri)} holds no metadata log (OFFSET.log or OFFSET-EPOCH.checkpoint); "
         f"give {PARTITION_DIRECTORY} or the metadata.log.dir of a controller"
     )
+
+
+def _name(file: FileInfo) -> str:
+    """Empty if it is no UTF-8."""
+    try:
+        return str(file.base_name)
+    except UnicodeDecodeError:
+        return ""
 
 
 def _place(name: str) -> tuple[str, int] | None:

@@ -56,6 +56,13 @@ def test_a_log_whose_beginning_was_cleaned_says_so(own_log: Make) -> None:
     assert _survey(log.directory).logs == (LogEnd(1, 100, 102),)
 
 
+def test_a_file_whose_name_is_no_text_is_none_of_the_log(own_log: Make) -> None:
+    log = own_log()
+    log.segment([[r.NoOp(0)]])
+    (log.partition / "junk\udcff").touch()
+    assert _survey(log.directory).log_end == 1
+
+
 def test_logs_of_two_clusters_are_refused(own_log: Make) -> None:
     one, other = own_log(1, "cluster-a"), own_log(2, "cluster-b")
     one.segment([[r.NoOp(0)]])
