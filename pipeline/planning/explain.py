@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from .goals import GOALS, NOT_DONE
+from .goals import DISK_CAPACITY_SHARE, GOALS, NOT_DONE, band_of_counts
 from .plan import BrokerLoad, PartitionMove, Plan, Why
 from .scenarios import Summary
 from .waves import Wave
@@ -40,7 +40,8 @@ class Sentences:
         self.options = plan.options
         self.load = {load.id: load for load in plan.brokers}
         counted = [load for load in plan.brokers if load.share_bytes >= 0]
-        self.mean_count = sum(load.replicas_after for load in counted) / max(len(counted), 1)
+        mean_count = sum(load.replicas_after for load in counted) / max(len(counted), 1)
+        self.fewest, self.most = band_of_counts(mean_count, plan.options.eps)
         self.mean_leaders = sum(load.leaders_after for load in counted) / max(len(counted), 1)
 
     def of(self, why: Why) -> str:
@@ -49,9 +50,6 @@ class Sentences:
     def disk(self, broker: int) -> str:
         load = self.load[broker]
         return f"{load.bytes_before / load.share_bytes:.2f} x its share of bytes" if load.share_bytes > 0 else "no share of bytes"
-
-    def count(self, broker: int) -> str:
-        return f"{self.load[broker].replicas_before / max(self.mean_count, 1e-9):.2f} x the mean number of replicas"
 
     def leaders(self, broker: int) -> str:
         return f"{self.load[broker].leaders_before / max(self.mean_leaders, 1e-9):.2f} x the mean number of leaderships"
@@ -76,6 +74,10 @@ REASONS: dict[str, Callable[[Sentences, Why], str]] = {
         f"broker {why.source} → {why.target}: RackAwareGoal: broker {why.source} shares a rack "
         f"({of.load[why.source].rack}) with another replica of the partition"
     ),
+    "disk-full": lambda of, why: (
+        f"broker {why.source} → {why.target}: DiskCapacityGoal: the disks of broker {why.source} are more than "
+        f"{DISK_CAPACITY_SHARE:.0%} full"
+    ),
     "topic": lambda of, why: (
         f"broker {why.source} → {why.target}: TopicReplicaDistributionGoal: broker {why.source} has too much of the topic"
     ),
@@ -88,20 +90,21 @@ REASONS: dict[str, Callable[[Sentences, Why], str]] = {
         f"{_band(of, False)} is the least"
     ),
     "count-high": lambda of, why: (
-        f"broker {why.source} → {why.target}: ReplicaDistributionGoal: broker {why.source} has {of.count(why.source)}, "
-        f"{_band(of, True)} is the most"
+        f"broker {why.source} → {why.target}: ReplicaDistributionGoal: broker {why.source} has "
+        f"{of.load[why.source].replicas_before} replicas, {of.most} are the most"
     ),
     "count-low": lambda of, why: (
-        f"broker {why.source} → {why.target}: ReplicaDistributionGoal: broker {why.target} has {of.count(why.target)}, "
-        f"{_band(of, False)} is the least"
+        f"broker {why.source} → {why.target}: ReplicaDistributionGoal: broker {why.target} has "
+        f"{of.load[why.target].replicas_before} replicas, {of.fewest} are the least"
     ),
     "exchange": lambda of, why: (
-        f"broker {why.source} → {why.target}: makes room: both are in their bands, others get into theirs by it"
+        f"broker {why.source} → {why.target}: makes room: brokers get into their bands by this and other moves together"
     ),
     "leader": lambda of, why: (
         f"preferred leader {why.source} → {why.target}: LeaderReplicaDistributionGoal: {why.source} has "
         f"{of.leaders(why.source)}, {why.target} has {of.leaders(why.target)}; no data moves"
     ),
+    "leader-leaves": lambda of, why: f"preferred leader {why.source} → {why.target}: broker {why.source} has no replica any more",
     "directory": lambda of, why: (
         f"broker {why.source}, {why.source_dir} → {why.target_dir}: IntraBrokerDiskUsageDistributionGoal: the directories of "
         f"broker {why.source} are uneven"

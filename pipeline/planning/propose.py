@@ -9,7 +9,7 @@ import numpy as np
 from .assignment import Assignment
 from .cluster import Cluster, Flags, Floats, Ints, cluster_of
 from .documents import ClusterDocument
-from .goals import DISK, GOALS, LEADERS, RACK, REPLICAS, TOPICS, GoalState
+from .goals import DISK, GOALS, LEADERS, RACK, REPLICAS, TOPICS, GoalState, band_of_counts
 from .leaders import balance_leaders
 from .log_dirs import current_directories, place_in_directories
 from .measure import hard_excess, loads, lower_bound_bytes, measure, worse
@@ -206,7 +206,7 @@ class _Writer:
                 named.append(ANY)
         why.extend(Why("rf", ids[broker], -1) for broker in gone)
         if old[0] != new[0] and (old[0] in new or new[0] in old):
-            why.append(Why("leader", ids[old[0]], ids[new[0]]))
+            why.append(Why("leader" if old[0] in new else "leader-leaves", ids[old[0]], ids[new[0]]))
         before = tuple(ids[broker] for broker in old if broker >= 0)
         after = tuple(ids[broker] for broker in new if broker >= 0)
         return PartitionMove(topic, partition, before, after, tuple(named), copied, intra, size, 0, tuple(why))
@@ -224,6 +224,7 @@ class _Reasons:
         leaving = np.nonzero(scope.leaves)[0].tolist()
         self.leaving = {broker: "replace" if broker in replaced else "drain" for broker in leaving}
         self.balance = _balance_reasons(cluster, scope)
+        self.overfull: Flags = loads(cluster, cluster.replicas)[0] > scope.bounds.disk_limit
         placed = cluster.replicas >= 0
         key = cluster.topic[np.nonzero(placed)[0]] * cluster.broker_count + cluster.replicas[placed]
         held = np.bincount(key, minlength=len(cluster.topics) * cluster.broker_count).reshape(-1, cluster.broker_count)
@@ -240,6 +241,8 @@ class _Reasons:
         together = sum(1 for broker in cluster.replicas[row].tolist() if broker >= 0 and cluster.rack[broker] == rack)
         if together > self.scope.rack_limit[row] and RACK in self.scope.options.goals:
             return "rack"
+        if self.overfull[source]:
+            return "disk-full"
         reason = BALANCE_REASONS[int(self.balance[source, target])]
         return "topic" if reason == "exchange" and self.crowded[cluster.topic[row], source] else reason
 
@@ -247,11 +250,16 @@ class _Reasons:
 def _balance_reasons(cluster: Cluster, scope: Scope) -> Ints:
     """[B, B], indexes of BALANCE_REASONS: the bound between a giver and a taker that is furthest from being kept."""
     disk, count, _ = loads(cluster, cluster.replicas)
-    fill = disk / np.maximum(scope.bounds.share_bytes, 1.0) - 1
-    often = count / max(scope.bounds.mean_count, 1e-9) - 1
-    asked = (DISK in scope.options.goals, REPLICAS in scope.options.goals)
-    give = [np.where(scope.counted & on, side, 0.0) for on, side in zip(asked, (fill, often), strict=True)]
-    sides = (give[0][:, None], -give[0][None, :], give[1][:, None], -give[1][None, :])
+    bounds, eps = scope.bounds, scope.options.eps
+    fill = disk / np.maximum(bounds.share_bytes, 1.0) - 1
+    often = count / max(bounds.mean_count, 1e-9) - 1
+    fewest, most = band_of_counts(bounds.mean_count, eps)
+    by_disk, by_count = scope.counted & (DISK in scope.options.goals), scope.counted & (REPLICAS in scope.options.goals)
+    sides = (
+        np.where(by_disk & (fill > eps), fill, 0.0)[:, None],
+        np.where(by_disk & (fill < -eps), -fill, 0.0)[None, :],
+        np.where(by_count & (count > most), often, 0.0)[:, None],
+        np.where(by_count & (count < fewest), -often, 0.0)[None, :],
+    )
     table: Floats = np.stack(np.broadcast_arrays(*sides))
-    out: Flags = table.max(0) > scope.options.eps
-    return np.where(out, table.argmax(0), len(BALANCE_REASONS) - 1)
+    return np.where(table.max(0) > 0, table.argmax(0), len(BALANCE_REASONS) - 1)

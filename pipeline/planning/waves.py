@@ -1,9 +1,9 @@
 """Waves: a plan cut into parts that keep to the caps of brokers and cluster, to be executed one after the other.
 
 A move between brokers keeps those busy that get or lose a replica; a move between directories keeps its broker busy, in slots of
-its own; another preferred leader counts against the cluster's cap of leader changes. Moves that mend (rack, drain, replacement,
-replication factor) go first, then the large ones, so that a wave's moves are of about one size and end together. Each goes into
-the first wave in which all its brokers have a free slot. The defaults are those of Cruise Control's executor.
+its own; another preferred leader counts against the cluster's cap of leader changes. Moves that mend (rack, full disks, drain,
+replacement, replication factor) go first, then the large ones, so that a wave's moves are of about one size and end together.
+Each goes into the first wave in which all its brokers have a free slot. The defaults are those of Cruise Control's executor.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from .documents import ClusterDocument
 from .plan import PartitionMove, Plan
 
-MENDING = frozenset({"rack", "drain", "replace", "rf", "drain-dir"})
+MENDING = frozenset({"rack", "disk-full", "drain", "replace", "rf", "drain-dir"})
 
 
 class Caps(msgspec.Struct, frozen=True):

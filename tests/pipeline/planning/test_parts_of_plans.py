@@ -17,7 +17,7 @@ from scipy.sparse.csgraph import maximum_flow
 from kraftlab.cli.reassign_plan import parse_plan
 from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, LogDir, Partition, Topic, tidied
 from kraftlab.pipeline.planning.explain import Sentences, duration, goals_known, move_lines, plan_lines, size
-from kraftlab.pipeline.planning.goals import DIRECTORY, LEADERS, parse_goals
+from kraftlab.pipeline.planning.goals import DIRECTORY, LEADERS, band_of_counts, parse_goals
 from kraftlab.pipeline.planning.kafka_json import kafka_json
 from kraftlab.pipeline.planning.options import PlanOptions
 from kraftlab.pipeline.planning.plan import Plan, encode_plan, read_plan
@@ -156,16 +156,64 @@ def test_every_move_has_a_reason_in_words(make_cluster: MakeCluster) -> None:
     sentences = Sentences(plan)
 
     for move in plan.moves:
-        reasons = [why for why in move.why if not why.source_dir and why.reason != "leader"]
+        reasons = [why for why in move.why if not why.source_dir and not why.reason.startswith("leader")]
         assert sorted(why.target for why in reasons) == sorted(move.added)
         assert sorted(why.source for why in reasons) == sorted(move.removed)
         assert (move.before[0] == move.after[0]) or any(
-            why.reason == "leader" or why.source == move.before[0] for why in move.why
+            why.reason.startswith("leader") or why.source == move.before[0] for why in move.why
         )
         assert all(f"broker {why.source}" in sentences.of(why) or why.reason == "leader" for why in move.why)
     text = "\n".join([*plan_lines(plan), *move_lines(plan, plan.moves)])
     assert "DiskUsageDistributionGoal: broker 8 holds 0.00 x its share of bytes, 0.90 is the least" in text
     assert "CpuCapacityGoal" in "\n".join(goals_known())
+
+
+@given(seed=st.integers(0, 10_000), brokers=st.integers(4, 7), partitions=st.integers(3, 8), eps=st.sampled_from([0.1, 0.3]))
+@settings(max_examples=40, deadline=None)
+def test_what_a_reason_says_of_brokers_is_true(
+    make_cluster: MakeCluster, seed: int, brokers: int, partitions: int, eps: float
+) -> None:
+    document = make_cluster(seed, brokers=brokers, partitions=partitions, topics=1, factor=2, new=0, directories=0)
+
+    plan = propose(document, PlanOptions(eps=eps))
+
+    fewest, most = band_of_counts(2 * partitions / brokers, eps)
+    load = {entry.id: entry for entry in plan.brokers}
+    holds = {
+        "disk-high": lambda why: load[why.source].bytes_before > load[why.source].share_bytes * (1 + eps),
+        "disk-low": lambda why: load[why.target].bytes_before < (load[why.target].share_bytes + 1) * (1 - eps),
+        "count-high": lambda why: load[why.source].replicas_before > most,
+        "count-low": lambda why: load[why.target].replicas_before < fewest,
+    }
+    for move in plan.moves:
+        for why in move.why:
+            assert holds.get(why.reason, lambda _: True)(why), (move, why)
+            assert (why.reason != "leader") or why.source in move.after
+
+
+def test_a_leader_that_gives_its_replica_up_is_not_said_to_lead_too_much() -> None:
+    brokers = tuple(Broker(id) for id in (1, 2, 3))
+    document = tidied(ClusterDocument(brokers, (Topic("t", (Partition(0, (1, 3), 1, 10),)),)))
+
+    plan = propose(document, PlanOptions(rf={"t": 1}, exclude_brokers=(3,)))
+
+    assert plan.moves[0].after == (3,)
+    assert [line.strip() for line in move_lines(plan, plan.moves)[1:]] == [
+        "broker 1 gives its replica up: the topic is to have fewer",
+        "preferred leader 1 → 3: broker 1 has no replica any more",
+    ]
+
+
+def test_a_disk_that_is_too_full_is_the_reason_for_what_leaves_it() -> None:
+    """Broker 1 holds 900 of 1,100 bytes, broker 2 has 800: both are in the band."""
+    full, roomy = LogDir("/d", usable_bytes=200), LogDir("/d", usable_bytes=300)
+    partitions = tuple(Partition(at, (1 + at % 2,), size_bytes=45 - 5 * (at % 2), log_dirs=("/d",)) for at in range(40))
+    brokers = (Broker(1, log_dirs=(full,)), Broker(2, log_dirs=(roomy,)))
+
+    plan = propose(tidied(ClusterDocument(brokers, (Topic("t", partitions),))), PlanOptions(goals=parse_goals(["disk"])))
+
+    assert [why.reason for move in plan.moves for why in move.why] == ["disk-full"]
+    assert "DiskCapacityGoal: the disks of broker 1 are more than 80% full" in "\n".join(move_lines(plan, plan.moves))
 
 
 def test_a_plan_comes_back_from_its_file(make_cluster: MakeCluster, tmp_path: object) -> None:
