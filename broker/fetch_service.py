@@ -262,9 +262,11 @@ class FetchService:
                 continue
             # Whoever is first, or is held back by the throttle alone, borrows for a whole batch rather than stand still.
             answer = await self._read_one(part, granted, min_one_batch=not found or granted < wanted_bytes)
+            # What was borrowed may not fit any more: it waits until others, which are served last then, leave it the first place.
+            has_room = not found or len(answer.records) <= remaining
             if part.is_throttled and claim is not None:
-                claim.settle(granted, len(answer.records))
-            if answer.records or answer.error:
+                claim.settle(granted, len(answer.records) if has_room else 0)
+            if has_room and (answer.records or answer.error):
                 found.append(answer)
                 remaining -= len(answer.records)
         return found

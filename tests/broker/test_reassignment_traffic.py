@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata.peer_rpc import Api, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
 from kraftlab.metadata.uuids import UNASSIGNED
+from kraftlab.quorum.core.types import Endpoint
+from kraftlab.quorum.driver.frames import MAX_FRAME_BYTES
 
 Batch = Callable[..., bytes]
 Eventually = Callable[..., Awaitable[None]]
@@ -100,6 +104,34 @@ async def test_replicas_in_sync_are_neither_throttled_nor_delayed(autojump_clock
     for _ in range(20):
         await brokers[0].produce("t", 0, batch(1, 50_000))
     assert trio.current_time() - begun < 1, "a million bytes to a replica in sync, past a throttle of a tenth of that"
+
+
+async def test_what_a_throttled_replica_borrows_does_not_make_an_answer_too_large_for_a_frame(
+    autojump_clock: Any, world: Any, batch: Batch
+) -> None:
+    broker = await world.add_broker(0)
+    topic_id = await world.create_topic("t", [0, 1], [0, 1])
+    await world.change("t", 1, isr=(0,))
+    for number in (0, 1):
+        await broker.produce("t", number, batch(1, 9 << 20), acks=1)
+    await limit(world, [0], follower=False)
+    wanted = tuple(FetchPartition(topic_id, number, 0, 0, -1, 0, 1 << 20) for number in (0, 1))
+    with broker.configs.leader_gate.claim("another follower") as other:
+        await trio.sleep(0.4)
+        assert other.try_take(1)
+        body = await fetch(world, ReplicaFetchRequest(1, 1, 500, 1, 16 << 20, wanted, session_epoch=0))
+        assert 9 << 20 <= len(body) <= MAX_FRAME_BYTES
+        first = msgspec.msgpack.decode(body, type=ReplicaFetchResponse)
+        [told] = first.partitions
+        request = ReplicaFetchRequest(1, 1, 500, 1, 16 << 20, (), session_id=first.session_id, session_epoch=1)
+        [next_told] = msgspec.msgpack.decode(await fetch(world, request), type=ReplicaFetchResponse).partitions
+    assert (told.partition, next_told.partition) == (0, 1)
+
+
+async def fetch(world: Any, request: ReplicaFetchRequest) -> bytes:
+    """The leader's answer as it goes into a frame."""
+    body: bytes = await world.request(Endpoint("memory", 1), Api.REPLICA_FETCH, msgspec.msgpack.encode(request), timeout_ms=1_000)
+    return body
 
 
 async def test_progress_of_a_replica_that_is_filled_shows_bytes_rate_and_start(
