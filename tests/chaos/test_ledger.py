@@ -163,10 +163,10 @@ def test_what_could_not_be_undone_stays_in_the_file(tmp_path: Path, home: Path) 
     assert [path.name for path in home.iterdir()] == [f"{book.run}.json"]
 
 
-@pytest.fixture
-def mounted(tmp_path: Path) -> Iterator[Path]:
+@pytest.fixture(params=["", "Jürgen's files"], ids=["plain", "with umlaut"])
+def mounted(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     """A disk in a directory of a harness."""
-    path = tmp_path / f"{ledger.MARK}feed" / "disk"
+    path = tmp_path / request.param / f"{ledger.MARK}feed" / "disk"
     path.mkdir(parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(path)], check=True)
     yield path

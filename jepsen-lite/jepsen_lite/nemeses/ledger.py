@@ -16,6 +16,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -37,6 +38,8 @@ MARK = "kraftlab-chaos-"
 _GONE_WITHIN_S = 5.0
 _UNUSED_WITHIN_S = 15.0
 _COMMAND_TIMEOUT_S = 20.0
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
+"""How Linux writes spaces and the like in the paths of mounts."""
 
 
 class Process(msgspec.Struct, frozen=True, tag="process"):
@@ -259,10 +262,10 @@ def _unmount(path: str) -> None:
 
 def _mounts() -> list[str]:
     try:
-        lines = Path("/proc/self/mounts").read_text().splitlines()
+        lines = Path("/proc/self/mounts").read_bytes().splitlines()
     except FileNotFoundError:
         return []
-    return [line.split()[1].encode().decode("unicode_escape") for line in lines]
+    return [os.fsdecode(_ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), line.split()[1])) for line in lines]
 
 
 def _require_mark(path: str, entry: Entry) -> None:
